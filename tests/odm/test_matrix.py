@@ -125,6 +125,7 @@ WRITES = {"read_preference", "read_concern", "return_key"}
 FORMS = {"include", "lookup", "as_", "on_invalid"}
 REFUSED: dict[str, set[str]] = {
     "paginate": {"return_key", "lookup"},
+    "explain": {"lookup"},
     "page": {"lookup", "limit", "skip", "slice", "slice of a slice", "sorted window", "as_"},
     "dicts": FORMS,
     "raw": FORMS,

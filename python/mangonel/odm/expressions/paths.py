@@ -650,6 +650,12 @@ def dump(owner: Any, field: Any, value: Any, is_element: bool = False) -> Any:
         except (ValidationError, TypeError):
             continue
     if is_document(value):
+        if isinstance(field.target, type) and not isinstance(value, field.target):
+            raise ValidationError(
+                f"expected a {field.target.__name__} to compare {field.key!r} with, got {type(value).__name__}"
+            )
+        if getattr(field.type, "__is_any_ref__", False):
+            return dump(owner, field, field.type(value), is_element)
         return value.id
     if is_embedded_instance(value):
         return value.to_bson()

@@ -30,6 +30,8 @@ class AnyRef:
     """
 
     __slots__ = ("_loaded", "collection", "database", "id")
+    # Conditions make one of a document that they compare with.
+    __is_any_ref__ = True
 
     def __init__(self, document: Any) -> None:
         if not is_document(document):

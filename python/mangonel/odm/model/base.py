@@ -123,7 +123,9 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
             also: properties, and methods without arguments, whose values are added.
 
         Raises:
+            AttributeError: no field has one of the names.
             DocumentNotFound: a reference of `include` was not fetched.
+            TypeError: a name of `include` is no reference's.
 
         Example:
             >>> user.to_dict(only=["name", "age"])

@@ -98,7 +98,28 @@ def to_dict(
     include: Iterable[str] = (),
     also: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Return an instance's values as a dict, all the way down."""
+    """Return an instance's values as a dict, all the way down.
+
+    Raises:
+        AttributeError: a name that no field has.
+        TypeError: names that are none, or an `include` of what is no reference.
+    """
+    if exclude or only or include:
+        if any(isinstance(names, str) for names in (exclude, only, include)):
+            raise TypeError("expected a list of names, found a text")
+        exclude, include, only = tuple(exclude), tuple(include), None if only is None else tuple(only)
+        _check_names(instance.__class__, exclude, only, include)
+    return _to_dict(instance, exclude, only, by_key, include, also)
+
+
+def _to_dict(
+    instance: Any,
+    exclude: Iterable[str],
+    only: Iterable[str] | None,
+    by_key: bool,
+    include: Iterable[str] = (),
+    also: Iterable[str] = (),
+) -> dict[str, Any]:
     fields = instance.__plan__.fields
     left_out, chosen = _tree(exclude), None if only is None else _tree(only)
     whole = set(include)
@@ -116,9 +137,41 @@ def to_dict(
     for name in also:
         value = getattr(instance, name)
         found[name] = plain(value() if callable(value) else value, by_key)
-    if instance.__dynamic__ and chosen is None:
-        found.update(instance.extra)
+    if instance.__dynamic__:
+        extra = instance.extra
+        for name in extra if chosen is None else extra.keys() & chosen.keys():
+            if name not in left_out:
+                found[name] = extra[name]
     return found
+
+
+def _check_names(cls: Any, exclude: Any, only: Any, include: Any) -> None:
+    """Refuse what no field has: a name that is misspelt would show what it should hide."""
+    for name in (*exclude, *(only or ()), *include):
+        if not isinstance(name, str):
+            raise TypeError(f"expected names of fields of {cls.__name__}, found {name!r}")
+        models = [cls]
+        for part in name.split("."):
+            models = [child for model in models for child in (model, *model.__tagged__())]
+            fields = [model.__plan__.fields[part] for model in models if part in model.__plan__.fields]
+            if not fields and not any(model.__dynamic__ for model in models):
+                known = ", ".join(models[0].__plan__.fields)
+                raise AttributeError(f"{models[0].__name__} has no field {part!r}; it has {known or 'none'}")
+            models = [model for field in fields for model in _inside(field)]
+            if not models:
+                # Keys of a dict, or nothing that is known before.
+                break
+    for name in include:
+        field = cls.__plan__.fields.get(name)
+        if field is None or field.target is None:
+            raise TypeError(f"expected a reference of {cls.__name__}, found {name!r}")
+
+
+def _inside(field: Any) -> list[Any]:
+    """The models whose fields a part of a name may be."""
+    if field.target is not None:
+        return [field.target]
+    return [part for part in classes_in(field.type, field.info.owner) if is_embedded(part)]
 
 
 def _tree(names: Iterable[str]) -> dict[str, list[str]]:
@@ -148,7 +201,7 @@ def plain(
 ) -> Any:
     """Return a value without objects of the mapper's."""
     if is_instance(value):
-        return to_dict(value, by_key=by_key, exclude=exclude, only=only)
+        return _to_dict(value, exclude, only, by_key)
     if isinstance(value, Ref):
         return value.id
     if isinstance(value, Refs):

@@ -80,6 +80,9 @@ def describe(cls: Any) -> dict[str, Any]:
         TypeError: an annotation cannot be stored, or names something that does not exist.
     """
     cls.__belongs_to__ = {}
+    versions = [field.name for field in cls.__plan__.fields.values() if field.is_version]
+    if len(versions) > 1:
+        raise TypeError(f"expected one Version in {cls.__name__}, found {', '.join(versions)}")
     return {
         "fields": [_row(cls, field) for field in cls.__plan__.fields.values()],
         "tags": _tags(cls),
@@ -110,6 +113,10 @@ def resolve_field(cls: Any, info: FieldInfo) -> Resolved:
         elif isinstance(item, Sequence):
             resolved.sequence = item
         elif item is Version or isinstance(item, Version):
+            if nullable or not (isinstance(plain, type) and issubclass(plain, int) and plain is not bool):
+                raise TypeError(
+                    f"expected Annotated[int, Version] for {cls.__name__}.{info.name}, found {_name(plain)}"
+                )
             resolved.is_version = True
         elif isinstance(item, Encrypted):
             resolved.encrypted = item

@@ -20,6 +20,9 @@ from mangonel.odm.model.refs import InverseDescriptor
 # A reference that cannot be None, as its annotation is written; what is hidden behind aliases is seen at first use.
 _BARE_REF = re.compile(r"^\s*(\w+\.)?(?:Ref|BelongsTo)\[[\w.\"']+\]\s*$")
 
+# What a model may say of how its collection is read and written.
+_SETTINGS = {"read_concern", "read_preference", "write_concern"}
+
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field, many, embedded_in))
 class ModelMeta(_core.OdmMeta):
@@ -75,6 +78,11 @@ class ModelMeta(_core.OdmMeta):
                 raise TypeError(
                     f"cannot call a field {attribute!r} in {name}: the mapper has a method of that name"
                 )
+        unknown = namespace.get("__options__", {}).keys() - _SETTINGS
+        if unknown:
+            raise TypeError(
+                f"expected {', '.join(sorted(_SETTINGS))} in {name}.__options__, found {', '.join(sorted(unknown))}"
+            )
         is_abstract = bool(namespace.setdefault("__abstract__", False))
         fields = _inherited(bases)
         fields.update(own)

@@ -9,12 +9,12 @@ from mangonel import timeout
 from mangonel.odm.connections.connection import Connection, connection
 from mangonel.odm.expressions.expr import Where, part_of, query_of
 from mangonel.odm.expressions.paths import dump, key_of, order_of, path_of
+from mangonel.odm.query.options import FindOptions
 from mangonel.odm.query.request import SETTINGS, TERMINALS, Request
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from mangonel.odm.query.options import FindOptions
 
 __all__ = ["QueryBuilder"]
 
@@ -193,7 +193,7 @@ class QueryBuilder(Generic[T]):
             >>> len(User.find().limit(1).all())
             1
         """
-        return self._with(limit=_count(limit, "limit"))
+        return self._with(limit=_count(limit, "limit") or None)
 
     def skip(self, skip: int) -> Self:
         """Leave out the first ones.
@@ -424,10 +424,16 @@ class QueryBuilder(Generic[T]):
         Args:
             options: by the driver's names.
 
+        Raises:
+            TypeError: there is no option of such a name.
+
         Example:
             >>> len(User.find().options(read_preference=ReadPreference.NEAREST).all())
             2
         """
+        unknown = sorted(options.keys() - FindOptions.__annotations__.keys())
+        if unknown:
+            raise TypeError(f"expected options of the driver's find, found {', '.join(map(repr, unknown))}")
         return self._with(**options)
 
     def text_score(self, name: str = "score") -> Self:

@@ -20,6 +20,7 @@ async def include_flow(model: Any, documents: list[Any], fields: Iterable[Any], 
         owner = model
         for step in steps:
             path = _path(owner, step)
+            _check_reference(path, "include")
             current, owner = await _level_flow(current, path, request)
 
 
@@ -102,10 +103,16 @@ def attach_found(query: Any, request: Any, documents: list[Any], rows: list[list
         _attach(references(documents, path), made)
 
 
-def _target_of(path: Path[Any], request: Any, query: Any) -> Any:
+def _check_reference(path: Path[Any], terminal: str) -> Any:
+    """Return the model that references at a path lead to; refuse a path that has none."""
     target = path._field().target
     if target is None:
-        raise TypeError(f"expected a reference for lookup(), found {path!r}")
+        raise TypeError(f"expected a reference for {terminal}(), found {path!r}")
+    return target
+
+
+def _target_of(path: Path[Any], request: Any, query: Any) -> Any:
+    target = _check_reference(path, "lookup")
     if target.find()._from(request.connection)._chosen() is not request.connection:
         raise UnsupportedOption(
             f"lookup() cannot honour {path!r}: {target.__name__} is in another database; use include()"

@@ -112,7 +112,8 @@ TERMINALS = {
             Terminal(name, _FIND, is_find=True)
             for name in ("dicts", "raw", "json", "values", "to_arrow", "iter_arrow")
         ),
-        Terminal("explain", _FIND, ("include", "lookup", "shape", "on_invalid"), is_find=True),
+        # With a lookup a pipeline is sent, which is not what this would explain.
+        Terminal("explain", _FIND, ("include", "shape", "on_invalid"), is_find=True),
         Terminal("exists", _FIND, FORM, is_find=True),
         Terminal("is_empty", _FIND, FORM, is_find=True),
         Terminal("count", _COMMAND | _same("limit", "skip", "let"), FORM),

@@ -342,7 +342,15 @@ def changes_of(cls: Any, changes: Iterable[Change]) -> dict[str, Any]:
 
 
 def _first_of(request: Request) -> dict[str, Any]:
-    """The keywords of a command that finds one document and changes it."""
+    """The keywords of a command that finds one document and changes it.
+
+    Raises:
+        UnsupportedOption: nobody would wait for the document that is the answer.
+    """
+    if not request.collection.write_concern.acknowledged:
+        raise UnsupportedOption(
+            f"{request.terminal.name}() cannot honour a write concern with w=0: its answer is the document"
+        )
     keywords = dict(request.keywords)
     if "sort" in keywords:
         keywords["sort"] = list(keywords["sort"].items())

@@ -48,6 +48,9 @@ class Document(Base):
     - `__connection__`: the alias of the connection; "default".
     - `__indexes__`: a list of `Index`.
     - `__search_indexes__`: a list of `SearchIndex`.
+    - `__options__`: `write_concern`, `read_concern` and `read_preference` of its collection.
+    - `__collection_options__`: what the driver's `create_collection` takes, such as `capped`.
+    - `__default_scope__`: a static method that makes of a query the one that `find()` begins with.
     - `__shard_key__ = {"tenant": 1}`: fields, with 1 or "hashed", by which saves find their shard; fixed.
     - `__view__ = (Order, pipeline)`: the documents are what a pipeline makes of another model's; they are read only.
     - `__root__ = True`: subclasses share the collection, told apart by the key `__tag__`.
@@ -341,6 +344,8 @@ class Document(Base):
 
         Raises:
             DocumentNotFound: it does not exist any more.
+            StaleDocument: it has unsaved changes, and was saved by somebody else since it was loaded.
+            ValueError: a field of the changes has unsaved ones.
 
         Example:
             >>> user.update(inc(User.age), push(User.tags, "new")).tags

@@ -278,12 +278,15 @@ async def update_flow(document: Any, place: Place, changes: Iterable[Change]) ->
             f"cannot update {', '.join(both)} of a {cls.__name__}: there are unsaved changes; save or reload first"
         )
     values = {name: held(document, name) for name in unsaved}
-    query = _by_id(document, place)
+    query, version = _by_id(document, place), _core.odm_version(document) if unsaved else None
+    if version is not None:
+        # What is unsaved was made of the version that was loaded; the answer's must not pass for it.
+        query = query.find({version[0]: version[1]})
     request = query._request("find_and_update", place.port.is_async)
     with outside():
         found = await query._find_and_update_flow(request, changes, True, False, None)
     if found is None:
-        raise DocumentNotFound(f"no {cls.__name__} has the _id {document.id!r} any more")
+        await missing_flow(document, place)
     _core.odm_take(document, found)
     for name, value in values.items():
         setattr(document, name, value)

@@ -1,0 +1,210 @@
+"""What a program may ask for by mistake: it is told so, on both faces, and nothing is shown, lost or missed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+import pytest
+
+from mangonel import WriteConcern
+from mangonel.odm import (
+    AnyRef,
+    Connection,
+    Document,
+    Embedded,
+    Ref,
+    Refs,
+    StaleDocument,
+    UnsupportedOption,
+    ValidationError,
+    Version,
+    each,
+    field,
+    in_,
+    inc,
+    set_,
+)
+
+
+class Owner(Document):
+    name: str = ""
+
+
+class Other(Document):
+    name: str = ""
+
+
+class Part(Embedded):
+    a: int = 0
+    b: int = 0
+
+
+class Whole(Document):
+    secret: str = "s"
+    n: int = 0
+    part: Part = field(default_factory=Part)
+    parts: list[Part] = field(default_factory=list)
+    by_name: dict[str, Part] = field(default_factory=dict)
+    owner: Ref[Owner] | None = None
+    owners: Refs[Owner]
+    listed: list[Ref[Owner]] = field(default_factory=list)
+    about: AnyRef | None = None
+
+
+class Loose(Document):
+    __dynamic__ = True
+    a: int = 0
+
+
+class Account(Document):
+    name: str = ""
+    cents: int = 0
+    rev: Annotated[int, Version] = 0
+
+
+class Unanswered(Document):
+    __options__: ClassVar[dict[str, Any]] = {"write_concern": WriteConcern(w=0)}
+    n: int = 0
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"exclude": ["secrt"]},
+        {"only": ["secrt"]},
+        {"only": ["part.c"]},
+        {"exclude": ["parts.c"]},
+        {"include": ["ownr"]},
+    ],
+)
+def test_a_dict_is_not_made_with_names_that_no_field_has(names: dict[str, Any]) -> None:
+    with pytest.raises(AttributeError, match="has no field"):
+        Whole().to_dict(**names)
+    with pytest.raises(AttributeError, match="has no field"):
+        Whole().to_json(**names)
+
+
+@pytest.mark.parametrize(
+    "names", [{"include": ["n"]}, {"include": ["owner.name"]}, {"only": [Whole.n]}, {"exclude": "n"}]
+)
+def test_a_dict_is_not_made_with_what_is_no_name_or_no_reference(names: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="expected"):
+        Whole().to_dict(**names)
+
+
+def test_a_dict_is_made_with_names_inside_containers_and_of_subclasses() -> None:
+    class Shape(Document):
+        __root__ = True
+        inner: Part | None = None
+
+    class Circle(Shape):
+        r: float = 1.0
+
+    whole = Whole(parts=[Part(a=1)], by_name={"x": Part(b=2)})
+    assert whole.to_dict(only=["parts.a", "by_name.b"]) == {"parts": [{"a": 1}], "by_name": {"x": {"b": 2}}}
+    shapes: list[Shape] = [Shape(), Circle()]
+    assert [shape.to_dict(only=["r"]) for shape in shapes] == [{}, {"r": 1.0}]
+    assert whole.to_dict(only=()) == {}
+
+
+def test_keys_that_no_field_has_are_chosen_and_left_out_too() -> None:
+    loose = Loose(a=1)
+    loose.set_extra({"b": 2, "c": 3})
+    assert loose.to_dict(exclude=["b", "id"]) == {"a": 1, "c": 3}
+    assert loose.to_dict(only=["a", "c"]) == {"a": 1, "c": 3}
+
+
+def test_a_condition_compares_a_reference_with_its_own_model_only() -> None:
+    other, owner = Other(), Owner()
+    for compare in (
+        lambda one: Whole.owner == one,
+        lambda one: each(Whole.owners) == one,
+        lambda one: in_(Whole.owner, [one]),
+        lambda one: each(Whole.listed) == one,
+    ):
+        with pytest.raises(ValidationError, match=r"expected a Owner to compare .* with, got Other"):
+            compare(other)  # type: ignore[no-untyped-call]
+        assert str(owner.id) in repr(compare(owner).query)  # type: ignore[no-untyped-call]
+
+
+def test_a_condition_compares_a_reference_to_any_model_with_a_document(db: Connection, face: Any) -> None:
+    owner, other = Owner(), Other()
+    face.save(owner, other, Whole(about=AnyRef(owner)))
+    about: Any = Whole.about
+    assert face.call(Whole.find(about == owner), "count") == 1
+    assert face.call(Whole.find(about == other), "count") == 0
+
+
+@pytest.mark.parametrize("ask", ["all", "first", "one"])
+def test_what_is_no_reference_cannot_be_included(db: Connection, face: Any, ask: str) -> None:
+    face.save(Whole())
+    for wrong in (Whole.n, Whole.part, Whole.about, "n"):
+        with pytest.raises(TypeError, match=r"expected a reference for include\(\), found"):
+            face.call(Whole.find().include(wrong), ask)
+
+
+def test_a_limit_of_none_is_no_limit_for_every_operation(db: Connection, face: Any) -> None:
+    face.save(Owner(), Owner())
+    query = Owner.find().limit(1).limit(0)
+    assert face.call(query, "count") == len(face.call(query, "all")) == 2
+    assert len(face.call(query.lookup(), "all")) == 2
+
+
+def test_an_option_of_no_name_is_refused_where_it_is_given() -> None:
+    options: dict[str, Any] = {"limt": 3}
+    with pytest.raises(TypeError, match="found 'limt'"):
+        Owner.find().options(**options)
+
+
+def test_an_update_of_a_stale_document_does_not_make_its_changes_fresh(db: Connection, face: Any) -> None:
+    mine = Account()
+    face.save(mine)
+    other = face.call(Account, "get", mine.id)
+    face.call(other, "update", set_(Account.cents, 1))
+    mine.cents = 2
+    with pytest.raises(StaleDocument):
+        face.call(mine, "update", set_(Account.name, "x"))
+    with pytest.raises(StaleDocument):
+        face.save(mine)
+    assert face.call(Account, "get", mine.id).cents == 1
+    # Without unsaved changes nothing can be lost.
+    face.call(mine, "reload")
+    face.call(other, "update", inc(Account.cents))
+    assert face.call(mine, "update", set_(Account.name, "x")).cents == 2
+
+
+def test_a_version_is_one_number() -> None:
+    class Worded(Document):
+        rev: Annotated[str, Version] = ""
+
+    class Twice(Document):
+        a: Annotated[int, Version] = 0
+        b: Annotated[int, Version] = 0
+
+    with pytest.raises(TypeError, match=r"Annotated\[int, Version\] for Worded.rev, found str"):
+        Worded()
+    with pytest.raises(TypeError, match="one Version in Twice, found a, b"):
+        Twice()
+
+
+def test_options_of_a_model_are_known() -> None:
+    with pytest.raises(TypeError, match=r"Wrong.__options__, found write_concer"):
+
+        class Wrong(Document):
+            __options__: ClassVar[dict[str, Any]] = {"write_concer": WriteConcern(w=1)}
+
+
+def test_nobody_waits_for_an_answer_that_does_not_come(db: Connection, face: Any) -> None:
+    one = Unanswered(n=1)
+    face.save(one)
+    one.n = 2
+    face.save(one)
+    for run in (
+        lambda: face.call(one, "update", inc(Unanswered.n)),
+        lambda: face.call(Unanswered.find(), "find_and_update", inc(Unanswered.n)),
+        lambda: face.call(Unanswered.find(), "find_and_delete"),
+        lambda: face.call(Unanswered.find(), "find_and_replace", Unanswered()),
+        lambda: face.call(Unanswered.find(Unanswered.n == 99), "get_or_create", Unanswered()),
+    ):
+        with pytest.raises(UnsupportedOption, match="cannot honour a write concern with w=0"):
+            run()
