@@ -204,7 +204,9 @@ class Machine(RuleBasedStateMachine):
             return
         row = self.rows.get(held.document.id)
         both = held.changed & {"cents", "tags"}
-        error = ValueError if both else None if row else DocumentNotFound
+        # Unsaved changes were made of the version that was loaded, and must not pass for changes of the next.
+        is_stale = row is not None and row["rev"] != held.rev and bool(held.changed)
+        error = ValueError if both else StaleDocument if is_stale else None if row else DocumentNotFound
         self.expect(error, lambda: self.run(held.document, "update", inc(Entry.cents), push(Entry.tags, tag)))
         if error is None and row is not None:
             unsaved, names = {name: held.values[name] for name in held.changed}, set(held.set)
