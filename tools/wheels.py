@@ -147,15 +147,31 @@ def look_at(wheel: Path, target: Target) -> Iterator[str]:
     found = re.search(r'consistent with the following platform tag: "(\w+)"', said)
     if done.returncode or found is None:
         raise Problem(f"auditwheel: {said or done.stderr}")
-    # A lower version of the C library than was promised is as good.
-    if version_of(found[1]) > version_of(target.policy):
+    # A lower version of the C library than was promised is as good; another C library, or any, is not.
+    promised, confirmed = policy_of(target.policy), policy_of(found[1])
+    if confirmed.family != promised.family or confirmed.version > promised.version:
         raise Problem(f"expected {target.policy}, auditwheel says {found[1]}")
     yield f"auditwheel: {found[1]}"
 
 
-def version_of(policy: str) -> tuple[int, ...]:
-    """Return the version of the C library that a policy names."""
-    return tuple(int(number) for number in re.findall(r"_(\d+)", policy)[:2])
+class Policy(NamedTuple):
+    """What a wheel promises.
+
+    Args:
+        family: which C library, as "manylinux"; "linux" promises none.
+        version: of that library; empty where none is promised.
+    """
+
+    family: str
+    version: tuple[int, ...]
+
+
+def policy_of(tag: str) -> Policy:
+    """Return what a policy promises, named with or without a processor."""
+    named = re.match(r"(manylinux|musllinux)_(\d+)_(\d+)(?:_|$)", tag)
+    if named is None:
+        return Policy(tag.partition("_")[0], ())
+    return Policy(named[1], (int(named[2]), int(named[3])))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,84 @@
+"""A wheel counts only when `auditwheel` confirms what it promises. No wheel is built for that."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+TOOL = Path(__file__).parents[2] / "tools/wheels.py"
+GLIBC, MUSL = "manylinux-aarch64", "musllinux-aarch64"
+
+
+@pytest.fixture(scope="module")
+def wheels() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("wheels", TOOL)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def wheel(wheels: ModuleType, tmp_path: Path) -> Path:
+    """A file with what every wheel has, and nothing in it."""
+    path = tmp_path / "mangonel-0.1.0-cp313-cp313-linux_aarch64.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in (*(f"mangonel{part}" for part in wheels.NEEDED), "mangonel/_core.so"):
+            archive.writestr(name, "")
+    return path
+
+
+@pytest.fixture
+def look_at(
+    wheels: ModuleType, wheel: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, str], list[str]]:
+    """Look at the wheel as one of a target's, with an `auditwheel` that finds a platform tag."""
+
+    def look(target: str, found: str) -> list[str]:
+        said = f'{wheel.name} is consistent\nwith the following platform tag: "{found}".\n'
+        done = subprocess.CompletedProcess((), 0, said, "")
+        monkeypatch.setattr(wheels.subprocess, "run", lambda *words, **options: done)
+        return list(wheels.look_at(wheel, wheels.TARGETS[target]))
+
+    return look
+
+
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [
+        (GLIBC, "manylinux_2_17_aarch64"),
+        (GLIBC, "manylinux_2_5_aarch64"),
+        (MUSL, "musllinux_1_2_aarch64"),
+        (MUSL, "musllinux_1_1_aarch64"),
+    ],
+)
+def test_the_promised_version_or_a_lower_one_is_good(
+    look_at: Callable[[str, str], list[str]], target: str, found: str
+) -> None:
+    assert f"auditwheel: {found}" in look_at(target, found)
+
+
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [
+        (GLIBC, "linux_aarch64"),
+        (GLIBC, "manylinux_2_28_aarch64"),
+        (GLIBC, "musllinux_1_2_aarch64"),
+        (MUSL, "linux_aarch64"),
+        (MUSL, "musllinux_1_3_aarch64"),
+        (MUSL, "manylinux_1_1_aarch64"),
+    ],
+)
+def test_what_is_not_confirmed_is_refused_with_what_was_promised_and_what_was_found(
+    wheels: ModuleType, look_at: Callable[[str, str], list[str]], target: str, found: str
+) -> None:
+    promised = wheels.TARGETS[target].policy
+    with pytest.raises(wheels.Problem, match=f"expected {promised}, auditwheel says {found}"):
+        look_at(target, found)
