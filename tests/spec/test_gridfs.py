@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,14 @@ TYPES: dict[str, type[Any]] = {"objectId": ObjectId, "date": datetime}
 pytestmark = pytest.mark.skipif(not FILES, reason="MONGODB_SPECIFICATIONS names no folder with gridfs/tests")
 
 
-def cases() -> Iterator[Any]:
+def cases() -> list[Any]:
+    found = []
     for path in FILES:
         # Legacy numbers become plain ones, which is what is stored.
         content = json_util.loads(path.read_text())
         for test in content["tests"]:
-            yield pytest.param(content, test, id=f"{path.stem}: {test['description']}")
+            found.append(pytest.param(content, test, id=f"{path.stem}: {test['description']}"))
+    return found
 
 
 class Runner:
