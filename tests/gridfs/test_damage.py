@@ -280,3 +280,71 @@ def test_a_document_without_an_id_is_no_file(
     ours = face.client(standalone.uri)["gridfs_damage"]
     with pytest.raises(CorruptGridFile, match="_id"):
         whole(face, face.out_class(ours.fs, file_document={"length": 5, "chunkSize": 5}))
+
+
+ABSURD = 2**40
+
+
+@pytest.mark.parametrize("length", [ABSURD, 2**62, float(ABSURD)], ids=["2^40", "2^62", "a double"])
+@pytest.mark.parametrize("chunk_size", [255 * 1024, 2**41], ids=["255 KiB", "2^41"])
+@pytest.mark.parametrize("place", [0, 12_345])
+def test_an_absurd_length_is_reported_before_memory_is_reserved(
+    face: Any, database: Any, bucket: Any, peer: Any, length: float, chunk_size: int, place: int
+) -> None:
+    file_id = face.wait(bucket.upload_from_stream("file", b"x" * 600_000, chunk_size_bytes=255 * 1024))
+    peer["fs.files"].update_one({"_id": file_id}, {"$set": {"length": length, "chunkSize": chunk_size}})
+
+    for way in (
+        lambda source: source.read(),
+        lambda source: source.read(ABSURD - place),
+        lambda source: source.download(),
+        lambda source: source.download(connections=3),
+    ):
+        source = face.wait(bucket.open_download_stream(file_id))
+        face.wait(source.seek(place))
+        with pytest.raises(CorruptGridFile, match="chunk"):
+            face.wait(way(source))
+
+
+def test_an_absurd_length_is_the_same_kind_of_error_as_pymongos(
+    face: Any, bucket: Any, peer: Any, database_name: str
+) -> None:
+    theirs = pytest.importorskip("gridfs.errors")
+    bucket_of = pytest.importorskip("gridfs").GridFSBucket
+    file_id = face.wait(bucket.upload_from_stream("file", b"x" * 100))
+    peer["fs.files"].update_one({"_id": file_id}, {"$set": {"length": ABSURD}})
+    with pytest.raises(theirs.CorruptGridFile) as caught:
+        bucket_of(peer).open_download_stream(file_id).read()
+    with pytest.raises(CorruptGridFile) as ours:
+        face.wait(face.wait(bucket.open_download_stream(file_id)).read())
+    assert type(ours.value).__name__ == type(caught.value).__name__
+
+
+def test_what_chunks_there_are_can_be_read_piece_by_piece(face: Any, bucket: Any, peer: Any) -> None:
+    file_id = face.wait(bucket.upload_from_stream("file", b"0123456789" * 3))
+    peer["fs.files"].update_one({"_id": file_id}, {"$set": {"length": ABSURD}})
+    source = face.wait(bucket.open_download_stream(file_id))
+    assert [face.wait(source.readchunk()) for _ in range(3)] == [b"0123456789"] * 3
+    with pytest.raises(CorruptGridFile, match="missing chunk: expected chunk #3"):
+        face.wait(source.readchunk())
+
+
+@pytest.mark.parametrize("size", [1, 10, 11, 99])
+@pytest.mark.parametrize("place", [0, 1, 10, 98])
+def test_an_honest_file_is_read_the_same_where_its_last_chunk_is_looked_at_first(
+    face: Any, bucket: Any, monkeypatch: pytest.MonkeyPatch, size: int, place: int
+) -> None:
+    monkeypatch.setattr("mangonel.gridfs._download._LEAST_DOUBTED", 0)
+    data = os.urandom(size)
+    file_id = face.wait(bucket.upload_from_stream("file", data))
+    for way in (
+        lambda source: source.read(),
+        lambda source: source.read(7),
+        lambda source: source.download(),
+        lambda source: source.download(connections=2),
+    ):
+        source = face.wait(bucket.open_download_stream(file_id))
+        face.wait(source.seek(place))
+        found = face.wait(way(source))
+        assert found == data[place:][: len(found)]
+        assert found + face.wait(source.read()) == data[place:]

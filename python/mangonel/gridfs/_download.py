@@ -34,6 +34,10 @@ BATCH_SIZE = 11 * 1024 * 1024
 # A read of at least so much receives chunks directly into its result.
 _LEAST_LAID = 1024 * 1024
 
+# Memory for more is reserved once the last chunk was seen: what a file's document says of its length may be absurd.
+# One round trip more is little beside so many bytes.
+_LEAST_DOUBTED = 64 * 1024 * 1024
+
 # Bytes of one reply of a server that sends all of them without being asked again: small, so that it prepares one
 # while the last is under way.
 _STREAM_SIZE = 4 * 1024 * 1024
@@ -57,6 +61,29 @@ class _ChunkCursor(_Cursor[Any], _core.BatchCursor):
             return super()._more_operation()
         first = self._stream.begin_batch(self)
         return self._stream.lay(super()._more_operation(), first)
+
+
+async def target_flow(
+    root: _Collection[Any],
+    file: Mapping[str, Any],
+    position: int,
+    size: int,
+    session: _ClientSession | None,
+) -> _core.ChunkTarget:
+    """Return memory for `size` bytes from `position` on.
+
+    Raises:
+        CorruptGridFile: that is much, and the chunk that should hold the last of them does not. Nothing was reserved.
+        MemoryError: there is not so much.
+    """
+    if size > _LEAST_DOUBTED:
+        end = position + size
+        stream = ChunkStream(root, file, end - 1, end, session)
+        try:
+            await stream.piece_flow(1)
+        finally:
+            await stream.close_flow()
+    return _core.ChunkTarget(size)
 
 
 class ChunkStream:

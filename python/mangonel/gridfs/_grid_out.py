@@ -6,7 +6,7 @@ from mangonel import _core
 from mangonel._light import Any
 from mangonel._shared.returns import Returns
 from mangonel.errors import InvalidOperation
-from mangonel.gridfs._download import ChunkStream
+from mangonel.gridfs._download import ChunkStream, target_flow
 from mangonel.gridfs._names import check_root, equal_to, size_in, without_custom_types
 from mangonel.gridfs._parallel import fill_flow
 from mangonel.gridfs.errors import NoFile
@@ -199,7 +199,7 @@ class _GridOut:
         if size <= stream.reader.ready:
             found = await stream.piece_flow(size)
         else:
-            target = _core.ChunkTarget(size)
+            target = await target_flow(self._root, file, self._position, size, self._session)
             await stream.fill_flow(target)
             found = target.finish()
         return await self._moved_flow(stream, found, size == left)
@@ -257,7 +257,7 @@ class _GridOut:
         file = await self._open_flow()
         left = max(size_in(file, "length") - self._position, 0)
         if buffer is None:
-            target = _core.ChunkTarget(left)
+            target = await target_flow(self._root, file, self._position, left, self._session)
         else:
             view = memoryview(buffer).cast("B")
             if view.nbytes < left:
