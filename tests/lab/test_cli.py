@@ -157,6 +157,29 @@ def test_an_unreachable_deployment_stops_the_run_with_a_reason(tmp_path, capsys)
     assert not (tmp_path / "x.json").exists()
 
 
+@pytest.mark.parametrize("command", ["run {} find-one", "profile {} find-one", "doctor {}"])
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("mongodb://ada:pencil@localhost:pencil/", "Port"),
+        ("mongodb://ada:pencil@localhost/?tls=true&ssl=false", "conflicting"),
+        ("mongodb://", "hostname"),
+    ],
+)
+def test_a_malformed_uri_is_refused_with_the_parsers_words(tmp_path, monkeypatch, capsys, command, uri, told):
+    monkeypatch.chdir(tmp_path)
+    try:
+        status = lab(command.format(uri))
+    except SystemExit as stopped:
+        status = stopped.code
+    assert status == 2
+    said = capsys.readouterr().err
+    assert told.lower() in said.lower()
+    assert "the lab stopped" not in said
+    assert "ada:pencil" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_leaves_a_page_a_file_makes_the_same_and_its_marks_are_a_table(
     server, tmp_path, monkeypatch, capsys
 ):
