@@ -75,12 +75,13 @@ class Held:
             {name: copied(value) for name, value in self.values.items()},
             {name: copied(value) for name, value in self.loaded.items()},
             set(self.set),
+            set(self.forced),
             self.rev,
         )
 
     def put_back(self, state: tuple[Any, ...]) -> None:
         """Become what `state` told."""
-        self.is_new, self.values, self.loaded, self.set, self.rev = state
+        self.is_new, self.values, self.loaded, self.set, self.forced, self.rev = state
         self.forced = self.changed
 
 
