@@ -36,7 +36,8 @@ class Connection:
         self.alias = alias
         self.name = database
         self.clients = clients
-        self._collections: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})
+        # By face. To forget is to replace: who makes a collection meanwhile keeps it in what nobody asks any more.
+        self._collections: list[dict[Any, Any]] = [{}, {}]
         keepers.add(self)
 
     @property
@@ -77,7 +78,8 @@ class Connection:
             >>> db.collection(User, is_async=False).name
             'people'
         """
-        found = self._collections[is_async].get(model)
+        known = self._collections[is_async]
+        found = known.get(model)
         if found is None:
             options = getattr(model, "__options__", None) or {}
             if may_encrypt(model):
@@ -93,13 +95,12 @@ class Connection:
                 read_concern=options.get("read_concern"),
                 read_preference=options.get("read_preference"),
             )
-            self._collections[is_async][model] = found
+            known[model] = found
         return found
 
     def forget(self) -> None:
         """Make the collections of models anew when they are asked for next: there is another model."""
-        for known in self._collections:
-            known.clear()
+        self._collections[:] = [{}, {}]
 
     def sibling(self, database: str) -> Connection:
         """Return a connection to another database of the same deployment.
@@ -217,7 +218,8 @@ class Clients:
     ) -> None:
         self._uri = uri
         self._options = options
-        self._made: dict[bool, Any] = {}
+        # By face, under None. To close is to replace: who makes a client meanwhile puts it where nobody looks any more.
+        self._made: list[dict[None, Any]] = [{}, {}]
         self._connections: dict[tuple[str, str], Connection] = {}
         self._is_closed = {False: False, True: False}
         self._listeners: list[Any] = []
@@ -227,9 +229,9 @@ class Clients:
         # Who has the keys of encrypted fields, on each face; None: the client's own options.
         self.encryption = {False: encryption, True: aencryption}
         if client is not None:
-            self._made[False] = client
+            self._made[False][None] = client
         if aclient is not None:
-            self._made[True] = aclient
+            self._made[True][None] = aclient
 
     def connection(self, alias: str, database: str) -> Connection:
         """Return the connection to a database; always the same one, since documents remember where they are from."""
@@ -240,31 +242,39 @@ class Clients:
 
     def get(self, is_async: bool) -> Any:
         """Return a client, made when it is first asked for."""
-        made = self._made.get(is_async)
+        known = self._made[is_async]
+        made = known.get(None)
         if made is None:
             from mangonel import AsyncMongoClient, MongoClient
 
-            face = "asyncio" if is_async else "blocking"
             if self._is_closed[is_async]:
-                raise NotConnected(
-                    f"the {face} client of this connection was closed; call connect() again, and load documents anew"
-                )
+                raise self._closed(is_async)
             if self._uri is None:
+                face = "asyncio" if is_async else "blocking"
                 raise NotConnected(f"expected a client of the {face} face, found only the other; name a URI")
             fresh: Any = (AsyncMongoClient if is_async else MongoClient)(self._uri, **self._options)
             for listener in self._listeners:
                 fresh._listeners.add(listener)
             # Threads that come at once get one client: another one's sessions would be refused.
-            made = self._made.setdefault(is_async, fresh)
-            if made is not fresh and not is_async:
+            made = known.setdefault(None, fresh)
+            is_late = self._is_closed[is_async]
+            if (is_late or made is not fresh) and not is_async:
                 # One of asyncio has done nothing yet, and ends with its last reference.
                 fresh.close()
+            if is_late:
+                raise self._closed(is_async)
         return made
+
+    def _closed(self, is_async: bool) -> NotConnected:
+        face = "asyncio" if is_async else "blocking"
+        return NotConnected(
+            f"the {face} client of this connection was closed; call connect() again, and load documents anew"
+        )
 
     @property
     def is_only_async(self) -> bool:
         """Whether the asyncio client was made, and no blocking one."""
-        return True in self._made and False not in self._made
+        return bool(self._made[True]) and not self._made[False]
 
     def close(self) -> None:
         """Close the blocking client."""
@@ -280,20 +290,26 @@ class Clients:
     def _taken(self, is_async: bool) -> Any:
         """The client that is to be closed; nobody gets it, or a collection of it, from now on."""
         self._is_closed[is_async] = True
-        for found in self._connections.values():
-            found._collections[is_async].clear()
-        return self._made.pop(is_async, None)
+        made, self._made[is_async] = self._made[is_async], {}
+        taken = made.pop(None, None)
+        # Only now: a collection that is begun from here on finds no client.
+        for found in list(self._connections.values()):
+            found._collections[is_async] = {}
+        return taken
+
+    def _clients(self) -> list[Any]:
+        return [client for made in self._made for client in list(made.values())]
 
     def listen(self, listener: Any) -> None:
         """Tell a listener of the driver's events from now on."""
         self._listeners.append(listener)
-        for client in self._made.values():
+        for client in self._clients():
             client._listeners.add(listener)
 
     def unlisten(self, listener: Any) -> None:
         """Tell it no more."""
         self._listeners.remove(listener)
-        for client in self._made.values():
+        for client in self._clients():
             client._listeners.remove(listener)
 
 
