@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import uuid
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import pytest
 
 from mangonel import MongoClient
 from mangonel.server import Server
+from tools.programs import load_program
 
 pytest.importorskip("fastapi")
 pytest.importorskip("flask")
@@ -21,12 +21,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def load(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / name / "app.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_program(EXAMPLES / name / "app.py", f"example_{name}")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import zipfile
 from collections.abc import Callable
@@ -11,18 +10,15 @@ from types import ModuleType
 
 import pytest
 
+from tools.programs import load_program
+
 TOOL = Path(__file__).parents[2] / "tools/wheels.py"
 GLIBC, MUSL = "manylinux-aarch64", "musllinux-aarch64"
 
 
 @pytest.fixture(scope="module")
 def wheels() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("wheels", TOOL)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_program(TOOL)
 
 
 @pytest.fixture
