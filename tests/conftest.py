@@ -32,7 +32,6 @@ if target.URI:
 
 # One line for each test that may be tried twice: its name, or the beginning of it, and why.
 HERE = Path(__file__).parent
-SECOND_TRIES = HERE / "second-tries.txt"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,15 +55,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take the sample, begin with what takes long, and mark the few tests that may be tried twice."""
+    """Take the sample, and begin with what takes long."""
     target.mark(config, items)
     sampling.deselect(config, items)
     if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
         side_by_side.in_order(items, lambda item: item.path.relative_to(HERE).parts[0])
-    for name, reason in second_tries():
-        for item in items:
-            if item.nodeid.startswith(name):
-                item.add_marker(pytest.mark.flaky(reruns=1, reason=reason))
 
 
 def pytest_collection_finish() -> None:
@@ -78,22 +73,6 @@ def pytest_collection_finish() -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> side_by_side.ByFile:
     """Share the tests out by files."""
     return side_by_side.ByFile(config, log)
-
-
-def second_tries() -> list[tuple[str, str]]:
-    """Return the beginnings of tests' names, each with its reason."""
-    lines = SECOND_TRIES.read_text(encoding="utf-8").splitlines()
-    rows = [line.partition(" | ") for line in lines if line and not line.startswith("#")]
-    return [(name, reason) for name, _, reason in rows]
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say why each test that took a second try failed at first."""
-    for report in terminalreporter.getreports("rerun"):
-        reason = [line for line in report.longreprtext.splitlines() if line.startswith("E ")] or [
-            "E  no reason"
-        ]
-        terminalreporter.write_line(f"RERUN {report.nodeid}: {reason[0][1:].strip()}")
 
 
 @pytest.fixture(scope="session")
