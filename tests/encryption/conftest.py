@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
+import mangonel
 import tools.faces
+from encryption import scripted_kms as scripted
+from encryption.scripted_kms import ScriptedKms, scripted_kms, server_context
 from mangonel import encryption
 from mangonel.bson import CodecOptions
 from mangonel.server import Server
+from tls.certificates import Certificates
 
 
 class Face(tools.faces.Face):
@@ -22,6 +26,19 @@ class Face(tools.faces.Face):
     def encryption_class(self) -> Any:
         """The class of this face."""
         return encryption.AsyncClientEncryption if self.is_async else encryption.ClientEncryption
+
+    def within(self, seconds: float | None, call: Callable[[], Any]) -> Any:
+        """Run a call to its end within a time limit."""
+
+        def limited() -> Any:
+            with mangonel.timeout(seconds):
+                return call()
+
+        async def limited_on_loop() -> Any:
+            with mangonel.timeout(seconds):
+                return await call()
+
+        return self.run(limited_on_loop if self.is_async else limited)
 
 
 face = tools.faces.faces("blocking", "asyncio", kind=Face)
@@ -70,3 +87,28 @@ def peer(standalone: Server, vault: str, providers: dict[str, Any]) -> Iterator[
         ClientEncryption(providers, vault, client, PeerOptions()) as made,
     ):
         yield made
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Those of key services."""
+    return Certificates(tmp_path_factory.mktemp("kms"))
+
+
+@pytest.fixture
+def kms(certificates: Certificates) -> Iterator[ScriptedKms]:
+    """A key service of all providers."""
+    with scripted_kms(server_context(certificates.server)) as made:
+        yield made
+
+
+@pytest.fixture
+def keys_of(make_keys: Callable[..., Any], certificates: Certificates) -> Callable[..., Any]:
+    """Make the object under test for a provider at a service, and its master key."""
+
+    def make(kind: str, service: ScriptedKms, **options: Any) -> tuple[Any, Any]:
+        given, master = scripted.providers(kind, service.address)
+        options.setdefault("kms_tls_options", {kind: {"tlsCAFile": str(certificates.authority)}})
+        return make_keys(given, **options), master
+
+    return make

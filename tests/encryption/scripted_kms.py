@@ -9,22 +9,32 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-# The name of a failure -> what is done in place of an answer; a number is an HTTP status.
-Plan = str | int
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+PROVIDERS = ("aws", "azure", "gcp", "kmip")
+# What is done in place of an answer: by name, by an HTTP status, or by whatever sends bytes; it gets the good answer.
+Plan = str | int | Callable[["ScriptedKms", ssl.SSLSocket, bytes], None]
 SECRET = b"m" * 96
+TOKEN = "a-token-that-nobody-may-see"
 
 
 class ScriptedKms:
     """A service on a port of this machine, for all providers. `plan` says what becomes of the next requests, in turn;
-    after that all go well. `requests` has what came, `connections` how many came to speak TLS.
+    after that all go well. `requests` has what came, `connections` how many came to speak TLS, `given_up` how many of
+    those that were kept waiting the other side has closed.
     """
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self.plan: list[Plan] = []
         self.requests: list[bytes] = []
         self.connections = 0
+        self.given_up = 0
+        self.is_answering = False
         # Those that are to get no answer wait for this.
         self.ended = threading.Event()
         self._context = context
@@ -58,9 +68,12 @@ class ScriptedKms:
             try:
                 with self._context.wrap_socket(plain, server_side=True) as sock:
                     self.connections += 1
+                    self.is_answering = True
                     self._answer(sock)
             except OSError:
                 return
+            finally:
+                self.is_answering = False
 
     def _answer(self, sock: ssl.SSLSocket) -> None:
         data = sock.recv(65536)
@@ -73,14 +86,30 @@ class ScriptedKms:
             self.requests.append(data)
             answer = _http(200, _http_answer(data))
         step = self.plan.pop(0) if self.plan else "good"
-        if step == "silent":
-            self.ended.wait(60)
+        if callable(step):
+            step(self, sock, answer)
+        elif step == "silent":
+            self.wait_for_the_end(sock)
         elif step == "cut":
             sock.sendall(answer[: len(answer) // 2])
         elif isinstance(step, int):
             sock.sendall(_http(step, {"__type": "Refused", "message": "the token has expired"}))
         else:
             sock.sendall(answer)
+
+    def wait_for_the_end(self, sock: socket.socket) -> None:
+        """Wait until the other side hangs up, or the service ends."""
+        sock.settimeout(0.05)
+        while not self.ended.is_set():
+            try:
+                gone = not sock.recv(1)
+            except TimeoutError:
+                continue
+            except OSError:
+                gone = True
+            if gone:
+                self.given_up += 1
+                return
 
 
 @contextlib.contextmanager
@@ -102,14 +131,19 @@ def _is_whole(data: bytes) -> bool:
 
 
 def _http(status: int, body: dict[str, Any]) -> bytes:
-    text = json.dumps(body).encode()
-    return b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%s" % (status, len(text), text)
+    return http(status, json.dumps(body).encode())
+
+
+def http(status: int, body: bytes, *headers: bytes) -> bytes:
+    """Return an answer as it is sent."""
+    lines = [b"HTTP/1.1 %d X" % status, b"Content-Length: %d" % len(body), *headers, b"", body]
+    return b"\r\n".join(lines)
 
 
 def _http_answer(request: bytes) -> dict[str, Any]:
     head, _, body = request.partition(b"\r\n\r\n")
     if b"token" in head.split(b"\r\n")[0] and b"grant_type" in body:
-        return {"access_token": "a-token", "expires_in": 3600, "token_type": "Bearer"}
+        return {"access_token": TOKEN, "expires_in": 3600, "token_type": "Bearer"}
     asked = json.loads(body)
     # AWS, Azure, GCP: what is asked, and by what name it is given back.
     for given, named in (
@@ -145,9 +179,22 @@ def _structure(tag: int, *items: bytes) -> bytes:
     return _item(tag, 1, b"".join(items))
 
 
-def providers(
-    kind: str, address: str, private_key: Callable[[], bytes]
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def server_context(certificate: Path) -> ssl.SSLContext:
+    """Return the TLS of a service with this certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+@cache
+def _private_key() -> bytes:
+    # A longer one takes seconds on a busy machine.
+    made = rsa.generate_private_key(public_exponent=65537, key_size=1024)
+    kind = serialization.PrivateFormat.PKCS8
+    return made.private_bytes(serialization.Encoding.DER, kind, serialization.NoEncryption())
+
+
+def providers(kind: str, address: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return `kms_providers` and a master key of a service at `address`."""
     if kind == "aws":
         given = {"accessKeyId": "an-id", "secretAccessKey": "an-aws-secret"}
@@ -157,7 +204,7 @@ def providers(
         given["identityPlatformEndpoint"] = address
         return {kind: given}, {"keyVaultEndpoint": address, "keyName": "name", "keyVersion": "1"}
     if kind == "gcp":
-        key = base64.b64encode(private_key()).decode()
+        key = base64.b64encode(_private_key()).decode()
         master = {"projectId": "p", "location": "l", "keyRing": "r", "keyName": "k", "endpoint": address}
         return {kind: {"email": "e", "privateKey": key, "endpoint": address}}, master
     return {kind: {"endpoint": address}}, {"keyId": "1"}

@@ -1,7 +1,8 @@
-"""A listener that remembers the commands of a client and their replies."""
+"""What others see of a client: a listener of its commands, and a tool of its errors."""
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 from mangonel.monitoring import CommandListener
@@ -25,3 +26,20 @@ class Seen(CommandListener):
     def failed(self, event: Any) -> None:
         """It was refused."""
         self.names.append(f"{event.command_name} failed")
+
+
+def shown(error: BaseException) -> str:
+    """Return what tools that show a traceback with locals would show of the driver."""
+    found = [repr(error)]
+    seen: set[int] = set()
+    links: list[BaseException | None] = [error]
+    while links:
+        link = links.pop()
+        if link is None or id(link) in seen:
+            continue
+        seen.add(id(link))
+        for frame, _ in traceback.walk_tb(link.__traceback__):
+            if "/tests/" not in frame.f_code.co_filename:
+                found += [repr(value) for value in frame.f_locals.values()]
+        links += (link.__cause__, link.__context__)
+    return "".join(found) + "".join(traceback.format_exception(error))

@@ -4,72 +4,17 @@ from __future__ import annotations
 
 import logging
 import ssl
-import traceback
-from collections.abc import Callable, Iterator
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
-import mangonel
-from encryption.scripted_kms import ScriptedKms, providers, scripted_kms
+from encryption.scripted_kms import PROVIDERS, ScriptedKms, providers, scripted_kms, server_context
+from encryption.seen import shown
 from mangonel import errors
 from mangonel.encryption import Algorithm
 from tls.certificates import Certificates
 
 RANDOM = Algorithm.AEAD_AES_256_CBC_HMAC_SHA_512_Random
-PROVIDERS = ("aws", "azure", "gcp", "kmip")
-
-
-@cache
-def private_key() -> bytes:
-    made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    kind = serialization.PrivateFormat.PKCS8
-    return made.private_bytes(serialization.Encoding.DER, kind, serialization.NoEncryption())
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("kms"))
-
-
-def server_context(certificate: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    return context
-
-
-@pytest.fixture
-def kms(certificates: Certificates) -> Iterator[ScriptedKms]:
-    with scripted_kms(server_context(certificates.server)) as made:
-        yield made
-
-
-@pytest.fixture
-def keys_of(make_keys: Callable[..., Any], certificates: Certificates) -> Callable[..., Any]:
-    """Make the object under test for a provider at a service, and its master key."""
-
-    def make(kind: str, service: ScriptedKms, **options: Any) -> tuple[Any, Any]:
-        given, master = providers(kind, service.address, private_key)
-        options.setdefault("kms_tls_options", {kind: {"tlsCAFile": str(certificates.authority)}})
-        return make_keys(given, **options), master
-
-    return make
-
-
-def shown(error: BaseException) -> str:
-    """Return what tools that show a traceback with locals would show of the driver."""
-    found = [repr(error)]
-    link: BaseException | None = error
-    while link is not None:
-        for frame, _ in traceback.walk_tb(link.__traceback__):
-            if "/tests/" not in frame.f_code.co_filename:
-                found += [repr(value) for value in frame.f_locals.values()]
-        link = link.__cause__ or link.__context__
-    return "".join(found) + "".join(traceback.format_exception(error))
 
 
 @pytest.mark.parametrize("kind", PROVIDERS)
@@ -107,7 +52,7 @@ def test_pymongo_decrypts_with_the_same_service(
 
     keys, master = keys_of("aws", kms)
     secret = face.wait(keys.encrypt(1, RANDOM, face.wait(keys.create_data_key("aws", master))))
-    given, _ = providers("aws", kms.address, private_key)
+    given, _ = providers("aws", kms.address)
     tls = {"aws": {"tlsCAFile": str(certificates.authority)}}
 
     with (
@@ -153,34 +98,12 @@ def test_a_silent_service_costs_no_more_than_the_time_limit(
     keys, master = keys_of("aws", kms)
     kms.plan = ["silent"]
 
-    def limited() -> Any:
-        with mangonel.timeout(0.3):
-            return keys.create_data_key("aws", master)
-
-    async def limited_on_loop() -> Any:
-        with mangonel.timeout(0.3):
-            return await keys.create_data_key("aws", master)
-
     with pytest.raises(errors.EncryptionError, match=r"did not answer within|no time is left") as caught:
-        face.run(limited_on_loop if face.is_async else limited)
+        face.within(0.3, lambda: keys.create_data_key("aws", master))
     assert caught.value.timeout
     assert isinstance(caught.value.cause, errors.NetworkTimeout)
     # Nobody answered: it was given up.
     assert not kms.ended.is_set()
-
-
-@pytest.mark.parametrize("fault", ["expired", "elsewhere", "unknown"])
-def test_a_service_that_is_not_known_gets_nothing(
-    face: Any, certificates: Certificates, keys_of: Any, fault: str
-) -> None:
-    certificate = certificates.server if fault == "unknown" else getattr(certificates, fault)
-    tls = {"aws": {"tlsCAFile": str(certificates.other_authority)}} if fault == "unknown" else None
-    with scripted_kms(server_context(certificate)) as service:
-        keys, master = keys_of("aws", service, **({"kms_tls_options": tls} if tls else {}))
-
-        with pytest.raises(errors.EncryptionError, match=r"the certificate of 127\.0\.0\.1 was refused"):
-            face.wait(keys.create_data_key("aws", master))
-        assert service.requests == []
 
 
 def test_a_service_that_asks_for_a_certificate_gets_one(
@@ -231,7 +154,7 @@ def test_credentials_are_found_where_the_program_runs(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "an-id-of-the-environment")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret-of-the-environment")
     keys = make_keys({"aws": {}}, kms_tls_options={"aws": {"tlsCAFile": str(certificates.authority)}})
-    _, master = providers("aws", kms.address, private_key)
+    _, master = providers("aws", kms.address)
 
     face.wait(keys.create_data_key("aws", master))
 

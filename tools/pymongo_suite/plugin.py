@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import threading
 import warnings
@@ -29,6 +30,13 @@ if DRIVER == "mangonel":
     from pymongo_suite import inside, standins
 
     standins.install()
+elif shutil.which("mongocryptd") is None:
+    # Some three hundred tests wait twice ten seconds each for a program that is not there.
+    import pymongo.asynchronous.encryption
+    import pymongo.synchronous.encryption
+
+    for module in (pymongo.asynchronous.encryption, pymongo.synchronous.encryption):
+        module._MONGOCRYPTD_TIMEOUT_MS = 200  # type: ignore[attr-defined]
 
 # PyMongo's tests of asyncio need one fixture of a plugin that this project has no use for.
 if "pytest_asyncio" not in sys.modules:

@@ -7,6 +7,7 @@ the specification of the fused paths in `_core`, and there without it. Knows no 
 from __future__ import annotations
 
 from ssl import SSLError, SSLWantReadError
+from time import monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,8 +114,10 @@ class SecureSocket:
         self.secured = secured
 
     def shake_hands(self) -> None:
-        """Do the TLS handshake, within the socket's time-out for each piece of it."""
+        """Do the TLS handshake, all of it within the socket's time-out."""
         received = None
+        limit = self._plain.gettimeout()
+        until = None if limit is None else monotonic() + limit
         try:
             while True:
                 saying, is_answered = self.secured.shake(received)
@@ -122,7 +125,7 @@ class SecureSocket:
                     self._plain.sendall(saying)
                 if not is_answered:
                     return
-                received = self._plain.recv(_CHUNK)
+                received = self._receive(until)
         except ConnectionError as error:
             raise self.secured.explain(error) from error
         except SSLError:
@@ -145,12 +148,30 @@ class SecureSocket:
                 self._plain.sendall(saying)
 
     def recv_into(self, buffer: Any) -> int:
-        while (count := self.secured.decrypt_into(buffer)) is None:
-            received = self._plain.recv(_CHUNK)
-            if not received:
-                return 0
-            self.secured.take(received)
+        count = self.secured.decrypt_into(buffer)
+        if count is not None:
+            return count
+        limit = self._plain.gettimeout()
+        until = None if limit is None else monotonic() + limit
+        try:
+            while count is None:
+                received = self._receive(until)
+                if not received:
+                    return 0
+                self.secured.take(received)
+                count = self.secured.decrypt_into(buffer)
+        finally:
+            self._plain.settimeout(limit)
         return count
+
+    def _receive(self, until: float | None) -> bytes:
+        """Return what comes until then: a peer may send a record byte by byte."""
+        if until is not None:
+            left = until - monotonic()
+            if left <= 0:
+                raise TimeoutError("timed out")
+            self._plain.settimeout(left)
+        return self._plain.recv(_CHUNK)
 
     def gettimeout(self) -> float | None:
         return self._plain.gettimeout()

@@ -54,13 +54,16 @@ def ask(request: Request, address: tuple[str, int], security: Security, seconds:
 async def ask_on_loop(request: Request, address: tuple[str, int], security: Security, seconds: float) -> None:
     """Do what `ask` does as a coroutine of the running loop."""
     import asyncio
+    from ssl import SSLError
 
     host, port = address
+    is_open = False
     try:
         async with asyncio.timeout(seconds):
             # Reading the system's authorities takes the time of many operations.
             context = await off_loop(lambda: security.context)
             reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=host)
+            is_open = True
             try:
                 writer.write(request.message)
                 await writer.drain()
@@ -74,6 +77,8 @@ async def ask_on_loop(request: Request, address: tuple[str, int], security: Secu
     except TimeoutError as error:
         raise TimeoutError(_LATE) from error
     except OSError as error:
+        if is_open and not isinstance(error, SSLError):
+            raise
         raise security.explain(error, address) from error
 
 

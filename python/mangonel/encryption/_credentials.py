@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import os
 import time
+from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
 from mangonel import _core
-from mangonel.errors import ConfigurationError
+from mangonel.errors import ConfigurationError, NetworkTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +35,8 @@ _FOUND = ("aws", "azure", "gcp")
 _AZURE = "http://169.254.169.254/metadata/identity/oauth2/token"
 _GCP = "/computeMetadata/v1/instance/service-accounts/default/token"
 _SECONDS = 10.0
+_SHORTEST_WAIT = 0.001
+_MOST_BYTES = 64 * 1024
 # How long before its end a token is not used any more, in seconds.
 _MARGIN = 60.0
 
@@ -65,20 +68,25 @@ def encode_providers(providers: Any) -> tuple[bytes, bool]:
     return _core.encode(providers), any(providers.get(name) == {} for name in _FOUND)
 
 
-def find(providers: Mapping[str, Any]) -> bytes:
+def find(providers: Mapping[str, Any], until: float) -> bytes:
     """Return the encoded credentials of the providers that were given none. Blocks.
+
+    Args:
+        providers: names and documents of the providers.
+        until: a reading of `time.monotonic()` when somebody gives up to wait for them.
 
     Raises:
         ConfigurationError: none are found.
+        NetworkTimeout: a metadata service did not answer in time.
     """
     found = {}
     for name, finder in (("aws", _aws), ("azure", _azure), ("gcp", _gcp)):
         if providers.get(name) == {}:
-            found[name] = finder()
+            found[name] = finder(min(until, time.monotonic() + _SECONDS))
     return _core.encode(found)
 
 
-def _aws() -> dict[str, str]:
+def _aws(until: float) -> dict[str, str]:
     try:
         import botocore.session
     except ImportError as error:
@@ -100,19 +108,19 @@ def _aws() -> dict[str, str]:
 _azure_token: tuple[str, float] | None = None
 
 
-def _azure() -> dict[str, str]:
+def _azure(until: float) -> dict[str, str]:
     global _azure_token
     held = _azure_token
     if held is None or held[1] - time.monotonic() < _MARGIN:
         query = urlencode({"api-version": "2018-02-01", "resource": "https://vault.azure.net"})
-        answer = _ask("Azure", f"{_AZURE}?{query}", {"Metadata": "true", "Accept": "application/json"})
+        answer = _ask("Azure", f"{_AZURE}?{query}", {"Metadata": "true", "Accept": "application/json"}, until)
         held = _azure_token = (_field("Azure", answer, "access_token"), time.monotonic() + _span(answer))
     return {"accessToken": held[0]}
 
 
-def _gcp() -> dict[str, str]:
+def _gcp(until: float) -> dict[str, str]:
     host = os.environ.get("GCE_METADATA_HOST") or "metadata.google.internal"
-    answer = _ask("GCP", f"http://{host}{_GCP}", {"Metadata-Flavor": "Google"})
+    answer = _ask("GCP", f"http://{host}{_GCP}", {"Metadata-Flavor": "Google"}, until)
     return {"accessToken": _field("GCP", answer, "access_token")}
 
 
@@ -131,18 +139,33 @@ def _span(answer: dict[str, Any]) -> float:
         return 0.0
 
 
-def _ask(cloud: str, url: str, headers: dict[str, str]) -> dict[str, Any]:
+def _ask(cloud: str, url: str, headers: dict[str, str], until: float) -> dict[str, Any]:
     # A metadata service is inside the machine: a proxy could only fail, or read the token.
     opener = build_opener(ProxyHandler({}))
     try:
-        with opener.open(Request(url, headers=headers), timeout=_SECONDS) as response:
-            answer = json.loads(response.read())
+        seconds = max(until - time.monotonic(), _SHORTEST_WAIT)
+        with opener.open(Request(url, headers=headers), timeout=seconds) as response:
+            answer = json.loads(_read(response, until))
     except HTTPError as error:
         raise ConfigurationError(
             f"the metadata service of {cloud} refused a token: HTTP {error.code}"
         ) from None
     except OSError as error:
+        if isinstance(getattr(error, "reason", error), TimeoutError):
+            raise NetworkTimeout(f"the metadata service of {cloud} did not answer in time") from None
         raise ConfigurationError(f"no token from the metadata service of {cloud}: {error}") from None
-    except ValueError:
+    except (HTTPException, ValueError):
         answer = None
     return answer if isinstance(answer, dict) else {}
+
+
+def _read(response: Any, until: float) -> bytes:
+    """Return what a service says, which is a token and little else, as long as it comes in time."""
+    found = bytearray()
+    while piece := response.read1(_MOST_BYTES):
+        found += piece
+        if len(found) > _MOST_BYTES:
+            return b""
+        if time.monotonic() > until:
+            raise TimeoutError
+    return bytes(found)

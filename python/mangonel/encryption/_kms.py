@@ -7,6 +7,9 @@ Must not know: the key vault. Spec: client-side-encryption ("KMS", "kmsTLSOption
 
 from __future__ import annotations
 
+import math
+import time
+
 from mangonel._faces import single_request
 from mangonel._faces.deadline import remaining
 from mangonel._light import Any
@@ -79,6 +82,10 @@ class Kms:
         try:
             await self._port.call(self._ask, request, (host, port), security, seconds)
             return
+        except MongoCryptError as error:
+            without_frames(error)
+            refusal = MongoCryptError(f"the {provider} service {endpoint}: {error}", error.code)
+            raise refusal from error
         except OSError as error:
             # Their locals hold the request.
             without_frames(error)
@@ -99,7 +106,10 @@ class Kms:
 
     async def credentials_flow(self, providers: Mapping[str, Any]) -> bytes:
         """Return the encoded credentials of the providers that were given none."""
-        found: bytes = await self._port.call(self._call, lambda: _credentials.find(providers))
+        left = remaining()
+        until = time.monotonic() + (math.inf if left is None else left)
+        # In a thread of its own no limit of this one holds.
+        found: bytes = await self._port.call(self._call, lambda: _credentials.find(providers, until))
         return found
 
 

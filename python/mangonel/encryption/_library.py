@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mangonel.encryption._refusals import without_answer
 from mangonel.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ except ImportError as error:
         """Never raised: there is nobody to raise it."""
 else:
     _absence = None
+
+# Bytes of an answer of a key service, which has some kilobytes. The library would take 16 MB, and twenty times as much
+# memory for that many headers.
+_LONGEST_ANSWER = 1024 * 1024
 
 # mongocrypt_ctx_state_t
 ERROR, NEED_COLLECTION, NEED_MARKINGS, NEED_KEYS, NEED_KMS, READY, DONE, NEED_CREDENTIALS = range(8)
@@ -261,10 +266,11 @@ class Context:
 class KmsRequest:
     """One request to a key management service. Its bytes may hold credentials or a key: keep them out of any locals."""
 
-    __slots__ = ("_handle",)
+    __slots__ = ("_handle", "_left")
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
+        self._left = _LONGEST_ANSWER
 
     def _check(self, is_well: bool) -> None:
         if not is_well:
@@ -300,7 +306,14 @@ class KmsRequest:
         return lib.mongocrypt_kms_ctx_bytes_needed(self._handle)  # type: ignore[no-any-return]  # cffi has no types
 
     def feed(self, data: bytes) -> None:
-        """Give it bytes of the answer, at most `missing`."""
+        """Give it bytes of the answer, at most `missing`.
+
+        Raises:
+            MongoCryptError: they are no answer, a refusal, or too many.
+        """
+        self._left -= len(data)
+        if self._left < 0:
+            raise MongoCryptError("the answer is longer than 1 MiB")
         binary = _binary(data)
         self._check(lib.mongocrypt_kms_ctx_feed(self._handle, binary))
 
@@ -326,6 +339,6 @@ def _failure(read: Any, handle: Any) -> MongoCryptError:
     try:
         read(handle, status)
         text = ffi.string(lib.mongocrypt_status_message(status, _NULL)).decode(errors="replace")
-        return MongoCryptError(text, lib.mongocrypt_status_code(status))
+        return MongoCryptError(without_answer(text), lib.mongocrypt_status_code(status))
     finally:
         lib.mongocrypt_status_destroy(status)

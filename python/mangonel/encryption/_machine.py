@@ -106,6 +106,10 @@ class Answers:
             raise
         except Exception as error:
             failure = error
+        except BaseException as error:
+            # Ctrl-C or a cancelled task, in the middle of an answer.
+            without_frames(error)
+            raise
         without_frames(failure)
         raise EncryptionError(failure) from failure
 

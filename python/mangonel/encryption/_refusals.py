@@ -1,0 +1,50 @@
+"""What an error of libmongocrypt says of a key service's answer, without what nobody may see.
+
+The library quotes the whole answer, and that may hold a key or token, or quote the request, which holds either.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+_ANSWER = "Response body=\n"
+_NOT_SHOWN = "; its answer is not shown, as it may hold a key or token"
+# Below it an answer is what was asked for, or leads elsewhere.
+_REFUSED = 400
+# Where services say why they refuse: AWS, OAuth, Azure and GCP; the last two in a document named `error`.
+_WORDS = ("__type", "error", "error_description", "code", "status", "message", "Message")
+_MOST_CHARACTERS = 500
+# What a request has in it, should a service quote that; and any text that is as long as a key or token.
+_SECRET = re.compile(
+    r"(security-token:\s*|bearer\s+|client_secret=|assertion=)[^\s&\"'\\]+|[\w+/=-]{64,}",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+def without_answer(text: str) -> str:
+    """Return the library's words with no more of the answer than the service's reasons to refuse."""
+    head, found, body = text.partition(_ANSWER)
+    if not found:
+        return text
+    status = re.search(r"HTTP status=(\d+)", head)
+    reasons = _reasons(body) if status is not None and int(status[1]) >= _REFUSED else ""
+    if not reasons:
+        return head.rstrip(" .") + _NOT_SHOWN
+    return f"{head.rstrip(' .')}, the service says: {reasons}"
+
+
+def _reasons(body: str) -> str:
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return ""
+    found: list[str] = []
+    for place in (answer, answer.get("error") if isinstance(answer, dict) else None):
+        said = place if isinstance(place, dict) else {}
+        found += [f"{name}: {_word(said[name])}" for name in _WORDS if isinstance(said.get(name), (str, int))]
+    return ", ".join(found)
+
+
+def _word(value: str | int) -> str:
+    return _SECRET.sub(lambda match: f"{match[1] or ''}<hidden>", str(value)[:_MOST_CHARACTERS])
