@@ -399,7 +399,7 @@ class BeanieReader(Reader):
 
 
 class OdmanticReader(Reader):
-    """ODMantic's blocking engine, on users alone."""
+    """ODMantic's blocking engine."""
 
     def open(self, target: Target) -> None:
         import odmantic
@@ -411,8 +411,13 @@ class OdmanticReader(Reader):
     def make(self, kind: str) -> Any:
         import odmantic
 
+        if kind == JOINED:
+            fields = {**FLAT[SMALL], "other": self.models[SMALL]}
+        else:
+            fields = fields_of(kind, partial(annotated, odmantic.EmbeddedModel))
         config = {"collection": self.names[kind]}
-        return annotated(odmantic.Model, kind.title(), FLAT[kind], model_config=config)
+        more = {"other": odmantic.Reference()} if kind == JOINED else {}
+        return annotated(odmantic.Model, kind.title(), fields, model_config=config, **more)
 
     def all(self, model: Any) -> list[Any]:
         return list(self._engine.find(model))
@@ -424,9 +429,22 @@ class OdmanticReader(Reader):
         make: Callable[[Any], Any] = model.model_validate_doc
         return make
 
+    def create(self, kind: str, values: dict[str, Any]) -> None:
+        self._engine.save(self.models[kind](**values))
+
+    def change(self, kind: str, found: Any, value: str) -> None:
+        (getattr(found, ONE) if kind == NESTED else found).field1 = value
+        self._engine.save(found)
+
+    def find(self, kind: str, query: dict[str, Any]) -> Any:
+        return self._engine.find_one(self.models[kind], query)
+
+    def foreign(self, id: Any) -> Any:
+        return self._engine.find_one(self.models[JOINED], self.models[JOINED].other == id)
+
 
 class UmongoReader(Reader):
-    """umongo on PyMongo, on users alone."""
+    """umongo on PyMongo. It has no field for bytes and no `$lookup`."""
 
     def open(self, target: Target) -> None:
         import pymongo
@@ -439,8 +457,14 @@ class UmongoReader(Reader):
         umongo: Any = importlib.import_module("umongo")
         fields = umongo.fields
         kinds = {str: fields.StringField, int: fields.IntegerField, dt.datetime: fields.NaiveDateTimeField}
+        inside = fields_of(
+            kind,
+            lambda name, types: self._instance.register(fielded(umongo.EmbeddedDocument, name, types, kinds)),
+            one=fields.EmbeddedField,
+            many=lambda embedded: fields.ListField(fields.EmbeddedField(embedded)),
+        )
         meta = type("Meta", (), {"collection_name": self.names[kind]})
-        return self._instance.register(fielded(umongo.Document, kind.title(), FLAT[kind], kinds, Meta=meta))
+        return self._instance.register(fielded(umongo.Document, kind.title(), inside, kinds, Meta=meta))
 
     def all(self, model: Any) -> list[Any]:
         return list(model.find())
@@ -450,6 +474,80 @@ class UmongoReader(Reader):
 
     def maker(self, model: Any) -> Callable[[Any], Any]:
         return partial(model.build_from_mongo, use_cls=False)
+
+    def create(self, kind: str, values: dict[str, Any]) -> None:
+        self.models[kind](**values).commit()
+
+    def change(self, kind: str, found: Any, value: str) -> None:
+        (getattr(found, ONE) if kind == NESTED else found).field1 = value
+        found.commit()
+
+    def find(self, kind: str, query: dict[str, Any]) -> Any:
+        return self.models[kind].find_one(query)
+
+
+class DjangoReader(Reader):
+    """Django's models on MongoDB's backend. It is told which fields to store; an embedded document goes whole."""
+
+    def open(self, target: Target) -> None:
+        settings = self._named("conf").settings
+        backend = {"ENGINE": "django_mongodb_backend", "HOST": target.uri, "NAME": target.database}
+        default = "django_mongodb_backend.fields.ObjectIdAutoField"
+        if not settings.configured:
+            settings.configure(DATABASES={"default": backend}, DEFAULT_AUTO_FIELD=default, USE_TZ=False)
+            importlib.import_module("django").setup()
+        # A process has one set of models and one connection for all that it plays.
+        self._named("apps").apps.all_models["lab"].clear()
+        self._named("db").connection.settings_dict.update(backend)
+
+    @staticmethod
+    def _named(name: str) -> Any:
+        return importlib.import_module(f"django.{name}")
+
+    def make(self, kind: str) -> Any:
+        models = self._named("db.models")
+        fields: Any = importlib.import_module("django_mongodb_backend.fields")
+        base: Any = importlib.import_module("django_mongodb_backend.models").EmbeddedModel
+        kinds = {str: models.TextField, int: models.BigIntegerField, bytes: models.BinaryField}
+
+        def inside(name: str, types: dict[str, Any]) -> Any:
+            return fielded(base, name, types, kinds, Meta=type("Meta", (), {"app_label": "lab"}))
+
+        found = fields_of(
+            SMALL if kind == JOINED else kind,
+            inside,
+            one=fields.EmbeddedModelField,
+            many=fields.EmbeddedModelArrayField,
+        )
+        if kind == JOINED:
+            foreign = models.ForeignKey(self.models[SMALL], models.DO_NOTHING, db_column="other")
+            found = {**found, "other": foreign}
+        meta = type("Meta", (), {"app_label": "lab", "db_table": self.names[kind]})
+        return fielded(models.Model, kind.title(), found, kinds, Meta=meta)
+
+    def create(self, kind: str, values: dict[str, Any]) -> None:
+        model = self.models[kind]
+        if kind == NESTED:
+            values = {name: self._inside(model, name, value) for name, value in values.items()}
+        model(**values).save(force_insert=True)
+
+    def _inside(self, model: Any, name: str, value: Any) -> Any:
+        embedded = model._meta.get_field(name).embedded_model
+        return [embedded(**each) for each in value] if isinstance(value, list) else embedded(**value)
+
+    def change(self, kind: str, found: Any, value: str) -> None:
+        (getattr(found, ONE) if kind == NESTED else found).field1 = value
+        found.save(update_fields=[ONE if kind == NESTED else "field1"])
+
+    def find(self, kind: str, query: dict[str, Any]) -> Any:
+        named = {"pk" if name == "_id" else name.replace(".", "__"): value for name, value in query.items()}
+        return self.models[kind].objects.get(**named)
+
+    def foreign(self, id: Any) -> Any:
+        return self.models[JOINED].objects.select_related("other").filter(other=id)[0]
+
+    def close(self) -> None:
+        self._named("db").connection.close()
 
 
 def _opened(name: str, kinds: list[str], target: Target) -> Any:
