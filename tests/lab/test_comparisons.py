@@ -110,6 +110,17 @@ def test_the_better_of_prefetch_and_exhaust_counts():
     assert verdict.reached.value == pytest.approx(4.6)
 
 
+def test_the_fastest_of_several_peers_counts():
+    found = verdicts(
+        cell("odm-spec", "small-find", "odm-spec-odm", 10, cpu_us=10),
+        cell("odm-spec", "small-find", "odm-spec-beanie", 10, cpu_us=90),
+        cell("odm-spec", "small-find", "odm-spec-umongo", 10, cpu_us=20),
+    )
+    verdict = found["small find, against the fastest peer"]
+    assert verdict.state == marks.MISSED
+    assert verdict.reached.value == pytest.approx(2.0)
+
+
 def test_a_failed_cell_gives_no_figure_and_names_the_failure():
     broken = cell("import-time", "import", "mangonel", 10, failures=["round 1: it broke"])
     verdict = verdicts(broken, cell("import-time", "import", "pymongo", 100))[

@@ -24,8 +24,9 @@ TO_MS = 1000.0
 class Mark:
     """One figure asked for: of one cell, or of the first cell over the second.
 
-    Of several cells in `best` the one with the best ratio stands for this driver. A `total` adds all samples up: one
-    bad exit among many must not vanish in a median. `surely` asks that the whole interval holds.
+    Of several cells in `best` the one with the best ratio stands for this driver, of those in `fastest` the one with
+    the least for the peers. A `total` adds all samples up: one bad exit among many must not vanish in a median.
+    `surely` asks that the whole interval holds.
     """
 
     experiment: str
@@ -36,12 +37,13 @@ class Mark:
     figure: str = "wall"
     unit: str = "x"
     best: tuple[Key, ...] = ()
+    fastest: tuple[Key, ...] = ()
     total: bool = False
     surely: bool = False
 
     @property
     def cells(self) -> dict[Key, None]:
-        return dict.fromkeys((*self.of, *self.best))
+        return dict.fromkeys((*self.of, *self.best, *self.fastest))
 
     def holds(self, value: float) -> bool:
         return value >= self.limit if self.sign == "≥" else value <= self.limit
@@ -79,8 +81,8 @@ def _read() -> tuple[Mark, ...]:
     def mark(experiment: str, row: dict[str, Any]) -> Mark:
         sign = "≥" if "at_least" in row else "≤"
         limit = float(row.pop("at_least" if sign == "≥" else "at_most"))
-        of, best = cells(experiment, row.pop("of")), cells(experiment, row.pop("best", []))
-        return Mark(experiment, row.pop("text"), of, sign, limit, best=best, **row)
+        of, best, fastest = (cells(experiment, row.pop(name, [])) for name in ("of", "best", "fastest"))
+        return Mark(experiment, row.pop("text"), of, sign, limit, best=best, fastest=fastest, **row)
 
     content = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     return tuple(mark(name, row) for name, rows in content.items() for row in rows)
@@ -118,8 +120,13 @@ def _has_figure(results: Results, cell: Key) -> bool:
 
 def _reached(mark: Mark, results: Results) -> Estimate | None:
     if len(mark.of) > 1:
-        pairs = [results.ratio(mark.of[0], cell, mark.figure) for cell in mark.best or mark.of[1:]]
-        return max((pair for pair in pairs if pair is not None), key=lambda each: each.value, default=None)
+        choose = min if mark.fastest else max
+        pairs = [
+            results.ratio(above, below, mark.figure)
+            for above in mark.fastest or mark.of[:1]
+            for below in mark.best or mark.of[1:]
+        ]
+        return choose((pair for pair in pairs if pair is not None), key=lambda each: each.value, default=None)
     if not _has_figure(results, mark.of[0]):
         return None
     row = results.rows[mark.of[0]]
