@@ -40,16 +40,33 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 # A picture for light and dark as GitHub reads it, which follows the system; the site's has a switch of its own.
-PICTURE = re.compile(
-    r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img alt="([^"]*)" src="([^"]+)">\s*</picture>'
-)
+PICTURE = re.compile(r"<picture>.*?</picture>", re.DOTALL)
+SOURCE = re.compile(r'<source media="([^"]+)" srcset="([^"]+)">')
+IMAGE = re.compile(r'<img alt="([^"]*)" src="([^"]+)">')
+DARK = "(prefers-color-scheme: dark)"
+
+
+def _switched(found: re.Match[str]) -> str:
+    """Return a picture once for each side of the switch, with its sources for other widths."""
+    alt, light = IMAGE.search(found[0]).groups()  # type: ignore[union-attr]  # a picture without an image fails the build
+    sources = {"light": [], "dark": []}
+    for media, path in SOURCE.findall(found[0]):
+        widths = [each for each in media.split(" and ") if each != DARK]
+        sources["dark" if DARK in media else "light"].append((" and ".join(widths), path))
+    images = {"light": light, "dark": next(path for media, path in sources["dark"] if not media)}
+    return "".join(
+        "<picture>"
+        + "".join(f'<source media="{media}" srcset="{path}">' for media, path in sources[name] if media)
+        + f'<img alt="{alt}" src="{image}#only-{name}"></picture>'
+        for name, image in images.items()
+    )
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Leave out what only the tests read; give pictures the theme's way of light and dark."""
     if page.file.src_uri == "index.md":
         page.meta["hide"] = ["navigation", "toc"]
-    markdown = PICTURE.sub(r"![\2](\3#only-light)![\2](\1#only-dark)", markdown)
+    markdown = PICTURE.sub(_switched, markdown)
     return re.sub(r"^<!-- run:.*?-->\n?", "", markdown, flags=re.DOTALL | re.MULTILINE)
 
 

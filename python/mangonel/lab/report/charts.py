@@ -54,6 +54,29 @@ class Series:
 
 
 @dataclass(frozen=True)
+class Frame:
+    """How a picture by itself lies: its width and a row's height, where a title ends or begins, and where bars begin.
+
+    Figures stand behind their bar, or, where there is no room for that, below the title.
+    """
+
+    width: int
+    row: int
+    bar: tuple[int, int]
+    long: int  # the longest bar
+    title: tuple[int, int]
+    anchor: str = "start"
+    figures: tuple[int, int] | None = None
+
+
+# By what stands in a file's name: for a page, and for a phone.
+FRAMES = {
+    "": Frame(860, 30, (250, 5), 310, (240, 14), "end"),
+    "narrow-": Frame(400, 60, (8, 39), 384, (8, 15), figures=(8, 33)),
+}
+
+
+@dataclass(frozen=True)
 class Axis:
     """Where values lie, which of them are named, and how."""
 
@@ -188,11 +211,11 @@ def lead(title: str, peer: str, times: Estimate | None, most: float) -> str:
     return _draw("lead", title, words, times, max(most, 1.2))
 
 
-def picture(rows: Sequence[tuple[str, str, Estimate | None]], style: str) -> str:
+def picture(rows: Sequence[tuple[str, str, Estimate | None]], style: str, frame: Frame) -> str:
     """Return a chart by itself, for a page that has no style for it: a row each of title, peer and times as fast."""
     most = min(12.0, max((times.value for _, _, times in rows if times), default=1.0) * 1.1)
     told = "; ".join(f"{title} {number(times.value)} times {peer}" for title, peer, times in rows if times)
-    return f"{_draw('picture', told, rows, style, most)}\n"
+    return f"{_draw('picture', told, rows, style, most, frame)}\n"
 
 
 def style(name: str, size: int = 12) -> str:
@@ -202,7 +225,7 @@ def style(name: str, size: int = 12) -> str:
         f"text{{font:{size}px system-ui,sans-serif;fill:{ink}}}.small{{font-size:{size - 1}px;fill:{muted}}}"
         f".ours{{font-weight:600}}.bar{{fill:{peer}}}.bar.ours{{fill:{ours}}}.noise{{opacity:.45}}"
         f".whisker{{stroke:{ink};stroke-width:1.2;fill:none}}.grid{{stroke:{muted};opacity:.4}}"
-        f".limit,.one{{stroke:{muted};stroke-dasharray:4 3}}"
+        f".limit{{stroke:{muted};stroke-dasharray:4 3}}.one{{stroke:{ink};stroke-dasharray:3 2;stroke-width:1.4}}"
     )
 
 

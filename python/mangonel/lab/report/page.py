@@ -6,6 +6,7 @@ grey, in charts as in tables. The page itself is `page.html`, here is what stand
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,7 @@ def render(content: dict[str, Any]) -> str:
         loader=FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.globals["kind"] = _kind
+    environment.filters["sentence"] = _sentence
     return environment.get_template("page.html").render(
         style=(HERE / "page.css").read_text(),
         date=found["date"],
@@ -77,12 +79,25 @@ def render(content: dict[str, Any]) -> str:
 
 
 def pictures(content: dict[str, Any]) -> dict[str, str]:
+    """Return the chart of the comparisons by the end of its name: light and dark, for a page and for a phone."""
     rows = [
         (lead.comparison.title, lead.best.name, lead.best.times)
         for lead in comparisons.findings(Results(content))
         if lead.best is not None
     ]
-    return {name: charts.picture(rows, charts.style(name, 15)) for name in charts.COLOURS}
+    return {
+        f"{width}{name}": charts.picture(rows, charts.style(name, 15), frame)
+        for width, frame in charts.FRAMES.items()
+        for name in charts.COLOURS
+    }
+
+
+def _sentence(text: str) -> Any:
+    """Return words as HTML: a capital letter, a full stop, and code between backquotes."""
+    from markupsafe import Markup, escape
+
+    whole = str(escape(f"{text[:1].upper()}{text[1:].rstrip('.')}."))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", whole))
 
 
 def _kind(line: Line | Sequence[str]) -> str:
@@ -120,7 +135,7 @@ def _experiment(results: Results, name: str, parts: list[dict[str, Any]]) -> dic
     return {
         "name": name,
         "title": f"{name}: {known.title}" if known else name,
-        "shows": known.shows[:1].upper() + known.shows[1:].rstrip(".") if known else "",
+        "shows": known.shows if known else "",
         "original": original,
         "printed": table.printed(results, name) if original else None,
         "parts": parts,
