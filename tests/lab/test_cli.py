@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import pstats
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,7 @@ from mangonel.lab import registry, results
 
 pytest.importorskip("pymongo", reason="the reference of the lab is not installed")
 
+KEPT = Path(__file__).parents[2] / "docs" / "benchmarks"
 PLUGIN = Path(__file__).parent / "plugins" / "lab_plugin.py"
 
 
@@ -193,10 +197,27 @@ def test_a_run_leaves_a_page_a_file_makes_the_same_and_its_marks_are_a_table(
     assert now.read_text() == later.read_text()
     assert lab("report", out, "-o", tmp_path / "chart.svg") == 0
     assert (tmp_path / "chart-light.svg").read_text().startswith("<svg ")
-    assert (tmp_path / "chart-dark.svg").exists()
+    assert {path.name for path in tmp_path.glob("chart*")} == {
+        f"chart-{width}{theme}.svg" for width in ("", "narrow-") for theme in ("light", "dark")
+    }
     capsys.readouterr()
     assert lab("marks --markdown", out) == 0
     assert "| experiment | what | asked |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "missed"), [("report", True), ("websessions", False)])
+def test_marks_fail_for_what_was_missed_and_not_for_what_was_not_played(name, missed, tmp_path, capsys):
+    with gzip.open(KEPT / f"{name}.jsonl.gz", "rt") as kept:
+        lines = [line for line in kept if not re.match(r'{"kind":"(cell|round)".*"web-redis"', line)]
+    absent = {"experiment": "websessions", "contender": "web-redis", "reason": "not installed: redis"}
+    out = tmp_path / "cut.jsonl"
+    out.write_text("".join([*lines, json.dumps({"kind": "missing", **absent}), "\n"]))
+
+    assert lab("marks --plain", out) == int(missed)
+    told = capsys.readouterr().out
+    assert re.search(r"^marks: \d+ met, .*, 1 not played$", told, re.MULTILINE)
+    assert re.search(r"against Redis .* web-redis: not installed: redis +not played$", told, re.MULTILINE)
+    assert bool(re.search(r" missed$", told, re.MULTILINE)) == missed
 
 
 def test_aa_sets_every_contender_against_itself(server, tmp_path, monkeypatch, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from mangonel.lab.experiment import Size
 from mangonel.lab.report import page
 from mangonel.lab.results import Results
 from tools.lab_results import FINGERPRINT, cell, content
+from tools.programs import load_program
 
 
 def run(*without: str, missing: tuple = ()) -> Results:
@@ -73,12 +75,14 @@ def test_the_best_peer_is_no_limit_and_not_ours():
     assert found["find-one"].best.times.value == pytest.approx(2.0)
 
 
-def test_the_pictures_hold_every_comparison_in_light_and_dark():
+def test_the_pictures_hold_every_comparison_in_light_and_dark_wide_and_narrow():
     pictures = page.pictures(run().content)
 
-    assert list(pictures) == ["light", "dark"]
+    assert list(pictures) == ["light", "dark", "narrow-light", "narrow-dark"]
     for comparison in COMPARISONS:
         assert all(comparison.title in svg for svg in pictures.values())
+    told = {name: ET.fromstring(svg)[1].text for name, svg in pictures.items()}
+    assert len(set(told.values())) == 1
 
 
 def verdicts(*cells: dict, **more) -> dict[str, marks.Verdict]:
@@ -176,6 +180,13 @@ def test_a_mark_whose_part_was_switched_off_says_so_and_blames_no_contender():
     assert against_redis.reason == "web-redis: was not chosen"
 
 
+def test_a_mark_of_a_part_that_was_not_chosen_says_so():
+    plan = {"contenders": ["mangonel", "pymongo"], "only": {"find-one": ["blocking"]}}
+    found = verdicts(cell("find-one", "blocking", "mangonel", 10), plan=plan)
+    assert found["asyncio, 100 tasks, against PyMongo Async"].reason == "tasks-100 was not chosen"
+    assert found["blocking, against the raw socket"].reason == "raw-socket: was not chosen"
+
+
 def test_a_mark_of_an_experiment_that_time_left_out_says_so():
     note = "find-one was not played: the 9 s were used up before its turn"
     plan = {"experiments": ["find-one"], "contenders": ["pymongo", "mangonel"]}
@@ -188,4 +199,27 @@ def test_a_mark_of_an_experiment_that_time_left_out_says_so():
 def test_a_mark_whose_interval_crosses_the_limit_is_not_called_met_outright():
     ours = cell("find-one", "blocking", "mangonel", (100, 101, 110))
     floor = cell("find-one", "blocking", "raw-socket", 82)
-    assert verdicts(ours, floor)["blocking, against the raw socket"].state == marks.WITHIN
+    found = verdicts(ours, floor)["blocking, against the raw socket"]
+    assert found.state == marks.WITHIN
+    assert found.met
+
+
+def test_what_was_not_played_counts_for_nothing_and_is_told_last():
+    judged = [
+        *verdicts(
+            cell("find-one", "blocking", "mangonel", 100, cpu_us=90),
+            cell("find-one", "blocking", "pymongo", 300, cpu_us=100),
+        ).values()
+    ]
+    assert marks.counts(judged) == f"1 met, 1 missed, {len(judged) - 2} not played"
+    assert marks.counts(judged[:0]) == "none"
+
+
+def test_the_benchmark_page_counts_only_targets_that_were_played():
+    tool = load_program(Path(__file__).parents[2] / "tools/docs_benchmarks.py")
+    cells = [cell("find-one", "blocking", "mangonel", 100, cpu_us=90)]
+    cells.append(cell("find-one", "blocking", "pymongo", 300, cpu_us=100))
+    page = "\n".join(tool.targets(content(cells)))
+    assert "Of 2 targets, 1 are met, 1 are missed." in page
+    assert "not played" not in page
+    assert "raw socket" not in page

@@ -160,6 +160,8 @@ class Results:
         for text in self.content.get("notes", ()):
             if text.startswith(f"{experiment} was not played"):
                 return "", text
+        if part not in plan.get("only", {}).get(experiment, [part]):
+            return "", f"{part} was not chosen"
         if contender not in plan.get("contenders", [contender]):
             return contender, "was not chosen"
         zeros = [f"{name}=0" for name, value in plan.get("parameters", {}).items() if not value]
