@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE =
 CARGO   := MAKEFLAGS= cargo
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run test beside test-rust test-python test-server test-pythons test-all test-rest rest-beside rest-codecs rest-python rest-faces rest-faults rest-pymongo lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri asan docs demo lock clean third-party wheel wheels
+.PHONY: help build run test beside test-rust test-python test-server test-pythons test-all test-rest rest-beside rest-codecs rest-python rest-faces rest-faults rest-pymongo lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri asan docs test-site demo lock clean third-party wheel wheels
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -132,7 +132,7 @@ rest-codecs: build
 
 # Each part is played although one before it failed.
 rest-python: build
-	@status=0; for part in rest-faces rest-faults rest-pymongo; do \
+	@status=0; for part in rest-faces rest-faults rest-pymongo test-site; do \
 		$(MAKE) --no-print-directory $$part || status=1; done; exit $$status
 
 rest-faces:
@@ -283,6 +283,10 @@ $(VENV)/docs/.requirements: requirements/docs.txt
 # The names of the reference are found by importing the package, so it is built first; with the same Python.
 docs: build $(VENV)/docs/.requirements    ## Build the documentation into build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict --quiet --clean
+
+# Its pages are looked at with axe on a desk and on a phone, light and dark.
+test-site: docs    ## Build the documentation, and look at it in Chromium
+	MANGONEL_SITE=build/site $(PYTEST) tests/docs/test_site_in_browser.py $(ARGS)
 
 clean:    ## Remove what was built
 	rm -rf $(VENV) target python/mangonel/*.so

@@ -8,6 +8,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -17,7 +18,7 @@ from mangonel.server import Server, start
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from tools import sampling, side_by_side, target
+from tools import browser, sampling, side_by_side, target
 from tools.scripted_server import ScriptedServer
 from tools.spec_table import SpecTable
 
@@ -93,6 +94,13 @@ def standalone() -> Iterator[Server]:
         return
     with start(set_parameters=TEST_COMMANDS) as deployment:
         yield deployment
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser without a window; it ends with the module, since its loop is in the way of others."""
+    with browser.chromium() as running:
+        yield running
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
-"""The demo in headless Chromium, the system's own: what a person sees.
+"""The demo in headless Chromium: what a person sees.
 
-Chromium is Debian's package, found or installed as the servers of other tests are. No test here asserts a speed but
-within generous bounds; the figures are printed (`pytest -s`).
+No test here asserts a speed but within generous bounds; the figures are printed (`pytest -s`).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from site_process import PASSWORD, Site, customer
 from mangonel import MongoClient, server
 from mangonel.errors import PyMongoError
 from mangonel.write_concern import WriteConcern
-from tools.needed import needed
+from tools.browser import SIZES, THEMES, TIMEOUT_MS, faults
 
 # Each page, and what is on it once its scripts have done their work.
 PAGES = {
@@ -34,8 +33,6 @@ PAGES = {
     "/status": "#commands-plot .median",
     "/account": ".sessions > li",
 }
-SIZES = {"desk": (1280, 800), "phone": (390, 844)}
-TIMEOUT_MS = 60_000
 
 # Notes when each customer's row is put into the table, and how often.
 OBSERVE = """() => {
@@ -46,18 +43,6 @@ OBSERVE = """() => {
     for (const change of changes) for (const node of change.addedNodes) note(node);
   }).observe(rows, { childList: true });
 }"""
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    """A browser without a window."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    program = needed("chromium")
-    with playwright.sync_playwright() as tools:
-        # Its sandbox needs rights that containers seldom give; what it shows here is ours.
-        browser = tools.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 class Person:
@@ -376,10 +361,8 @@ def test_the_status_is_plots_with_units_that_begin_full(person: Any) -> None:
 
 @pytest.mark.each_once("size", "theme")
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", THEMES)
 def test_every_page_is_accessible_and_quiet(person: Any, shop: Any, size: str, theme: str) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
     shop.customers.insert_one(customer("Somebody with quite a long name, and a Title"))
     width, height = SIZES[size]
     one = person(viewport={"width": width, "height": height}, color_scheme=theme)
@@ -389,15 +372,7 @@ def test_every_page_is_accessible_and_quiet(person: Any, shop: Any, size: str, t
             one.log_in()
         one.page.goto(path)
         one.page.locator(content).first.wait_for()
-        # A fresh row's colour fades; its contrast is judged at rest.
-        one.page.wait_for_function("() => document.getAnimations().length === 0")
-        if folder := os.environ.get("MANGONEL_DEMO_PICTURES"):
-            one.page.screenshot(path=f"{folder}/{path.strip('/') or 'live'}-{size}-{theme}.png")
-        found = Axe().run(one.page).response["violations"]
-        problems += [f"{path}: {rule['id']} at {rule['nodes'][0]['html'][:120]}" for rule in found]
-        wide = one.page.evaluate("document.documentElement.scrollWidth")
-        if wide > width:
-            problems.append(f"{path} is {wide} pixels wide")
+        problems += faults(one.page, f"demo-{path.strip('/') or 'live'}-{size}-{theme}")
     assert problems == []
     assert one.problems == []
 

@@ -1,0 +1,58 @@
+"""Pages in headless Chromium, the system's own: whether axe finds fault with one, and whether it is too wide.
+
+Chromium is Debian's package, found or installed as the servers of other tests are. MANGONEL_PICTURES names a folder
+that keeps a picture of each page that was looked at.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tools.needed import needed
+
+SIZES = {"desk": (1280, 800), "phone": (390, 844)}
+THEMES = ("light", "dark")
+TIMEOUT_MS = 60_000
+
+# What sticks out of the page and is not inside of something that scrolls by itself, innermost last.
+TOO_WIDE = """() => {
+  const inside = (node) => node !== document.body && node !== null
+    && (getComputedStyle(node).overflowX !== "visible" || inside(node.parentElement));
+  const wide = [...document.body.querySelectorAll("*")].filter((node) =>
+    node.getBoundingClientRect().right > innerWidth + 1 && !inside(node.parentElement));
+  return document.documentElement.scrollWidth > innerWidth ? wide.at(-1)?.outerHTML.slice(0, 120) ?? "?" : "";
+}"""
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """Give a browser without a window."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    program = needed("chromium")
+    with playwright.sync_playwright() as tools:
+        # Its sandbox needs rights that containers seldom give; what it shows here is ours.
+        browser = tools.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def faults(page: Any, name: str) -> list[str]:
+    """Return what axe finds on a page that is at rest, and what makes it scroll sideways."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    # A colour that fades is judged at rest.
+    page.wait_for_function("() => document.getAnimations().length === 0")
+    if folder := os.environ.get("MANGONEL_PICTURES"):
+        page.screenshot(path=f"{folder}/{name}.png", full_page=True)
+    found = Axe().run(page).response["violations"]
+    problems = [
+        f"{name}: {rule['id']} at {node['html'][:120]}" for rule in found for node in rule["nodes"][:3]
+    ]
+    if wide := page.evaluate(TOO_WIDE):
+        problems.append(f"{name} is wider than the screen: {wide}")
+    return problems
