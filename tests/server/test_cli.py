@@ -83,26 +83,47 @@ def test_serve_ends_with_an_error_when_mongod_dies() -> None:
     assert "mongod ended by itself: 127.0.0.1:" in err
 
 
-def test_a_replica_set_goes_on_without_a_member_and_starts_it_again_when_asked() -> None:
+def kill_primary(uri: str) -> None:
+    with pymongo.MongoClient(uri) as client:
+        os.kill(client.admin.command("serverStatus")["pid"], signal.SIGKILL)
+
+
+def test_a_replica_set_goes_on_without_members_and_starts_them_again_when_asked() -> None:
     with serve("--replica-set", "3") as process:
         uri = read_uri(process)
         assert process.stderr is not None
         assert process.stdin is not None
+
+        def say(line: str) -> None:
+            process.stdin.write(line)
+            process.stdin.flush()
+
+        again = "send a line 'restart' to start it again"
         assert "Ctrl-C stops it" in process.stderr.readline()
-        with pymongo.MongoClient(uri) as client:
-            os.kill(client.admin.command("serverStatus")["pid"], signal.SIGKILL)
-        told = process.stderr.readline()
-        assert re.fullmatch(
-            r"127\.0\.0\.1:\d+ ended, 2 of 3 run; send a line 'restart' to start it again\n", told
-        )
+        kill_primary(uri)
+        one = process.stderr.readline()
+        assert re.fullmatch(rf"127\.0\.0\.1:\d+ ended, 2 of 3 run; {again}\n", one)
         with pymongo.MongoClient(uri) as client:
             client.test.things.insert_one({})
-        process.stdin.write("restart\n")
-        process.stdin.flush()
-        assert process.stderr.readline() == told.partition(" ")[0] + " runs again\n"
+        kill_primary(uri)
+        other = process.stderr.readline()
+        few = "too few for a primary: writes wait"
+        assert re.fullmatch(rf"127\.0\.0\.1:\d+ ended, 1 of 3 run, {few}; {again}\n", other)
+        say("start\n")
+        assert process.stderr.readline() == "expected a line 'restart', or an empty one, got 'start'\n"
+        say("restart\n")
+        started = {process.stderr.readline() for _ in range(2)}
+        assert started == {f"{told.partition(' ')[0]} runs again\n" for told in (one, other)}
+        with pymongo.MongoClient(uri) as client:
+            client.test.things.insert_one({})
+            assert client.test.things.count_documents({}) == 2
+        process.stdin.close()
+        kill_primary(uri)
+        assert process.stderr.readline().endswith("2 of 3 run; standard input is closed, so it stays down\n")
+        with pymongo.MongoClient(uri) as client:
+            client.test.things.insert_one({})
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-    assert process.returncode == 0
+        assert process.wait(60) == 0
 
 
 def test_a_port_is_fixed_unless_kept_data_has_ports(tmp_path: Path) -> None:
@@ -130,6 +151,7 @@ def test_a_taken_port_is_named_with_what_to_do() -> None:
         (["serve", "--prot", "1"], "mangonel serve: error: unrecognized arguments: --prot 1"),
         (["serve", "--port", "x"], "mangonel serve: error: argument --port: invalid int value: 'x'"),
         (["serve", "--port", "70000"], "mangonel serve: error: expected a port from 0"),
+        (["serve", "--port", "65535", "--replica-set", "3"], "to 65533, got 65535"),
         (["serve", "--replica-set", "-1"], "expected replica_set from 0"),
         (["serve", "--auth", "ada"], "expected USER:PASSWORD in --auth"),
         (["serve", "--set-parameter", "a"], "expected NAME=VALUE in --set-parameter, got 'a'"),
@@ -145,6 +167,12 @@ def test_server_that_does_not_start_gives_exit_status_1() -> None:
     ended = run("serve", "--mongod", "/nonexistent")
     assert ended.returncode == 1
     assert re.fullmatch(r"mangonel serve: the argument mongod names '/nonexistent', .*\n", ended.stderr)
+
+
+def test_a_folder_that_cannot_be_made_is_named() -> None:
+    ended = run("serve", "--port", "0", "--dbpath", "/proc/nothing")
+    assert ended.returncode == 2
+    assert ended.stderr == "mangonel serve: No such file or directory: /proc/nothing\n"
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -72,8 +72,9 @@ def start(
     """
     if not isinstance(replica_set, int) or not 0 <= replica_set <= 50:
         raise ValueError(f"expected replica_set from 0 (a standalone) to 50 members, got {replica_set!r}")
-    if not 0 <= port <= 65_535 - max(replica_set - 1, 0):
-        raise ValueError(f"expected a port from 0 (any free one) to 65535, got {port!r}")
+    last = 65_535 - max(replica_set - 1, 0)
+    if not 0 <= port <= last:
+        raise ValueError(f"expected a port from 0 (any free one) to {last}, got {port!r}")
     deadline = time.monotonic() + timeout
     path = find_mongod(mongod)
     version = mongod_version(path)

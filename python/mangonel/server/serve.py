@@ -34,7 +34,8 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         mangonel serve
         mangonel serve --replica-set 3 --dbpath data
         """,
-        failure="mongod did not start, or ended by itself",
+        statuses="exit status: 0 ended by Ctrl-C; 1 mongod did not start, or ended by itself; 2 wrong arguments; "
+        "130 Ctrl-C before it ran",
     )
     parser.add_argument(
         "--replica-set", type=int, default=0, metavar="N", help="members; 0 is a standalone (0)"
@@ -75,7 +76,7 @@ def dispatch(options: argparse.Namespace) -> int:
         )
     except ValueError as error:
         raise UsageProblem(str(error)) from error
-    except (ServerError, OSError) as error:
+    except ServerError as error:
         advice = "; --port 0 takes a free one" if "is taken" in str(error) else ""
         print(f"mangonel serve: {error}{advice}", file=sys.stderr)
         return EXIT_FAILURE
@@ -102,9 +103,7 @@ def _watch(server: Server) -> None:
             return
         for member in ended:
             if member not in known:
-                how = "press Enter" if sys.stdin and sys.stdin.isatty() else f"send a line {RESTART!r}"
-                left = len(server.members) - len(ended)
-                _say(f"{member.address} ended, {left} of {len(server.members)} run; {how} to start it again")
+                _say(_loss(member, len(server.members) - len(ended), len(server.members), is_read))
         known = set(ended)
         if not is_read or sys.stdin is None:
             time.sleep(LOOK_S)
@@ -114,6 +113,19 @@ def _watch(server: Server) -> None:
             is_read = bool(line)
             if line.strip() in ("", RESTART) and line:
                 _restart(ended)
+            elif line:
+                _say(f"expected a line {RESTART!r}, or an empty one, got {line.strip()!r}")
+
+
+def _loss(member: Member, left: int, total: int, is_read: bool) -> str:
+    """Return words that say who ended, what that means, and how it is started again."""
+    told = f"{member.address} ended, {left} of {total} run"
+    if 2 * left <= total:
+        told += ", too few for a primary: writes wait"
+    if not is_read or sys.stdin is None:
+        return f"{told}; standard input is closed, so it stays down"
+    how = "press Enter" if sys.stdin.isatty() else f"send a line {RESTART!r}"
+    return f"{told}; {how} to start it again"
 
 
 def _restart(members: list[Member]) -> None:
