@@ -148,7 +148,7 @@ def add_command(
     parser.description = f"{help[0].upper()}{help[1:]}. {description}".strip()
     lines = "\n".join(f"  {line.strip()}" for line in example.strip().splitlines())
     parser.epilog = f"example:\n{lines}\n\n{statuses or STATUSES.format(failure=failure)}"
-    parser.set_defaults(parser=parser)
+    parser.set_defaults(parser=parser, checks_uri=True)
     return parser
 
 
@@ -205,7 +205,8 @@ def explain(error: Exception, extra: str) -> tuple[str, int]:
         return f'{error.name} is not installed; pip install "mangonel[{extra}]"', EXIT_FAILURE
     said = str(error)
     if isinstance(error, OSError) and error.filename and error.strerror:
-        said = f"{error.strerror}: {error.filename}"
+        # A file that an argument names, or a folder of it.
+        return without_login(f"{error.strerror}: {error.filename}"), EXIT_USAGE
     if any(_is_one_of(each, UNREACHED) for each in (error, error.__cause__)):
         said += "; `mangonel doctor URI` says what is in the way"
     said = without_login(said)

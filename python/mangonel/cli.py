@@ -7,10 +7,19 @@ write a module with `add_arguments(commands, name, purpose)` and `dispatch(optio
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 
-from mangonel._command_line import EXIT_FAILURE, EXIT_INTERRUPTED, Parser, UsageProblem, explain
+from mangonel._command_line import (
+    EXIT_FAILURE,
+    EXIT_INTERRUPTED,
+    Parser,
+    UsageProblem,
+    explain,
+    without_login,
+)
 from mangonel._version import __version__
 
 __all__ = ["COMMANDS", "main", "parser_of"]
@@ -51,7 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
     run: Callable[[argparse.Namespace], int] = options.run
     try:
-        return run(options)
+        with warnings.catch_warnings():
+            warnings.showwarning = functools.partial(_warn, chosen.prog)
+            _check_uri(chosen, options)
+            return run(options)
     except UsageProblem as problem:
         chosen.error(str(problem))
     except KeyboardInterrupt:
@@ -61,21 +73,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return EXIT_FAILURE
     except Exception as error:
-        if isinstance(error, ValueError):
-            _refuse_uri(chosen, options)
         return _fail(chosen.prog, error, given[0])
 
 
-def _refuse_uri(chosen: Parser, options: argparse.Namespace) -> None:
-    """Exit with what is wrong with the URI, if something is; a client tells of some of it by a plain ValueError."""
-    given = None if chosen.uri is None else getattr(options, chosen.uri.dest)
-    if isinstance(given, str) and given.startswith(("mongodb://", "mongodb+srv://")):
+def _check_uri(chosen: Parser, options: argparse.Namespace) -> None:
+    """Exit with what is wrong with the URI, if something is, before anything is begun."""
+    given = getattr(options, "uri", None)
+    if options.checks_uri and isinstance(given, str) and given.startswith(("mongodb://", "mongodb+srv://")):
+        from mangonel.errors import ConfigurationError
         from mangonel.uri_parser import split_uri
 
         try:
-            split_uri(given)
-        except ValueError as error:
+            with warnings.catch_warnings():
+                # The client warns of what it leaves out.
+                warnings.simplefilter("ignore")
+                split_uri(given, warn=True)
+        except (ConfigurationError, ValueError) as error:
             chosen.error(str(error))
+
+
+def _warn(prog: str, message: Warning | str, *_: object) -> None:
+    print(f"{prog}: warning: {without_login(str(message))}", file=sys.stderr)
 
 
 def _fail(prog: str, error: Exception, extra: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -11,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import mangonel
-from mangonel._command_line import explain
-from mangonel.cli import main
+from mangonel._command_line import children, explain, parsers
+from mangonel.cli import COMMANDS, main, parser_of
 from mangonel.errors import PyMongoError
 
 DEAD = "mongodb://127.0.0.1:1/shop?serverSelectionTimeoutMS=50"
@@ -26,7 +27,7 @@ LINES: dict[str, tuple[int, str]] = {
     f"doctor {DEAD} --timeout 0.2": (5, "connection refused: "),
     "doctor mongodb+srv://a.invalid/": (4, 'pip install "mangonel[srv]"'),
     f"gridfs ls {DEAD}": (1, UNREACHED),
-    f"gridfs put {DEAD} {NOWHERE}": (1, f"mangonel gridfs put: No such file or directory: {NOWHERE}\n"),
+    f"gridfs put {DEAD} {NOWHERE}": (2, f"mangonel gridfs put: No such file or directory: {NOWHERE}\n"),
     f"gridfs get {DEAD} x": (1, UNREACHED),
     f"gridfs rm {DEAD} x": (1, UNREACHED),
     "gridfs ls mongodb+srv://a.invalid/": (1, "install mangonel[srv]"),
@@ -34,20 +35,32 @@ LINES: dict[str, tuple[int, str]] = {
     "gridfs ls mongodb://a:b/c@d": (2, "must be escaped"),
     "export mongodb://d:1:2/shop orders": (2, "found several ':'"),
     "export mongodb://a:b/c@d orders": (2, "must be escaped"),
+    f"import {DEAD} {NOWHERE}": (2, f"mangonel import: No such file or directory: {NOWHERE}\n"),
+    f"import {DEAD} orders.jsonl": (1, UNREACHED),
+    f"export {DEAD} orders": (1, UNREACHED),
+    f"odm diff {DEAD} shop_models": (1, UNREACHED),
+    f"odm pull {DEAD}": (1, UNREACHED),
+    f"odm migrate {DEAD} migrations": (1, UNREACHED),
+    f"odm migrate {DEAD} {NOWHERE}": (2, NOWHERE),
     f"odm indexes {DEAD} shop_models": (1, UNREACHED),
     f"odm check {DEAD} shop_models": (1, UNREACHED),
     "odm check mongodb://localhost shop_models": (2, "expected the name of a database"),
     "odm schema shop_models": (0, ""),
     "odm schema no_such": (2, "found none called 'no_such'"),
     **{
-        f"websessions {action} {uri}": (1, "pip install mangonel[websessions]")
-        for action in ("setup", "purge", "stats")
+        "websessions {0} {2} {1}".format(*action.partition(" ")[::2], uri).strip(): (
+            1,
+            "pip install mangonel[websessions]",
+        )
+        for action in ("setup", "purge", "stats", "list x", "revoke x")
         for uri in (DEAD, "redis://127.0.0.1:1/0")
     },
     "lab first": (1, NO_MONGOD),
     "lab run find-one --quick": (1, NO_MONGOD),
     "lab aa find-one": (1, NO_MONGOD),
     "lab profile find-one": (1, NO_MONGOD),
+    f"lab doctor {DEAD}": (1, "cannot be reached"),
+    "lab doctor": (1, NO_MONGOD),
     "lab up": (1, NO_MONGOD),
     "lab down": (0, "nothing stands"),
     "lab list": (0, ""),
@@ -67,6 +80,7 @@ LINES: dict[str, tuple[int, str]] = {
     "completion bash": (0, ""),
 }
 
+MIGRATION = "COLLECTION = 'orders'\ndef forward(document):\n    return document\n"
 MODELS = "from mangonel.odm import Document\nclass Order(Document):\n    number: int\n"
 
 # Plays all lines in one process, which has no package but this one. What is said about a server that is away depends on
@@ -94,6 +108,9 @@ json.dump(told, sys.stdout)
 
 def test_what_is_missing_is_named_with_what_helps(tmp_path: Path) -> None:
     (tmp_path / "shop_models.py").write_text(MODELS)
+    (tmp_path / "orders.jsonl").write_text("{}\n")
+    (tmp_path / "migrations").mkdir()
+    (tmp_path / "migrations/0001_first.py").write_text(MIGRATION)
     environment = {
         "PATH": NOWHERE,
         "PYTHONPATH": str(Path(mangonel.__file__).parent.parent),
@@ -144,6 +161,73 @@ def test_a_store_that_is_away_is_named_without_its_password(
     said = capsys.readouterr().err
     assert said.startswith(f"mangonel websessions {action}: {store.partition(':')[0]}:")
     assert "secret" not in said
+
+
+LEAVES = [parser for parser in parsers(parser_of(COMMANDS)) if not children(parser)]
+# Its findings have statuses of their own.
+JUDGES = "mangonel doctor"
+
+
+def test_every_command_was_tried_without_what_it_needs() -> None:
+    lines = [f"mangonel {line} " for line in LINES]
+    assert [leaf.prog for leaf in LEAVES if not any(line.startswith(f"{leaf.prog} ") for line in lines)] == []
+
+
+def typed(leaf: argparse.ArgumentParser, uri: str = "") -> list[str]:
+    """Return a command line of this command, with something for each word that it must have."""
+    words = leaf.prog.split()[1:]
+    for action in leaf._actions:
+        if action.metavar == "URI":
+            words += [uri] if uri else []
+        elif not action.option_strings and action.nargs in (None, "+"):
+            words.append(next(iter(action.choices or ["x"])))
+    return words
+
+
+@pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.prog)
+def test_an_option_that_does_not_exist_is_wrong_use(
+    leaf: argparse.ArgumentParser, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*typed(leaf, DEAD), "--no-such-option"])
+    assert ended.value.code == 2
+    assert f"{leaf.prog}: error: unrecognized arguments: --no-such-option\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        leaf
+        for leaf in LEAVES
+        if leaf.prog != JUDGES and any(action.metavar == "URI" for action in leaf._actions)
+    ],
+    ids=lambda leaf: leaf.prog,
+)
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("mongodb://ada:pencil@a,b/shop?directConnection=true", "Cannot specify multiple hosts"),
+        ("mongodb://ada:pencil@a:pencil/shop", "Port"),
+        ("mongodb://ada:pencil@a/shop?tls=true&ssl=false", "conflicting"),
+    ],
+)
+def test_a_uri_that_cannot_be_used_is_wrong_use(
+    leaf: argparse.ArgumentParser, uri: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(typed(leaf, uri))
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert f"{leaf.prog}: error: " in said
+    assert told.lower() in said.lower()
+    assert "ada:pencil" not in said
+
+
+def test_a_warning_is_one_line_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gridfs", "ls", f"{DEAD}&maxPoolSize=many"]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "mangonel gridfs ls: warning: maxPoolSize must be an integer, not 'many'"
+    assert len(said) == 2
 
 
 @pytest.mark.parametrize("name", ["lab", "demo"])

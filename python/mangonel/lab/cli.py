@@ -59,11 +59,6 @@ def dispatch(options: argparse.Namespace) -> int:
 
     from mangonel.lab.registry import PLUGINS
 
-    if getattr(options, "uri", None) is not None:
-        from mangonel.uri_parser import split_uri
-
-        # Before anything is begun: a worker's errors are the run's and not the command line's.
-        split_uri(options.uri)
     if files := getattr(options, "plugin", []):
         # Workers find them by the same variable.
         known = [os.environ[PLUGINS]] if os.environ.get(PLUGINS) else []
