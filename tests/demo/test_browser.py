@@ -312,6 +312,27 @@ def test_posts_are_found_by_words_and_on_the_map(person: Any) -> None:
     page.get_by_text("0 posts found.").wait_for()
 
 
+# Pairs of names that cover each other, and names that leave the map.
+CROWDED = """() => {
+  const names = [...document.querySelectorAll("#map .city")].map((each) => [each.textContent, each.getBBox()]);
+  const box = document.getElementById("map").viewBox.baseVal;
+  const found = names.filter(([, at]) => at.x < 0 || at.x + at.width > box.width).map(([name]) => name);
+  for (const [name, one] of names) for (const [other, two] of names) {
+    const across = Math.min(one.x + one.width, two.x + two.width) - Math.max(one.x, two.x);
+    const down = Math.min(one.y + one.height, two.y + two.height) - Math.max(one.y, two.y);
+    if (name < other && across > 0 && down > 4) found.push(`${name} and ${other}`);
+  }
+  return found;
+}"""
+
+
+def test_the_names_on_the_map_are_whole_and_apart_on_a_phone(person: Any) -> None:
+    page = person(viewport=dict(zip(("width", "height"), SIZES["phone"], strict=True))).log_in()
+    page.goto("/posts")
+    page.locator("#map .city").first.wait_for()
+    assert page.evaluate(CROWDED) == []
+
+
 def test_a_thousand_events_a_second_leave_a_bounded_page_that_answers(person: Any, shop: Any) -> None:
     page = person().log_in()
     total = shop.customers.count_documents({})

@@ -34,11 +34,31 @@ function grid() {
     lines.push(shape("line", { class: "grid", x1: 0, x2: WIDE, y1: y(lat), y2: y(lat) }));
     lines.push(label(3, y(lat) - 4, `${lat}° N`));
   }
-  for (const option of at("city").options) {
-    const [lon, lat] = option.value.split(",").map(Number);
-    if (Number.isFinite(lat)) lines.push(label(x(lon) + 9, y(lat) + 4, option.textContent, "city"));
-  }
-  return lines;
+  const cities = [...at("city").options]
+    .map((option) => [option.textContent, ...option.value.split(",").map(Number)])
+    .filter(([, , lat]) => Number.isFinite(lat))
+    .map(([name, lon, lat]) => ({ name, left: x(lon), down: y(lat) }));
+  return [...lines, ...names(cities)];
+}
+
+// Where a name may stand beside its place, the first that is free: across, down, how much of it lies to the left, style.
+const SIDES = [[9, 4, 0, "city"], [-9, 4, 1, "city before"], [0, -10, 0.5, "city over"], [0, 20, 0.5, "city over"]];
+const LETTER = 9.5;
+
+function names(cities) {
+  const taken = cities.map(({ left, down }) => [left - 6, left + 6, down - 6, down + 6]);
+  return cities.map(({ name, left, down }) => {
+    const long = name.length * LETTER;
+    const ways = SIDES.map(([across, below, before, style]) => {
+      const [start, base] = [left + across - before * long, down + below];
+      return { across, below, style, box: [start, start + long, base - 13, base + 3] };
+    });
+    const isFree = ({ box: [west, east, top, foot] }) => west >= 0 && east <= WIDE &&
+      taken.every((other) => east <= other[0] || other[1] <= west || foot <= other[2] || other[3] <= top);
+    const way = ways.find(isFree) ?? ways[0];
+    taken.push(way.box);
+    return label(left + way.across, down + way.below, name, way.style);
+  });
 }
 
 function label(left, down, text, style = "scale") {
