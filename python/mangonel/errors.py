@@ -436,6 +436,22 @@ def command_error(
     return _CLASS_BY_CODE.get(code or 0, OperationFailure)(message, code, reply, max_wire_version)
 
 
+def out_of_time(cause: PyMongoError) -> NetworkTimeout | ExecutionTimeout:
+    """Return the time-out for an operation that `cause` ended because no time was left to try it again.
+
+    Whoever expects a lost connection, or a refusal, catches it as before; its labels are those of `cause`.
+    """
+    message = f"no time is left for another attempt, raise timeoutMS, or the argument of timeout(): {cause}"
+    error: NetworkTimeout | ExecutionTimeout
+    if isinstance(cause, AutoReconnect):
+        error = NetworkTimeout(message, cause.errors)
+    else:
+        error = ExecutionTimeout(message, 50, {"ok": 0, "errmsg": message, "code": 50})
+    error._error_labels |= cause._error_labels
+    error.__cause__ = cause
+    return error
+
+
 def is_allowable(reply: Mapping[str, Any], allowable_errors: Container[int | str] | None) -> bool:
     """Return whether a failed reply is one of those the caller asked not to raise for.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import pickle
 import threading
 import time
 from collections.abc import Iterator
@@ -17,8 +18,10 @@ import pytest
 import mangonel
 from mangonel._faces import deadline
 from mangonel.errors import (
+    AutoReconnect,
     ExecutionTimeout,
     NetworkTimeout,
+    NotPrimaryError,
     OperationFailure,
     PyMongoError,
     ServerSelectionTimeoutError,
@@ -314,3 +317,69 @@ def test_a_cursor_whose_next_batch_is_refused_is_killed(face: Any, scripted: Scr
 def test_a_limit_that_is_no_number_at_all_is_refused() -> None:
     with pytest.raises(ValueError, match="expected seconds of 0 or more, found nan"):
         mangonel.timeout(float("nan"))
+
+
+# Out of time between two attempts. Spec: client-side-operations-timeout (retryability).
+
+STEPPING_DOWN = {"ok": 0, "code": 91, "errmsg": "stepping down", "errorLabels": ["RetryableWriteError"]}
+CALLS: dict[str, Any] = {
+    "find": lambda c: c.a.b.find_one(),
+    "insert": lambda c: c.a.b.insert_one({}),
+    "bulk": lambda c: c.a.b.bulk_write([mangonel.InsertOne({})]),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("action", "classes"),
+    [
+        (STEPPING_DOWN, (NetworkTimeout, NotPrimaryError)),
+        (Close(), (NetworkTimeout, AutoReconnect)),
+    ],
+)
+def test_an_operation_that_runs_out_of_time_after_an_attempt_times_out_and_keeps_that_attempts_error(
+    face: Any, call: str, action: Any, classes: tuple[type[PyMongoError], type[PyMongoError]]
+) -> None:
+    hello = {"setName": "rs0", "isWritablePrimary": True}
+    with ScriptedServer(hello=hello) as server:
+        server.hello["hosts"] = [server.address]
+        server.on("find", {"ok": 1, "cursor": {"id": 0, "ns": "a.b", "firstBatch": []}})
+        client = face.client(server.address, replicaSet="rs0")
+        face.wait(client.a.b.find_one())
+
+        def fail(_: Any) -> Any:
+            # Whoever looks for the primary from now on finds none.
+            server.hello.update(isWritablePrimary=False, secondary=True)
+            return action
+
+        for name in ("find", "insert"):
+            server.on(name, fail)
+        with mangonel.timeout(0.7):
+            error, _ = timed(face, lambda: CALLS[call](client))
+    timeout, cause = classes
+    assert type(error) is timeout
+    assert error.timeout
+    assert type(error.__cause__) is cause
+    assert str(error.__cause__) in str(error)
+    assert "raise timeoutMS" in str(error)
+    labels = "RetryableWriteError"
+    assert error.has_error_label(labels) == error.__cause__.has_error_label(labels)
+    assert pickle.loads(pickle.dumps(error)).timeout
+
+
+def test_a_server_that_stepped_down_and_has_no_successor_is_told_without_a_limit_too(face: Any) -> None:
+    with ScriptedServer(hello={"setName": "rs0"}) as server:
+        server.hello["hosts"] = [server.address]
+        server.on("insert", {"ok": 1, "n": 1})
+        client = face.client(server.address, replicaSet="rs0", serverSelectionTimeoutMS=700)
+        face.wait(client.a.b.insert_one({}))
+
+        def fail(_: Any) -> Any:
+            server.hello.update(isWritablePrimary=False, secondary=True)
+            return STEPPING_DOWN
+
+        server.on("insert", fail)
+        error, _ = timed(face, lambda: client.a.b.insert_one({}))
+    assert isinstance(error, NotPrimaryError)
+    assert not error.timeout
+    assert error.has_error_label("RetryableWriteError")

@@ -204,3 +204,26 @@ def test_an_error_that_leads_to_itself_loses_its_frames_too() -> None:
     without_frames(caught.value)
     assert caught.value.__cause__ is caught.value
     assert caught.value.__traceback__ is None
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        (errors.AutoReconnect("connection closed"), errors.NetworkTimeout),
+        (errors.NotPrimaryError("no", {"code": 91, "errorLabels": ["A"]}), errors.NetworkTimeout),
+        (errors.OperationFailure("no", 262, {"code": 262, "errorLabels": ["A"]}), errors.ExecutionTimeout),
+        (errors.WriteConcernError("no", 91, {"code": 91}), errors.ExecutionTimeout),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_out_of_time_between_two_attempts_is_a_timeout_with_the_last_error_as_its_cause(
+    cause: errors.PyMongoError, kind: type[errors.PyMongoError]
+) -> None:
+    cause._add_error_label("RetryableWriteError")
+    error = errors.out_of_time(cause)
+    assert type(error) is kind
+    assert error.timeout
+    assert error.__cause__ is cause
+    assert str(cause) in str(error)
+    assert error._error_labels == cause._error_labels
+    assert getattr(error, "code", 50) == 50

@@ -132,6 +132,60 @@ fn within_its_limit_a_read_is_sent_again_as_often_as_the_line_breaks() {
     bench.pass(5_000);
     bench.break_line(&mut exchange);
     assert!(matches!(exchange.failure(), Some(Failure::Network { .. })));
+    assert!(exchange.is_out_of_time());
+}
+
+fn stepping_down() -> Value {
+    json!({"ok": 0, "code": 91, "errmsg": "stepping down", "errorLabels": ["RetryableWriteError"]})
+}
+
+#[test]
+fn a_failure_that_only_the_end_of_time_keeps_from_another_attempt_is_one_of_time() {
+    for (operation, reply, is_one) in [
+        (find(), stepping_down(), true),
+        (insert(), stepping_down(), true),
+        (find(), json!({"ok": 0, "code": 2, "errmsg": "bad value"}), false),
+        (insert(), json!({"ok": 0, "code": 91, "errmsg": "without the label"}), false),
+        (operation(Kind::Write, &json!({"drop": "orders"})), stepping_down(), false),
+        (
+            insert(),
+            json!({"ok": 1, "n": 1, "writeConcernError": {"code": 91}, "errorLabels": ["RetryableWriteError"]}),
+            false,
+        ),
+    ] {
+        let mut bench = Bench::primary();
+        let mut exchange = bench.sent(within(500, operation));
+        bench.pass(600);
+        bench.reply(&mut exchange, &reply);
+        assert_eq!(exchange.step(), Step::Done);
+        assert_eq!(exchange.is_out_of_time(), is_one, "{reply}");
+    }
+}
+
+#[test]
+fn without_a_limit_no_failure_is_one_of_time() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.sent(find());
+    bench.pass(100_000);
+    for _ in 0..2 {
+        bench.reply(&mut exchange, &stepping_down());
+        bench.settle(&mut exchange);
+    }
+    assert_eq!((exchange.step(), exchange.is_out_of_time()), (Step::Done, false));
+}
+
+#[test]
+fn a_search_that_ends_with_the_limit_is_one_of_time_and_one_that_ends_before_is_not() {
+    for (milliseconds, is_one) in [(200, true), (60_000, false)] {
+        let mut bench = Bench::primary();
+        let mut exchange = bench.sent(within(milliseconds, insert()));
+        bench.is_down = true;
+        bench.break_line(&mut exchange);
+        bench.pass(milliseconds.min(30_000));
+        exchange.handle_timeout(&mut bench.client, bench.now);
+        assert!(message(&exchange).contains("connection reset"));
+        assert_eq!(exchange.is_out_of_time(), is_one);
+    }
 }
 
 #[test]

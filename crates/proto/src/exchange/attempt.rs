@@ -38,7 +38,7 @@ impl Exchange {
             Err(failure) => {
                 self.check_in(client, now);
                 self.fail(failure);
-                self.report_earlier();
+                self.is_out_of_time = self.report_earlier();
                 return self.end_session(client, now);
             }
         };
@@ -150,7 +150,8 @@ impl Exchange {
                 self.retry(client, message, now);
                 return Ok(());
             }
-            Again::Now | Again::No => {}
+            Again::Now => self.is_out_of_time = self.would_retry(now),
+            Again::No => {}
         }
         if self.facts.labels.wrote_nothing {
             self.report_earlier();
@@ -173,12 +174,22 @@ impl Exchange {
     }
 
     pub(super) fn may_retry(&self, client: &Client, now: Instant) -> bool {
-        let is_end = self.operation.kind.end().is_some();
         let most = if self.retries_as_overloaded { client.options.max_adaptive_retries } else { 1 };
         // A limit of time is one on the attempts too, even when it says that there is none.
         let has_unlimited_time = self.operation.limit == Limit::None && !self.retries_as_overloaded;
         self.until.map_or(has_unlimited_time || self.attempt < most, |until| now < until)
-            && self.operation.pinned.is_none()
+            && self.is_repeatable()
+    }
+
+    /// Whether another attempt would follow, if the operation's time were not over.
+    pub(super) fn would_retry(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| until <= now) && self.is_repeatable()
+    }
+
+    /// Whether another attempt of this command may be made at all.
+    fn is_repeatable(&self) -> bool {
+        let is_end = self.operation.kind.end().is_some();
+        self.operation.pinned.is_none()
             && self.operation.server.is_none()
             && (self.operation.kind.is_read() || self.has_transaction_number || is_end)
             // A transaction is run again as a whole, but for its end.

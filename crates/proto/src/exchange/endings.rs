@@ -69,12 +69,11 @@ impl Exchange {
                 self.fail(Failure::Network { message, timed_out });
                 // All the time that the limit allows is over, so nothing is left for another attempt.
                 let is_spent = timed_out && self.until.is_some();
-                if !is_spent
-                    && retry::after_network_error(self.operation.kind, &client.options)
-                    && self.may_retry(client, now)
-                {
+                let may = !is_spent && retry::after_network_error(self.operation.kind, &client.options);
+                if may && self.may_retry(client, now) {
                     self.retry(client, &[], now);
                 } else {
+                    self.is_out_of_time = may && self.would_retry(now);
                     self.end_session(client, now);
                 }
             }

@@ -142,6 +142,8 @@ pub struct Exchange {
     earlier: Option<Box<Earlier>>,
     /// Whether that is what the caller is told.
     reports_earlier: bool,
+    /// Whether only the end of its time kept it from another attempt.
+    is_out_of_time: bool,
     /// Whether a server had too much to do, so that other rules for retries hold.
     retries_as_overloaded: bool,
     /// Whether the last failure was that of a connection being made, which may mean the same.
@@ -212,6 +214,7 @@ impl Exchange {
             facts: Facts::default(),
             earlier: None,
             reports_earlier: false,
+            is_out_of_time: false,
             retries_as_overloaded: false,
             may_be_overload: false,
             until,
@@ -386,10 +389,15 @@ impl Exchange {
         self.more_to_come
     }
 
-    /// Takes the message that [`failure`](Self::failure) is about when it answered an earlier attempt, not the last.
+    /// Takes the message that [`failure`](Self::failure) is about when it answered an earlier attempt, not the last; once.
     pub fn take_earlier_reply(&mut self) -> Option<Vec<u8>> {
-        let earlier = self.earlier.as_mut().filter(|_| self.reports_earlier)?;
-        Some(std::mem::take(&mut earlier.reply))
+        std::mem::take(&mut self.reports_earlier).then(|| self.earlier.take())?.map(|earlier| earlier.reply)
+    }
+
+    /// Returns whether there would have been another attempt, had there been time: then the failure says how the last one
+    /// ended, and the caller is told of a time limit that is over besides.
+    pub fn is_out_of_time(&self) -> bool {
+        self.is_out_of_time && self.failure.is_some()
     }
 
     /// Returns whether the failure carries the label `RetryableWriteError`, which only the client can give it.

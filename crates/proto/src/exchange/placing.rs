@@ -229,6 +229,7 @@ impl Exchange {
     pub(super) fn fail_selection(&mut self, client: &mut Client, now: Instant) {
         // That no server could be selected again says less than why another one was needed.
         if self.report_earlier() {
+            self.is_out_of_time = self.until == Some(self.selection_deadline(client));
             let message = "no other server than those that failed".to_owned();
             self.announce_selection(client, SelectionEvent::Failed { message });
             self.phase = Phase::Done;

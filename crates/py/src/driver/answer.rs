@@ -45,6 +45,9 @@ impl Exchange {
         if let Some(cause) = &self.cause {
             error.set_cause(py, Some(PyErr::from_value(cause.bind(py).clone())));
         }
+        if self.inner.is_out_of_time() {
+            return failure::out_of_time(py, &error);
+        }
         error
     }
 

@@ -299,8 +299,12 @@ impl Exchange {
     }
     /// Returns the answer, read as the operation asked, or why there is none.
     fn answer(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        // No answer may have come to a later attempt.
+        if let Some(reply) = self.inner.take_earlier_reply() {
+            self.reply = reply;
+        }
         match self.inner.failure() {
-            Some(Failure::Command) if self.reading == Reading::Unchecked => {}
+            Some(Failure::Command) if self.reading == Reading::Unchecked && !self.inner.is_out_of_time() => {}
             Some(failure) => return Err(self.failure(py, &failure.clone())),
             None => {}
         }

@@ -178,6 +178,14 @@ pub fn late<'py>(
     }
 }
 
+/// The exception for an operation whose time is over, and which would have been tried again after this error.
+pub fn out_of_time(py: Python<'_>, error: &PyErr) -> PyErr {
+    let made = py
+        .import("mangonel.errors")
+        .and_then(|errors| errors.getattr("out_of_time")?.call1((error.value(py),)));
+    made.map_or_else(|error| error, PyErr::from_value)
+}
+
 /// The exception for a reply that has a place for write errors, decoded; none where that place is empty.
 pub fn write_refused(py: Python<'_>, reply: Py<PyAny>) -> Option<PyErr> {
     match made_of_reply(py, "write_error", reply) {
