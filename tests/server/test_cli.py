@@ -109,9 +109,8 @@ def test_a_replica_set_goes_on_without_members_and_starts_them_again_when_asked(
         other = process.stderr.readline()
         few = "too few for a primary: writes wait"
         assert re.fullmatch(rf"127\.0\.0\.1:\d+ ended, 1 of 3 run, {few}; {again}\n", other)
-        say("start\n")
+        say("start\nrestart\n")
         assert process.stderr.readline() == "expected a line 'restart', or an empty one, got 'start'\n"
-        say("restart\n")
         started = {process.stderr.readline() for _ in range(2)}
         assert started == {f"{told.partition(' ')[0]} runs again\n" for told in (one, other)}
         with pymongo.MongoClient(uri) as client:

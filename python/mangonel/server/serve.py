@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import select
 import signal
 import sys
@@ -96,7 +97,7 @@ def dispatch(options: argparse.Namespace) -> int:
 
 def _watch(server: Server) -> None:
     """Say which members end, start them again when that is asked for, and return once a standalone has ended."""
-    is_read, known = True, set[Member]()
+    is_read, begun, known = True, "", set[Member]()
     while True:
         ended = [member for member in server.members if not member.is_running]
         if ended and len(server.members) == 1:
@@ -109,12 +110,15 @@ def _watch(server: Server) -> None:
             time.sleep(LOOK_S)
             continue
         if select.select([sys.stdin], [], [], LOOK_S)[0]:
-            line = sys.stdin.readline()
-            is_read = bool(line)
-            if line.strip() in ("", RESTART) and line:
-                _restart(ended)
-            elif line:
-                _say(f"expected a line {RESTART!r}, or an empty one, got {line.strip()!r}")
+            # Not readline: what it takes beyond a line is not seen by select.
+            read = os.read(sys.stdin.fileno(), 4096).decode(errors="replace")
+            is_read = bool(read)
+            *lines, begun = (begun + read).split("\n")
+            for line in map(str.strip, lines):
+                if line in ("", RESTART):
+                    _restart([member for member in ended if not member.is_running])
+                else:
+                    _say(f"expected a line {RESTART!r}, or an empty one, got {line!r}")
 
 
 def _loss(member: Member, left: int, total: int, is_read: bool) -> str:
