@@ -31,7 +31,8 @@ KINDS: dict[Any, tuple[list[Any], Any]] = {
     float: ([0.5, -2.0], 9.25),
     list[int]: ([[], [1], [1, 2, 3]], [4, 4]),
     dict[str, int]: ([{}, {"k": 1}], {"other": 2}),
-    set[str]: ([[], ["x"]], {"y", "z"}),
+    # One member at most: equal sets may show several in two orders.
+    set[str]: ([[], ["x"]], {"y"}),
     Part: ([{}, {"a": 1}, {"a": None, "b": None}, {"b": [1]}], Part(a=5)),
     list[Part]: ([[], [{"a": 1, "b": None}]], [Part(a=6)]),
 }
