@@ -33,7 +33,7 @@ class Code(str):
 
     def __new__(cls, code: str | Code, scope: Mapping[str, Any] | None = None, **kwargs: Any) -> Self:
         if not isinstance(code, str):
-            raise TypeError(f'expected str for "code", got {type(code).__name__}')
+            raise TypeError(f"code must be an instance of str, not {type(code)}")
         if scope is not None and not isinstance(scope, Mapping):
             raise TypeError(f'expected a mapping for "scope", got {type(scope).__name__}')
         self = str.__new__(cls, code)

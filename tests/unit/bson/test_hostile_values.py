@@ -21,7 +21,7 @@ MESSAGES = [
     ("Regex(5)", 'expected str or bytes for "pattern", got int'),
     ('Regex("a", None)', 'expected str or int for "flags", got NoneType'),
     ('Regex.from_native("a")', 'expected a compiled pattern for "regex", got str'),
-    ("Code(5)", 'expected str for "code", got int'),
+    ("Code(5)", "code must be an instance of str, not <class 'int'>"),
     ('Code("x", 5)', 'expected a mapping for "scope", got int'),
     ("DBRef(5, 1)", 'expected str for "collection", got int'),
     ('DBRef("c", 1, 5)', 'expected str for "database", got int'),

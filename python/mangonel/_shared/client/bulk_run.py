@@ -153,7 +153,7 @@ class ClientBulkRunner:
     def _check_unacknowledged(self, command: Mapping[str, Any]) -> None:
         for option, name in (("collation", "Collation"), ("arrayFilters", "arrayFilters")):
             if any(option in write for write in self._writes):
-                raise ConfigurationError(f"{name} is unsupported for unacknowledged writes")
+                raise ConfigurationError(f"{name} is unsupported for unacknowledged writes.")
         if "bypassDocumentValidation" in command:
             raise OperationFailure("cannot set bypass_document_validation with unacknowledged write concern")
         self._check_unanswered_sizes()

@@ -89,7 +89,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             self, name, False, codec_options, read_preference, write_concern, read_concern
         )
         if kwargs.get("collation") is not None and not collection._write_concern._acknowledged:
-            raise ConfigurationError("Collation is unsupported for unacknowledged writes")
+            raise ConfigurationError("Collation is unsupported for unacknowledged writes.")
         return self._port.flow(self._create_collection_flow(collection, session, check_exists, kwargs))
 
     async def _create_collection_flow(

@@ -197,7 +197,7 @@ class BulkRunner:
                 continue
             for option, name in (("collation", "Collation"), ("arrayFilters", "arrayFilters")):
                 if any(option in write for write in run.writes):
-                    raise ConfigurationError(f"{name} is unsupported for unacknowledged writes")
+                    raise ConfigurationError(f"{name} is unsupported for unacknowledged writes.")
             is_old = facts["max_wire_version"] < _SORT_WIRE_VERSION
             if is_old and any("sort" in write for write in run.writes):
                 raise ConfigurationError("sort in an unacknowledged update needs MongoDB 8.0 or newer")

@@ -205,10 +205,10 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
             concern = WriteConcern(**asked)
         if array_filters is not None:
             if not concern.acknowledged:
-                raise ConfigurationError("arrayFilters is unsupported for unacknowledged writes")
+                raise ConfigurationError("arrayFilters is unsupported for unacknowledged writes.")
             command["arrayFilters"] = array_filters
         if collation is not None and not concern.acknowledged:
-            raise ConfigurationError("Collation is unsupported for unacknowledged writes")
+            raise ConfigurationError("Collation is unsupported for unacknowledged writes.")
         if hint is not None:
             command["hint"] = hint_document(hint)
         if not concern.is_server_default:

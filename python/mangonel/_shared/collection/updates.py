@@ -358,7 +358,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
 
 def _acknowledged_only(option: str, value: Any, is_acknowledged: bool) -> Any:
     if not is_acknowledged:
-        raise ConfigurationError(f"{option} is unsupported for unacknowledged writes")
+        raise ConfigurationError(f"{option} is unsupported for unacknowledged writes.")
     return value
 
 

@@ -61,6 +61,7 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         self._max_await_time_ms = max_await_time_ms
         self._comment = comment
         if batch is None:
+            self._id = 0
             self._end()
         elif isinstance(batch, Mapping):
             self._adopt(batch, address)

@@ -63,6 +63,8 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
     _max_await_time_ms: int | None = None
     # The server's id; None before the first batch, 0 once the server has no more.
     _id: int | None = None
+    # What it was when the cursor was closed.
+    _last_id: int | None = None
     # Of a cursor that the server has open.
     _namespace: tuple[str, str] = ("", "")
 
@@ -206,7 +208,9 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
 
     def _end(self) -> None:
         """Forget everything; the server has no cursor for this any more, or none that could be reached."""
-        self._is_closed = True
+        if not self._is_closed:
+            self._is_closed = True
+            self._last_id = self._id
         self._id = 0
         self._session = None
         if self._started is not None:
@@ -231,6 +235,8 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
     def close(self) -> Returns[None]:
         """End the cursor: on the server too, if it is still open there. Closing twice is no error.
 
+        Documents that have arrived can be read on.
+
         Example:
             >>> cursor.close()
         """
@@ -244,7 +250,6 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
         if kept is not None:
             self._pinned = None
         self._end()
-        self._batch = None
         try:
             if id and not is_streaming:
                 await self._kill_flow(id, session, kept)
@@ -291,8 +296,8 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
 
     @property
     def cursor_id(self) -> int | None:
-        """The server's id: None before the first batch, 0 when the server has no more."""
-        return self._id
+        """The server's id: None before the first batch, 0 when the server has no more. Closing does not change it."""
+        return self._last_id if self._is_closed else self._id
 
     @property
     def address(self) -> tuple[str, int | None] | None:

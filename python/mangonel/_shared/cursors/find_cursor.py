@@ -78,9 +78,15 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
     def _preference(self) -> _ServerMode:
         return preference_in(self._explicit, self._collection._read_preference)
 
-    def _first_operation(self) -> _core.Operation:
+    def _check_hint(self) -> None:
         if (self._min or self._max) and not self._hint:
-            raise InvalidOperation("expected a hint beside min or max, found none; name the index they bound")
+            raise InvalidOperation(
+                "Passing a 'hint' is required when using the min/max query option to ensure the query utilizes the "
+                "correct index"
+            )
+
+    def _first_operation(self) -> _core.Operation:
+        self._check_hint()
         if self._max_await_time_ms is not None:
             check_wait(self._max_await_time_ms, self._port.timeout)
         self._limit = abs(self._asked_limit)
@@ -116,7 +122,9 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
 
     async def _rewind_flow(self) -> Self:
         await self._close_flow()
+        self._batch = None
         self._id = None
+        self._server = ""
         self._retrieved = 0
         self._is_closed = self._is_tailable = self._is_exhaust = False
         return self
@@ -203,6 +211,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
             >>> client.shop.orders.find({"_id": 1}).explain()["queryPlanner"]["winningPlan"]
             {...}
         """
+        self._check_hint()
         session = self._enter_session()
         # Without a verbosity the server tells all that it knows.
         command = {"explain": self._command()}

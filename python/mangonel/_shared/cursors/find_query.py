@@ -5,6 +5,7 @@ Spec: crud (find), find-getmore-killcursors-commands.
 
 from __future__ import annotations
 
+from mangonel import _core
 from mangonel._light import Generic, Mapping
 from mangonel._options.index_keys import bounds, hint_document, index_document, index_list
 from mangonel._shared.cursors.cursor import _PREFETCH_BATCH_SIZE, BatchedCursor
@@ -98,7 +99,8 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if into is not None:
             self._into = into
         if session is not None:
-            self._explicit = session_of(self._port, session)
+            # One that has ended is refused when the query is sent.
+            self._explicit = session if _has_ended(session) else session_of(self._port, session)
         if filter is None:
             filter = {}
         elif type(filter) is not dict and not isinstance(filter, Mapping):
@@ -121,7 +123,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if let is not None and not isinstance(let, Mapping):
             raise TypeError(f"let must be an instance of dict or of another Mapping, not {type(let)}")
         if cursor_type == CursorType.EXHAUST and limit:
-            raise InvalidOperation("can't use limit and exhaust together")
+            raise InvalidOperation("Can't use limit and exhaust together.")
         self._filter: Mapping[str, Any] = filter
         self._projection = None if projection is None else _projection_document(projection)
         self._skip = skip
@@ -165,7 +167,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
     # Building the query.
 
     def _check_unused(self) -> None:
-        if self._id is not None or self._is_closed:
+        if self.cursor_id is not None:
             raise InvalidOperation("cannot set options after executing query")
 
     def sort(self, key_or_list: _IndexKeyHint, direction: int | str | None = None) -> Self:
@@ -196,11 +198,11 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             >>> len(client.shop.orders.find().limit(1).to_list())
             1
         """
-        self._check_unused()
         if not isinstance(limit, int):
             raise TypeError(f"limit must be an integer, not {type(limit)}")
         if self._flags & _EXHAUST:
-            raise InvalidOperation("can't use limit and exhaust together")
+            raise InvalidOperation("Can't use limit and exhaust together.")
+        self._check_unused()
         self._asked_limit = limit
         self._is_empty = False
         return self
@@ -219,11 +221,11 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             >>> [order["_id"] for order in client.shop.orders.find().sort("_id").skip(1)]
             [2]
         """
-        self._check_unused()
         if not isinstance(skip, int):
             raise TypeError(f"skip must be an integer, not {type(skip)}")
         if skip < 0:
             raise ValueError("skip must be >= 0")
+        self._check_unused()
         self._skip = skip
         return self
 
@@ -241,11 +243,11 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             >>> len(client.shop.orders.find().batch_size(500).to_list())
             2
         """
-        self._check_unused()
         if not isinstance(batch_size, int):
             raise TypeError(f"batch_size must be an integer, not {type(batch_size)}")
         if batch_size < 0:
             raise ValueError("batch_size must be >= 0")
+        self._check_unused()
         self._batch_size = batch_size
         return self
 
@@ -315,9 +317,9 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             >>> client.shop.orders.find().hint([("_id", 1)]).max([("_id", 2)]).to_list()[0]["_id"]
             1
         """
-        self._check_unused()
         if not isinstance(spec, (list, tuple)):
-            raise TypeError(f"spec must be a list or tuple, not {type(spec)}")
+            raise TypeError(f"spec must be an instance of list or tuple, not {type(spec)}")
+        self._check_unused()
         self._max = bounds(spec)
         return self
 
@@ -335,9 +337,9 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             >>> client.shop.orders.find().hint([("_id", 1)]).min([("_id", 2)]).to_list()[0]["_id"]
             2
         """
-        self._check_unused()
         if not isinstance(spec, (list, tuple)):
-            raise TypeError(f"spec must be a list or tuple, not {type(spec)}")
+            raise TypeError(f"spec must be an instance of list or tuple, not {type(spec)}")
+        self._check_unused()
         self._min = bounds(spec)
         return self
 
@@ -355,9 +357,9 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             >>> len(client.shop.orders.find().max_time_ms(10_000).to_list())
             2
         """
-        self._check_unused()
         if not isinstance(max_time_ms, int) and max_time_ms is not None:
             raise TypeError(f"max_time_ms must be an integer or None, not {type(max_time_ms)}")
+        self._check_unused()
         self._max_time_ms = max_time_ms
         return self
 
@@ -375,9 +377,9 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             >>> from mangonel import CursorType
             >>> cursor = client.shop.log.find(cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(500)
         """
-        self._check_unused()
         if not isinstance(max_await_time_ms, int) and max_await_time_ms is not None:
             raise TypeError(f"max_await_time_ms must be an integer or None, not {type(max_await_time_ms)}")
+        self._check_unused()
         # Only a tailable cursor that awaits data waits for any.
         if self._flags & CursorType.TAILABLE_AWAIT == CursorType.TAILABLE_AWAIT:
             self._max_await_time_ms = max_await_time_ms
@@ -413,9 +415,9 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             >>> [order["_id"] for order in client.shop.orders.find().sort("total").allow_disk_use(True)]
             [2, 1]
         """
-        self._check_unused()
         if not isinstance(allow_disk_use, bool):
             raise TypeError(f"allow_disk_use must be a bool, not {type(allow_disk_use)}")
+        self._check_unused()
         self._fields["allowDiskUse"] = allow_disk_use
         return self
 
@@ -480,7 +482,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             raise TypeError(f"mask must be an int, not {type(mask)}")
         self._check_unused()
         if mask & _EXHAUST and self._asked_limit:
-            raise InvalidOperation("can't use limit and exhaust together")
+            raise InvalidOperation("Can't use limit and exhaust together.")
         self._flags |= mask
         return self
 
@@ -559,6 +561,10 @@ def _check_bools(**flags: object) -> None:
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise TypeError(f"{name} must be an instance of bool, not {type(flag)}")
+
+
+def _has_ended(session: Any) -> bool:
+    return type(getattr(session, "_handle", None)) is _core.Session and session.has_ended
 
 
 def _whole(milliseconds: Any) -> Any:
