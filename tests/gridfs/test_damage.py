@@ -306,6 +306,25 @@ def test_an_absurd_length_is_reported_before_memory_is_reserved(
             face.wait(way(source))
 
 
+@pytest.mark.parametrize("chunk_size", [255 * 1024, 2**30])
+def test_an_absurd_length_with_a_last_chunk_that_fits_reserves_no_memory(
+    face: Any, database: Any, bucket: Any, peer: Any, chunk_size: int
+) -> None:
+    file_id = face.wait(bucket.upload_from_stream("file", b"x" * 600_000, chunk_size_bytes=255 * 1024))
+    last = ABSURD // chunk_size
+    length = last * chunk_size + 1
+    peer["fs.files"].update_one({"_id": file_id}, {"$set": {"length": length, "chunkSize": chunk_size}})
+    peer["fs.chunks"].insert_one({"files_id": file_id, "n": last, "data": b"x"})
+    for way in (
+        lambda source: source.read(),
+        lambda source: source.download(),
+        lambda source: source.download(connections=3),
+    ):
+        source = face.wait(bucket.open_download_stream(file_id))
+        with pytest.raises(CorruptGridFile, match="missing chunk"):
+            face.wait(way(source))
+
+
 def test_an_absurd_length_is_the_same_kind_of_error_as_pymongos(
     face: Any, bucket: Any, peer: Any, database_name: str
 ) -> None:

@@ -34,9 +34,12 @@ BATCH_SIZE = 11 * 1024 * 1024
 # A read of at least so much receives chunks directly into its result.
 _LEAST_LAID = 1024 * 1024
 
-# Memory for more is reserved once the last chunk was seen: what a file's document says of its length may be absurd.
-# One round trip more is little beside so many bytes.
+# Memory for more is reserved once the last chunk was seen and all were counted: what a file's document says of its
+# length may be absurd. Two round trips more are little beside so many bytes.
 _LEAST_DOUBTED = 64 * 1024 * 1024
+
+# No document is larger, so no chunk has more data.
+_LARGEST_CHUNK = 16 * 1024 * 1024
 
 # Bytes of one reply of a server that sends all of them without being asked again: small, so that it prepares one
 # while the last is under way.
@@ -73,7 +76,8 @@ async def target_flow(
     """Return memory for `size` bytes from `position` on.
 
     Raises:
-        CorruptGridFile: that is much, and the chunk that should hold the last of them does not. Nothing was reserved.
+        CorruptGridFile: that is much, and the chunk that should hold the last of them does not, or there are too few
+            chunks for it. Nothing was reserved.
         MemoryError: there is not so much.
     """
     if size > _LEAST_DOUBTED:
@@ -83,6 +87,7 @@ async def target_flow(
             await stream.piece_flow(1)
         finally:
             await stream.close_flow()
+        await stream.check_room_flow(position, size)
     return _core.ChunkTarget(size)
 
 
@@ -180,6 +185,21 @@ class ChunkStream:
             # The server's batches were other than asked for; what went astray is asked for again.
             self.reader.restart()
             self.drop()
+
+    async def check_room_flow(self, position: int, size: int) -> None:
+        """Raise CorruptGridFile when the chunks from `position` to the end cannot hold `size` bytes."""
+        first = position // self._chunk_size
+        wanted = {"files_id": equal_to(self._file["_id"]), "n": {"$gte": first, "$lt": self._last}}
+        stages = [{"$match": wanted}, {"$group": {"_id": 1, "n": {"$sum": 1}}}]
+        command = {"aggregate": self._chunks.name, "pipeline": stages, "cursor": {}}
+        operation = self._chunks._read_operation(command, _core.READ_FIRST, session=self._session)
+        counted = await self._port.arun(operation)
+        found = 0 if counted is None else counted["n"]
+        if found < self._last - first or found * min(self._chunk_size, _LARGEST_CHUNK) < size:
+            raise CorruptGridFile(
+                f"file {self._file['_id']!r}: missing chunk: expected {self._last - first} chunks from #{first} on for "
+                f"{size} bytes, found {found}"
+            )
 
     async def piece_flow(self, limit: int | None = None) -> bytes:
         """Return the rest of the current chunk or the next one, at most `limit` bytes. Not to be asked at the end."""
