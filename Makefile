@@ -246,8 +246,8 @@ asan: build    ## The stress test on a build that AddressSanitizer watches: need
 	rm -rf $(ASAN)/python && mkdir -p $(ASAN)/python && cp -r python/mangonel $(ASAN)/python/; \
 	cp $(ASAN)/$(HOST)/release/lib_core.so $(ASAN)/python/mangonel/$$($(BIN)/python -c \
 		'import sysconfig; print("_core" + sysconfig.get_config_var("EXT_SUFFIX"))'); \
-	LD_PRELOAD=$(LIBASAN) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$(abspath $(ASAN))/python \
-		MANGONEL_STRESS_SECONDS=30 $(BIN)/python -m pytest -q -p no:xdist tests/faults/test_stress.py
+	MANGONEL_STRESS_LD_PRELOAD=$(LIBASAN) MANGONEL_STRESS_PYTHONPATH=$(abspath $(ASAN))/python \
+		ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc MANGONEL_STRESS_SECONDS=30 $(BIN)/python -m pytest -q -p no:xdist tests/faults/test_stress.py
 
 # The figures of the long forms go to docs/dev/NOTES.md.
 soak: build    ## Mixed work on both faces for 15 minutes: what grows?

@@ -16,8 +16,21 @@ def run(
     program: str, *arguments: str, timeout: float = 60, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run `program` to its end, with this package to import."""
+    return _run(["-c", program, *arguments], timeout, environment)
+
+
+def run_file(
+    program: Path, *arguments: str, timeout: float = 60, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """As `run`, for a program in a file."""
+    return _run([str(program), *arguments], timeout, environment)
+
+
+def _run(
+    arguments: list[str], timeout: float, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", program, *arguments],
+        [sys.executable, *arguments],
         capture_output=True,
         text=True,
         timeout=timeout,
