@@ -50,6 +50,7 @@ from mangonel.odm import (
     where_js,
 )
 from mangonel.odm.query.request import TERMINALS
+from mangonel.odm.store import writes
 
 pytest.importorskip("pymongocrypt")
 
@@ -308,6 +309,29 @@ def test_a_save_sends_what_changed(db: Connection, face: Any, server: Any) -> No
         None,
     )
     assert found.rev == person.rev == 1
+
+
+def test_a_model_without_marks_is_saved_by_the_short_way(
+    db: Connection, face: Any, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although the program has marks: of other models."""
+    visit, person = Visit(person=make()), make()
+    face.save(person)
+    face.save(visit)
+    ways: list[str] = []
+    long_way = writes._update_one
+
+    def noted(collection: Any, *arguments: Any) -> Any:
+        ways.append(collection.name)
+        return long_way(collection, *arguments)
+
+    monkeypatch.setattr(writes, "_update_one", noted)
+    visit.at, person.name = 7, "Eve"
+    face.save(visit)
+    face.save(person)
+
+    assert ways == [Person.__collection__]
+    assert [row["at"] for row in stored(server, db, Visit)] == [7]
 
 
 def test_lists_of_random_values_lose_what_was_removed(db: Connection, face: Any) -> None:

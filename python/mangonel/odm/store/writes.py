@@ -21,6 +21,7 @@ from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.expressions.paths import dump
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.convert import NEW, PARTIAL
+from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.hooks import around_flow, has_hooks, run_flow
 from mangonel.odm.model.refs import Ref, Refs, stored_id
@@ -90,7 +91,8 @@ async def save_flow(
         if _core.odm_changes(document):
             document.__stamp__(False)
             document.__note_changes__()
-    if where is None and not (place.session or BOUND or declared or cls.__shard_key__):
+    seals = declared and encrypted_tree(cls) is not None
+    if where is None and not (place.session or BOUND or seals or cls.__shard_key__):
         _, database, name, _, _, concern = collection._context
         if not concern._acknowledged:
             return await unacknowledged_flow(document, place)
@@ -107,7 +109,7 @@ async def save_flow(
         update = _core.odm_update(document)
         if update is None:
             return document
-        if declared:
+        if seals:
             update = whole_lists(document, update)
         query = filter_of(document, where)
         try:
