@@ -12,7 +12,7 @@ from mangonel.errors import AutoReconnect, ServerSelectionTimeoutError
 from mangonel.server import start
 from tools.faces import EMPTY, TIMEOUT, Face, connections_of, eventually, found, in_the_end, pool_sizes
 from tools.proxy import LineProxy
-from tools.scripted_server import ScriptedServer
+from tools.scripted_server import Hang, ScriptedServer
 
 
 def free_port() -> int:
@@ -70,6 +70,28 @@ def test_a_read_survives_a_connection_that_breaks_under_it(
         proxy.cut(down=10)
         assert face.run(client.shop.orders.find_one) == {"_id": 1}
         assert len(scripted_server.received("find")) == 3
+
+
+@pytest.mark.parametrize("retries", [True, False])
+def test_a_read_that_a_missed_heartbeat_interrupts_is_sent_again(
+    face: Face, scripted_server: ScriptedServer, retries: bool
+) -> None:
+    scripted_server.on("find", EMPTY)
+    client = face.client(
+        scripted_server.uri, retryReads=retries, connectTimeoutMS=1000, heartbeatFrequencyMS=500
+    )
+    face.run(client.shop.orders.find_one)
+    scripted_server.once("find", Hang())
+    call = face.start(client.shop.orders.find_one)
+    scripted_server.wait_for("find", 2)
+    scripted_server.once("hello", Hang())
+
+    if retries:
+        assert call.result(TIMEOUT) is None
+    else:
+        with pytest.raises(AutoReconnect, match="did not answer a heartbeat in time"):
+            call.result(TIMEOUT)
+    assert len(scripted_server.received("find")) == 2 + retries
 
 
 def test_a_send_that_breaks_in_the_middle_is_an_error(face: Face, scripted_server: ScriptedServer) -> None:

@@ -132,6 +132,29 @@ fn a_timed_out_read_is_sent_again_and_leaves_other_connections_alone() {
 }
 
 #[test]
+fn a_read_whose_link_a_missed_heartbeat_closed_is_sent_again_once_and_says_why() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.sent(find());
+    for retries in [1, 2] {
+        let link = exchange.link().unwrap();
+        bench.miss_heartbeat();
+        assert!(bench.client.poll_closing().contains(&link));
+        exchange.handle_network_error(
+            &mut bench.client,
+            "the server closed the connection",
+            false,
+            bench.now,
+        );
+        if retries == 1 {
+            bench.settle(&mut exchange);
+            assert_eq!((exchange.step(), exchange.retries()), (Step::Write, 1));
+        }
+    }
+    let said = message(&exchange);
+    assert!(said.contains("heartbeat") && !said.contains("the server closed"), "{said}");
+}
+
+#[test]
 fn a_link_closed_before_anything_was_sent_is_no_attempt() {
     let mut bench = Bench::standalone();
     bench.run(insert());

@@ -16,6 +16,10 @@ use crate::topology::{self, ApplicationError, Cause};
 /// Commands whose reply tells of a cursor.
 const OPENS_CURSOR: &[&str] = &["find", "aggregate", "listCollections", "listIndexes", "bulkWrite"];
 
+/// Why this side closed a connection in use.
+const INTERRUPTED: &str = "the connection was closed here, because the server did not answer a heartbeat in time \
+                           (connectTimeoutMS)";
+
 /// What to do when the time of an operation was over before its reply came.
 const TIME_LIMIT_REMEDY: &str = ": no reply before the operation's time limit, and it may have been done \
                                  nevertheless: raise timeoutMS, or the argument of timeout()";
@@ -39,6 +43,7 @@ impl Exchange {
         timed_out: bool,
         now: Instant,
     ) {
+        let message = if self.is_interrupted(client) { INTERRUPTED } else { message };
         let message = format!("{}: {message}", self.address());
         let cause = if timed_out { Cause::Timeout } else { Cause::Network };
         let told = if timed_out { CommandFailure::Timeout } else { CommandFailure::Network };
@@ -79,6 +84,12 @@ impl Exchange {
             }
             _ => {}
         }
+    }
+
+    /// Whether the pool was cleared and closed the connection in use, so that the server is not who did.
+    fn is_interrupted(&self, client: &mut Client) -> bool {
+        let link = self.link.filter(|_| self.phase == Phase::InFlight);
+        link.is_some_and(|link| self.pool(client).is_some_and(|pool| !pool.is_out(link)))
     }
 
     /// The name of the server could not be looked up. Unlike a connection refused it says nothing of the server's load.

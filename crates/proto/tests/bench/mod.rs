@@ -13,7 +13,7 @@ use mangonel_proto::operation::{Kind, Operation};
 use mangonel_proto::options::{ClientOptions, PoolOptions};
 use mangonel_proto::read_preference::{Mode, ReadPreference};
 use mangonel_proto::time::Instant;
-use mangonel_proto::topology::{Address, ServerType, Step as MonitorStep, Topology, TopologySettings};
+use mangonel_proto::topology::{self, Address, ServerType, Step as MonitorStep, Topology, TopologySettings};
 use serde_json::{Value, json};
 
 pub const MORE_TO_COME: u32 = 2;
@@ -225,6 +225,22 @@ impl Bench {
 
     pub fn break_line(&mut self, exchange: &mut Exchange) {
         exchange.handle_network_error(&mut self.client, "connection reset", false, self.now);
+    }
+
+    /// Lets the monitor wait in vain for the answer to its next heartbeat, which closes connections in use.
+    pub fn miss_heartbeat(&mut self) {
+        let server = address();
+        loop {
+            let now = self.now;
+            match self.client.with_topology(|topology| topology.poll_monitor(&server, now)) {
+                MonitorStep::Wait { until } if until > now => self.now = until,
+                _ => break,
+            }
+        }
+        let now = self.now;
+        self.client.with_topology(|topology| {
+            topology.handle_monitor_error(&server, "timed out", topology::Failure::Timeout, now);
+        });
     }
 
     pub fn close(&mut self, exchange: &mut Exchange) {
