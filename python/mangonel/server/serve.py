@@ -110,7 +110,7 @@ def _watch(server: Server) -> None:
             time.sleep(LOOK_S)
             continue
         if select.select([sys.stdin], [], [], LOOK_S)[0]:
-            # Not readline: what it takes beyond a line is not seen by select.
+            # Not by readline, which keeps what follows where select does not see it.
             read = os.read(sys.stdin.fileno(), 4096).decode(errors="replace")
             is_read = bool(read)
             *lines, begun = (begun + read).split("\n")
