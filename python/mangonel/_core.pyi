@@ -95,6 +95,7 @@ __all__ = [
     "odm_changes",
     "odm_decode_all",
     "odm_drain",
+    "odm_drain_joined",
     "odm_dump",
     "odm_encode",
     "odm_extra",
@@ -108,6 +109,7 @@ __all__ = [
     "odm_mark_changed",
     "odm_mark_deleted",
     "odm_mark_new",
+    "odm_note",
     "odm_offset",
     "odm_origin",
     "odm_raw",
@@ -774,6 +776,7 @@ def odm_insert(
 ) -> tuple[Operation, bytes | None]: ...
 def odm_update(object: OdmBase) -> bytes | None: ...
 def odm_settle(object: OdmBase, is_stored: bool) -> None: ...
+def odm_note(object: OdmBase, stored: bytes) -> None: ...
 def odm_stored(object: OdmBase, raw: bytes | None) -> None: ...
 def odm_changes(object: OdmBase) -> dict[str, Any]: ...
 def odm_flags(object: OdmBase) -> int: ...
@@ -800,6 +803,15 @@ def odm_save(
     concern: Mapping[str, Any] | None,
     answer: Callable[[Any], object],
 ) -> Operation | None: ...
+def odm_drain_joined(
+    batch: Batch,
+    model: OdmModel,
+    documents: list[Any],
+    targets: list[tuple[int, OdmModel]],
+    lazy: bool,
+    only: list[int] | None,
+    origin: Any,
+) -> None: ...
 def odm_rows(batch: Batch) -> list[list[Any]]: ...
 def odm_json(batch: Batch, model: OdmModel, only: list[int] | None = None) -> bytes: ...
 def odm_finished(value: Any) -> Awaitable[Any]: ...

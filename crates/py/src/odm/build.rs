@@ -21,7 +21,8 @@ pub(super) fn odm_build<'py>(
     Ok(instance(model.get().model.0, values).unwrap_or_default())
 }
 
-fn instance<'py>(
+/// A new instance of values, or None: the program half has to look.
+pub(super) fn instance<'py>(
     model: &'static Model,
     values: &Bound<'py, PyDict>,
 ) -> Result<Option<Bound<'py, PyAny>>, Fault> {

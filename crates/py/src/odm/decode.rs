@@ -1,9 +1,10 @@
 //! BSON straight into the slots of instances: the next expected key is compared first, values are checked by type, and
 //! no Python code runs for a model without load hooks. What the plan does not say, the codec's decoder does.
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::{PyDict, PyList, PyString};
 
 use super::bits::{Bits, WORD};
+use super::build;
 use super::fields::{Fields, PARTIAL, create};
 use super::plan::{Default, Field, Op, Plan, Type, Union, Unknown};
 use super::siblings::Siblings;
@@ -300,6 +301,16 @@ impl<'a, 'py> Hydrator<'a, 'py> {
 
     /// A value of this type.
     #[inline]
+    /// An id of several fields, which was read as a dict.
+    fn compound_id(&self, inner: &'static Type, made: &Bound<'py, PyAny>) -> Made<'py> {
+        if let (Op::Embedded(model), Ok(values)) = (&inner.op, made.cast_exact::<PyDict>())
+            && let Some(id) = build::instance(model, values)?
+        {
+            return Ok(id);
+        }
+        value::coerce(inner, made)
+    }
+
     fn value(&mut self, kind: &'static Type, found: u8, end: usize) -> Made<'py> {
         match (&kind.op, found) {
             (Op::Str, 0x02) => self.d.string(end),
@@ -366,7 +377,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
                 match made.getattr_opt("id")? {
                     // A DBRef, as other mappers write it.
                     Some(id) if made.get_type().name()? == "DBRef" => Ok(id),
-                    _ => value::coerce(inner, &made),
+                    _ => self.compound_id(inner, &made),
                 }
             }
             (Op::Ref { inner, .. }, _) if found != 0x0A => self.value(inner, found, end),

@@ -53,6 +53,7 @@ unsafe extern "C" fn tp_init(
             (Fields::at(py, object)?, ffi::PyTuple_GET_SIZE(args) > 0, kwargs)
         };
         let plan = fields.plan;
+        let mut faults = Vec::new();
         let name = || class_name(plan.model.class.bind(py));
         if has_positional {
             let what = format!("expected fields of {} by name, found positional arguments", name());
@@ -65,10 +66,14 @@ unsafe extern "C" fn tp_init(
                     let what = format!("expected a field of {}, found {key:?}", name());
                     return Err(PyTypeError::new_err(what));
                 };
-                let made = coerce(&plan.fields[index].kind, &given)
-                    .map_err(|fault| located(py, plan, index, fault))?;
-                drop(fields.replace(index, made));
+                match coerce(&plan.fields[index].kind, &given) {
+                    Ok(made) => drop(fields.replace(index, made)),
+                    Err(fault) => faults.push((index, located(py, plan, index, fault))),
+                }
             }
+        }
+        if !faults.is_empty() {
+            return Err(joined(py, fields, faults));
         }
         fill(py, fields)?;
         Ok(0)
@@ -102,6 +107,36 @@ pub(super) fn interned(text: Bound<'_, PyString>) -> Bound<'_, PyString> {
     }
 }
 
+/// The fields that must be given and are not there.
+fn missing(fields: Fields<'_>) -> impl Iterator<Item = usize> {
+    (0..fields.plan.fields.len()).filter(move |index| {
+        !fields.has(*index) && matches!(fields.plan.fields[*index].default, Default::Required)
+    })
+}
+
+/// One error of all that is wrong with the values of an instance: its `faults` have each by itself.
+#[cold]
+fn joined(py: Python<'_>, fields: Fields<'_>, mut faults: Vec<(usize, PyErr)>) -> PyErr {
+    // What code of the program raised is none of ours to name together with others.
+    let class = faults[0].1.get_type(py);
+    if let Some(at) = faults.iter().position(|(_, fault)| !fault.get_type(py).is(&class)) {
+        return faults.swap_remove(at).1;
+    }
+    let wrong: Vec<usize> = faults.iter().map(|(index, _)| *index).collect();
+    let mut texts: Vec<String> = faults.iter().map(|(_, fault)| fault.value(py).to_string()).collect();
+    for index in missing(fields).filter(|index| !wrong.contains(index)) {
+        texts.push(format!("expected a value, found none at $.{}", fields.plan.fields[index].attribute));
+    }
+    if texts.len() == 1 {
+        return faults.swap_remove(0).1;
+    }
+    let text = format!("{}; also {}", texts[0], texts[1..].join("; "));
+    match class.call1((text,)).and_then(|made| made.setattr("faults", texts).map(|()| made)) {
+        Ok(made) => PyErr::from_value(made),
+        Err(error) => error,
+    }
+}
+
 /// Fills empty slots with defaults.
 pub(super) fn fill(py: Python<'_>, fields: Fields<'_>) -> PyResult<()> {
     let plan = fields.plan;
@@ -113,12 +148,7 @@ pub(super) fn fill(py: Python<'_>, fields: Fields<'_>) -> PyResult<()> {
             drop(fields.replace(index, made));
             continue;
         }
-        let is_missing =
-            |index: usize| !fields.has(index) && matches!(plan.fields[index].default, Default::Required);
-        let missing: Vec<_> = (0..plan.fields.len())
-            .filter(|index| is_missing(*index))
-            .map(|index| plan.fields[index].attribute.bind(py).to_string())
-            .collect();
+        let missing: Vec<_> = missing(fields).map(|index| plan.fields[index].attribute.to_string()).collect();
         let name = class_name(plan.model.class.bind(py));
         return Err(PyTypeError::new_err(format!(
             "expected {} to make a {name}, found no value for it",

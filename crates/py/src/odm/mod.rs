@@ -39,11 +39,13 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(reading::odm_drain, module)?)?;
     module.add_function(wrap_pyfunction!(reading::odm_shape, module)?)?;
     module.add_function(wrap_pyfunction!(reading::odm_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(reading::odm_drain_joined, module)?)?;
     module.add_function(wrap_pyfunction!(build::odm_build, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_encode, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_insert, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_update, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_settle, module)?)?;
+    module.add_function(wrap_pyfunction!(saving::odm_note, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_stored, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_changes, module)?)?;
     module.add_function(wrap_pyfunction!(odm_flags, module)?)?;

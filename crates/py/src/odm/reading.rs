@@ -1,13 +1,16 @@
 //! Documents of a message or of plain bytes, as instances of a model or as JSON that names their attributes.
 
+use std::collections::HashSet;
+
 use mangonel_entries::entries;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use super::bits::Bits;
 use super::decode::Hydrator;
 use super::json::Names;
-use super::plan::{OdmModel, Plan};
+use super::plan::{OdmModel, Op, Plan};
 use super::raw::Elements;
 use super::siblings::Siblings;
 use crate::codec::collector::Pause;
@@ -101,6 +104,70 @@ pub(super) fn odm_drain(
     Ok(places.len())
 }
 
+/// Append the documents that are left in a batch to `documents`, as instances of a model, and give their references what
+/// came with them: each row is a document, and for each of `targets` in turn, a reference's field with the model that it
+/// leads to, an array of what was found for it.
+#[entries]
+#[pyfunction]
+#[pyo3(signature = (batch, model, documents, targets, lazy, only, origin))]
+#[allow(clippy::too_many_arguments)] // As `odm_drain`.
+pub(super) fn odm_drain_joined(
+    py: Python<'_>,
+    batch: &Bound<'_, Batch>,
+    model: &Bound<'_, OdmModel>,
+    documents: &Bound<'_, PyList>,
+    targets: Vec<(usize, Bound<'_, OdmModel>)>,
+    lazy: bool,
+    only: Option<Vec<usize>>,
+    origin: Option<Bound<'_, PyAny>>,
+) -> PyResult<()> {
+    let plan = model.get().model.0.plan(py)?;
+    let batch = batch.try_borrow()?;
+    let message = batch.message();
+    let place = |part: &[u8]| {
+        let start = part.as_ptr() as usize - message.as_ptr() as usize;
+        start..start + part.len()
+    };
+    let mut places = Vec::new();
+    // What many refer to came with each of them.
+    let mut found = vec![(HashSet::new(), Vec::new()); targets.len()];
+    for row in batch.take_ranges(py, None)? {
+        let row = &message[row];
+        mangonel_bson::validate(row, mangonel_bson::MAX_DEPTH)
+            .map_err(|error| crate::driver::invalid_bson(py, &error.to_string()))?;
+        let mut found = found.iter_mut();
+        for field in Elements::of(row) {
+            if field.kind == 0x03 {
+                places.push(place(field.value));
+            } else if let Some((seen, parts)) = found.next() {
+                for part in Elements::of(field.value).filter(|part| part.kind == 0x03) {
+                    if seen.insert(part.value) {
+                        parts.push(place(part.value));
+                    }
+                }
+            }
+        }
+    }
+    let wish = Wish { is_lazy: lazy, only: mask(plan, only), ignores: false, origin: origin.as_ref() };
+    let siblings = hydrate(py, plan, message, &places, &wish, documents)?;
+    let Some(siblings) = siblings else { return Ok(()) };
+    let wish = Wish { is_lazy: true, only: None, ignores: false, origin: origin.as_ref() };
+    for ((index, target), (_, places)) in targets.into_iter().zip(found) {
+        let op = plan.fields.get(index).map(|field| &field.kind.op);
+        let Some(Op::Ref { make, .. } | Op::Refs { make, .. }) = op else { continue };
+        let made = PyList::empty(py);
+        hydrate(py, target.get().model.0.plan(py)?, message, &places, &wish, &made).inspect_err(|error| {
+            // It is none of the documents that were asked for.
+            let _ = error.value(py).delattr("document");
+        })?;
+        for document in made {
+            let id = document.getattr(intern!(py, "id"))?;
+            siblings.borrow().keep(make, id, document)?;
+        }
+    }
+    Ok(())
+}
+
 /// The documents that are left in a batch, each as a list of its fields: a document as its bytes, an array of documents as
 /// a list of theirs. Fields of other types are left out.
 #[entries]
@@ -185,15 +252,15 @@ fn mask(plan: &Plan, only: Option<Vec<usize>>) -> Option<Bits> {
     only.map(|only| only.into_iter().filter(|index| *index < plan.fields.len()).collect())
 }
 
-/// Decodes documents that stand at these places of `data`, appending them to `list`.
-fn hydrate(
-    py: Python<'_>,
+/// Decodes documents that stand at these places of `data`, appending them to `list`; returns what their references share.
+fn hydrate<'py>(
+    py: Python<'py>,
     plan: &'static Plan,
     data: &[u8],
     places: &[std::ops::Range<usize>],
-    wish: &Wish<'_, '_>,
-    list: &Bound<'_, PyList>,
-) -> PyResult<()> {
+    wish: &Wish<'_, 'py>,
+    list: &Bound<'py, PyList>,
+) -> PyResult<Option<Bound<'py, Siblings>>> {
     let origin = wish.origin.map(|origin| origin.clone().unbind());
     let siblings = if plan.has_refs { Some(Bound::new(py, Siblings::new(py, origin))?) } else { None };
     let mut hydrator = Hydrator::new(py, plan, data, siblings.as_ref());
@@ -215,5 +282,5 @@ fn hydrate(
         }
     }
     drop(pause);
-    Ok(())
+    Ok(siblings)
 }

@@ -88,6 +88,38 @@ pub(super) fn odm_stored(object: &Bound<'_, PyAny>, raw: Option<&Bound<'_, PyByt
     Ok(())
 }
 
+/// Say that these fields are stored as a document has them. Others keep their changes, and their former values.
+#[entries]
+#[pyfunction]
+pub(super) fn odm_note(object: &Bound<'_, PyAny>, stored: &[u8]) -> PyResult<()> {
+    let py = object.py();
+    let fields = Fields::of(object)?;
+    let plan = fields.plan;
+    for element in raw::Elements::of(stored) {
+        let Some(index) = plan.field_of_key(element.key) else { continue };
+        let field = &plan.fields[index];
+        let made = decode::decode_field(py, plan, field, stored, None)
+            .map_err(|fault| located(py, plan, index, fault))?;
+        let Some(made) = made else { continue };
+        drop(fields.replace(index, made));
+        let mut dirty = fields.dirty();
+        dirty.remove(index);
+        fields.set_dirty(dirty);
+        let Some(mut state) = fields.known_mut() else { continue };
+        state.pending.remove(index);
+        if plan.keeps_raw {
+            let mut kept = vec![element.kind];
+            kept.extend_from_slice(element.value);
+            state.keep(index, Some(kept));
+        }
+        let (former, others) = state.old.drain(..).partition(|(old, _)| *old == index);
+        state.old = others;
+        drop(state);
+        release(py, former);
+    }
+    Ok(())
+}
+
 /// Return the names of the fields that differ from what is stored, each with its former value (if known).
 #[entries]
 #[pyfunction]

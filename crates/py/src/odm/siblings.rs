@@ -34,6 +34,22 @@ impl Siblings {
         // Appending an object to a list of ours fails only without memory; the id is then fetched alone.
         let _ = group.bind(py).append(id);
     }
+
+    /// Takes a document that references lead to which `make` makes.
+    pub(super) fn keep(
+        &self,
+        make: &Py<PyAny>,
+        id: Bound<'_, PyAny>,
+        document: Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let py = id.py();
+        let loaded = self.loaded.bind(py);
+        match id.hash() {
+            Ok(_) => loaded.set_item((make, id), document),
+            // As the program half calls an id of several fields.
+            Err(_) => loaded.set_item((make, id.repr()?), document),
+        }
+    }
 }
 
 #[entries]

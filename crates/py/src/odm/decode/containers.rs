@@ -71,8 +71,12 @@ impl<'py> Hydrator<'_, 'py> {
             let index = list.len();
             if kind == 0x03 {
                 let made = self.d.value(kind, end)?;
-                let id = if made.get_type().name()? == "DBRef" { made.getattr("id")? } else { made };
-                list.append(id)?;
+                let id = if made.get_type().name()? == "DBRef" {
+                    made.getattr("id").map_err(Fault::from)
+                } else {
+                    self.compound_id(inner, &made)
+                };
+                list.append(id.map_err(|fault| within(fault, Step::Index(index)))?)?;
             } else {
                 let made = self.value(inner, kind, end);
                 list.append(made.map_err(|fault| within(fault, Step::Index(index)))?)?;
