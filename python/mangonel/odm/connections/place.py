@@ -7,31 +7,50 @@ from typing import Any
 from mangonel import _core
 from mangonel.odm.connections.connection import connection
 from mangonel.odm.connections.context import session_for
+from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.model.convert import NEW
 
 
 class Place:
     """A collection of a connection, and the session that is to be used there."""
 
-    __slots__ = ("collection", "connection", "port", "session")
+    __slots__ = ("collection", "connection", "port", "session", "write_concern")
 
-    def __init__(self, chosen: Any, model: Any, is_async: bool, session: Any = None) -> None:
+    def __init__(
+        self, chosen: Any, model: Any, is_async: bool, session: Any = None, write_concern: Any = None
+    ) -> None:
         self.connection = chosen
         self.collection = collection = chosen.collection(model, is_async)
         self.port = collection._port
         given = session if session is not None else session_for(chosen)
         self.session: dict[str, Any] = {} if given is None else {"session": given}
+        self.write_concern = write_concern
+        if write_concern is not None:
+            if given is not None and given.in_transaction:
+                raise concern_in_transaction("write_concern")
+            self.collection = collection.with_options(write_concern=write_concern)
 
 
-def place_of(document: Any, is_async: bool, session: Any = None) -> Place:
+def concern_in_transaction(option: str) -> UnsupportedOption:
+    """Return the error of a concern that is asked for in a transaction, which has its own."""
+    return UnsupportedOption(
+        f"an operation in a transaction cannot honour {option}=…: it is the transaction's, so give it to transaction()"
+    )
+
+
+def place_of(document: Any, is_async: bool, session: Any = None, write_concern: Any = None) -> Place:
     """Return where a document is stored, or will be if it is new.
 
     Args:
         document: a document.
         is_async: True: the collection of the asyncio client.
         session: of the driver; None for the one of the context, if any.
+        write_concern: of the driver; None for the one of the model or of the database.
+
+    Raises:
+        UnsupportedOption: a write concern in a transaction.
     """
-    return Place(connection_of(document), document.__class__, is_async, session)
+    return Place(connection_of(document), document.__class__, is_async, session, write_concern)
 
 
 def connection_of(document: Any) -> Any:

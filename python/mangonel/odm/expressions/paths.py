@@ -68,7 +68,7 @@ def update_of_path(field: Any, name: str, *args: Any) -> Update:
 class Path(Operand, Generic[T]):
     """A field, as the class attribute gives it: compares to conditions, and goes on into embedded documents."""
 
-    __slots__ = ("_is_element", "_keys", "_model", "_name", "_owner", "_resolved")
+    __slots__ = ("_is_element", "_join", "_keys", "_model", "_name", "_owner", "_resolved", "_text")
 
     def __init__(self, model: Any, name: str) -> None:
         # `_owner` has the last field, `_model` is where the path begins.
@@ -78,6 +78,9 @@ class Path(Operand, Generic[T]):
         self._keys: tuple[str, ...] | None = None
         self._resolved: Any = None
         self._is_element = False
+        self._text: str | None = None
+        # What `lookup()` found out about it.
+        self._join: Any = None
 
     def _field(self) -> Any:
         if self._resolved is None:
@@ -88,8 +91,11 @@ class Path(Operand, Generic[T]):
 
     @property
     def _key(self) -> str:
-        self._field()
-        return ".".join(self._keys or ())
+        text = self._text
+        if text is None:
+            self._field()
+            text = self._text = ".".join(self._keys or ())
+        return text
 
     @_named  # type: ignore[prop-decorator]  # to type checkers it does nothing
     @property
@@ -656,6 +662,14 @@ def dump(owner: Any, field: Any, value: Any, is_element: bool = False) -> Any:
             )
         if getattr(field.type, "__is_any_ref__", False):
             return dump(owner, field, field.type(value), is_element)
+        return value.id
+    if getattr(type(value), "__is_ref__", False):
+        wanted = owner if field.key == "_id" else field.target
+        its = None if value._maker is None else value._maker.target
+        if isinstance(wanted, type) and isinstance(its, type) and not issubclass(its, wanted):
+            raise ValidationError(
+                f"expected a {wanted.__name__} to compare {field.key!r} with, got a reference to {its.__name__}"
+            )
         return value.id
     if is_embedded_instance(value):
         return value.to_bson()

@@ -70,12 +70,17 @@ class RefMaker:
             return self._refs(value, siblings)
         if isinstance(value, Ref):
             return self._adopted(value)
-        if is_instance(value):
+        if is_instance(value) and not self._is_id(value):
             self.check(value)
             made: Ref[Any] = Ref(value.id, self)
             made._loaded = value
             return made
         return Ref(value, self, siblings)
+
+    def _is_id(self, value: Any) -> bool:
+        """Whether an instance is an id: that of a model whose id has several fields."""
+        kind = self.id_type() if is_embedded_instance(value) else None
+        return isinstance(kind, type) and isinstance(value, kind)
 
     def _adopted(self, given: Ref[Any]) -> Ref[Any]:
         """A reference that a program sets: of this field from now on, if it belonged to none."""
@@ -123,11 +128,12 @@ class Ref(Generic[T]):
     """
 
     __slots__ = ("_loaded", "_maker", "_siblings", "id")
+    __is_ref__ = True
     id: Any
 
     def __init__(self, document: Any, maker: RefMaker | None = None, siblings: Any = None) -> None:
         self._loaded: Any = None
-        if is_instance(document):
+        if is_document(document):
             self._loaded = document
             document = document.id
         self.id = document
@@ -220,6 +226,9 @@ class Ref(Generic[T]):
             return is_kind and bool(self.id == other.id)  # type: ignore[attr-defined]
         return NotImplemented
 
+    def __lt__(self, other: object) -> bool:
+        return bool(self.id < other.id) if isinstance(other, Ref) else NotImplemented
+
     def __hash__(self) -> int:
         return hash(self.id)
 
@@ -274,7 +283,7 @@ class Refs(Generic[T]):
             1
         """
         for document in documents:
-            if self._maker is not None and is_instance(document):
+            if self._maker is not None and is_instance(document) and not self._maker._is_id(document):
                 self._maker.check(document)
             id = _id_of(document, self._loaded)
             if id not in self.ids:
@@ -380,13 +389,13 @@ class Refs(Generic[T]):
 
 
 def _has_documents(values: Iterable[Any]) -> bool:
-    return any(is_instance(value) or isinstance(value, Ref) for value in values)
+    return any(is_document(value) or isinstance(value, Ref) for value in values)
 
 
 def _id_of(document: Any, loaded: dict[Any, Any]) -> Any:
     if isinstance(document, Ref):
         return document.id
-    if is_instance(document):
+    if is_document(document):
         loaded[_hashable(document.id)] = document
         return document.id
     return document

@@ -12,7 +12,7 @@ from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.shapes import reader
 from mangonel.odm.query.columns import QueryColumns
 from mangonel.odm.query.request import Request
-from mangonel.odm.query.typed import loader, target
+from mangonel.odm.query.typed import load_all, target
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -124,8 +124,9 @@ class QueryAggregates(QueryColumns[T]):
         value = found[0]["value"] if found else (self._zero(field) if operator == "$sum" else None)
         if isinstance(value, Decimal128):
             return value.to_decimal()
-        load = loader(field, self._model) if operator in ("$min", "$max") else None
-        return value if load is None else load(value)
+        if operator in ("$min", "$max"):
+            return load_all(field, self._model, [value], request.connection)[0]
+        return value
 
     def _zero(self, field: Any) -> Any:
         """The sum of no values, of the field's type."""

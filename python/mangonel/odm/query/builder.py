@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from mangonel import timeout
 from mangonel.odm.connections.connection import Connection, connection
+from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.expr import Where, part_of, query_of
 from mangonel.odm.expressions.paths import dump, key_of, order_of, path_of
+from mangonel.odm.model.shapes import keys_of
 from mangonel.odm.query.options import FindOptions
 from mangonel.odm.query.request import SETTINGS, TERMINALS, Request
 
@@ -162,10 +164,21 @@ class QueryBuilder(Generic[T]):
             scoped = set(map(id, self._where))
             made._where = (*made._where, *(part for part in other._where if id(part) not in scoped))
             made._options = {**made._options, **other._options}
-            made._wish = {**made._wish, **other._wish}
+            lists: dict[str, Any] = {
+                name: [*made._wish.get(name, ()), *other._wish[name]]
+                for name in ("chosen", "left_out")
+                if name in other._wish
+            }
+            made._wish = {**made._wish, **other._wish, **lists}
             made._includes = (*made._includes, *other._includes)
             made._lookups = (*made._lookups, *other._lookups)
             made._is_none = made._is_none or other._is_none
+            made._connection = other._connection or made._connection
+            made._session = other._session or made._session
+            made._seconds = made._seconds if other._seconds is None else other._seconds
+            made._shape = other._shape or made._shape
+            made._on_invalid = made._on_invalid if other._on_invalid == "raise" else other._on_invalid
+        made._project()
         return made
 
     def sort(self, *orders: Any) -> Self:
@@ -237,6 +250,8 @@ class QueryBuilder(Generic[T]):
     def only(self, *fields: Any) -> Self:
         """Load these fields and the id; reading another raises NotLoaded, and saving stays safe.
 
+        Called again it adds fields; `exclude()` beside it takes some away; `include()` and `lookup()` add their own.
+
         Args:
             fields: attributes of the model.
 
@@ -245,11 +260,12 @@ class QueryBuilder(Generic[T]):
             'Ada'
         """
         keys = [key_of(field, self._model) for field in fields]
-        made = self._with(projection=dict.fromkeys(keys, 1))
-        return made._wishing(only=[*self._wish.get("only", ()), *keys])
+        made = self._wishing(chosen=[*self._wish.get("chosen", ()), *keys])
+        made._project()
+        return made
 
     def exclude(self, *fields: Any) -> Self:
-        """Load all fields but these.
+        """Load all fields but these; called again it leaves out more.
 
         Args:
             fields: attributes of the model.
@@ -259,8 +275,59 @@ class QueryBuilder(Generic[T]):
             'Ada'
         """
         keys = [key_of(field, self._model) for field in fields]
-        others = [field.key for field in self._model.__plan__.fields.values() if field.key not in keys]
-        return self._with(projection=dict.fromkeys(keys, 0))._wishing(only=others)
+        made = self._wishing(left_out=[*self._wish.get("left_out", ()), *keys])
+        made._project()
+        return made
+
+    def _project(self) -> None:
+        """Say which keys are read: what `only()`, `exclude()` and `as_()` ask for together, and what references need.
+
+        Raises:
+            UnsupportedOption: they contradict one another.
+        """
+        chosen, left_out = self._wish.get("chosen"), self._wish.get("left_out", ())
+        shape_keys = None if self._shape is None else keys_of(self._shape)
+        if chosen is None and not left_out and shape_keys is None:
+            return
+        if shape_keys is not None:
+            if chosen is not None or left_out:
+                raise UnsupportedOption(
+                    f"as_() cannot honour only() or exclude(): {self._shape.__name__} says which fields are read; "
+                    "leave them out"
+                )
+            keys = [*shape_keys] if "_id" in shape_keys else [*shape_keys, "_id"]
+            self._options = {**self._options, "projection": {key: int(key in shape_keys) for key in keys}}
+            return
+        fields = self._model.__plan__.fields.values()
+        needed = {self._first_key(step) for step in (*self._includes, *self._lookups)}
+        for key in left_out:
+            if key in needed:
+                raise UnsupportedOption(
+                    f"include() cannot honour exclude() of {key!r}: leave one of them out"
+                )
+        if chosen is None:
+            self._wish = {**self._wish, "only": [field.key for field in fields if field.key not in left_out]}
+            self._options = {**self._options, "projection": dict.fromkeys(left_out, 0)}
+            return
+        for key in chosen:
+            for other in left_out:
+                if _is_below(other, key):
+                    raise UnsupportedOption(
+                        f"only() of {key!r} cannot honour exclude() of {other!r}: name the parts that are wanted"
+                    )
+        wanted = [
+            key for key in chosen if not any(key == other or _is_below(key, other) for other in left_out)
+        ]
+        wanted += needed
+        # The server takes no path beside another that it begins with.
+        wanted = [key for key in dict.fromkeys(wanted) if not any(_is_below(key, other) for other in wanted)]
+        self._wish = {**self._wish, "only": wanted}
+        self._options = {**self._options, "projection": dict.fromkeys(wanted or ["_id"], 1)}
+
+    def _first_key(self, step: Any) -> str:
+        """The key of the model's own field that leads to a reference."""
+        first = step[0] if isinstance(step, (tuple, list)) else step
+        return key_of(first, self._model).partition(".")[0]
 
     def lazy(self) -> Self:
         """Leave containers and embedded documents raw until they are read."""
@@ -283,6 +350,7 @@ class QueryBuilder(Generic[T]):
         """
         made = self._copy()
         made._includes = (*self._includes, *fields)
+        made._project()
         return made
 
     def lookup(self, *fields: Any) -> Self:
@@ -297,6 +365,7 @@ class QueryBuilder(Generic[T]):
         """
         made = self._copy()
         made._lookups = (*self._lookups, *(path_of(field) for field in fields))
+        made._project()
         return made
 
     def using(self, other: Connection | str) -> Self:
@@ -503,6 +572,11 @@ async def limited_flow(seconds: float, terminal_flow: Callable[..., Any], *argum
     """Run a terminal's flow, which may take so long."""
     with timeout(seconds):
         return await terminal_flow(*arguments)
+
+
+def _is_below(key: str, other: str) -> bool:
+    """Whether a path leads to a part of what another leads to."""
+    return key.startswith(other + ".")
 
 
 def _count(number: int, name: str) -> int:

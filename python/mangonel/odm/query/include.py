@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, get_origin
 
 from mangonel import _core
+from mangonel.odm.connections.identity import current_map
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.paths import Path, path_of
 from mangonel.odm.model.belongs_to import held
@@ -70,31 +71,78 @@ def _attributes(path: Path[Any]) -> list[str]:
     return names
 
 
-async def lookup_flow(query: Any, request: Any) -> list[list[Any]]:
-    """Fetch documents as BSON, each with lists of what its references lead to, by one aggregation."""
-    targets = [_target_of(path, request, query) for path in query._lookups]
+class _Join:
+    """What a lookup needs to know of a reference, found out once for each path and model.
+
+    Attributes:
+        model: whose documents refer.
+        key: the reference's path in the database.
+        target: the model that it leads to.
+        place: of the model's field that is the reference, with the target as the core has it; None for one that stands
+            deeper, or in a list or a map.
+    """
+
+    __slots__ = ("key", "model", "place", "target")
+
+    def __init__(self, path: Path[Any], model: Any) -> None:
+        self.model = model
+        self.key = path._key
+        self.target = _check_reference(path, "lookup")
+        self.place: tuple[int, Any] | None = None
+        for index, field in enumerate(model.__plan__.fields.values()):
+            if field.key == self.key and (get_origin(field.type) or field.type) in (Ref, Refs):
+                self.place = (index, self.target.__model__)
+
+
+def _join_of(path: Path[Any], query: Any, request: Any) -> _Join:
+    join: _Join | None = path._join
+    if join is None or join.model is not query._model:
+        join = path._join = _Join(path, query._model)
+    if join.target.__connection__ != request.connection.alias:
+        raise UnsupportedOption(
+            f"lookup() cannot honour {path!r}: {join.target.__name__} is in another database; use include()"
+        )
+    return join
+
+
+async def lookup_flow(query: Any, request: Any) -> list[Any]:
+    """Fetch documents with what their references lead to, by one aggregation."""
+    joins = [_join_of(path, query, request) for path in query._lookups]
     stages = _stages(request)
-    for number, (path, target) in enumerate(zip(query._lookups, targets, strict=True)):
+    for number, join in enumerate(joins):
+        target = join.target
         stage: dict[str, Any] = {
             "from": target.__collection_name__(),
-            "localField": f"d.{path._key}",
+            "localField": f"d.{join.key}",
             "foreignField": "_id",
             "as": f"r{number}",
         }
-        scope = target.find().query
-        if scope:
-            stage["pipeline"] = [{"$match": scope}]
+        if target.__default_scope__ is not None or target.__tag_value__ is not None:
+            scope = target.find().query
+            if scope:
+                stage["pipeline"] = [{"$match": scope}]
         stages.append({"$lookup": stage})
     cursor = await request.port.call(_aggregate, request.collection, stages, _options(request.keywords))
+    places = [join.place for join in joins if join.place is not None]
+    if len(places) == len(joins) and query._on_invalid == "raise" and current_map() is None:
+        documents: list[Any] = []
+        while True:
+            # The first batch came with the command.
+            request.read_joined(cursor._batch, documents, places)
+            if not await cursor._fetch_flow():
+                finished: list[Any] = await query._finished_flow(request, documents)
+                return finished
     rows: list[list[Any]] = []
     while True:
-        # The first batch came with the command.
         rows += _core.odm_rows(cursor._batch)
         if not await cursor._fetch_flow():
-            return rows
+            break
+    documents = await query._decoded_flow(request, [row[0] for row in rows])
+    _attach_found(query, request, documents, rows)
+    return documents
 
 
-def attach_found(query: Any, request: Any, documents: list[Any], rows: list[list[Any]]) -> None:
+def _attach_found(query: Any, request: Any, documents: list[Any], rows: list[list[Any]]) -> None:
     """Give the references of documents what was found for them."""
     for number, path in enumerate(query._lookups):
         unique = {found for row in rows for found in row[number + 1]}
@@ -108,15 +156,6 @@ def _check_reference(path: Path[Any], terminal: str) -> Any:
     target = path._field().target
     if target is None:
         raise TypeError(f"expected a reference for {terminal}(), found {path!r}")
-    return target
-
-
-def _target_of(path: Path[Any], request: Any, query: Any) -> Any:
-    target = _check_reference(path, "lookup")
-    if target.find()._from(request.connection)._chosen() is not request.connection:
-        raise UnsupportedOption(
-            f"lookup() cannot honour {path!r}: {target.__name__} is in another database; use include()"
-        )
     return target
 
 
@@ -141,15 +180,9 @@ _AS_AGGREGATE = {
     "batch_size": "batchSize",
     "allow_disk_use": "allowDiskUse",
 }
-_AS_STAGES = ("sort", "skip", "limit", "projection")
 
 
 def _options(keywords: dict[str, Any]) -> dict[str, Any]:
-    for name in keywords:
-        if name not in _AS_AGGREGATE and name not in _AS_STAGES:
-            raise UnsupportedOption(
-                f"lookup() cannot honour options({name}=…): leave it out, or use include()"
-            )
     return {_AS_AGGREGATE[name]: value for name, value in keywords.items() if name in _AS_AGGREGATE}
 
 
@@ -174,12 +207,17 @@ async def _level_flow(documents: list[Any], path: Path[Any], request: Any) -> tu
 def _attach(found: list[Any], fetched: list[Any]) -> None:
     """Give references the documents that they lead to, and their siblings too."""
     by_id = {_hashable(document.id): document for document in fetched}
+    # Those of one batch share what was fetched for them, which is put there once.
+    told: set[tuple[int, int]] = set()
     for ref in found:
-        if isinstance(ref, Ref):
+        if type(ref) is Ref:
             ref._loaded = by_id.get(_hashable(ref.id))
         else:
             ref._loaded = {_hashable(id): by_id[_hashable(id)] for id in ref.ids if _hashable(id) in by_id}
-        if ref._siblings is None:
-            ref._siblings = _core.OdmSiblings()
-        for id, document in by_id.items():
-            ref._siblings.loaded[(ref._maker, id)] = document
+        siblings, maker = ref._siblings, ref._maker
+        if siblings is None:
+            siblings = ref._siblings = _core.OdmSiblings()
+        key = (id(siblings), id(maker))
+        if key not in told:
+            told.add(key)
+            siblings.loaded.update({(maker, id): document for id, document in by_id.items()})

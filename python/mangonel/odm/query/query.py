@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mangonel.odm.model.shapes import keys_of
 from mangonel.odm.query.aggregates import QueryAggregates
 from mangonel.odm.query.request import TERMINALS, check_options, unsupported
 from mangonel.odm.query.watch import Changes
@@ -44,13 +43,7 @@ class Query(QueryWrites[T], QueryAggregates[T]):
         `TypedDict` or a pydantic model."""
         made: Any = self._copy()
         made._shape = shape
-        keys = keys_of(shape)
-        made._options = {**self._options}
-        if keys is not None:
-            projection: dict[str, Any] = dict.fromkeys(keys, 1)
-            if "_id" not in keys:
-                projection["_id"] = 0
-            made._options["projection"] = projection
+        made._project()
         shaped: Query[S] = made
         return shaped
 

@@ -16,13 +16,14 @@ from mangonel.odm.expressions.paths import key_of
 from mangonel.odm.model.annotations import classes_in
 from mangonel.odm.model.hooks import family
 from mangonel.odm.model.invalid import located
+from mangonel.odm.model.refs import Ref, Refs
 from mangonel.odm.model.shapes import decode
 from mangonel.odm.model.texts import Secret
 from mangonel.odm.query.builder import QueryBuilder, limited_flow
-from mangonel.odm.query.include import attach_found, include_flow, lookup_flow
+from mangonel.odm.query.include import include_flow, lookup_flow
 from mangonel.odm.query.pages import Page, Pages, page_flow, split
 from mangonel.odm.query.request import Request, dicts_flow, filters_flow, is_windowed, unsupported
-from mangonel.odm.query.typed import loader
+from mangonel.odm.query.typed import load_all
 
 __all__ = ["QueryReads"]
 
@@ -49,10 +50,7 @@ class QueryReads(QueryBuilder[T]):
         if self._is_none:
             return documents
         if self._lookups:
-            rows = await lookup_flow(self, request)
-            documents = await self._decoded_flow(request, [row[0] for row in rows])
-            attach_found(self, request, documents, rows)
-            return documents
+            return await lookup_flow(self, request)
         cursor = request.collection.find(request.filter, **request.keywords)
         while await cursor._fetch_flow():
             request.read(cursor._batch, documents)
@@ -292,6 +290,8 @@ class QueryReads(QueryBuilder[T]):
         return bool(await request.collection.find(request.filter, **keywords)._fetch_flow())
 
     @overload
+    def distinct(self, field: Refs[S]) -> list[Ref[S]]: ...
+    @overload
     def distinct(self, field: _Many[S] | None) -> list[S]: ...
     @overload
     def distinct(self, field: S | None) -> list[S]: ...
@@ -307,6 +307,8 @@ class QueryReads(QueryBuilder[T]):
         """
         return self._run(False, "distinct", self._distinct_flow, field)
 
+    @overload
+    def adistinct(self, field: Refs[S]) -> Coroutine[Any, Any, list[Ref[S]]]: ...
     @overload
     def adistinct(self, field: _Many[S] | None) -> Coroutine[Any, Any, list[S]]: ...
     @overload
@@ -326,8 +328,7 @@ class QueryReads(QueryBuilder[T]):
         for query in await filters_flow(request, by_id=hint is not None):
             found = await request.port.call(_distinct, request.collection, key, query, keywords)
             values += [value for value in found if value not in values] if values else found
-        load = loader(field, self._model)
-        return values if load is None else [load(value) for value in values]
+        return load_all(field, self._model, values, request.connection)
 
     def dicts(self) -> list[dict[str, Any]]:
         """Return the documents as the driver's dicts."""
@@ -447,6 +448,8 @@ class QueryReads(QueryBuilder[T]):
     def values(self, *fields: Any) -> Any:
         """Return the values of fields without making documents: a list for one field, tuples for several.
 
+        References are `Ref`s, also those of a `BelongsTo`: asking one for its document fetches those of all.
+
         Args:
             fields: attributes of the model.
 
@@ -475,15 +478,11 @@ class QueryReads(QueryBuilder[T]):
         names = [key.split(".") for key in keys]
         narrow = self._with(projection=dict.fromkeys(keys, 1)) if keys else self
         found = await narrow._dicts_flow(request.of(narrow, "values"))
-        loads = [loader(field, self._model) for field in fields]
-        rows = [
-            tuple(
-                _dig(row, name) if load is None else load(_dig(row, name))
-                for name, load in zip(names, loads, strict=True)
-            )
-            for row in found
+        columns = [
+            load_all(field, self._model, [_dig(row, name) for row in found], request.connection)
+            for field, name in zip(fields, names, strict=True)
         ]
-        return [row[0] for row in rows] if len(fields) == 1 else rows
+        return columns[0] if len(columns) == 1 else [*zip(*columns, strict=True)]
 
     def explain(self) -> dict[str, Any]:
         """Return how the server would run the query."""

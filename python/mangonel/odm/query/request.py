@@ -15,6 +15,7 @@ from mangonel import _core
 from mangonel.errors import ProtocolError
 from mangonel.odm.connections.context import sessions
 from mangonel.odm.connections.identity import current_map
+from mangonel.odm.connections.place import concern_in_transaction
 from mangonel.odm.errors import UnsupportedOption, ValidationError
 from mangonel.odm.model.invalid import located
 from mangonel.odm.model.shapes import reader
@@ -155,6 +156,10 @@ class Request:
         if session is None and running is not None:
             session = running.get(connection.clients)
         if session is not None:
+            if query._options and session.in_transaction:
+                for name in ("write_concern", "read_concern"):
+                    if query._options.get(name) is not None and (terminal.is_write or name == "read_concern"):
+                        raise concern_in_transaction(name)
             keywords["session"] = session
         self.keywords = keywords
 
@@ -204,6 +209,26 @@ class Request:
             if is_strict or batch.is_empty:
                 return
 
+    def read_joined(self, batch: Any, documents: list[Any], joins: list[tuple[int, Any]]) -> None:
+        """Take documents out of a batch with what was found for their references.
+
+        Args:
+            batch: the driver's, of an aggregation with `$lookup`.
+            documents: gains them.
+            joins: the fields of references by their places, each with the model that it leads to.
+
+        Raises:
+            ValidationError: a document, or one that is referred to, does not fit its model.
+        """
+        model = self.query._model
+        only = self.query._only() if self.query._wish else None
+        try:
+            _core.odm_drain_joined(
+                batch, model.__model__, documents, joins, self.is_lazy, only, self.connection
+            )
+        except ValidationError as error:
+            raise located(error, model, self.collection.name) from None
+
     def answer(self, batch: Any) -> Any:
         """Return what a terminal that wants a single document makes of the first batch of its find."""
         if batch is None:
@@ -252,7 +277,20 @@ def check_options(query: Any, terminal: Terminal) -> dict[str, Any]:
         raise unsupported(terminal.name, "shape")
     if query._on_invalid != "raise" and "on_invalid" not in takes:
         raise unsupported(terminal.name, "on_invalid")
+    if query._shape is not None and (query._includes or query._lookups):
+        raise beside("include" if query._includes else "lookup", "shape")
+    if query._lookups:
+        # One aggregation is sent.
+        for name in query._options:
+            if query._options[name] is not None and name not in _FIND and name not in takes:
+                raise beside("lookup", name)
     return keywords
+
+
+def beside(option: str, other: str) -> UnsupportedOption:
+    """Return the error of two options that cannot be honoured together."""
+    asked = ASKED_BY.get(other, f"options({other}=…)")
+    return UnsupportedOption(f"{ASKED_BY[option]} cannot honour {asked} beside it: leave one of them out")
 
 
 def unsupported(terminal: str, option: str) -> UnsupportedOption:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import datetime as dt
-from collections.abc import Callable
-from typing import Any
+import types
+from typing import Any, Union, get_origin
 
 from mangonel import _core, bson
 from mangonel.bson import ObjectId
@@ -12,35 +13,56 @@ from mangonel.odm.errors import ValidationError
 from mangonel.odm.expressions.paths import Path
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.codec import codec_options
+from mangonel.odm.model.refs import Refs
 
 # Types whose values the driver makes as the mapper does.
 _SAME = (str, int, float, bool, bytes, dt.datetime, ObjectId, Any, object)
 
 
-def loader(field: Any, model: Any) -> Callable[[Any], Any] | None:
-    """Return what makes a stored value what the field says, or None where the driver's values are that already.
+def load_all(field: Any, model: Any, values: list[Any], origin: Any = None) -> list[Any]:
+    """Return stored values as the field has them; what does not fit it stays as it is stored.
 
-    References stay ids, and what does not fit its field stays as it is stored.
+    References among them are siblings: asking for the document of one fetches those of all.
+
+    Args:
+        field: an attribute, or its name.
+        model: whose attribute it is.
+        values: what is stored there.
+        origin: the connection that they come from.
     """
     owner, found = target(field, model)
-    if found is None or found.type in _SAME or found.target is not None:
-        return None
-    index = list(owner.__plan__.fields).index(found.name)
+    if found is None or (found.type in _SAME and found.target is None):
+        return values
+    kind = get_origin(found.type) or found.type
+    if found.is_list or kind is Refs:
+        # Elements, as `distinct` has them, stand in a list of their own meanwhile.
+        is_part = [value is not None and not isinstance(value, list) for value in values]
+        stored = [[value] if part else value for value, part in zip(values, is_part, strict=True)]
+        made = _load(owner, found, stored, origin)
+        return [next(iter(value)) if part else value for value, part in zip(made, is_part, strict=True)]
+    if kind not in _CONTAINERS and any(isinstance(value, list) for value in values):
+        # The path leads through a list.
+        rows = [value if isinstance(value, list) else [value] for value in values]
+        parts = iter(_load(owner, found, [part for row in rows for part in row], origin))
+        return [[next(parts) for _ in value] if isinstance(value, list) else next(parts) for value in values]
+    return _load(owner, found, values, origin)
+
+
+# What a stored list may be the value of.
+_CONTAINERS = (list, tuple, set, frozenset, collections.deque, Union, types.UnionType)
+
+
+def _load(owner: Any, found: Any, values: list[Any], origin: Any) -> list[Any]:
     options = codec_options(owner.__tz_aware__)
-
-    def load(value: Any) -> Any:
-        if value is None:
-            return None
-        # An element of a list, as `distinct` has them.
-        is_element = found.is_list and not isinstance(value, list)
-        try:
-            data = bson.encode({found.key: [value] if is_element else value}, codec_options=options)
-            made = held(_core.odm_decode_all(owner.__model__, data, False, [index])[0], found.name)
-        except ValidationError:
-            return value
-        return next(iter(made)) if is_element else made
-
-    return load
+    index = list(owner.__plan__.fields).index(found.name)
+    data = [bson.encode({found.key: value}, codec_options=options) for value in values if value is not None]
+    try:
+        made = iter(_core.odm_decode_all(owner.__model__, b"".join(data), False, [index], False, origin))
+        return [None if value is None else held(next(made), found.name) for value in values]
+    except ValidationError:
+        if len(values) == 1:
+            return values
+        return [_load(owner, found, [value], origin)[0] for value in values]
 
 
 def target(field: Any, model: Any) -> tuple[Any, Any]:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from mangonel import _core
+from mangonel import _core, timeout
 from mangonel.bson import decode
+from mangonel.odm.query.builder import limited_flow
 from mangonel.odm.query.reads import raw_collection
 
 T = TypeVar("T")
@@ -63,14 +64,20 @@ class Changes(Generic[T]):
         if self._stream is None:
             keywords = {**request.keywords, **self._options}
             stages = [*_of_family(request.filter), *self._pipeline]
-            self._stream = await request.port.call(
-                _watch, raw_collection(request.collection), stages, keywords
+            self._stream = await self._limited_flow(
+                request.port.call, _watch, raw_collection(request.collection), stages, keywords
             )
         return self
 
+    async def _limited_flow(self, act_flow: Any, *arguments: Any) -> Any:
+        """Wait for one reply, as long as the query says."""
+        if self._query._seconds is None:
+            return await act_flow(*arguments)
+        return await limited_flow(self._query._seconds, act_flow, *arguments)
+
     async def _next_flow(self, request: Any, method: str) -> Event[T] | None:
         await self._open_flow(request)
-        found = await request.port.call(getattr(self._stream, method))
+        found = await self._limited_flow(request.port.call, getattr(self._stream, method))
         return None if found is None else self._event(found)
 
     def _event(self, found: Any) -> Event[T]:
@@ -91,7 +98,12 @@ class Changes(Generic[T]):
             return None
         origin = self._request.connection
         made: T = _core.odm_decode_all(
-            self._model.__model__, bytes(document.raw), False, None, False, origin
+            self._model.__model__,
+            bytes(document.raw),
+            self._query._wish.get("lazy", False),
+            None,
+            False,
+            origin,
         )[0]
         return made
 
@@ -113,7 +125,9 @@ class Changes(Generic[T]):
 
     def __next__(self) -> Event[T]:
         self.__enter__()
-        return self._event(self._stream.next())
+        # Not in a flow, which the end of an iteration cannot leave.
+        with timeout(self._query._seconds):
+            return self._event(self._stream.next())
 
     def try_next(self) -> Event[T] | None:
         """Return the next change if one came within `max_await_time_ms`, or None."""

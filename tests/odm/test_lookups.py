@@ -1,0 +1,145 @@
+"""`lookup()` fetches documents with what they refer to in one command, wherever the references stand."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from mangonel.odm import (
+    BelongsTo,
+    Connection,
+    Document,
+    Embedded,
+    Ref,
+    Refs,
+    ValidationError,
+    count_commands,
+    field,
+    identity_map,
+)
+from mangonel.odm.errors import DocumentNotFound
+
+
+class Place(Embedded):
+    city: str
+    number: int
+
+
+class Author(Document):
+    __collection__ = "authors"
+    name: str
+
+
+class Shelf(Document):
+    __collection__ = "shelves"
+    id: Place = field(key="_id")
+    label: str
+
+
+class Note(Embedded):
+    by: Ref[Author]
+
+
+class Book(Document):
+    __collection__ = "books"
+    __root__ = True
+    n: int = 0
+    author: Ref[Author] | None = None
+    editor: BelongsTo[Author] | None = None
+    readers: Refs[Author]
+    others: list[Ref[Author]] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    shelf: Ref[Shelf] | None = None
+
+
+class Novel(Book):
+    first: str = ""
+    # Its place in the plan is another one than in the base.
+    hero: Ref[Author] | None = None
+
+
+def library(face: Any, count: int = 5) -> list[Author]:
+    """Authors, and books that refer to them."""
+    authors = [Author(name=name) for name in "abc"]
+    face.save(*authors)
+    shelf = Shelf(id=Place(city="Oslo", number=1), label="top")
+    face.save(shelf)
+    for n in range(count):
+        author = authors[n % 3]
+        face.save(
+            Novel(
+                n=n,
+                author=author,
+                editor=author,
+                readers=authors,
+                others=[author],
+                notes=[Note(by=author)],
+                shelf=shelf,
+                hero=author,
+            )
+        )
+    return authors
+
+
+@pytest.mark.parametrize("mapped", [False, True], ids=["apart", "mapped"])
+@pytest.mark.parametrize("batch_size", [2, 100])
+def test_all_kinds_of_references_come_with_their_documents(
+    mapped: bool, batch_size: int, db: Connection, face: Any
+) -> None:
+    library(face)
+    paths = (Book.author, Book.editor, Book.readers, Book.shelf)
+    query = Book.find().sort("n").batch_size(batch_size)
+    with identity_map() if mapped else nullcontext():
+        books = face.call(query.lookup(*paths), "all")
+        with count_commands(db, at_most=0):
+            for book in books:
+                name = "abc"[book.n % 3]
+                assert (book.author.value.name, book.editor.name) == (name, name)
+                assert [reader.name for reader in book.readers.values] == ["a", "b", "c"]
+                assert book.shelf.value.label == "top"
+        # What stands in a list, or deeper, goes another way.
+        books = face.call(query.lookup(Book.author, Book.others, "notes.by"), "all")
+        with count_commands(db, at_most=0):
+            for book in books:
+                found = [book.author, *book.others, *(note.by for note in book.notes)]
+                assert {ref.value.name for ref in found} == {"abc"[book.n % 3]}
+
+
+def test_documents_that_several_refer_to_are_the_same_object(db: Connection, face: Any) -> None:
+    library(face)
+    books = face.call(Book.find().sort("n").lookup(Book.author), "all")
+    assert books[0].author.value is books[3].author.value
+    assert books[0].author.value is not books[1].author.value
+
+
+def test_a_path_is_right_for_a_base_and_for_what_comes_of_it(db: Connection, face: Any) -> None:
+    library(face)
+    for query in (Book.find(), Novel.find(), Book.find()):
+        for path in (Book.author, Novel.author):
+            book = face.call(query.lookup(path).sort("n"), "first")
+            assert book.author.value.name == "a"
+    assert face.call(Novel.find().lookup(Novel.hero).sort("-n"), "first").hero.value.name == "b"
+
+
+def test_what_a_reference_leads_to_may_be_gone(db: Connection, face: Any) -> None:
+    library(face)
+    Author.collection().delete_one({"name": "a"})
+    books = face.call(Book.find().sort("n").lookup(Book.author, Book.readers), "all")
+    assert [book.author.is_loaded for book in books] == [False, True, True, False, True]
+    with pytest.raises(DocumentNotFound):
+        face.call(books[0].author, "get")
+    assert not books[1].readers.is_loaded
+
+
+def test_a_target_that_does_not_fit_is_not_blamed_on_who_refers(db: Connection, face: Any) -> None:
+    library(face)
+    Author.collection().update_one({"name": "b"}, {"$set": {"name": 7}})
+    with pytest.raises(ValidationError, match=r"expected str, got int at \$.name$") as caught:
+        face.call(Book.find().lookup(Book.author), "all")
+    assert caught.value.collection is None
+    Book.collection().update_one({"n": 0}, {"$set": {"n": "x"}})
+    with pytest.raises(ValidationError, match="'books'") as caught:
+        face.call(Book.find().lookup(Book.author), "all")
+    assert caught.value.collection == "books"
