@@ -13,6 +13,7 @@ from mangonel.odm import (
     Connection,
     Document,
     Indexed,
+    KeepsChanges,
     Ref,
     Sequence,
     SoftDelete,
@@ -575,3 +576,56 @@ def test_concurrent_tasks_have_transactions_of_their_own(db: Connection) -> None
         await db.aclose()
 
     asyncio.run(both())
+
+
+class Kept(KeepsChanges):
+    __collection__ = "kept"
+    n: int = 0
+    tags: list[str] = field(default_factory=list)
+    author: Ref[Author] | None = None
+
+
+def test_after_an_abort_changes_know_the_old_values_and_no_save_that_was_undone(
+    db: Connection, face: Any
+) -> None:
+    author = Author(name="Ada")
+    face.save(author)
+    document = Kept(n=1, tags=["a"])
+    face.save(document)
+    document.n = 2
+    face.save(document)
+    document.n = 3
+    document.tags.append("b")
+    document.author = author
+    before = document.changes()
+    assert document.previous_changes() == {"n": (1, 2)}
+
+    def blocking() -> None:
+        with db.transaction():
+            document.n = 4
+            document.save()
+            raise RuntimeError("on purpose")
+
+    async def asynchronous() -> None:
+        async with db.transaction():
+            document.n = 4
+            await document.asave()
+            raise RuntimeError("on purpose")
+
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="on purpose"):
+            face.wait(asynchronous()) if face.is_async else blocking()
+        assert document.previous_changes() == {"n": (1, 2)}
+        assert (
+            document.changes()
+            == before
+            == {
+                "n": (2, 3),
+                "tags": (["a"], ["a", "b"]),
+                "author": (None, document.author),
+            }
+        )
+    face.save(document)
+    assert document.previous_changes() == before
+    stored = face.call(Kept, "get", document.id)
+    assert (stored.n, stored.tags, stored.author) == (3, ["a", "b"], author)

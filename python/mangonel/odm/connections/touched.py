@@ -10,15 +10,18 @@ from contextvars import ContextVar
 from typing import Any
 
 from mangonel import _core
+from mangonel.bson import encode
 from mangonel.odm.errors import ValidationError
+from mangonel.odm.expressions.paths import dump
 from mangonel.odm.model.belongs_to import held
+from mangonel.odm.model.codec import codec_options
 from mangonel.odm.model.convert import reduce, restore
 
 
 class Former:
     """What a document is like at a moment, so that it can become that again."""
 
-    __slots__ = ("_copy", "_document", "_origin")
+    __slots__ = ("_copy", "_document", "_old", "_origin", "_saved")
 
     def __init__(self, document: Any) -> None:
         self._document = document
@@ -27,7 +30,9 @@ class Former:
         except ValidationError:
             # It holds what cannot be stored; nobody can make it again.
             self._copy = None
+        self._old = _core.odm_changes(document) if self._copy is not None and len(self._copy) > 4 else {}
         self._origin = _core.odm_origin(document)
+        self._saved = document.__saved_changes__()
 
     def put_back(self) -> None:
         """Let the document be what it was."""
@@ -35,10 +40,16 @@ class Former:
         if copy is None:
             return
         _core.odm_take(document, restore(*copy))
-        for name in copy[4] if len(copy) > 4 else ():
-            if held(document, name) is None:
-                # What is stored is not known here, so None counts as a change only once it is set.
-                setattr(document, name, None)
+        document.__saved_changes__(self._saved)
+        for name, old in self._old.items():
+            value, field = held(document, name), document.__plan__.fields[name]
+            if old is not None:
+                options = codec_options(document.__tz_aware__)
+                stored = {field.key: dump(document.__class__, field, old)}
+                _core.odm_note(document, encode(stored, codec_options=options))
+            if old is not None or value is None:
+                # What is not stored counts as a change only once it is set.
+                setattr(document, name, value)
         if self._origin is not None:
             _core.odm_set_origin(document, self._origin)
 

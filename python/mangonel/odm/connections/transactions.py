@@ -195,8 +195,17 @@ class Transaction(_Block):
                 self._touched.put_back()
             if self._owns_session:
                 await port.call(self._session.end_session)
+        errors: list[Exception] = []
         for hook in self._after_commit if is_committed else self._after_rollback:
-            await port.call(hook)
+            try:
+                await port.call(hook)
+            except Exception as error:
+                # It is too late for the others to be prevented.
+                errors.append(error)
+        if errors:
+            for other in errors[1:]:
+                errors[0].add_note(f"another hook raised {other!r}")
+            raise errors[0]
         if kind is None and not is_committed:
             raise OdmError("cannot commit: a transaction inside this one failed; everything was rolled back")
 

@@ -55,7 +55,7 @@ async def touch_targets_flow(document: Any, place: Any) -> None:
             continue
         stamps = {key: now() for (key, is_update), now in target.__stamps__().items() if is_update}
         query = target.unscoped({"_id": {"$in": ids}})._from(place.connection)
-        query = query.session(place.session.get("session"))
+        query = query.session(place.session.get("session")).options(write_concern=place.write_concern)
         request = query._request("update", place.port.is_async)
         await query._update_flow(request, [{"$set": stamps}], None, False)
 
@@ -86,6 +86,11 @@ async def after_flow(document: Any, port: Any, event: str, place: Any = None) ->
         await touch_targets_flow(document, place)
     await run_flow(document, f"after_{event}", port)
     await run_flow(document, "after_save", port)
+    await end_flow(document, port)
+
+
+async def end_flow(document: Any, port: Any) -> None:
+    """Have the hooks of a transaction's end run then; without a transaction those of a commit run now."""
     if has_hooks(type(document), "after_rollback"):
         after_rollback(lambda: port.flow(run_flow(document, "after_rollback", port)))
     if has_hooks(type(document), "after_commit"):

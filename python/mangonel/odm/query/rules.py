@@ -7,6 +7,7 @@ from typing import Any
 from mangonel.odm._registry import models
 from mangonel.odm.errors import DeleteDenied
 from mangonel.odm.query.request import MOST_IDS, dicts_flow
+from mangonel.odm.query.stamped import update_for
 
 
 def rules_of(model: Any) -> list[tuple[Any, Any, str]]:
@@ -81,6 +82,7 @@ async def carry_out_flow(plan: Plan, request: Any) -> None:
     for other, field, rule, ids in plan.updates:
         place = _place(other, request)
         change = {"$unset": {field.key: ""}} if rule == "nullify" else {"$pullAll": {field.key: ids}}
+        change = update_for(other, [change])
         await place.port.call(_update, place.collection, {field.key: {"$in": ids}}, change, place.session)
     for other, found in reversed(plan.cascades):
         place = _place(other, request)
@@ -92,6 +94,7 @@ async def carry_out_flow(plan: Plan, request: Any) -> None:
 def _place(other: Any, request: Any) -> Any:
     """Where documents of another model are that refer to those of a request; its living ones, by its scope."""
     query = other.find()._from(request.connection).session(request.query._session)
+    query = query.options(write_concern=request.query._options.get("write_concern"))
     return query._request("dicts", request.port.is_async)
 
 

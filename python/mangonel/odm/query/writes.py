@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from mangonel import _core
@@ -16,6 +16,7 @@ from mangonel.odm.query.events import after_flow, before_insert_flow
 from mangonel.odm.query.reads import QueryReads, raw_collection
 from mangonel.odm.query.request import MOST_IDS, Request, filters_flow, ids_flow, is_windowed, unsupported
 from mangonel.odm.query.rules import carry_out_flow, erase_flow, has_rules, plan_rules_flow
+from mangonel.odm.query.stamped import update_for
 
 __all__ = ["QueryWrites"]
 
@@ -316,29 +317,6 @@ class QueryWrites(QueryReads[T]):
             return found[0], False
         made = await self._upsert_flow(request, (), on_insert)
         return made, self._shape is None and made is not None and made.id == on_insert.id
-
-
-def update_for(cls: Any, changes: Any) -> Any:
-    """Return the update document of changes, or the pipeline that they are."""
-    if len(changes) != 1 or not isinstance(changes[0], list):
-        return changes_of(cls, changes)
-    also: dict[str, Any] = {key: now() for (key, is_update), now in cls.__stamps__().items() if is_update}
-    for field in cls.__plan__.fields.values():
-        if field.is_version:
-            also[field.key] = {"$add": [{"$ifNull": [f"${field.key}", 0]}, 1]}
-    return [*changes[0], {"$set": also}] if also else changes[0]
-
-
-def changes_of(cls: Any, changes: Iterable[Change]) -> dict[str, Any]:
-    """Return the update document of a query's changes: a versioned model's counts them too."""
-    update = update_of(changes)
-    for field in cls.__plan__.fields.values():
-        if field.is_version and not any(field.key in group for group in update.values()):
-            update.setdefault("$inc", {})[field.key] = 1
-    for key, now in cls.__stamps__().items():
-        if key[1] and not any(key[0] in group for group in update.values()):
-            update.setdefault("$set", {})[key[0]] = now()
-    return update
 
 
 def _first_of(request: Request) -> dict[str, Any]:

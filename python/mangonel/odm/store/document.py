@@ -18,7 +18,7 @@ from mangonel.odm.model.base import Base
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.convert import DELETED, NEW, PARTIAL
 from mangonel.odm.model.fields import Index, field
-from mangonel.odm.model.refs import fetch_flow
+from mangonel.odm.model.refs import fetch_flow, flat_ids
 from mangonel.odm.query.query import Query
 from mangonel.odm.query.watch import Changes
 from mangonel.odm.store import bulk, writes
@@ -104,14 +104,14 @@ class Document(Base):
     def __soft_delete_update__(cls) -> dict[str, Any]:
         return {}
 
-    def __mark_deleted__(self) -> None:
-        return
-
     def __note_changes__(self) -> None:
         """Remember what is about to be stored; `__keep_changes__` does, once it is."""
 
     def __keep_changes__(self) -> None:
         return
+
+    def __saved_changes__(self, *put_back: Any) -> Any:
+        """Return what is remembered of saves; or remember again what was returned before."""
 
     @classmethod
     def __is_root_of_family__(cls) -> bool:
@@ -212,7 +212,7 @@ class Document(Base):
         """Return the documents with these ids, in their order; those that do not exist are left out.
 
         Args:
-            ids: any iterable of ids.
+            ids: any iterable of ids or references.
 
         Example:
             >>> [found.name for found in User.get_many([user.id])]
@@ -248,12 +248,13 @@ class Document(Base):
 
     # Storing.
 
-    def insert(self, *, validate: bool = True, session: Any = None) -> Self:
+    def insert(self, *, validate: bool = True, session: Any = None, write_concern: Any = None) -> Self:
         """Store a new document.
 
         Args:
             validate: run the `validate` hooks.
             session: of the driver; None for the one of the context, if any.
+            write_concern: of the driver; None for the model's, the database's or the client's.
 
         Raises:
             DuplicateKeyError: its id, or another unique value, is taken. Nothing was stored.
@@ -263,18 +264,26 @@ class Document(Base):
             >>> Post(title="Tea").insert().title
             'Tea'
         """
-        place = place_of(self, False, session)
+        place = place_of(self, False, session, write_concern)
         made: Self = place.port.flow(writes.insert_flow(self, place, validate))
         return made
 
-    def ainsert(self, *, validate: bool = True, session: Any = None) -> Coroutine[Any, Any, Self]:
+    def ainsert(
+        self, *, validate: bool = True, session: Any = None, write_concern: Any = None
+    ) -> Coroutine[Any, Any, Self]:
         """As `insert`, on asyncio."""
-        place = place_of(self, True, session)
+        place = place_of(self, True, session, write_concern)
         made: Coroutine[Any, Any, Self] = place.port.flow(writes.insert_flow(self, place, validate))
         return made
 
     def save(
-        self, *, validate: bool = True, cascade: bool = False, where: Where | None = None, session: Any = None
+        self,
+        *,
+        validate: bool = True,
+        cascade: bool = False,
+        where: Where | None = None,
+        session: Any = None,
+        write_concern: Any = None,
     ) -> Self:
         """Store what changed by the smallest update; a new document is inserted. Without changes nothing is sent.
 
@@ -283,6 +292,7 @@ class Document(Base):
             cascade: save loaded references first.
             where: a condition that the stored document must fulfil.
             session: of the driver; None for the one of the context, if any.
+            write_concern: of the driver; None for the model's, the database's or the client's.
 
         Raises:
             StaleDocument: it has another version than this one, or does not fulfil `where`. Nothing was stored.
@@ -295,26 +305,33 @@ class Document(Base):
             >>> user.save().age
             37
         """
-        place = place_of(self, False, session)
+        place = place_of(self, False, session, write_concern)
         made: Self = place.port.flow(writes.save_flow(self, place, validate, cascade, where))
         return made
 
     def asave(
-        self, *, validate: bool = True, cascade: bool = False, where: Where | None = None, session: Any = None
+        self,
+        *,
+        validate: bool = True,
+        cascade: bool = False,
+        where: Where | None = None,
+        session: Any = None,
+        write_concern: Any = None,
     ) -> Coroutine[Any, Any, Self]:
         """As `save`, on asyncio."""
-        place = place_of(self, True, session)
+        place = place_of(self, True, session, write_concern)
         made: Coroutine[Any, Any, Self] = place.port.flow(
             writes.save_flow(self, place, validate, cascade, where)
         )
         return made
 
-    def replace(self, *, upsert: bool = False, session: Any = None) -> Self:
+    def replace(self, *, upsert: bool = False, session: Any = None, write_concern: Any = None) -> Self:
         """Store the whole document in place of the one with its id, unknown keys included.
 
         Args:
             upsert: True: store it even when there is none with its id.
             session: of the driver; None for the one of the context, if any.
+            write_concern: of the driver; None for the model's, the database's or the client's.
 
         Raises:
             DocumentNotFound: it does not exist, and `upsert` is False.
@@ -325,22 +342,25 @@ class Document(Base):
             >>> user.replace().status
             'gone'
         """
-        place = place_of(self, False, session)
+        place = place_of(self, False, session, write_concern)
         made: Self = place.port.flow(writes.replace_flow(self, place, upsert))
         return made
 
-    def areplace(self, *, upsert: bool = False, session: Any = None) -> Coroutine[Any, Any, Self]:
+    def areplace(
+        self, *, upsert: bool = False, session: Any = None, write_concern: Any = None
+    ) -> Coroutine[Any, Any, Self]:
         """As `replace`, on asyncio."""
-        place = place_of(self, True, session)
+        place = place_of(self, True, session, write_concern)
         made: Coroutine[Any, Any, Self] = place.port.flow(writes.replace_flow(self, place, upsert))
         return made
 
-    def update(self, *changes: Change, session: Any = None) -> Self:
+    def update(self, *changes: Change, session: Any = None, write_concern: Any = None) -> Self:
         """Send changes such as `inc(User.age)` for this document, and take over what the server made of it.
 
         Args:
             changes: what `inc`, `set_`, `push` and their like return, or update documents.
             session: of the driver; None for the one of the context, if any.
+            write_concern: of the driver; None for the model's, the database's or the client's.
 
         Raises:
             DocumentNotFound: it does not exist any more.
@@ -351,21 +371,24 @@ class Document(Base):
             >>> user.update(inc(User.age), push(User.tags, "new")).tags
             ['admin', 'new']
         """
-        place = place_of(self, False, session)
+        place = place_of(self, False, session, write_concern)
         made: Self = place.port.flow(writes.update_flow(self, place, changes))
         return made
 
-    def aupdate(self, *changes: Change, session: Any = None) -> Coroutine[Any, Any, Self]:
+    def aupdate(
+        self, *changes: Change, session: Any = None, write_concern: Any = None
+    ) -> Coroutine[Any, Any, Self]:
         """As `update`, on asyncio."""
-        place = place_of(self, True, session)
+        place = place_of(self, True, session, write_concern)
         made: Coroutine[Any, Any, Self] = place.port.flow(writes.update_flow(self, place, changes))
         return made
 
-    def delete(self, *, session: Any = None) -> None:
+    def delete(self, *, session: Any = None, write_concern: Any = None) -> None:
         """Delete the document, by the delete rules of the references to it.
 
         Args:
             session: of the driver; None for the one of the context, if any.
+            write_concern: of the driver; None for the model's, the database's or the client's.
 
         Raises:
             DeleteDenied: a rule forbids it. Nothing was deleted.
@@ -376,12 +399,12 @@ class Document(Base):
             >>> Post.get_or_none(post.id) is None
             True
         """
-        place = place_of(self, False, session)
+        place = place_of(self, False, session, write_concern)
         place.port.flow(writes.delete_flow(self, place))
 
-    def adelete(self, *, session: Any = None) -> Coroutine[Any, Any, None]:
+    def adelete(self, *, session: Any = None, write_concern: Any = None) -> Coroutine[Any, Any, None]:
         """As `delete`, on asyncio."""
-        place = place_of(self, True, session)
+        place = place_of(self, True, session, write_concern)
         made: Coroutine[Any, Any, None] = place.port.flow(writes.delete_flow(self, place))
         return made
 
@@ -411,13 +434,21 @@ class Document(Base):
         return made
 
     @classmethod
-    def insert_many(cls, documents: Iterable[Self], *, ordered: bool = True, session: Any = None) -> int:
+    def insert_many(
+        cls,
+        documents: Iterable[Self],
+        *,
+        ordered: bool = True,
+        session: Any = None,
+        write_concern: Any = None,
+    ) -> int:
         """Store new documents by as few commands as possible; return how many.
 
         Args:
             documents: new documents.
             ordered: stop at the first that fails. False: try them all.
             session: of the driver; None for the one of the context, if any.
+            write_concern: of the driver; None for the model's, the database's or the client's.
 
         Raises:
             BulkWriteError: some were not stored.
@@ -427,28 +458,41 @@ class Document(Base):
             2
         """
         given = list(documents)
-        place = _common_place(cls, given, False, session)
+        place = _common_place(cls, given, False, session, write_concern)
         count: int = place.port.flow(bulk.insert_many_flow(place, given, ordered))
         return count
 
     @classmethod
     def ainsert_many(
-        cls, documents: Iterable[Self], *, ordered: bool = True, session: Any = None
+        cls,
+        documents: Iterable[Self],
+        *,
+        ordered: bool = True,
+        session: Any = None,
+        write_concern: Any = None,
     ) -> Coroutine[Any, Any, int]:
         """As `insert_many`, on asyncio."""
         given = list(documents)
-        place = _common_place(cls, given, True, session)
+        place = _common_place(cls, given, True, session, write_concern)
         count: Coroutine[Any, Any, int] = place.port.flow(bulk.insert_many_flow(place, given, ordered))
         return count
 
     @classmethod
-    def save_all(cls, documents: Iterable[Self], *, ordered: bool = True, session: Any = None) -> int:
+    def save_all(
+        cls,
+        documents: Iterable[Self],
+        *,
+        ordered: bool = True,
+        session: Any = None,
+        write_concern: Any = None,
+    ) -> int:
         """Save documents by one bulk write of the smallest updates; return how many had changes.
 
         Args:
             documents: new and changed ones; those without changes are passed over.
             ordered: stop at the first that fails. False: try them all.
             session: of the driver; None for the one of the context, if any.
+            write_concern: of the driver; None for the model's, the database's or the client's.
 
         Raises:
             StaleDocument: one has another version than its stored one; with `ordered=False` the others are stored.
@@ -460,17 +504,22 @@ class Document(Base):
             1
         """
         given = list(documents)
-        place = _common_place(cls, given, False, session)
+        place = _common_place(cls, given, False, session, write_concern)
         count: int = place.port.flow(bulk.save_all_flow(place, given, ordered))
         return count
 
     @classmethod
     def asave_all(
-        cls, documents: Iterable[Self], *, ordered: bool = True, session: Any = None
+        cls,
+        documents: Iterable[Self],
+        *,
+        ordered: bool = True,
+        session: Any = None,
+        write_concern: Any = None,
     ) -> Coroutine[Any, Any, int]:
         """As `save_all`, on asyncio."""
         given = list(documents)
-        place = _common_place(cls, given, True, session)
+        place = _common_place(cls, given, True, session, write_concern)
         count: Coroutine[Any, Any, int] = place.port.flow(bulk.save_all_flow(place, given, ordered))
         return count
 
@@ -717,11 +766,12 @@ def snake_case(name: str) -> str:
 
 async def _in_order_flow(request: Any, ids: list[Any]) -> list[Any]:
     """Fetch documents by ids, in their order."""
+    ids = flat_ids(ids)
     found = {repr(document.id): document for document in await fetch_flow(request, ids)}
     return [found[repr(id)] for id in ids if repr(id) in found]
 
 
-def _common_place(cls: Any, documents: list[Any], is_async: bool, session: Any) -> Place:
+def _common_place(cls: Any, documents: list[Any], is_async: bool, session: Any, write_concern: Any) -> Place:
     """Return the one place where documents are stored.
 
     Raises:
@@ -732,5 +782,5 @@ def _common_place(cls: Any, documents: list[Any], is_async: bool, session: Any) 
         names = sorted(f"{chosen.name}.{name}" for chosen, name in places)
         raise ValueError(f"expected documents of one collection, found those of {', '.join(names)}")
     if not documents:
-        return Place(connection(cls.__connection__), cls, is_async, session)
-    return place_of(documents[0], is_async, session)
+        return Place(connection(cls.__connection__), cls, is_async, session, write_concern)
+    return place_of(documents[0], is_async, session, write_concern)

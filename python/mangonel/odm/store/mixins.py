@@ -12,6 +12,7 @@ from typing import Any, Self
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.fields import now
 from mangonel.odm.query.query import Query
+from mangonel.odm.query.stamped import update_for
 from mangonel.odm.store.document import Document
 
 
@@ -87,18 +88,35 @@ class KeepsChanges(Document):
         # Values as they are now: what a list becomes later was not stored by this save.
         _kept[key] = (weakref.ref(self, lambda _: _kept.pop(key, None)), former, copy.deepcopy(made))
 
+    def __saved_changes__(self, *put_back: Any) -> Any:
+        if not put_back:
+            return _kept.get(id(self))
+        if put_back[0] is None:
+            _kept.pop(id(self), None)
+        else:
+            _kept[id(self)] = put_back[0]
+        return None
+
     def __keep_changes__(self) -> None:
         found = _kept.get(id(self))
         if found is not None:
             _kept[id(self)] = (found[0], found[2], {})
 
 
+def _mark_of(model: Any) -> str:
+    """The key of a model's mark."""
+    key: str = model.__plan__.fields["deleted_at"].key
+    return key
+
+
 def _not_deleted(query: Query[Any]) -> Query[Any]:
-    return query.find({"deleted_at": None})
+    return query.find({_mark_of(query._model): None})
 
 
 class SoftDelete(Document):
-    """`delete()` sets `deleted_at`, and queries leave such documents out; `unscoped()` finds them.
+    """`delete()` stores `deleted_at` alone, and queries leave such documents out; `unscoped()` finds them.
+
+    Other changes of the instance stay unsaved, and the hooks of `delete` run, not those of `save`.
 
     Example:
         >>> class Note(SoftDelete):
@@ -119,10 +137,8 @@ class SoftDelete(Document):
 
     @classmethod
     def __soft_delete_update__(cls) -> dict[str, Any]:
-        return {"$set": {"deleted_at": _now_of(cls)}}
-
-    def __mark_deleted__(self) -> None:
-        self.deleted_at = _now_of(self)
+        marked: dict[str, Any] = update_for(cls, [{"$set": {_mark_of(cls): _now_of(cls)}}])
+        return marked
 
     @property
     def is_deleted(self) -> bool:
@@ -137,4 +153,4 @@ class SoftDelete(Document):
     @classmethod
     def deleted(cls) -> Query[Self]:
         """Return the query for deleted documents."""
-        return cls.unscoped({"deleted_at": {"$ne": None}})
+        return cls.unscoped({_mark_of(cls): {"$ne": None}})

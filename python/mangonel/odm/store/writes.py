@@ -8,6 +8,7 @@ from typing import Any
 from mangonel import _core
 from mangonel._shared.collection.write_support import COMMAND_OVERHEAD, write_codec
 from mangonel._shared.settings import BOUND
+from mangonel.bson import encode
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.common import MAX_BSON_SIZE
 from mangonel.errors import DuplicateKeyError, write_error
@@ -29,12 +30,13 @@ from mangonel.odm.query.events import (
     after_flow,
     before_flow,
     before_insert_flow,
+    end_flow,
     is_plain,
     touch_targets_flow,
 )
 from mangonel.odm.query.query import Query
 from mangonel.odm.query.rules import carry_out_flow, plan_rules_flow
-from mangonel.odm.query.writes import update_for
+from mangonel.odm.query.stamped import update_for
 
 
 async def insert_flow(document: Any, place: Place, validate: bool, is_inside: bool = False) -> Any:
@@ -201,7 +203,7 @@ async def cascade_flow(document: Any, place: Place) -> None:
                     queue.append(known)
     session = place.session.get("session")
     for current in reversed(queue[1:]):
-        at = place_of(current, place.port.is_async, session)
+        at = place_of(current, place.port.is_async, session, place.write_concern)
         await save_flow(current, at, True, False, None)
 
 
@@ -259,6 +261,8 @@ def _by_id(document: Any, place: Place) -> Query[Any]:
         query = query.find(shard_filter(document))
     if declared:
         query = query.find(key_filter(document))
+    if place.write_concern is not None:
+        query = query.options(write_concern=place.write_concern)
     return query.using(place.connection).session(place.session.get("session"))
 
 
@@ -292,6 +296,7 @@ async def update_flow(document: Any, place: Place, changes: Iterable[Change]) ->
     _core.odm_take(document, found)
     for name, value in values.items():
         setattr(document, name, value)
+    await end_flow(document, place.port)
     return document
 
 
@@ -323,14 +328,7 @@ async def _delete_flow(document: Any, place: Place) -> None:
     request = _by_id(document, place)._request("delete", port.is_async)
     plan = await plan_rules_flow(cls, [stored_id(document.id)], request)
     if cls.__soft_delete__():
-        former = Former(document)
-        document.__mark_deleted__()
-        try:
-            await save_flow(document, place, False, False, None)
-        except BaseException:
-            # Not marked, so the next save must not mark it either.
-            former.put_back()
-            raise
+        await _mark_flow(document, place)
     else:
         query = filter_of(document)
         result = await port.call(_delete_one, place.collection, query, place.session)
@@ -341,9 +339,22 @@ async def _delete_flow(document: Any, place: Place) -> None:
                     f"the {cls.__name__} {document.id!r} was saved by somebody else; reload it"
                 )
         _core.odm_mark_deleted(document)
-        await touch_targets_flow(document, place)
+    await touch_targets_flow(document, place)
     await carry_out_flow(plan, request)
     await run_flow(document, "after_delete", port)
+    await end_flow(document, port)
+
+
+async def _mark_flow(document: Any, place: Place) -> None:
+    """Store that a document is deleted, and nothing else that is unsaved."""
+    update = document.__soft_delete_update__()
+    result = await place.port.call(_update_one, place.collection, filter_of(document), update, place.session)
+    if result.acknowledged and not result.matched_count:
+        await missing_flow(document, place)
+    stored, version = dict(update["$set"]), _core.odm_version(document)
+    if version is not None:
+        stored[version[0]] = version[1] + 1
+    _core.odm_note(document, encode(stored))
 
 
 def _delete_one(collection: Any, query: Any, options: dict[str, Any]) -> Any:
