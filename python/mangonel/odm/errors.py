@@ -31,12 +31,19 @@ class ValidationError(OdmError, ValueError):
     Attributes:
         collection: of a stored document that could not be read; None for others.
         id: its `_id`.
-        faults: everything that is wrong with it, one text for each field.
+        faults: everything that is wrong with it, one text for each field; None: only what the message says.
     """
 
     collection: str | None = None
     id: Any = None
     faults: list[str] | None = None
+
+    @classmethod
+    def of(cls, faults: list[str]) -> ValidationError:
+        """Return the error of several faults."""
+        made = cls("; also ".join([faults[0], *(["; ".join(faults[1:])] if len(faults) > 1 else [])]))
+        made.faults = faults
+        return made
 
     def errors(self) -> list[dict[str, str]]:
         """Return each fault as its `path` and its `message`.

@@ -8,15 +8,17 @@ import decimal
 import enum
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mangonel import _core
 from mangonel.bson import ObjectId
 from mangonel.odm._registry import is_embedded, is_instance
+from mangonel.odm.errors import ValidationError
 from mangonel.odm.expressions.geo import Geometry
 from mangonel.odm.model.annotations import classes_in
 from mangonel.odm.model.belongs_to import held
+from mangonel.odm.model.describe import is_required
 from mangonel.odm.model.refs import Ref, Refs
 
 NEW, PARTIAL, DELETED = 1, 2, 4
@@ -40,6 +42,8 @@ def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
     plan = cls.__plan__
     given: dict[str, Any] = {}
     extra: dict[str, Any] = {}
+    # What is wrong inside of values, by attribute.
+    inside: dict[str, list[str]] = {}
     for key, value in values.items():
         field = plan.fields.get(key) or plan.by_key.get(key)
         if field is None:
@@ -49,13 +53,50 @@ def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
                 continue
             extra[key] = value
             continue
-        given[field.name] = _build(field, value)
+        try:
+            given[field.name] = _build(field, value)
+        except ValidationError as error:
+            # It stays as it is, and is refused below with what else is wrong.
+            given[field.name] = value
+            inside[field.name] = [_below(f".{field.name}", fault) for fault in texts(error)]
     if extra and cls.__unknown__ == "forbid":
         raise TypeError(f"expected fields of {cls.__name__}, found {', '.join(map(repr, extra))}")
-    made = cls(**given)
+    missing = [name for name, field in plan.fields.items() if name not in given and is_required(field)]
+    try:
+        made = cls(**given)
+    except (TypeError, ValidationError) as error:
+        if not (missing or isinstance(error, ValidationError)):
+            raise
+        faults = [] if isinstance(error, TypeError) else texts(error)
+        faults = [fault for fault in faults if not fault.startswith(NONE_GIVEN)]
+        for name, found in inside.items():
+            faults = [part for fault in faults for part in (found if _is_of(name, fault) else [fault])]
+        faults += [f"{NONE_GIVEN}$.{name}" for name in missing]
+        raise ValidationError.of(faults) from None
     if extra and cls.__unknown__ == "keep" and cls.__dynamic__:
         made.set_extra(extra)
     return made
+
+
+# How a fault begins that is no value at all; its path follows.
+NONE_GIVEN = "expected a value, found none at "
+
+
+def texts(error: ValidationError) -> list[str]:
+    """Each fault that an error names."""
+    return error.faults if error.faults is not None else [str(error)]
+
+
+def _below(step: str, fault: str) -> str:
+    """A fault of a part, with the path from the whole."""
+    message, separator, path = fault.rpartition(" at $")
+    return f"{message} at ${step}{path}" if separator else f"{fault} at ${step}"
+
+
+def _is_of(name: str, fault: str) -> bool:
+    """Whether a fault is of a field or of a part of its value."""
+    path = fault.rpartition(" at $.")[2]
+    return path == name or path.startswith((f"{name}.", f"{name}["))
 
 
 def _by_tag(cls: Any, value: Any) -> Any:
@@ -70,13 +111,32 @@ def _build(field: Any, value: Any) -> Any:
     if field.model is None:
         return value
     if isinstance(value, Mapping) and getattr(field.type, "__origin__", field.type) is dict:
-        return {key: _build_part(field, item) for key, item in value.items()}
+        return dict(_each(field, value.items(), lambda key: f".{key}"))
+    if isinstance(value, (list, tuple)):
+        return type(value)(item for _, item in _each(field, enumerate(value), lambda index: f"[{index}]"))
     return _build_part(field, value)
 
 
+def _each(field: Any, items: Iterable[tuple[Any, Any]], step: Callable[[Any], str]) -> list[tuple[Any, Any]]:
+    """Make embedded documents of what stands in a list or a dict.
+
+    Raises:
+        ValidationError: with all that is wrong with any of it.
+    """
+    made: list[tuple[Any, Any]] = []
+    faults: list[str] = []
+    for key, item in items:
+        try:
+            is_nested = isinstance(item, (list, tuple))
+            made.append((key, _build(field, item) if is_nested else _build_part(field, item)))
+        except ValidationError as error:
+            faults += [_below(step(key), fault) for fault in texts(error)]
+    if faults:
+        raise ValidationError.of(faults)
+    return made
+
+
 def _build_part(field: Any, value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return type(value)(_build_part(field, item) for item in value)
     if not isinstance(value, Mapping):
         return value
     candidates = [part for part in classes_in(field.type, field.info.owner) if is_embedded(part)]

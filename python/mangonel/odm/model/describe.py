@@ -6,6 +6,7 @@ The description is plain dicts and tuples; `crates/py/src/odm/plan.rs` reads it.
 from __future__ import annotations
 
 import collections
+import collections.abc
 import contextlib
 import copy
 import datetime as dt
@@ -49,7 +50,7 @@ from mangonel.odm.model.encrypted import (
     models_of,
     tree_of_specs,
 )
-from mangonel.odm.model.fields import MISSING, Custom, FieldInfo, Indexed, Resolved, Sequence, Version
+from mangonel.odm.model.fields import MISSING, Custom, FieldInfo, Indexed, Resolved, Sequence, Vector, Version
 from mangonel.odm.model.refs import Ref, RefMaker, Refs
 
 _SCALARS: dict[Any, str] = {
@@ -83,6 +84,8 @@ def describe(cls: Any) -> dict[str, Any]:
     versions = [field.name for field in cls.__plan__.fields.values() if field.is_version]
     if len(versions) > 1:
         raise TypeError(f"expected one Version in {cls.__name__}, found {', '.join(versions)}")
+    if cls.__is_document__:
+        _check_shard_key(cls)
     return {
         "fields": [_row(cls, field) for field in cls.__plan__.fields.values()],
         "tags": _tags(cls),
@@ -110,8 +113,15 @@ def resolve_field(cls: Any, info: FieldInfo) -> Resolved:
             resolved.indexes.append(item)
         elif item is Indexed:
             resolved.indexes.append(Indexed())
+        elif item is Sequence:
+            resolved.sequence = Sequence()
         elif isinstance(item, Sequence):
             resolved.sequence = item
+        elif isinstance(item, Vector):
+            if get_origin(plain) not in (list, tuple) or not {*get_args(plain)} <= {float, int, ...}:
+                raise TypeError(
+                    f"expected Annotated[list[float], Vector(…)] for {cls.__name__}.{info.name}, found {_name(plain)}"
+                )
         elif item is Version or isinstance(item, Version):
             if nullable or not (isinstance(plain, type) and issubclass(plain, int) and plain is not bool):
                 raise TypeError(
@@ -147,6 +157,24 @@ def resolve_field(cls: Any, info: FieldInfo) -> Resolved:
             "a reference that may be None"
         )
     return resolved
+
+
+def _check_shard_key(cls: Any) -> None:
+    """Refuse a shard key that the server would, or that no field has."""
+    key = cls.__shard_key__
+    if not isinstance(key, collections.abc.Mapping):
+        raise TypeError(f'expected {cls.__name__}.__shard_key__ as {{"tenant": 1}}, found {key!r}')
+    for name, kind in key.items():
+        field = cls.__plan__.fields.get(name)
+        if field is None or field.is_list:
+            what = "no field" if field is None else "a list"
+            raise TypeError(
+                f"expected single fields in {cls.__name__}.__shard_key__, found {name!r}, which is {what}"
+            )
+        if kind not in (1, "hashed") or (kind == "hashed" and name != next(n for n in key if key[n] == kind)):
+            raise ValueError(
+                f'expected 1, or "hashed" once, in {cls.__name__}.__shard_key__, found {kind!r} for {name!r}'
+            )
 
 
 def _check_inside(cls: Any, field: Resolved) -> None:
@@ -374,6 +402,13 @@ def default_of(cls: Any, field: Resolved, spec: dict[str, Any]) -> tuple[str, An
     if field.target is not None and spec["op"] == "refs":
         return "factory", spec["argument"][0].empty
     return "required", None
+
+
+def is_required(field: Resolved) -> bool:
+    """Whether a value must be given: the field has no default, is no list of references and may not be None."""
+    info = field.info
+    has_default = info.default_factory is not None or info.default is not MISSING or field.nullable
+    return not has_default and get_origin(field.type) is not Refs
 
 
 def spec_of(
