@@ -287,3 +287,71 @@ def test_the_command_migrates_and_says_what_it_did(
     assert capsys.readouterr().out == "nothing to do\n"
     with pytest.raises(SystemExit, match="2"):
         main(["odm", "migrate", url, str(folder / "none")])
+
+
+NESTED = """
+COLLECTION = "things"
+
+def forward(document):
+    document["inner"]["n"] += 1
+    document["list"].append({"n": 1})
+    return document
+"""
+
+
+def test_a_function_may_change_what_stands_inside_a_document(database: Any, tmp_path: Path) -> None:
+    (tmp_path / "0001_nested.py").write_text(NESTED)
+    database.things.insert_many({"_id": n, "inner": {"n": n}, "list": []} for n in range(5))
+    reports: list[Any] = []
+    runner = Runner(database, load(tmp_path), batch=2, report=reports.append)
+    runner.migrate(is_trial=True)
+    assert reports[-1].changed == 5
+    runner.migrate()
+    assert rows(database) == [{"_id": n, "inner": {"n": n + 1}, "list": [{"n": 1}]} for n in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [("document['n'] = 2", "it changed it and returned None"), ("return True", "found bool")],
+)
+def test_a_function_that_forgets_its_document_is_told_so(
+    body: str, expected: str, database: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "0001_x.py").write_text(f'COLLECTION = "things"\n\ndef forward(document):\n    {body}\n')
+    database.things.insert_one({"_id": 1, "n": 1})
+    with pytest.raises(MigrationError, match=f"expected the function to return the document .*{expected}"):
+        Runner(database, load(tmp_path)).migrate()
+    assert [row["n"] for row in rows(database)] == [1]
+
+
+FORWARD = 'FORWARD = [{"$unset": "a"}]'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("0001-split.py", FORWARD, "expected a name such as 0001_split_name.py"),
+        ("0000_zero.py", FORWARD, "with a number from 1 on, found 0000_zero.py"),
+        (
+            "0001_x.py",
+            f'{FORWARD}\nFILTERS = {{"a": 1}}',
+            "expected one of COLLECTION, FILTER, .* found FILTERS",
+        ),
+        ("0001_x.py", f'{FORWARD}\nFilter = {{"a": 1}}', "found Filter"),
+        ("0001_x.py", f'{FORWARD}\nFILTER = "a"', "expected a query document for FILTER"),
+        ("0001_x.py", 'FORWARD = {"$unset": "a"}', "expected a plain function forward"),
+        ("0001_x.py", "async def forward(document): ...", "expected a plain function forward"),
+        (
+            "0001_x.py",
+            f"{FORWARD}\ndef forward(document): ...",
+            "expected forward or FORWARD in .*, found both",
+        ),
+        ("0001_x.py", f"{FORWARD}\nBACKWARD = 3", "expected a plain function backward"),
+    ],
+)
+def test_a_file_that_would_be_read_otherwise_than_meant_is_refused(
+    name: str, text: str, expected: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(f'COLLECTION = "things"\n{text}\n')
+    with pytest.raises(ValueError, match=expected):
+        load(tmp_path)

@@ -18,6 +18,7 @@ A file says which documents it changes and how, for each direction by a function
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import itertools
 import re
 from collections.abc import Callable, Mapping
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 FILE = re.compile(r"^(\d+)_\w+\.py$")
+NAMES = ("COLLECTION", "FILTER", "BACK_FILTER", "FORWARD", "BACKWARD", "forward", "backward")
 Change = Callable[[dict[str, Any]], "Mapping[str, Any] | None"]
 
 
@@ -81,17 +83,22 @@ def load(folder: str | Path) -> list[Migration]:
         folder: files that begin with no number are left alone.
 
     Raises:
-        ValueError: a number comes twice, or a file lacks what a migration needs.
+        ValueError: a number comes twice, a file that begins with one has no name as above, or a file lacks what a
+            migration needs, or has what none reads.
 
     Example:
         >>> load("migrations")
         []
     """
-    found = [
-        _migration(path, int(match[1]))
-        for path in sorted(Path(folder).iterdir())
-        if (match := FILE.match(path.name)) is not None
-    ]
+    found = []
+    for path in sorted(Path(folder).iterdir()):
+        match = FILE.match(path.name)
+        if match is not None and int(match[1]):
+            found.append(_migration(path, int(match[1])))
+        elif path.suffix == ".py" and path.name[:1].isdigit():
+            raise ValueError(
+                f"expected a name such as 0001_split_name.py, with a number from 1 on, found {path.name}"
+            )
     found.sort(key=lambda migration: migration.number)
     for one, other in itertools.pairwise(found):
         if one.number == other.number:
@@ -114,6 +121,17 @@ def _migration(path: Path, number: int) -> Migration:
     forward = names.get("forward", names.get("FORWARD"))
     if forward is None:
         raise ValueError(f"expected a function forward(document) or FORWARD = [...] in {path}, found neither")
+    for name in names:
+        # A filter that nobody reads would mean every document.
+        if name not in NAMES and name.upper().rstrip("S") in {known.upper() for known in NAMES}:
+            raise ValueError(f"expected one of {', '.join(NAMES)} in {path}, found {name}")
+    for name in ("FILTER", "BACK_FILTER"):
+        if not isinstance(names.get(name, {}), Mapping):
+            raise ValueError(f"expected a query document for {name} in {path}, found {names[name]!r}")
+    for one, other in (("forward", "FORWARD"), ("backward", "BACKWARD")):
+        if one in names and other in names:
+            raise ValueError(f"expected {one} or {other} in {path}, found both")
+        _check_change(names.get(one, names.get(other)), one, path)
     return Migration(
         number,
         path.stem,
@@ -123,3 +141,11 @@ def _migration(path: Path, number: int) -> Migration:
         names.get("FILTER", {}),
         names.get("BACK_FILTER", {}),
     )
+
+
+def _check_change(change: Any, name: str, path: Path) -> None:
+    is_pipeline = isinstance(change, list) and all(isinstance(stage, Mapping) for stage in change)
+    if inspect.iscoroutinefunction(change) or not (change is None or callable(change) or is_pipeline):
+        raise ValueError(
+            f"expected a plain function {name}(document) or a list of stages {name.upper()} in {path}, found {change!r}"
+        )

@@ -7,8 +7,9 @@ done; a writer that comes between is seen, and its document read again. The mark
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -269,8 +270,9 @@ class Runner:
 def _changed(migration: Migration, change: Any, document: dict[str, Any]) -> dict[str, Any] | None:
     """What a migration's function makes of a document."""
     id = document["_id"]
-    given = {key: value for key, value in document.items() if key != MARK}
-    before = dict(given)
+    before = {key: value for key, value in document.items() if key != MARK}
+    # All the way down: what is stored is compared with the document as it was read.
+    given = copy.deepcopy(before)
     try:
         made = change(given)
     except Exception as error:
@@ -278,8 +280,14 @@ def _changed(migration: Migration, change: Any, document: dict[str, Any]) -> dic
             f"{migration.name}: {migration.collection} {id!r}: {type(error).__name__}: {error}; nothing of it was "
             "written"
         ) from error
-    if made is None:
+    if made is None and given == before:
         return None
+    if not isinstance(made, Mapping):
+        how = "it changed it and returned None" if made is None else f"found {type(made).__name__}"
+        raise MigrationError(
+            f"{migration.name}: expected the function to return the document of {migration.collection} {id!r}, or None "
+            f"for one that it leaves alone: {how}; nothing of it was written"
+        )
     if made.get("_id", id) != id or "_id" not in made:
         raise MigrationError(
             f"{migration.name}: expected the same _id for {migration.collection} {id!r}, found another"
