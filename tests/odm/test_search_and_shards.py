@@ -14,6 +14,7 @@ from mangonel.odm import (
     Document,
     Embedded,
     OdmError,
+    Pipeline,
     SearchIndex,
     StaleDocument,
     ValidationError,
@@ -210,3 +211,126 @@ def test_a_collection_is_sharded_where_the_deployment_can(db: Connection, face: 
     assert command["key"] == {"tenant": 1, "user": "hashed"}
     with pytest.raises(ValueError, match="expected a __shard_key__ in Article, found none"):
         face.call(Article, "shard_collection")
+
+
+# What is declared or asked for the wrong way.
+
+
+class Inner(Embedded):
+    meaning: Annotated[list[float], Vector(3, filters=["tenant"])]
+
+
+class Nested(Document):
+    tenant: str = ""
+    inner: Inner | None = None
+
+
+def test_a_vector_of_an_embedded_document_is_indexed_by_its_path() -> None:
+    assert Nested.search_indexes() == {
+        "vectors": {
+            "type": "vectorSearch",
+            "definition": {
+                "fields": [
+                    {"type": "vector", "path": "inner.meaning", "numDimensions": 3, "similarity": "cosine"},
+                    {"type": "filter", "path": "tenant"},
+                ]
+            },
+        }
+    }
+
+
+def test_an_index_that_the_service_would_not_make_is_refused() -> None:
+    class Listed(Document):
+        inners: list[Inner]
+
+    class Twice(Document):
+        __search_indexes__ = [SearchIndex("a"), SearchIndex("b")]  # noqa: RUF012
+        a: str = ""
+        b: str = ""
+
+    class Mixed(Document):
+        __search_indexes__ = [SearchIndex("a", name="vectors")]  # noqa: RUF012
+        a: str = ""
+        v: Annotated[list[float], Vector(2)]
+
+    with pytest.raises(
+        TypeError, match=r"cannot index the vector 'inners.meaning' of Listed: 'inners' is a list"
+    ):
+        Listed.search_indexes()
+    with pytest.raises(ValueError, match="expected one search index 'default' of Twice, found two"):
+        Twice.search_indexes()
+    with pytest.raises(ValueError, match="found one of texts and one of vectors"):
+        Mixed.search_indexes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((0,), "from 1 on, found 0"),
+        (("3",), "found '3'"),
+        ((3, "cos"), "expected \"cosine\", .* found 'cos'"),
+    ],
+)
+def test_a_vector_without_a_length_or_a_known_similarity_is_refused(arguments: Any, expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        Vector(*arguments)
+
+
+def test_only_a_list_of_numbers_is_a_vector() -> None:
+    class Wrong(Document):
+        text: Annotated[str, Vector(3)]
+
+    with pytest.raises(
+        TypeError, match=r"expected Annotated\[list\[float\], Vector\(…\)\] for Wrong.text, found str"
+    ):
+        Wrong.find(Wrong.text == "abc")
+
+
+def test_a_search_for_vectors_takes_index_and_length_from_the_field() -> None:
+    stage = next(iter(Pipeline().vector_search(Nested.inner.meaning, [1, 2, 3], 5)))  # type: ignore[union-attr]
+    assert (stage["$vectorSearch"]["index"], stage["$vectorSearch"]["path"]) == ("vectors", "inner.meaning")
+    for wrong, expected in (
+        (
+            lambda: Pipeline().vector_search(Article.meaning, [1.0], 5),
+            "expected 2 numbers, as Article.meaning has",
+        ),
+        (lambda: Pipeline().vector_search(Article.meaning, [1.0, 2.0], 0), "expected a limit from 1 on"),
+        (
+            lambda: Pipeline().vector_search(Article.meaning, [1, 2], 5, candidates=4),
+            "no more than candidates",
+        ),
+        (
+            lambda: Pipeline().limit(1).vector_search(Article.meaning, [1, 2], 5),
+            "to be the first stage, found 1",
+        ),
+        (lambda: Pipeline().limit(1).search(text={}), r"expected search\(\) to be the first stage"),
+    ):
+        with pytest.raises(ValueError, match=expected):
+            wrong()
+    with pytest.raises(TypeError, match=r"expected the index that has the vectors of Article.title"):
+        Pipeline().vector_search(Article.title, [1.0], 5)
+    with pytest.raises(TypeError, match=r"expected an operator of search\(\)"):
+        Pipeline().search("titles")
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (["tenant"], "expected Wrong.__shard_key__ as"),
+        ({"nobody": 1}, "found 'nobody', which is no field"),
+        ({"tags": 1}, "found 'tags', which is a list"),
+        ({"tenant": -1}, 'expected 1, or "hashed" once, in Wrong.__shard_key__, found -1'),
+        ({"tenant": "hashed", "n": "hashed"}, "found 'hashed' for 'n'"),
+    ],
+)
+def test_a_shard_key_that_no_cluster_takes_is_refused_when_the_model_is_first_used(
+    key: Any, expected: str
+) -> None:
+    class Wrong(Document):
+        __shard_key__ = key
+        tenant: str = ""
+        n: int = 0
+        tags: list[str] = []  # noqa: RUF012
+
+    with pytest.raises((TypeError, ValueError), match=expected):
+        Wrong(tenant="a")

@@ -92,6 +92,7 @@ from mangonel.odm.model.embedded_in import embedded_in
 from mangonel.odm.model.encrypted import Encrypted
 from mangonel.odm.model.fields import Custom, Index, Indexed, Sequence, Vector, Version, field, many, now
 from mangonel.odm.model.hooks import after, around, before, listen
+from mangonel.odm.model.introspection import Field, fields
 from mangonel.odm.model.refs import Many, Ref, Refs
 from mangonel.odm.model.texts import Email, Secret, Url
 from mangonel.odm.query.pages import Page, Pages
@@ -120,6 +121,7 @@ __all__ = [
     "Event",
     "Expr",
     "F",
+    "Field",
     "File",
     "Index",
     "IndexPlan",
@@ -183,6 +185,7 @@ __all__ = [
     "exists",
     "expr",
     "field",
+    "fields",
     "has_type",
     "identity_map",
     "iexact",

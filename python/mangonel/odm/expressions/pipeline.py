@@ -267,12 +267,23 @@ class Pipeline:
             index: its name; None for "default".
             operators: of `$search`, as `text={"query": "tea", "path": "title"}`. A `path` may be a field.
 
+        Raises:
+            TypeError: no operator, so there is nothing to search for.
+            ValueError: it would not be the first stage.
+
         Example:
             >>> Pipeline().search(text={"query": "tea", "path": Post.title})
             Pipeline([{'$search': {'text': {'query': 'tea', 'path': 'title'}}}])
         """
+        if not operators:
+            raise TypeError("expected an operator of search(), such as text={...}, found none")
+        self._check_first("search")
         stage: dict[str, Any] = {} if index is None else {"index": index}
         return self.stage({"$search": {**stage, **_keys(operators)}})
+
+    def _check_first(self, name: str) -> None:
+        if self._stages:
+            raise ValueError(f"expected {name}() to be the first stage, found {len(self._stages)} before it")
 
     def vector_search(
         self,
@@ -280,7 +291,7 @@ class Pipeline:
         vector: Any,
         limit: int,
         *,
-        index: str,
+        index: str | None = None,
         candidates: int | None = None,
         where: Where | None = None,
         score: str | None = None,
@@ -291,19 +302,37 @@ class Pipeline:
             field: the vector.
             vector: what is compared with it: numbers, or a Binary vector.
             limit: how many to return.
-            index: its name.
+            index: its name; None: the one that the field's `Vector` names.
             candidates: so many are looked at; None: all, which is exact and slow.
             where: a condition on fields that the index has as filters.
             score: a key to put the nearness under.
+
+        Raises:
+            TypeError: no index is named, here or by the field.
+            ValueError: it would not be the first stage; the vector's length is not the field's; `limit` is less than 1
+                or more than `candidates`.
 
         Example:
             >>> Pipeline().vector_search("embedding", [0.1, 0.2], 3, index="vectors")
             Pipeline([{'$vectorSearch': {'index': 'vectors', 'path': 'embedding', 'queryVector': [0.1, 0.2], ...}}])
         """
+        self._check_first("vector_search")
+        declared = _vector_of(field)
+        if index is None:
+            if declared is None:
+                raise TypeError(f"expected the index that has the vectors of {field!r}, found none")
+            index = declared.index
+        asked = vector if isinstance(vector, bytes) else list(vector)
+        if declared is not None and isinstance(asked, list) and len(asked) != declared.max_length:
+            raise ValueError(f"expected {declared.max_length} numbers, as {field!r} has, found {len(asked)}")
+        if limit < 1 or (candidates is not None and candidates < limit):
+            raise ValueError(
+                f"expected a limit from 1 on, and no more than candidates, found {limit} and {candidates}"
+            )
         stage: dict[str, Any] = {
             "index": index,
             "path": _key(field),
-            "queryVector": vector if isinstance(vector, bytes) else list(vector),
+            "queryVector": asked,
             "limit": limit,
         }
         stage |= {"exact": True} if candidates is None else {"numCandidates": candidates}
@@ -311,6 +340,14 @@ class Pipeline:
             stage["filter"] = query_of(where)
         made = self.stage({"$vectorSearch": stage})
         return made if score is None else made.stage({"$set": {score: {"$meta": "vectorSearchScore"}}})
+
+
+def _vector_of(field: Any) -> Any:
+    """The `Vector` that a field declares; None for a key or another field."""
+    found = field._field() if isinstance(field, Path) else None
+    metadata = () if found is None else found.metadata
+    # Known by what it has: the class is a floor above.
+    return next((item for item in metadata if hasattr(item, "similarity")), None)
 
 
 def _key(field: Any) -> str:

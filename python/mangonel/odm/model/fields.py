@@ -208,6 +208,9 @@ class Vector:
         index: the name of the index, which `sync_search_indexes()` makes.
         filters: fields that a search in it may be narrowed by.
 
+    Raises:
+        ValueError: the dimensions are no number from 1 on, or the similarity is none of these.
+
     Attributes:
         min_length, max_length: the dimensions, by the names of annotated-types.
 
@@ -229,6 +232,10 @@ class Vector:
         index: str = "vectors",
         filters: Iterable[str] = (),
     ) -> None:
+        if type(dimensions) is not int or dimensions < 1:
+            raise ValueError(f"expected how many numbers a vector has, from 1 on, found {dimensions!r}")
+        if similarity not in ("cosine", "euclidean", "dotProduct"):
+            raise ValueError(f'expected "cosine", "euclidean" or "dotProduct", found {similarity!r}')
         # The names of annotated-types: any constraint is read by them.
         self.min_length = self.max_length = dimensions
         self.similarity = similarity

@@ -28,6 +28,12 @@ EVENTS = frozenset(
     }
 )
 
+# Those that nothing can run before.
+ONLY_AFTER = frozenset({"load", "commit", "rollback"})
+
+# Those of queries, which a class has, not a document.
+OF_QUERIES = ("query_update", "query_delete")
+
 # Those that a generator may stand around.
 AROUND = frozenset({"insert", "update", "save", "delete"})
 
@@ -96,7 +102,8 @@ def after(*events: str) -> Callable[[Method], Method]:
 def around(*events: str) -> Callable[[Method], Method]:
     """Run a generator method around events: insert, update, save, delete; it yields once, where the event happens.
 
-    An error of the event is raised at the `yield`, and goes on afterwards. On asyncio it may be an asynchronous
+    An error of the event is raised at the `yield`, and goes on afterwards. Without a `yield` the event does not happen,
+    and TypeError says so; to prevent it, raise an error of your own. On asyncio it may be an asynchronous
     generator.
 
     Args:
@@ -132,9 +139,11 @@ def _mark(when: str, events: tuple[str, ...]) -> Callable[[Method], Method]:
 
 def _names(when: str, events: tuple[str, ...]) -> tuple[str, ...]:
     """The names of events before, after or around which something runs."""
-    known = AROUND if when == "around" else EVENTS
+    known = {"around": AROUND, "before": EVENTS - ONLY_AFTER}.get(when, EVENTS)
+    if not events:
+        raise TypeError(f"expected an event for {when}(), such as {when}('save'), found none")
     for event in events:
-        if event not in known or (when == "before" and event in ("load", "commit", "rollback")):
+        if event not in known:
             raise ValueError(f"expected events among {', '.join(sorted(known))}, found {event!r}")
     return tuple(f"{when}_{event}" for event in events)
 
@@ -157,6 +166,7 @@ def listen(when: str, event: str, function: Callable[..., Any], model: Any = Non
         What ends it, without arguments.
 
     Raises:
+        TypeError: the function cannot be called, or the model is no document class.
         ValueError: no such event.
 
     Example:
@@ -168,6 +178,10 @@ def listen(when: str, event: str, function: Callable[..., Any], model: Any = Non
     """
     if when not in ("before", "after"):
         raise ValueError(f'expected "before" or "after", found {when!r}')
+    if not callable(function):
+        raise TypeError(f"expected a function to call {when} {event!r}, found {function!r}")
+    if model is not None and not (isinstance(model, type) and hasattr(model, "__is_document__")):
+        raise TypeError(f"expected a document class, or None for all of them, found {model!r}")
     hook = Hook(getattr(function, "__name__", "function"), function, _names(when, (event,)))
     entry = (model, hook)
     _listened.append(entry)
@@ -210,6 +224,12 @@ def collect_hooks(cls: Any) -> dict[str, list[Hook]]:
             function = value.__func__ if isinstance(value, classmethod) else value
             events = getattr(function, "__odm_events__", None)
             if events is not None and callable(function):
+                is_of_queries = any(event.endswith(OF_QUERIES) for event in events)
+                if isinstance(value, staticmethod) or is_of_queries != isinstance(value, classmethod):
+                    kind = "a class method" if is_of_queries else "a method with self"
+                    raise TypeError(
+                        f"expected {kind} for the hook {parent.__name__}.{name}, found {type(value).__name__}"
+                    )
                 found[name] = Hook(name, function, events)
             elif name in found and callable(function):
                 found.pop(name)
@@ -334,7 +354,11 @@ async def around_flow(
                     if not port.is_async:
                         _refuse_coroutine(hook)
                     generator = hook.function(current)
-                    await _step_flow(hook, generator, port, None)
+                    if not await _step_flow(hook, generator, port, None):
+                        raise TypeError(
+                            f"expected one yield in the hook {hook.name!r} around an event, found none: nothing was "
+                            "done; raise an error to prevent it"
+                        )
                     entered.append((hook, generator))
         made = await act_flow(*arguments)
     except BaseException as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mangonel.odm.errors import OdmError
@@ -52,25 +52,52 @@ class SearchIndex:
 
 
 def declared_search_indexes(cls: Any) -> dict[str, dict[str, Any]]:
-    """Return the declared search indexes by name, each with its `type` and its `definition`."""
+    """Return the declared search indexes by name, each with its `type` and its `definition`.
+
+    Raises:
+        ValueError: two of one name, which the service has once.
+        TypeError: a vector in a list of embedded documents, which no index takes.
+    """
     found: dict[str, dict[str, Any]] = {}
     for index in cls.__search_indexes__:
+        if index.name in found:
+            raise ValueError(f"expected one search index {index.name!r} of {cls.__name__}, found two")
         found[index.name] = {"type": index.kind, "definition": _definition(cls, index)}
-    for field in cls.__plan__.fields.values():
+    for path, vector in _vectors(cls, "", (cls,)):
+        made = found.setdefault(vector.index, {"type": "vectorSearch", "definition": {"fields": []}})
+        if made["type"] != "vectorSearch":
+            raise ValueError(
+                f"expected one search index {vector.index!r} of {cls.__name__}, found one of texts and one of vectors"
+            )
+        row = {
+            "type": "vector",
+            "path": path,
+            "numDimensions": vector.min_length,
+            "similarity": vector.similarity,
+        }
+        known = [*made["definition"].get("fields", ()), row]
+        filters = [{"type": "filter", "path": key_of(name, cls)} for name in vector.filters]
+        known += [row for row in filters if row not in known]
+        made["definition"]["fields"] = known
+    return found
+
+
+def _vectors(model: Any, prefix: str, above: tuple[Any, ...]) -> Iterator[tuple[str, Vector]]:
+    """Yield the vectors of a model and of the documents embedded in it, each with its path."""
+    for field in model.__plan__.fields.values():
+        path = prefix + field.key
         for item in field.metadata:
             if isinstance(item, Vector):
-                made = found.setdefault(item.index, {"type": "vectorSearch", "definition": {"fields": []}})
-                row = {
-                    "type": "vector",
-                    "path": field.key,
-                    "numDimensions": item.min_length,
-                    "similarity": item.similarity,
-                }
-                known = [*made["definition"]["fields"], row]
-                filters = [{"type": "filter", "path": key_of(name, cls)} for name in item.filters]
-                known += [row for row in filters if row not in known]
-                made["definition"]["fields"] = known
-    return found
+                yield path, item
+        if field.model is None or field.model in above:
+            continue
+        for inner, vector in _vectors(field.model, f"{path}.", (*above, field.model)):
+            if field.is_list:
+                raise TypeError(
+                    f"cannot index the vector {inner!r} of {above[0].__name__}: {path!r} is a list, and an index takes "
+                    "one vector of a document; keep them in a collection of their own"
+                )
+            yield inner, vector
 
 
 def _definition(cls: Any, index: SearchIndex) -> dict[str, Any]:
@@ -131,7 +158,12 @@ async def _rows_flow(collection: Any) -> list[dict[str, Any]]:
 async def _wait_flow(collection: Any, names: Iterable[str], wait_s: float) -> None:
     end = time.monotonic() + wait_s
     while True:
-        ready = {row["name"] for row in await _rows_flow(collection) if row.get("queryable")}
+        # While one is built anew, the old one is still queried.
+        ready = {
+            row["name"]
+            for row in await _rows_flow(collection)
+            if row.get("queryable") and row.get("status", "READY") == "READY"
+        }
         missing = [name for name in names if name not in ready]
         if not missing:
             return

@@ -1,0 +1,79 @@
+"""What a model is made of, for tools and tests: its fields, as their annotations and `field()` say. Sends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from mangonel.odm._registry import is_model
+from mangonel.odm.model.describe import is_required
+from mangonel.odm.model.fields import Resolved
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a model.
+
+    Attributes:
+        name: the attribute.
+        key: the name in the database.
+        type: what a value is, without None and without what `Annotated` adds.
+        metadata: what `Annotated` adds: bounds, indexes, ….
+        is_nullable: whether it may be None.
+        is_required: whether a value must be given.
+        embedded: the model of embedded documents in it, or None.
+        target: the model that references in it lead to, or None.
+        is_version: whether it counts saves.
+        is_frozen: whether it may be set only while the document is new.
+        on_delete: what deleting the target does, or None.
+    """
+
+    name: str
+    key: str
+    type: Any
+    metadata: tuple[Any, ...]
+    is_nullable: bool
+    is_required: bool
+    embedded: Any
+    target: Any
+    is_version: bool
+    is_frozen: bool
+    on_delete: str | None
+
+
+def fields(model: Any) -> Mapping[str, Field]:
+    """Return the fields of a model by attribute, in their order.
+
+    Args:
+        model: a document class or an embedded one; an instance serves too.
+
+    Raises:
+        TypeError: it is no model, or an annotation cannot be stored or names something that does not exist.
+
+    Example:
+        >>> [(name, found.key) for name, found in fields(User).items()][:2]
+        [('id', '_id'), ('name', 'name')]
+    """
+    cls: Any = model if isinstance(model, type) else type(model)
+    if not is_model(cls):
+        raise TypeError(f"expected a model, found {model!r}")
+    return MappingProxyType({name: _field(cls, found) for name, found in cls.__plan__.fields.items()})
+
+
+def _field(cls: Any, found: Resolved) -> Field:
+    info = found.info
+    return Field(
+        name=found.name,
+        key=found.key,
+        type=found.type,
+        metadata=found.metadata,
+        is_nullable=found.nullable,
+        is_required=is_required(found),
+        embedded=found.model,
+        target=found.target,
+        is_version=found.is_version,
+        is_frozen=info.frozen or found.key == "_id" or found.name in getattr(cls, "__shard_key__", ()),
+        on_delete=info.on_delete,
+    )
