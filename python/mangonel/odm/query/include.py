@@ -124,7 +124,9 @@ async def lookup_flow(query: Any, request: Any) -> list[Any]:
         stages.append({"$lookup": stage})
     cursor = await request.port.call(_aggregate, request.collection, stages, _options(request.keywords))
     places = [join.place for join in joins if join.place is not None]
-    if len(places) == len(joins) and query._on_invalid == "raise" and current_map() is None:
+    # Documents of several models, or that are here already, have references of their own makers.
+    is_alike = not query._model.__tagged__() and current_map() is None
+    if is_alike and len(places) == len(joins) and query._on_invalid == "raise":
         documents: list[Any] = []
         while True:
             # The first batch came with the command.
