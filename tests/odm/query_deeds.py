@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from odm.query_options import Item, Row, Rows, Stage
 
 from mangonel import bson
 from mangonel.odm import MultipleDocuments, set_
+from odm.query_options import Item, Row, Rows, Stage
 
 
 def names(rows: Rows) -> list[str]:
