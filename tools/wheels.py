@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-MINORS = ("3.11", "3.12", "3.13", "3.14")
+MINORS = ("3.11", "3.12", "3.13", "3.14", "3.15")
 
 
 class Target(NamedTuple):

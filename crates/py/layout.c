@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include "internal/pycore_dict.h"
 
-#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030F0000
+#if PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x03100000
 #error "no release of this version was compared"
 #endif
 #ifdef Py_GIL_DISABLED

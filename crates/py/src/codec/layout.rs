@@ -1,4 +1,4 @@
-//! The inside of `dict` in CPython 3.11 to 3.14, for making one from a known set of keys at once.
+//! The inside of `dict` in CPython 3.11 to 3.15, for making one from a known set of keys at once.
 //!
 //! Off, and everything goes through the C API, unless the build compared the structures below with the interpreter's own
 //! headers (`layout.c`), the self-test at import passed, and `MANGONEL_DICT_LAYOUT` is not 0. Knows no BSON.

@@ -180,7 +180,9 @@ fn is_usual(py: Python<'_>) -> PyResult<bool> {
 }
 
 /// The minor version whose headers the module was built with.
-const BUILT_FOR: u8 = if cfg!(Py_3_14) {
+const BUILT_FOR: u8 = if cfg!(Py_3_15) {
+    15
+} else if cfg!(Py_3_14) {
     14
 } else if cfg!(Py_3_13) {
     13
