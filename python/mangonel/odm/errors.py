@@ -40,7 +40,12 @@ class ValidationError(OdmError, ValueError):
 
     @classmethod
     def of(cls, faults: list[str]) -> ValidationError:
-        """Return the error of several faults."""
+        """Return the error of several faults.
+
+        Example:
+            >>> ValidationError.of(["expected int, got str at $.age", "expected a value, got none at $.name"])
+            ValidationError('expected int, got str at $.age; also expected a value, got none at $.name')
+        """
         made = cls("; also ".join([faults[0], *(["; ".join(faults[1:])] if len(faults) > 1 else [])]))
         made.faults = faults
         return made
