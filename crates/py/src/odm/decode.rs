@@ -299,8 +299,6 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         Ok(())
     }
 
-    /// A value of this type.
-    #[inline]
     /// An id of several fields, which was read as a dict.
     fn compound_id(&self, inner: &'static Type, made: &Bound<'py, PyAny>) -> Made<'py> {
         if let (Op::Embedded(model), Ok(values)) = (&inner.op, made.cast_exact::<PyDict>())
@@ -311,6 +309,8 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         value::coerce(inner, made)
     }
 
+    /// A value of this type.
+    #[inline]
     fn value(&mut self, kind: &'static Type, found: u8, end: usize) -> Made<'py> {
         match (&kind.op, found) {
             (Op::Str, 0x02) => self.d.string(end),
