@@ -78,7 +78,7 @@ class Streams(Steps):
         if self.stream is not None:
             self.face.run(self.stream.close)
         self.stream = self.face.run(lambda: self.ours.watch(max_await_time_ms=50, **options))
-        self.at = at
+        self.at, self.size = at, options.get("batch_size")
 
     # What happens to the collection.
 
@@ -136,10 +136,10 @@ class Streams(Steps):
     @precondition(lambda self: self.stream is not None)
     @rule(failure=st.sampled_from(FATAL))
     def fail_for_good(self, failure: dict[str, Any]) -> None:
-        token, at = self.stream.resume_token, self.at
+        token, at, began = self.stream.resume_token, self.at, self.at
         self.fail({"times": 1}, failCommands=["getMore"], **failure)
         try:
-            while (change := self.face.run(self.stream.try_next)) is not None:
+            while not self.is_over(began) and (change := self.face.run(self.stream.try_next)) is not None:
                 self.check(change)
                 token, at = self.stream.resume_token, self.at
         except errors.OperationFailure:
@@ -147,7 +147,7 @@ class Streams(Steps):
             self.open({"resume_after": token}, at)
         finally:
             self.fail("off")
-        if self.is_over():
+        if self.is_over(began):
             self.go_on()
 
     @precondition(lambda self: self.stream is not None)
@@ -181,9 +181,10 @@ class Streams(Steps):
                 found.append(change)
             return bool(found)
 
-        eventually(comes, f"{self.made[self.at]}")
+        began = self.at
+        eventually(comes, f"{self.made[began]}")
         self.check(found[0])
-        if self.is_over():
+        if self.is_over(began):
             self.go_on()
 
     def check(self, change: Any) -> None:
@@ -200,9 +201,12 @@ class Streams(Steps):
         name = "start_after" if kind == "invalidate" else "resume_after"
         self.places = [*self.places[-5:], (name, change["_id"], self.at)]
 
-    def is_over(self) -> bool:
-        """Whether the stream came to the end of its collection."""
-        return self.at > 0 and self.made[self.at - 1][0] == "invalidate" and not self.stream.alive
+    def is_over(self, began: int) -> bool:
+        """Whether the stream came to the end of its collection since then."""
+        is_over = self.at > began and self.made[self.at - 1][0] == "invalidate"
+        # Of a full batch the server tells in the next one that it was the last.
+        assert not is_over or self.size is not None or not self.stream.alive
+        return is_over
 
     def go_on(self) -> None:
         """Follow the collection of the same name that came after it."""
