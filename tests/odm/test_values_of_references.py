@@ -76,6 +76,7 @@ def test_values_are_references_that_are_fetched_together(db: Connection, face: A
         *([poet.id] for poet in poets),
         [],
     ]
+    assert face.call(query, "values") == [()] * 4
     assert face.call(query.limit(1), "values", Poem.others) == [[Ref(poets[0])]]
     assert face.call(query.limit(1), "values", "verses.by") == [[Ref(poets[0])]]
     assert face.call(query.limit(1), "values", Poem.about)[0].id == poets[0].id

@@ -482,6 +482,8 @@ class QueryReads(QueryBuilder[T]):
             load_all(field, self._model, [_dig(row, name) for row in found], request.connection)
             for field, name in zip(fields, names, strict=True)
         ]
+        if not columns:
+            return [()] * len(found)
         return columns[0] if len(columns) == 1 else [*zip(*columns, strict=True)]
 
     def explain(self) -> dict[str, Any]:
