@@ -1,4 +1,7 @@
-"""Types of the Rust half of mangonel. Hand-written; `mypy.stubtest` compares it with the compiled module."""
+"""Types of the Rust half of mangonel. Hand-written; `mypy.stubtest` compares it with the compiled module.
+
+One file, however long, because that module is one.
+"""
 
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence

@@ -110,7 +110,7 @@ pub(super) fn odm_drain(
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (batch, model, documents, targets, lazy, only, origin))]
-#[allow(clippy::too_many_arguments)] // As `odm_drain`.
+#[allow(clippy::too_many_arguments)] // One call from Python for each batch.
 pub(super) fn odm_drain_joined(
     py: Python<'_>,
     batch: &Bound<'_, Batch>,
