@@ -624,3 +624,12 @@ def test_nothing_but_a_cursor_is_iterable(face: Face, collection: Any) -> None:
             next(target)
         with pytest.raises(TypeError):
             target.next()
+
+
+def test_a_range_without_a_hint_leaves_the_cursor_as_it_was(face: Face, server: Server) -> None:
+    cursor = face.client(server.uri).test.things.find().min([("_id", 2)])
+    with pytest.raises(errors.InvalidOperation, match="hint"):
+        face.run(cursor.to_list)
+    assert cursor.alive
+    assert cursor.cursor_id is None
+    assert face.run(cursor.hint("_id_").to_list) == []

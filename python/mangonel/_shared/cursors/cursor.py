@@ -103,6 +103,9 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
 
     # One batch after the other.
 
+    def _check_query(self) -> None:
+        """Raise if the query cannot be sent as it is; the cursor can be mended and used."""
+
     def _first_operation(self) -> _core.Operation:
         raise InvalidOperation("expected a cursor that was opened by a command, found none")
 
@@ -119,6 +122,8 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
         """Load the next batch; return whether it has documents."""
         if self._is_closed or self._id == 0:
             return False
+        if self._id is None:
+            self._check_query()
         batch: _core.Batch | None
         try:
             if self._started is not None:

@@ -78,7 +78,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
     def _preference(self) -> _ServerMode:
         return preference_in(self._explicit, self._collection._read_preference)
 
-    def _check_hint(self) -> None:
+    def _check_query(self) -> None:
         if (self._min or self._max) and not self._hint:
             raise InvalidOperation(
                 "Passing a 'hint' is required when using the min/max query option to ensure the query utilizes the "
@@ -86,7 +86,6 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
             )
 
     def _first_operation(self) -> _core.Operation:
-        self._check_hint()
         if self._max_await_time_ms is not None:
             check_wait(self._max_await_time_ms, self._port.timeout)
         self._limit = abs(self._asked_limit)
@@ -211,7 +210,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
             >>> client.shop.orders.find({"_id": 1}).explain()["queryPlanner"]["winningPlan"]
             {...}
         """
-        self._check_hint()
+        self._check_query()
         session = self._enter_session()
         # Without a verbosity the server tells all that it knows.
         command = {"explain": self._command()}
