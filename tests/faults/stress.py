@@ -4,12 +4,14 @@
 
 Operations of every kind, chosen at random: writes, bulks, cursors over batches, transactions, GridFS, each told to a
 listener. Meanwhile signal handlers raise, threads end, tasks are cancelled, cursors and sessions are dropped, children
-are forked. What comes out of the driver that is not the handler's own exception is printed, and the exit code is 1.
+are forked. What comes out of the driver that is not the handler's own exception is printed, and the exit code is 1. A
+program that hangs ends with the stacks of its threads.
 """
 
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import inspect
 import os
@@ -27,6 +29,9 @@ from mangonel.bson import ObjectId
 from mangonel.errors import PyMongoError
 from mangonel.gridfs import AsyncGridFSBucket, GridFSBucket
 from mangonel.monitoring import CommandListener
+
+# So many seconds after its time a program is taken for hung.
+HANGS = 60
 
 failed: list[str] = []
 
@@ -326,13 +331,12 @@ def begin(face: str, uri: str, database: str, seconds: str, seed: str) -> int:
         if not client[database].steady.find_one():
             client[database].steady.insert_many([{"_id": n, "n": n} for n in range(50)])
             client[database].create_collection("things")
+    faulthandler.dump_traceback_later(float(seconds) + HANGS, exit=True)
     sys.unraisablehook, threading.excepthook = unraisable, thread_failed
     signal.signal(signal.SIGALRM, ring)
     faces = {"blocking": blocking, "asyncio": asynchronous}
     faces[face](uri, database, time.monotonic() + float(seconds), random.Random(int(seed)))
-    for each in failed:
-        sys.stderr.write(f"{each}\n")
-    sys.stderr.flush()
+    print(*failed, sep="\n", end="", flush=True)
     return 1 if failed else 0
 
 

@@ -61,7 +61,7 @@ def play(uri: str, database: str, face: str, seed: int, seconds: float) -> None:
     )
     # asyncio's own log of tasks that an alarm ended says nothing of the driver.
     is_quiet = face == "asyncio" and run.returncode == 0 and not OURS.search(run.stderr)
-    said = "" if is_quiet else run.stderr
-    assert (run.returncode, said[-4000:]) == (0, ""), (
-        f"exit code {run.returncode} on {face}, MANGONEL_STRESS_SEED={seed}: {said[-4000:]}"
+    said = run.stdout + ("" if is_quiet else run.stderr[-4000:])
+    assert (run.returncode, said) == (0, ""), (
+        f"exit code {run.returncode} on {face}, MANGONEL_STRESS_SEED={seed}: {said}"
     )
