@@ -12,7 +12,7 @@ from typing import Any
 from mangonel import _core
 from mangonel.bson import encode
 from mangonel.odm.errors import ValidationError
-from mangonel.odm.expressions.paths import dump
+from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.codec import codec_options
 from mangonel.odm.model.convert import reduce, restore

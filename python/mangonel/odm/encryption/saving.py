@@ -6,7 +6,7 @@ from typing import Any
 
 from mangonel import _core
 from mangonel.odm.encryption.elements import Group, put_together, take_apart
-from mangonel.odm.expressions.paths import dump
+from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.encrypted import Node

@@ -9,7 +9,8 @@ from mangonel import timeout
 from mangonel.odm.connections.connection import Connection, connection
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.expr import Where, part_of, query_of
-from mangonel.odm.expressions.paths import dump, key_of, order_of, path_of
+from mangonel.odm.expressions.paths import key_of, order_of, path_of
+from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.shapes import keys_of
 from mangonel.odm.query.options import FindOptions
 from mangonel.odm.query.request import SETTINGS, TERMINALS, Request

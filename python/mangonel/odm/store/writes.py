@@ -19,7 +19,7 @@ from mangonel.odm.encryption.saving import key_filter, whole_lists
 from mangonel.odm.errors import DocumentNotFound, StaleDocument
 from mangonel.odm.expressions.changes import Change
 from mangonel.odm.expressions.expr import query_of
-from mangonel.odm.expressions.paths import dump
+from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.convert import NEW, PARTIAL
 from mangonel.odm.model.describe import encrypted_tree
