@@ -198,6 +198,9 @@ def fork(work: Callable[[], Any]) -> None:
     child = os.fork()
     if child == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        # Here no thread of faulthandler's can be had: it would wait for the parent's.
+        faulthandler.register(signal.SIGALRM, chain=True)
+        signal.alarm(HANGS // 2)
         status = 1
         try:
             work()
@@ -274,27 +277,23 @@ def asynchronous(uri: str, database: str, end: float, dice: random.Random) -> No
         if each > 0:
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def settle(loop: asyncio.AbstractEventLoop, tasks: set[Any]) -> None:
-        "An alarm inside `call_soon` loses what was to be called: asyncio never goes on with such a task."
-        while tasks:
-            try:
-                loop.run_until_complete(asyncio.wait(tasks, timeout=0.2))
-                break
-            except RuntimeError as error:
-                # An alarm between the end of `main` and that of the loop's run: asyncio leaves the stop that `main`
-                # asked for to this run. Each is met once.
-                if str(error) != "Event loop stopped before Future completed.":
-                    raise
-        for task in tasks:
-            error = task.exception() if task.done() and not task.cancelled() else None
-            if isinstance(error, (SystemError, PyMongoError)) or "borrow" in str(error):
-                note(error, "a task")
+    def let_run(loop: asyncio.AbstractEventLoop, tasks: set[Any], seconds: float) -> None:
+        "Until all are done, or so long: an alarm inside asyncio loses what was to be called, even the end of a wait."
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not all(task.done() for task in tasks):
+            # The second is for an alarm in the first.
+            for soon in (0.005, 0.05):
+                loop.call_later(soon, loop.stop)
+            loop.run_forever()
 
     def run() -> None:
         loop = asyncio.new_event_loop()
         try:
             set_alarm(dice)
-            loop.run_until_complete(main(5))
+            task = loop.create_task(main(5))
+            let_run(loop, {task}, 5)
+            if task.done():
+                task.result()
         except Alarm:
             pass
         finally:
@@ -302,8 +301,12 @@ def asynchronous(uri: str, database: str, end: float, dice: random.Random) -> No
             tasks = asyncio.all_tasks(loop)
             for task in tasks:
                 task.cancel()
-            settle(loop, tasks)
+            let_run(loop, tasks, 0.2)
             loop.close()
+        for task in tasks:
+            error = task.exception() if task.done() and not task.cancelled() else None
+            if error and (isinstance(error, (SystemError, PyMongoError)) or "borrow" in str(error)):
+                note(error, "a task")
 
     async def all_once() -> None:
         client: AsyncMongoClient[Any] = AsyncMongoClient(uri)
