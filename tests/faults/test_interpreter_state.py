@@ -405,3 +405,42 @@ assert calls == [None, None, "heard"], calls
 
 def test_who_waits_is_woken_where_a_signal_handler_interrupts_that(server: ScriptedServer) -> None:
     programs.must_end_well(programs.run(HEAD + INTERRUPTED_WAKING, server.uri))
+
+
+FORGOTTEN_TASK = """
+import asyncio, gc, logging, sys
+from mangonel import AsyncMongoClient
+from mangonel._faces.aio import _Home
+
+logging.disable()
+# Other versions than 3.11 say "coroutine already executing".
+sys.unraisablehook = lambda unraisable: None
+
+async def connect(self, sock, target):
+    "Wait for what is lost: a signal handler's exception in asyncio's own code can have it so."
+    await asyncio.futures._PyFuture()
+
+_Home._connect = connect
+
+async def main(uri):
+    await AsyncMongoClient(uri).admin.command("ping")
+
+loop = asyncio.new_event_loop()
+asyncio.set_event_loop(loop)
+task = loop.create_task(main(sys.argv[1]))
+while task._fut_waiter is None or not isinstance(task._fut_waiter, asyncio.futures._PyFuture):
+    loop.call_later(0.005, loop.stop)
+    loop.run_forever()
+task._fut_waiter._callbacks.clear()
+inner = task.get_coro().cr_await
+loop.close()
+del task
+# As a collection of garbage does it that comes to this one first.
+inner.close()
+print("closed")
+"""
+
+
+def test_a_task_that_nobody_knows_ends_with_its_connection(server: ScriptedServer) -> None:
+    ended = programs.run(FORGOTTEN_TASK, server.uri)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "closed\n", "")

@@ -58,8 +58,10 @@ async def ask_on_loop(request: Request, address: tuple[str, int], security: Secu
 
     host, port = address
     is_open = False
+    # In a name, as in aio.py.
+    limit = asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(seconds):
+        async with limit:
             # Reading the system's authorities takes the time of many operations.
             context = await off_loop(lambda: security.context)
             reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=host)

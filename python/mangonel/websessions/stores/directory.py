@@ -266,7 +266,9 @@ class InThreads:
 
     async def _run(self, call: Callable[..., T], *arguments: Any) -> T:
         future = asyncio.get_running_loop().run_in_executor(self._pool, call, *arguments)
-        async with asyncio.timeout(self._timeout):
+        # In a name, as in _faces/aio.py.
+        limit = asyncio.timeout(self._timeout)
+        async with limit:
             return await future
 
 

@@ -143,7 +143,9 @@ class MySQLStore:
         return await self._send(query, values)
 
     async def _send(self, query: str, values: list[Any]) -> tuple[int, Any]:
-        async with asyncio.timeout(self._timeout), self._free:
+        # In a name, as in _faces/aio.py.
+        limit = asyncio.timeout(self._timeout)
+        async with limit, self._free:
             connection = self._idle.pop() if self._idle else await asyncmy.connect(**self._connect)
             is_sound = False
             try:
