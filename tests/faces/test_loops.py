@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import threading
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from mangonel import AsyncMongoClient
-from mangonel.errors import ServerSelectionTimeoutError
+from mangonel.errors import AutoReconnect, ServerSelectionTimeoutError
 from tools.faces import EMPTY, TIMEOUT, StreamsLoop, eventually, found, new_loop, open_sockets
 from tools.scripted_server import Hang, Reply, ScriptedServer
 
@@ -43,6 +44,38 @@ def test_a_loop_that_watches_no_descriptors_does_the_sending_and_receiving(
 
     with asyncio.Runner(loop_factory=lambda: new_loop(loop_name)) as runner:
         assert runner.run(steps()) is (loop_name == "streams")
+
+
+class FullLoop(asyncio.SelectorEventLoop):
+    """A loop for which the system watches no more descriptors than it already does."""
+
+    is_full = False
+
+    def add_reader(self, *args: Any) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().add_reader(*args)
+
+
+def test_a_connection_that_the_system_does_not_watch_has_failed(scripted_server: ScriptedServer) -> None:
+    scripted_server.on("find", EMPTY)
+
+    async def steps(loop: FullLoop) -> None:
+        async with AsyncMongoClient(scripted_server.uri, retryReads=False) as client:
+            await client.shop.orders.find_one()
+            loop.is_full = True
+            # One takes the open connection, the other wants one more.
+            finds = [client.shop.orders.find_one() for _ in range(2)]
+            with pytest.raises(AutoReconnect, match="No space left on device"):
+                await asyncio.gather(*finds)
+            loop.is_full = False
+            assert await client.shop.orders.find_one() is None
+            assert client._core.pool_sizes(client._port._home.shard)[1:] == (0, 0, 0)
+
+    loop = FullLoop()
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(steps(loop))
+    scripted_server.wait_for_open(0)
 
 
 class Handing(asyncio.Protocol):

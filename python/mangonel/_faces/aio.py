@@ -156,13 +156,13 @@ class AioPort:
         if step == CONNECT:
             try:
                 connection = await home.connect(exchange.address, exchange.step_timeout)
-            except OSError as error:
-                exchange.handle_network_error(error, isinstance(error, TimeoutError))
-            else:
                 link = exchange.handle_connected(connection, connection.fd)
                 if connection.secured is not None:
                     connection.secured.attach(link)
+                # Fails where the system lets nobody watch more descriptors.
                 connection.start(link)
+            except OSError as error:
+                exchange.handle_network_error(error, isinstance(error, TimeoutError))
         elif step == SLEEP:
             await asyncio.sleep(exchange.time_left or 0)
             exchange.handle_timeout()
