@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,7 +77,7 @@ def main() -> int:
             continue
         for name in options.targets or TARGETS:
             try:
-                wheel = build(TARGETS[name], minor, headers[minor], options.out)
+                wheel = build(TARGETS[name], minor, headers[minor], options.out.resolve())
                 print(
                     f"{wheel.name}: {wheel.stat().st_size / 1e6:.2f} MB, {'; '.join(look_at(wheel, TARGETS[name]))}"
                 )
@@ -109,17 +110,46 @@ def build(target: Target, minor: str, headers: str, out: Path) -> Path:
     command += ["--interpreter", f"python{minor}", "--out", str(out)]
     if target.policy:
         command += ["--compatibility", target.policy]
-    environment = {**os.environ, "MANGONEL_PYTHON_HEADERS": headers}
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Problem(done.stderr[-2000:])
-    if "dicts go through the C API" in done.stderr:
+    said = run(*command, MANGONEL_PYTHON_HEADERS=headers)
+    if "dicts go through the C API" in said:
         raise Problem(f"expected the headers in {headers} to have the known dict layout, found others")
     wheels = [path for path in out.glob(f"*-{abi}-{abi}-*.whl") if path.stem.endswith(target.tag)]
     if len(wheels) != 1:
         raise Problem(f"expected one wheel *-{abi}-{abi}-*{target.tag}.whl, found {len(wheels)}")
+    if target.policy.startswith("musllinux"):
+        name_musl(wheels[0], target)
     return wheels[0]
+
+
+def name_musl(wheel: Path, target: Target) -> None:
+    """Call musl what it is called where it is installed: zig's linker calls every C library `libc.so`."""
+    processor = target.triple.partition("-")[0]
+    with tempfile.TemporaryDirectory() as folder:
+        run(sys.executable, "-m", "wheel", "unpack", str(wheel), "-d", folder)
+        (unpacked,) = Path(folder).iterdir()
+        (module,) = unpacked.glob("mangonel/_core*.so")
+        run("patchelf", "--replace-needed", "libc.so", f"libc.musl-{processor}.so.1", str(module))
+        run(sys.executable, "-m", "wheel", "pack", str(unpacked), "-d", str(wheel.parent))
+
+
+def run(*command: str, **environment: str) -> str:
+    """Run a program, one that stands beside this interpreter if it is there; return what it said on its error output.
+
+    Raises:
+        Problem: it failed.
+    """
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PATH": path, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise Problem(f"{command[0]}: {done.stdout}{done.stderr}"[-2000:])
+    return done.stderr
 
 
 def look_at(wheel: Path, target: Target) -> Iterator[str]:
