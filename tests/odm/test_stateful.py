@@ -24,6 +24,9 @@ from mangonel.errors import DuplicateKeyError
 from mangonel.odm import Connection, Document, Indexed, StaleDocument, Version, field, inc, push
 from mangonel.odm.errors import DocumentNotFound
 
+# Hundreds of steps on a machine that does other things too.
+pytestmark = pytest.mark.timeout(1200)
+
 USUAL = 600
 STEPS = int(os.environ.get("MANGONEL_ODM_STEPS", USUAL))
 PER_RUN = 30
