@@ -21,10 +21,10 @@ LINES = 8  # more lines than that are not told apart
 ROOM = 1.25  # how far a logarithmic axis goes beyond its outermost values
 NAMED = 6  # values that an axis names
 PERCENTILES = (50.0, 75.0, 90.0, 99.0, 99.9, 100.0)
-# Of charts by themselves: ink, this project, peers, what is muted.
+# Of charts by themselves: ink, this project, peers, what is muted, the page.
 COLOURS = {
-    "light": ("#181c22", "#1f5fd0", "#8b97a8", "#566070"),
-    "dark": ("#e8ebf0", "#7aa8ff", "#7b8798", "#a3adbb"),
+    "light": ("#181c22", "#1f5fd0", "#8b97a8", "#566070", "#fff"),
+    "dark": ("#e8ebf0", "#7aa8ff", "#7b8798", "#a3adbb", "#1e2129"),
 }
 
 
@@ -220,11 +220,12 @@ def picture(rows: Sequence[tuple[str, str, Estimate | None]], style: str, frame:
 
 def style(name: str, size: int = 12) -> str:
     """Return the style of a chart that stands by itself, "light" or "dark", its texts of so many pixels."""
-    ink, ours, peer, muted = COLOURS[name]
+    ink, ours, peer, muted, paper = COLOURS[name]
     return (
         f"text{{font:{size}px system-ui,sans-serif;fill:{ink}}}.small{{font-size:{size - 1}px;fill:{muted}}}"
         f".ours{{font-weight:600}}.bar{{fill:{peer}}}.bar.ours{{fill:{ours}}}.noise{{opacity:.45}}"
         f".whisker{{stroke:{ink};stroke-width:1.2;fill:none}}.grid{{stroke:{muted};opacity:.4}}"
+        f".name{{paint-order:stroke;stroke:{paper};stroke-width:4px}}"
         f".limit{{stroke:{muted};stroke-dasharray:4 3}}.one{{stroke:{ink};stroke-dasharray:3 2;stroke-width:1.4}}"
     )
 
