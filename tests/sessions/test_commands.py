@@ -12,7 +12,7 @@ from bson import Timestamp as PeerTimestamp
 import mangonel
 from mangonel.bson import Timestamp
 from sessions.sent import deployment, failing, lines, run, sent, uri_of
-from tools.scripted_server import Close
+from tools.scripted_server import Close, Reply
 
 DRIVERS: dict[str, Any] = {"mangonel": mangonel, "pymongo": pymongo}
 
@@ -224,6 +224,26 @@ def commit_concern_unknown(client: Any, things: Any, server: Any) -> None:
         things.insert_one({}, session=session)
 
 
+def commit_refused_and_not_confirmed(client: Any, things: Any, server: Any) -> None:
+    error = {"code": 64, "errmsg": "slow", "errInfo": {"wtimeout": True}}
+    server.once("commitTransaction", failing(251, writeConcernError=error))
+    with client.start_session() as session, session.start_transaction():
+        things.insert_one({}, session=session)
+
+
+def commit_refused_and_concern_unknown(client: Any, things: Any, server: Any) -> None:
+    error = {"code": 79, "errmsg": "what"}
+    server.once("commitTransaction", failing(251, "TransientTransactionError", writeConcernError=error))
+    with client.start_session() as session, session.start_transaction():
+        things.insert_one({}, session=session)
+
+
+def commit_on_no_primary(client: Any, things: Any, server: Any) -> None:
+    server.once("commitTransaction", failing(10058, "TransientTransactionError"))
+    with client.start_session() as session, session.start_transaction():
+        things.insert_one({}, session=session)
+
+
 def abort_retried_after_a_cut_line(client: Any, things: Any, server: Any) -> None:
     server.once("abortTransaction", Close())
     with client.start_session() as session:
@@ -258,6 +278,41 @@ def write_refused_in_a_transaction(client: Any, things: Any, server: Any) -> Non
     with client.start_session() as session, session.start_transaction():
         things.insert_one({}, session=session)
         things.update_one({}, {"$set": {"a": 1}}, session=session)
+
+
+def write_on_no_primary_in_a_transaction(client: Any, things: Any, server: Any) -> None:
+    server.once("update", failing(10107))
+    with client.start_session() as session, session.start_transaction():
+        things.insert_one({}, session=session)
+        things.update_one({}, {"$set": {"a": 1}}, session=session)
+
+
+def read_on_no_primary_in_a_transaction(client: Any, things: Any, server: Any) -> None:
+    server.once("find", Reply({"ok": 0, "errmsg": "node is recovering"}))
+    with client.start_session() as session, session.start_transaction():
+        things.find_one({}, session=session)
+
+
+def write_on_no_primary_outside(client: Any, things: Any, server: Any) -> None:
+    server.once("update", failing(10107))
+    with client.start_session() as session:
+        things.update_one({}, {"$set": {"a": 1}}, session=session)
+
+
+def transaction_run_again_without_a_primary(client: Any, things: Any, server: Any) -> Any:
+    server.once("update", failing(11600), failing(189))
+    with client.start_session() as session:
+
+        def callback(session: Any) -> int:
+            return int(things.update_one({}, {"$set": {"a": 1}}, session=session).matched_count)
+
+        return session.with_transaction(callback)
+
+
+def aggregation_refused_and_not_confirmed(client: Any, things: Any, server: Any) -> None:
+    error = {"code": 64, "errmsg": "slow", "errInfo": {"wtimeout": True}}
+    server.once("aggregate", failing(20, writeConcernError=error))
+    things.aggregate([{"$out": "copies"}])
 
 
 def write_retried_in_a_session(client: Any, things: Any, server: Any) -> None:

@@ -43,6 +43,8 @@ pub struct Facts {
     pub code: Option<i64>,
     /// The code of a `writeConcernError`.
     pub write_concern_code: Option<i64>,
+    /// Whether the command failed since the server is no primary any more, or is recovering; the exchange finds that out.
+    pub is_state_change: bool,
     /// Whether a write failed or its write concern did.
     pub has_write_errors: bool,
     /// What the server says of the error.

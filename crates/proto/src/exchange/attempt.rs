@@ -13,7 +13,7 @@ use crate::operation::{Kind, Limit, SessionChoice};
 use crate::reply::Facts;
 use crate::retry::{self, Again};
 use crate::time::Instant;
-use crate::topology::{self, Cause, ServerDescription, ServerType, TopologyType};
+use crate::topology::{self, Cause, ServerDescription, ServerType, TopologyType, is_state_change};
 
 /// The server wants the user to authenticate once more before it runs the command.
 const REAUTHENTICATION_REQUIRED: i64 = 391;
@@ -111,6 +111,10 @@ impl Exchange {
         let more_to_come = read_reply(message)?.more_to_come;
         let body = self.answer_of(message)?;
         self.facts = Facts::read(body)?;
+        if !self.facts.ok {
+            let errmsg = body.get_str("errmsg")?.unwrap_or_default();
+            self.facts.is_state_change = is_state_change(self.facts.code, errmsg);
+        }
         self.more_to_come = more_to_come;
         self.announce_reply(client, body, self.facts.ok, now);
         if let Some(time) = self.facts.cluster_time.clone() {

@@ -130,7 +130,7 @@ impl Exchange {
     pub(super) fn teach_session(&mut self, client: &mut Client, body: RawDocument<'_>, now: Instant) {
         let Some(explicit) = &self.explicit else { return };
         let session = client.session_mut(explicit.id);
-        if session.is_some_and(|session| session.handle_reply(body)) {
+        if session.is_some_and(|session| session.handle_reply(body)) || self.facts.is_state_change {
             self.unpin_session(client, now);
         }
     }
@@ -183,18 +183,18 @@ impl Exchange {
     }
 
     /// Returns the label that the driver itself puts on the error, besides the server's.
+    ///
+    /// A server that steps down labels its refusal itself. What speaks for one, as a proxy does, may not.
     pub fn label(&self) -> Option<&'static str> {
+        let is_undecided = self.is_line_failure() || self.facts.is_state_change;
         match self.operation.kind.end() {
             Some(End::Commit) => {
-                let is_unknown = self.is_line_failure()
-                    || is_commit_unknown(self.facts.code, self.facts.write_concern_code);
+                let is_unknown =
+                    is_undecided || is_commit_unknown(self.facts.code, self.facts.write_concern_code);
                 is_unknown.then_some("UnknownTransactionCommitResult")
             }
             Some(End::Abort) => None,
-            None => {
-                let is_transient = self.is_in_transaction() && self.is_line_failure();
-                is_transient.then_some("TransientTransactionError")
-            }
+            None => (is_undecided && self.is_in_transaction()).then_some("TransientTransactionError"),
         }
     }
 }

@@ -3,6 +3,7 @@
 use mangonel_bson::{RawDocument, RawValue};
 use mangonel_proto::error::Failure;
 use mangonel_proto::message::read_reply;
+use mangonel_proto::operation::Kind;
 use mangonel_proto::reply::CursorFacts;
 use pyo3::prelude::*;
 
@@ -26,7 +27,9 @@ impl Exchange {
                 .body(py)
                 .and_then(|body| codec::decode_document(py, body.as_bytes(), Codec::default_for(py)?.get()))
             {
-                Ok(reply) => failure::refused(py, reply, || self.time_limits(py)),
+                Ok(reply) => self
+                    .not_confirmed(py, &reply)
+                    .unwrap_or_else(|| failure::refused(py, reply, || self.time_limits(py))),
                 Err(error) => error,
             }
         } else if let Failure::Network { message, timed_out: true } = failure {
@@ -49,6 +52,15 @@ impl Exchange {
             return failure::out_of_time(py, &error);
         }
         error
+    }
+
+    /// The exception for a failed reply that tells of its write concern too, where that comes first: of a commit, and of
+    /// an aggregation that writes.
+    fn not_confirmed(&self, py: Python<'_>, reply: &Py<PyAny>) -> Option<PyErr> {
+        let is_first = self.inner.operation().kind == Kind::Commit
+            || matches!(self.reading, Reading::Batch | Reading::RawBatch);
+        let is_told = is_first && self.inner.facts().has_write_errors;
+        is_told.then(|| failure::not_confirmed(py, reply.clone_ref(py))).flatten()
     }
 
     /// The configured time limits, as the errors of time-outs name them.

@@ -188,7 +188,16 @@ pub fn out_of_time(py: Python<'_>, error: &PyErr) -> PyErr {
 
 /// The exception for a reply that has a place for write errors, decoded; none where that place is empty.
 pub fn write_refused(py: Python<'_>, reply: Py<PyAny>) -> Option<PyErr> {
-    match made_of_reply(py, "write_error", reply) {
+    found_in_reply(py, "write_error", reply)
+}
+
+/// The exception for the `writeConcernError` of a reply, decoded; none where there is none.
+pub fn not_confirmed(py: Python<'_>, reply: Py<PyAny>) -> Option<PyErr> {
+    found_in_reply(py, "write_concern_error", reply)
+}
+
+fn found_in_reply(py: Python<'_>, reader: &str, reply: Py<PyAny>) -> Option<PyErr> {
+    match made_of_reply(py, reader, reply) {
         Ok(error) => (!error.is_none()).then(|| PyErr::from_value(error)),
         Err(error) => Some(error),
     }

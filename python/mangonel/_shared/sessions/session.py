@@ -247,7 +247,12 @@ class _ClientSession:
         command: dict[str, Any] = {"commitTransaction": 1}
         if self._transaction_options.max_commit_time_ms:
             command["maxTimeMS"] = self._transaction_options.max_commit_time_ms
-        await self._end_transaction_flow("commit", command, KIND_COMMIT)
+        try:
+            await self._end_transaction_flow("commit", command, KIND_COMMIT)
+        except ConnectionFailure as error:
+            # It may have been committed: whoever ran the transaction again could do all of it twice.
+            error._remove_error_label("TransientTransactionError")
+            raise
 
     def abort_transaction(self) -> Returns[None]:
         """Abort the open transaction. Errors of server and connection are not raised: it ends there by itself.
