@@ -235,6 +235,17 @@ REFUSED = {
     "$out": aggregate({"$project": {"ssn": {"$literal": SECRET}}}, {"$out": NAME}),
     "an array filter": update({"$set": {"name": "x"}}, arrayFilters=[{"p.number": SECRET}]),
     "an array filter of a replacement": update({"name": "x"}, arrayFilters=[{"p.number": SECRET}]),
+    "one command for two updates": {
+        "update": NAME,
+        "updates": [{"q": {"name": name}, "u": {"$set": {"name": "x"}}} for name in ("a", SECRET)],
+    },
+    "one command for all that match": update({"$set": {"ssn": SECRET}}, multi=True),
+    "findAndModify with new": {
+        "findAndModify": NAME,
+        "query": {"ssn": SECRET},
+        "update": {"$set": {"name": "x"}},
+        "new": True,
+    },
     "bulkWrite": {"bulkWrite": 1, "ops": [{"insert": 0, "document": {"ssn": SECRET}}], "nsInfo": []},
     "applyOps": {"applyOps": [{"op": "i", "ns": f"d.{NAME}", "o": {"ssn": SECRET}}]},
     "setQuerySettings": {"setQuerySettings": {"find": NAME, "filter": {"ssn": SECRET}}, "settings": {}},

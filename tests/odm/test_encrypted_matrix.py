@@ -207,7 +207,9 @@ def encrypt(server: Any, database_name: str, face: Any) -> Iterator[tuple[Any, A
     pymongo_client = pytest.importorskip("pymongo").MongoClient
     their_options = pytest.importorskip("bson.codec_options").CodecOptions()
     providers, vault = {"local": {"key": os.urandom(96)}}, f"{database_name}.vault"
-    options = AutoEncryptionOpts(providers, vault, bypass_query_analysis=True)
+    # So that the server is not asked whether the collection is one of Queryable Encryption.
+    known = {f"{database_name}.{NAME}": {"fields": []}}
+    options = AutoEncryptionOpts(providers, vault, bypass_query_analysis=True, encrypted_fields_map=known)
     made = connect(server.uri, database=database_name, auto_encryption_opts=options)
     with (
         MongoClient(server.uri) as client,

@@ -139,11 +139,16 @@ class EncryptingPort:
 
 
 class FieldPort(EncryptingPort):
-    """The port of some collections of a client, on the client's own, whose sessions it takes."""
+    """The port of some collections of a client, on the client's own, whose sessions it takes.
+
+    Attributes:
+        fields: the cipher, for whoever made it.
+    """
 
     def __init__(self, core: _core.Core, plain: Port, cipher: Cipher) -> None:
         super().__init__(core, plain, cipher)
         self.home = plain
+        self.fields: Any = cipher
         # Then replies come decrypted, and are not held back twice.
         self._is_on_another = plain.is_encrypting
 

@@ -184,7 +184,7 @@ def _pull(database: Any, options: argparse.Namespace) -> int:
     from mangonel.odm.pulled import Writer
 
     names = options.collection or sorted(
-        name for name in database.list_collection_names() if not name.startswith("system.")
+        name for name in database.list_collection_names() if not name.startswith(("system.", "enxcol_."))
     )
     writer = Writer()
     models = {

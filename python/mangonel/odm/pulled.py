@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mangonel._shared.collection.encrypted import TAGS
 from mangonel.bson import Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 
 # A map rather than a document: so many keys, most of them in few documents only.
@@ -92,7 +93,7 @@ class Writer:
         """Add the model of a collection; return its name."""
         root = Seen()
         for document in documents:
-            root.add(document)
+            root.add({key: value for key, value in document.items() if key != TAGS})
         return self._class(_camel(name), root, name)
 
     def module(self) -> str:

@@ -36,7 +36,7 @@ def db(
             aencryption=AsyncClientEncryption(providers, vault, face_client(server, True), CodecOptions()),
         )
     with ClientEncryption(providers, vault, face_client(server, False), CodecOptions()) as keys:
-        for name in ("people", "ada", "eve"):
+        for name in ("people", "ada", "eve", "note", "street"):
             keys.create_data_key("local", key_alt_names=[name])
     yield made
     made.close()

@@ -80,15 +80,24 @@ async def drop_flow(
     return reply
 
 
+async def stored_fields_flow(
+    source: AdministeredSource, name: str, session: _ClientSession | None = None, comment: Any = None
+) -> Mapping[str, Any] | None:
+    """Return the encrypted fields that the server has of a collection; None: it has none, or no such collection."""
+    fields: Mapping[str, Any] | None = None
+    command = {"listCollections": 1, "cursor": {}, "filter": {"name": name}}
+    batch = await source._port.arun(source._listing(command, session=session, comment=comment))
+    for description in cursor_of(batch):
+        with ReplyTo("listCollections"):
+            fields = description.get("options", {}).get("encryptedFields")
+    return fields
+
+
 async def _dropped_names_flow(
     source: AdministeredSource, name: str, given: Any, session: _ClientSession | None, comment: Any
 ) -> tuple[str, ...]:
     """Return what has to go with a collection, itself last."""
     fields = known_fields(source, name, given)
     if fields is None and source._client._options.auto_encryption_opts is not None:
-        command = {"listCollections": 1, "cursor": {}, "filter": {"name": name}}
-        batch = await source._port.arun(source._listing(command, session=session, comment=comment))
-        for description in cursor_of(batch):
-            with ReplyTo("listCollections"):
-                fields = description.get("options", {}).get("encryptedFields")
+        fields = await stored_fields_flow(source, name, session, comment)
     return (*state_names(fields, name), name) if fields else (name,)

@@ -74,10 +74,15 @@ class Analysis:
     def __init__(
         self, name: str, collection: str, root: Node | None, foreign: Callable[[str], Node | None]
     ) -> None:
-        self._name = name
-        self._collection = collection
+        self.name = name
+        self.collection = collection
         self._root = root
         self._foreign = foreign
+        self.is_queryable = root is not None and root.is_queryable
+
+    def needs_own_kind(self, group: Group) -> bool:
+        """Whether a command asks something of this collection that only one of Queryable Encryption has."""
+        return self.is_queryable and text_of(group.items[0][1]) == self.collection
 
     def look(self, command: bytes) -> tuple[Group, Places] | None:
         """Return a command taken apart, with what is to be encrypted; None when it stays as it is.
@@ -103,12 +108,12 @@ class Analysis:
         if collection is None and (name != "aggregate" or _is_change_stream(pipeline)):
             if name == "aggregate":
                 # Of a whole database: this collection's documents are among those that changed.
-                collection = self._collection
+                collection = self.collection
             elif name in _PARTS or _has_documents(group):
                 self._refuse(name)
-        own = self._root if collection == self._collection else None
+        own = self._root if collection == self.collection else None
         root = own if own is not None or collection is None else self._foreign(collection)
-        places = Places(self._name, root or Node())
+        places = Places(self.name, root or Node())
         look = _PARTS.get(name)
         if look is None:
             if root is None:
@@ -125,13 +130,13 @@ class Analysis:
         if places.pending and group.get("collation") is not None:
             # Bytes are compared as bytes, so `a` would not be found by `A`.
             raise UnsupportedOption(
-                f"collation cannot work on encrypted fields of {self._name}: only equal values are found"
+                f"collation cannot work on encrypted fields of {self.name}: only equal values are found"
             )
         return places
 
     def _refuse(self, name: str) -> NoReturn:
         raise UnsupportedOption(
-            f"{name} cannot be sent through the collection of {self._name}, which has encrypted fields: nobody "
+            f"{name} cannot be sent through the collection of {self.name}, which has encrypted fields: nobody "
             "knows which of its values to encrypt; use connection().database()"
         )
 
@@ -161,8 +166,14 @@ def _insert(places: Places, group: Group, root: Node) -> None:
 
 def _update(places: Places, group: Group, root: Node) -> None:
     updates = group.group("updates")
-    for item in updates.items if updates is not None else ():
-        update = opened(item)
+    found = [opened(item) for item in updates.items] if updates is not None else []
+    is_many = len(found) > 1 or any(update is not None and _is_true(update.get("multi")) for update in found)
+    if is_many and root.is_queryable:
+        raise UnsupportedOption(
+            f"one command cannot update several documents of {places.name}: MongoDB changes one at a time in a "
+            "collection of Queryable Encryption; save() them, or use the update() of a query"
+        )
+    for update in found:
         if update is not None:
             _one_update(places, update, root, "q", "u")
 
@@ -177,11 +188,8 @@ def _one_update(places: Places, update: Group, root: Node, query: str, change: s
         raise UnsupportedOption(
             f"collation cannot work on encrypted fields of {places.name}: only equal values are found"
         )
-    is_upsert = update.get("upsert")
-    if (
-        isinstance(is_upsert, tuple)
-        and any(is_upsert[1])
-        and any(found.rule.algorithm in QUERYABLE for found in places.pending[before:])
+    if _is_true(update.get("upsert")) and any(
+        found.rule.algorithm in QUERYABLE for found in places.pending[before:]
     ):
         raise UnsupportedOption(
             f"upsert cannot store what a query of {places.name} compares with a field of Queryable Encryption; "
@@ -190,6 +198,10 @@ def _one_update(places: Places, update: Group, root: Node, query: str, change: s
     for item in update.items:
         if item[0] == change:
             encrypt_update(places, item, root, update.group("arrayFilters"))
+
+
+def _is_true(value: object) -> bool:
+    return isinstance(value, tuple) and any(value[1])
 
 
 def _delete(places: Places, group: Group, root: Node) -> None:
@@ -235,6 +247,11 @@ def _find_and_modify(places: Places, group: Group, root: Node) -> None:
     fields = group.group("fields")
     if fields is not None:
         projected(places, fields, root, "a projection")
+    if _is_true(group.get("new")) and root.is_queryable:
+        raise UnsupportedOption(
+            f"findAndModify cannot return a document of {places.name} as it is afterwards: MongoDB returns what it "
+            "was, in a collection of Queryable Encryption; use find_and_update(new=False), or save() what was found"
+        )
     _one_update(places, group, root, "query", "update")
 
 

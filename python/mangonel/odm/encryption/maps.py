@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mangonel.bson.binary import Binary
+from mangonel.bson.binary import UUID_SUBTYPE, Binary
 from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.encrypted import ALGORITHMS, QUERYABLE, Encrypted, Node
 
-_UUID = 4
 _TYPES = {
     "str": "string",
     "int": "int",
@@ -46,9 +45,7 @@ def schema_map(
     made: dict[str, dict[str, Any]] = {}
     for model in models:
         plan = model.__plan__
-        for path, node, rule in _rules(model):
-            if rule.algorithm in QUERYABLE:
-                continue
+        for path, node, rule in _rules(model, is_queryable=False):
             properties = made.setdefault(
                 f"{database}.{model.__collection_name__()}", {"bsonType": "object", "properties": {}}
             )["properties"]
@@ -95,9 +92,7 @@ def encrypted_fields_map(
     """
     made: dict[str, dict[str, Any]] = {}
     for model in models:
-        for path, node, rule in _rules(model):
-            if rule.algorithm not in QUERYABLE:
-                continue
+        for path, node, rule in _rules(model, is_queryable=True):
             kind = _type_of(node)
             if kind is None:
                 raise ValueError(f"expected one BSON type for {model.__name__}.{path}, found several")
@@ -118,11 +113,11 @@ def encrypted_fields_map(
     return made
 
 
-def _rules(model: Any) -> list[tuple[str, Node, Encrypted]]:
+def _rules(model: Any, *, is_queryable: bool) -> list[tuple[str, Node, Encrypted]]:
     tree = encrypted_tree(model)
     found: list[tuple[str, Node, Encrypted]] = []
     for path, node in tree.rules() if tree is not None else ():
-        if node.rule is None:
+        if node.rule is None or (node.rule.algorithm in QUERYABLE) is not is_queryable:
             continue
         if "[]" in path or "*" in path:
             raise ValueError(
@@ -143,7 +138,7 @@ def _id_of(rule: Encrypted, model: Any, path: str, key_ids: Mapping[str, Any] | 
                 f"{', '.join(map(repr, known)) or 'none'}; ask the key vault: get_key_by_alt_name({key!r})"
             )
         key = known[key]
-    return key if isinstance(key, Binary) else Binary(key.bytes, _UUID)  # type: ignore[union-attr]  # a UUID
+    return key if isinstance(key, Binary) else Binary(key.bytes, UUID_SUBTYPE)  # type: ignore[union-attr]  # a UUID
 
 
 def _type_of(node: Node) -> str | None:

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from mangonel import _core
 from mangonel._faces.encrypting import FieldPort
+from mangonel._shared.collection.encrypted import known_fields, stored_fields_flow
+from mangonel.bson.binary import UUID_SUBTYPE, Binary
 from mangonel.errors import ConfigurationError
 from mangonel.odm._registry import models
 from mangonel.odm.encryption.commands import Analysis
 from mangonel.odm.encryption.elements import Pending, document_of, put_together, take_apart
+from mangonel.odm.encryption.maps import encrypted_fields_map
 from mangonel.odm.model.describe import encrypted_tree
-from mangonel.odm.model.encrypted import ALGORITHMS, QUERYABLE, Node, models_of
+from mangonel.odm.model.encrypted import ALGORITHMS, QUERYABLE, Encrypted, Node, models_of
 
 if TYPE_CHECKING:
     from mangonel.encryption._values import ValueCipher
@@ -35,22 +38,32 @@ class FieldCipher:
 
     encrypts = True
 
-    def __init__(self, analysis: Analysis, values: ValueCipher) -> None:
+    def __init__(self, analysis: Analysis, values: ValueCipher, client: Any) -> None:
         self._analysis = analysis
         self._values = values
+        self._client = client
+        # Namespaces that are known to be collections of Queryable Encryption.
+        self._made: set[str] = set()
+
+    @property
+    def is_queryable(self) -> bool:
+        """Whether the collection has fields of Queryable Encryption."""
+        return self._analysis.is_queryable
 
     async def encrypt_flow(self, database: str, command: bytes) -> bytes | None:
         """Return the command with its fields encrypted; None when there is nothing to encrypt.
 
         Raises:
             UnsupportedOption: it asks for what an encrypted field cannot tell. Nothing was sent.
+            ConfigurationError: the collection is none of Queryable Encryption. Nothing was sent.
             EncryptionError: with the reason as its cause. Nothing was sent.
         """
-        del database
         found = self._analysis.look(command)
         if found is None:
             return None
         group, places = found
+        if self._analysis.needs_own_kind(group):
+            await self._check_flow(database)
         for pending in places.pending:
             await self._value_flow(pending)
         return put_together(group)[1]
@@ -60,7 +73,7 @@ class FieldCipher:
 
         rule, key = pending.rule, pending.key
         if isinstance(key, str) and rule.algorithm in QUERYABLE:
-            key = await self._id_flow(key)
+            key = await self.id_flow(key)
         is_name = isinstance(key, str)
         options = ValueOptions(
             ALGORITHMS[rule.algorithm],
@@ -75,7 +88,26 @@ class FieldCipher:
         done = await self._values.encrypt_flow(what, document_of("v", pending.value), options)
         pending.done = take_apart(done).items[0][1]
 
-    async def _id_flow(self, name: str) -> bytes:
+    async def _check_flow(self, database: str) -> None:
+        """Refuse a collection that the server would not look equal values up in, and that would keep their tokens.
+
+        Raises:
+            ConfigurationError: it is none of Queryable Encryption, or there is none.
+        """
+        name = self._analysis.collection
+        namespace = f"{database}.{name}"
+        if namespace in self._made:
+            return
+        source = self._client.get_database(database)
+        if known_fields(source, name, None) is None and await stored_fields_flow(source, name) is None:
+            model = self._analysis.name
+            raise ConfigurationError(
+                f"cannot use {model}, which has fields of Queryable Encryption: expected {namespace} to be made for "
+                f"them, found no such collection; call {model}.create_collection() first"
+            )
+        self._made.add(namespace)
+
+    async def id_flow(self, name: str) -> bytes:
         """Return the id of a key, which Queryable Encryption asks for; what the key encrypts says it."""
         from mangonel.encryption._values import ValueOptions
 
@@ -129,6 +161,11 @@ def database_of(connection: Any, model: Any, is_async: bool) -> Any:
             _check_maps(options, f"{connection.name}.{name}", tree, model)
         return database
     values = cipher_of(client, connection.clients.encryption.get(is_async))
+    if tree is not None and tree.is_queryable and (options is None or options._bypass_auto_encryption):
+        raise ConfigurationError(
+            f"cannot use {model.__name__}, which has fields of Queryable Encryption: their commands say so to the "
+            "server, which takes connect(..., auto_encryption_opts=AutoEncryptionOpts(..., bypass_query_analysis=True))"
+        )
     if values is None:
         if tree is None:
             return database
@@ -138,6 +175,37 @@ def database_of(connection: Any, model: Any, is_async: bool) -> Any:
         )
     twin = _twin(client, Analysis(model.__name__, name, tree, tree_of_collection), values)
     return twin.get_database(connection.name, codec_options=database.codec_options)
+
+
+async def encrypted_fields_flow(model: Any, collection: Any) -> dict[str, Any]:
+    """Return the encrypted fields that a model's collection is made with.
+
+    Raises:
+        EncryptionError: a key that the models call by name is not in the key vault.
+        ValueError: the server would not take the fields together, or one has no single BSON type.
+    """
+    cipher, found = collection._port.fields, models_of(collection.name, model)
+    rules: dict[str, Encrypted] = {}
+    for tree in filter(None, map(encrypted_tree, found)):
+        # Relatives have the same fields.
+        rules.update((path, node.rule) for path, node in tree.rules() if node.rule is not None)
+    users: dict[Any, str] = {}
+    for path, rule in rules.items():
+        if rule.algorithm not in QUERYABLE:
+            raise ValueError(
+                f'cannot make the collection of {model.__name__}: MongoDB takes no "{rule.algorithm}" values, as of '
+                f"{path}, beside fields of Queryable Encryption"
+            )
+        key = rule.key() if callable(rule.key) else rule.key
+        other = users.setdefault(key, path)
+        if other != path:
+            raise ValueError(
+                f"cannot make the collection of {model.__name__}: expected a key of its own for each field of "
+                f"Queryable Encryption, found the same for {other} and {path}"
+            )
+    ids = {key: Binary(await cipher.id_flow(key), UUID_SUBTYPE) for key in users if isinstance(key, str)}
+    [fields] = encrypted_fields_map(collection.database.name, *found, key_ids=ids).values()
+    return {"fields": list({field["path"]: field for field in fields["fields"]}.values())}
 
 
 def collection_for(connection: Any, model: Any, collection: Any, stages: Any) -> Any:
@@ -187,7 +255,7 @@ def _twin(client: Any, analysis: Analysis, values: ValueCipher) -> Any:
     """Return the client with another port."""
     twin = object.__new__(type(client))
     twin.__dict__.update(vars(client))
-    twin._port = FieldPort(client._core, client._port, FieldCipher(analysis, values))
+    twin._port = FieldPort(client._core, client._port, FieldCipher(analysis, values, client))
     return twin
 
 

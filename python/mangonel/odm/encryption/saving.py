@@ -5,14 +5,53 @@ from __future__ import annotations
 from typing import Any
 
 from mangonel import _core
+from mangonel._faces.encrypting import FieldPort
 from mangonel.odm.encryption.elements import Group, put_together, take_apart
 from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.encrypted import Node
 
+# What a query that looks for ids takes of the options of an update.
+_OF_QUERIES = ("collation", "comment", "hint", "let", "session")
+
 # Operators that find elements by their values.
 _BY_VALUE = ("$pullAll", "$addToSet")
+
+
+def is_queryable(collection: Any) -> bool:
+    """Whether a collection has fields of Queryable Encryption that the mapper encrypts."""
+    port = collection._port
+    return isinstance(port, FieldPort) and bool(port.fields.is_queryable)
+
+
+async def update_all_flow(collection: Any, query: Any, change: Any, options: dict[str, Any]) -> int:
+    """Change all documents that match; return how many were changed or inserted.
+
+    The server changes one document at a time in a collection of Queryable Encryption, so there each of them is found
+    first; what stopped matching since then is left alone.
+    """
+    port, filters, act = collection._port, [query], _update_many
+    if is_queryable(collection):
+        act = _update_one
+        found = {name: options[name] for name in _OF_QUERIES if name in options}
+        rows = await collection.find(query, projection={"_id": 1}, **found)._to_list_flow(None)
+        if rows or not options.get("upsert"):
+            filters = [{"$and": [{"_id": row["_id"]}, query]} for row in rows]
+    count = 0
+    for each in filters:
+        result = await port.call(act, collection, each, change, options)
+        if result.acknowledged:
+            count += result.modified_count + (result.upserted_id is not None)
+    return count
+
+
+def _update_many(collection: Any, query: Any, change: Any, options: dict[str, Any]) -> Any:
+    return collection.update_many(query, change, **options)
+
+
+def _update_one(collection: Any, query: Any, change: Any, options: dict[str, Any]) -> Any:
+    return collection.update_one(query, change, **options)
 
 
 def key_filter(document: Any) -> dict[str, Any]:

@@ -196,6 +196,11 @@ class Node:
                     queue.append((f"{path}.{name}" if path else name, part))
 
     @property
+    def is_queryable(self) -> bool:
+        """Whether something of it is encrypted for Queryable Encryption, whose collections have rules of their own."""
+        return any(node.rule is not None and node.rule.algorithm in QUERYABLE for _, node in self.rules())
+
+    @property
     def takes_documents(self) -> bool:
         """Whether a document may stand here, or in a list here."""
         within = bool(self.fields) or self.values is not None or self.has_plain

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mangonel.odm._registry import models
+from mangonel.odm.encryption.saving import update_all_flow
 from mangonel.odm.errors import DeleteDenied
 from mangonel.odm.query.request import MOST_IDS, dicts_flow
 from mangonel.odm.query.stamped import update_for
@@ -83,7 +84,7 @@ async def carry_out_flow(plan: Plan, request: Any) -> None:
         place = _place(other, request)
         change = {"$unset": {field.key: ""}} if rule == "nullify" else {"$pullAll": {field.key: ids}}
         change = update_for(other, [change])
-        await place.port.call(_update, place.collection, {field.key: {"$in": ids}}, change, place.session)
+        await update_all_flow(place.collection, {field.key: {"$in": ids}}, change, place.session)
     for other, found in reversed(plan.cascades):
         place = _place(other, request)
         for start in range(0, len(found), MOST_IDS):
@@ -101,16 +102,9 @@ def _place(other: Any, request: Any) -> Any:
 async def erase_flow(model: Any, collection: Any, query: Any, keywords: dict[str, Any]) -> int:
     """Delete what matches, or mark it where a model only marks; return how many."""
     if model.__soft_delete__():
-        result = await collection._port.call(
-            _update, collection, query, model.__soft_delete_update__(), keywords
-        )
-        return int(result.modified_count) if result.acknowledged else 0
+        return await update_all_flow(collection, query, model.__soft_delete_update__(), keywords)
     result = await collection._port.call(_delete, collection, query, keywords)
     return int(result.deleted_count) if result.acknowledged else 0
-
-
-def _update(collection: Any, query: Any, change: Any, options: dict[str, Any]) -> Any:
-    return collection.update_many(query, change, **options)
 
 
 def _delete(collection: Any, query: Any, options: dict[str, Any]) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from mangonel import _core
+from mangonel.odm.encryption.saving import update_all_flow
 from mangonel.odm.errors import UnsupportedOption, ValidationError
 from mangonel.odm.expressions.changes import Change, update_of
 from mangonel.odm.expressions.expr import query_of
@@ -67,11 +68,9 @@ class QueryWrites(QueryReads[T]):
             keywords["array_filters"] = array_filters
         count = 0
         for query in await filters_flow(request):
-            result = await port.call(_update_many, request.collection, query, update, keywords)
-            if result.acknowledged:
-                count += result.modified_count + (result.upserted_id is not None)
+            count += await update_all_flow(request.collection, query, update, keywords)
         await run_query_flow(self._model, "after_query_update", port, request.filter, update)
-        return int(count)
+        return count
 
     def delete(self) -> int:
         """Delete all documents that match, by the delete rules of references to them; return how many."""
@@ -333,10 +332,6 @@ def _first_of(request: Request) -> dict[str, Any]:
     if "sort" in keywords:
         keywords["sort"] = list(keywords["sort"].items())
     return keywords
-
-
-def _update_many(collection: Any, query: Any, update: Any, keywords: dict[str, Any]) -> Any:
-    return collection.update_many(query, update, **keywords)
 
 
 def _find_one_and_update(collection: Any, query: Any, update: Any, keywords: dict[str, Any]) -> Any:

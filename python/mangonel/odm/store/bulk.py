@@ -10,8 +10,8 @@ from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.errors import BulkWriteError
 from mangonel.odm.connections.place import Place
 from mangonel.odm.connections.touched import touch
-from mangonel.odm.encryption.saving import whole_lists
-from mangonel.odm.errors import StaleDocument
+from mangonel.odm.encryption.saving import is_queryable, whole_lists
+from mangonel.odm.errors import StaleDocument, UnsupportedOption
 from mangonel.odm.model.convert import NEW
 from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.hooks import around_flow, has_hooks
@@ -106,6 +106,12 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
                 writes.append(write)
         if not requests:
             return 0
+        updates = sum(isinstance(request, UpdateOne) for request in requests)
+        if updates > 1 and is_queryable(place.collection):
+            raise UnsupportedOption(
+                f"save_all() cannot change {updates} documents of {type(documents[0]).__name__}: MongoDB changes one "
+                "at a time in a collection of Queryable Encryption; save() each"
+            )
         try:
             result = await place.port.call(_bulk_write, place.collection, requests, ordered, place.session)
             matched = result.matched_count if result.acknowledged else len(writes)

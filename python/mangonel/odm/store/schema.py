@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from mangonel._shared.collection.encrypted import TAGS
+from mangonel.odm.encryption.saving import is_queryable
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.expressions.orders import Order
 from mangonel.odm.expressions.paths import key_of
@@ -118,7 +120,7 @@ async def sync_indexes_flow(cls: Any, collection: Any, is_plan: bool, drop: bool
         else:
             plan.rebuild.append(name)
     known = {*plan.keep, *plan.rebuild, "_id_"}
-    plan.unknown = [name for name in present if name not in known]
+    plan.unknown = [name for name, index in present.items() if name not in known and TAGS not in index["key"]]
     if drop:
         plan.drop = list(plan.unknown)
     if is_plan:
@@ -181,6 +183,10 @@ async def create_collection_flow(cls: Any, collection: Any, validate: bool) -> N
             raise ValueError(f"cannot validate {cls.__name__}: it is a view, which stores nothing")
     if validate:
         options["validator"] = {"$jsonSchema": bson_schema(cls)}
+    if is_queryable(collection) and "encryptedFields" not in options:
+        from mangonel.odm.encryption.port import encrypted_fields_flow
+
+        options["encryptedFields"] = await encrypted_fields_flow(cls, collection)
     await collection._port.call(_create_collection, collection, options)
 
 

@@ -15,7 +15,7 @@ from mangonel.errors import DuplicateKeyError, write_error
 from mangonel.odm.connections.identity import outside
 from mangonel.odm.connections.place import Place, place_of
 from mangonel.odm.connections.touched import Former, touch
-from mangonel.odm.encryption.saving import key_filter, whole_lists
+from mangonel.odm.encryption.saving import is_queryable, key_filter, whole_lists
 from mangonel.odm.errors import DocumentNotFound, StaleDocument
 from mangonel.odm.expressions.changes import Change
 from mangonel.odm.expressions.expr import query_of
@@ -290,7 +290,12 @@ async def update_flow(document: Any, place: Place, changes: Iterable[Change]) ->
         query = query.find({version[0]: version[1]})
     request = query._request("find_and_update", place.port.is_async)
     with outside():
-        found = await query._find_and_update_flow(request, changes, True, False, None)
+        # The server of a collection of Queryable Encryption tells only what a document was.
+        is_told = not is_queryable(place.collection)
+        found = await query._find_and_update_flow(request, changes, is_told, False, None)
+        if found is not None and not is_told:
+            again = _by_id(document, place)
+            found = await again._single_flow(again._request("one", place.port.is_async))
     if found is None:
         await missing_flow(document, place)
     _core.odm_take(document, found)
