@@ -10,6 +10,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from mangonel import errors
 from mangonel.encryption import Algorithm, AutoEncryptionOpts
 from tls.certificates import Certificates
 from tools.faces import TIMEOUT, eventually
+from tools.hanging_resolver import NAME, hanging_resolver
 
 RANDOM = Algorithm.AEAD_AES_256_CBC_HMAC_SHA_512_Random
 # Seconds for what never comes.
@@ -233,3 +235,16 @@ def test_a_read_that_needs_a_silent_service_ends_in_time(
     check_is_silent(caught.value)
     kms.plan = []
     assert read(TIMEOUT) == {"_id": 1, "secret": MATERIAL}
+
+
+@pytest.mark.parametrize("kind", PROVIDERS)
+def test_a_service_whose_name_nobody_looks_up_is_given_up_in_time(
+    face: Any, kms: ScriptedKms, keys_of: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, master = keys_of(kind, SimpleNamespace(address=kms.address.replace("127.0.0.1", NAME)))
+    with hanging_resolver(monkeypatch) as resolver:
+        with pytest.raises(errors.EncryptionError, match=f"{NAME}.* did not answer within") as caught:
+            make(face, keys, kind, master, LIMIT)
+        assert caught.value.timeout
+        assert resolver.is_hanging
+    assert kms.requests == []

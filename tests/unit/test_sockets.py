@@ -13,6 +13,10 @@ from mangonel._faces.native_socket import NativeSocket
 from mangonel._faces.sockets import open_socket
 
 
+def five_seconds() -> float:
+    return 5
+
+
 @pytest.fixture
 def address() -> Iterator[tuple[str, int]]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -20,7 +24,7 @@ def address() -> Iterator[tuple[str, int]]:
 
 
 def test_a_socket_that_is_dropped_is_closed_without_a_warning(address: tuple[str, int]) -> None:
-    opened = open_socket(address, 5)
+    opened = open_socket(address, five_seconds)
     descriptor = opened.fileno()
 
     # A warning would run Python code, and lose what a signal handler raises in it.
@@ -40,7 +44,7 @@ def test_sockets_are_those_that_somebody_put_into_the_module(
         pass
 
     monkeypatch.setattr(socket, "socket", Redirected)
-    opened = open_socket(address, 5)
+    opened = open_socket(address, five_seconds)
 
     assert type(opened) is Redirected
     opened.close()
@@ -52,4 +56,4 @@ def test_names_are_looked_up_by_what_somebody_put_into_the_module(
     look_up = socket.getaddrinfo
     monkeypatch.setattr(socket, "getaddrinfo", lambda _name, *rest: look_up(address[0], *rest))
 
-    open_socket(("name.that.nobody.has.test", address[1]), 5).close()
+    open_socket(("name.that.nobody.has.test", address[1]), five_seconds).close()

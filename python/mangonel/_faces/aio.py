@@ -38,7 +38,7 @@ from mangonel._core import (
 from mangonel._faces.deadline import within
 from mangonel._faces.port import LARGEST_MESSAGE
 from mangonel._faces.secure import Secured
-from mangonel._faces.sockets import resolve, tune
+from mangonel._faces.sockets import begin_lookup, is_numeric, resolve, tune
 from mangonel._faces.streams import Stream, forget, until_done
 from mangonel.errors import ProtocolError
 
@@ -317,11 +317,13 @@ class _Home:
                 future.set_exception(TimeoutError("timed out"))
 
     async def connect(self, address: Address, timeout: float | None) -> _Connection | Stream:
-        """Return an open connection, not yet read from. `timeout`: seconds for each address of the name."""
-        if address[1] is None or _is_numeric(address[0]):
-            targets = resolve(address)
-        else:
-            targets = await self.loop.run_in_executor(None, resolve, address)
+        """Return an open connection, not yet read from.
+
+        Args:
+            address: where to connect to.
+            timeout: seconds for looking the name up, and for each of its addresses.
+        """
+        targets = resolve(address) if is_numeric(address) else await self._resolve(address, timeout)
         failure: OSError = OSError(f"expected {address[0]!r} to resolve to an address, found none")
         for family, target in targets:
             sock = socket.socket(family, socket.SOCK_STREAM)
@@ -350,6 +352,23 @@ class _Home:
             else:
                 return _Connection(self, sock, secured)
         raise failure
+
+    async def _resolve(self, address: Address, timeout: float | None) -> list[tuple[int, Any]]:
+        lookup, woken = begin_lookup(address), self.loop.create_future()
+
+        def wake() -> None:
+            # A loop that is closed waits for nothing.
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(_settle, woken)
+
+        lookup.wakers.append(wake)
+        if not lookup.is_done:
+            try:
+                async with asyncio.timeout(timeout):
+                    await woken
+            except TimeoutError:
+                raise TimeoutError(f"no name server answered for {address[0]!r} within {timeout} s") from None
+        return lookup.answer
 
     def _is_streamed(self, sock: socket.socket) -> bool:
         """Return whether the loop must do all I/O, trying it with the first connection."""
@@ -483,12 +502,6 @@ def _nothing() -> None:
     """Nothing; never called."""
 
 
-def _is_numeric(host: str) -> bool:
-    """Return whether looking `host` up takes no name server."""
-    if host == "localhost":
-        return True
-    try:
-        socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
-    except OSError:
-        return False
-    return True
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

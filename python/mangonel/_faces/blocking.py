@@ -75,11 +75,15 @@ class BlockingLoop:
 
     def _connect(self, exchange: _core.Exchange | _core.Monitor) -> None:
         sock: socket | SecureSocket
+
+        def limit() -> float | None:
+            return exchange.step_timeout
+
         try:
             if self._security is None:
-                sock = open_socket(exchange.address, exchange.step_timeout)
+                sock = open_socket(exchange.address, limit)
             else:
-                sock = open_secure(exchange.address, exchange.step_timeout, self._security)
+                sock = open_secure(exchange.address, limit, self._security)
         except OSError as error:
             exchange.handle_network_error(error, isinstance(error, TimeoutError))
         else:
@@ -257,12 +261,13 @@ class BlockingPort(BlockingLoop):
             self._core.close_shard(shard)
 
 
-def open_secure(address: Address, timeout: float | None, security: Security) -> SecureSocket:
+def open_secure(address: Address, limit: Callable[[], float | None], security: Security) -> SecureSocket:
+    """Do what `open_socket` does, and shake hands, which is one step more."""
     from mangonel._faces.secure import Secured, SecureSocket
 
-    secure = SecureSocket(open_socket(address, timeout), Secured(security, address))
+    secure = SecureSocket(open_socket(address, limit), Secured(security, address))
     try:
-        secure.settimeout(timeout)
+        secure.settimeout(limit())
         secure.shake_hands()
         secure.settimeout(None)
     except BaseException:

@@ -37,7 +37,7 @@ def ask(request: Request, address: tuple[str, int], security: Security, seconds:
         OSError: no connection, no trust, or it was cut.
     """
     until = time.monotonic() + seconds
-    sock = open_secure(address, seconds, security)
+    sock = open_secure(address, lambda: _left(until), security)
     try:
         sock.settimeout(_left(until))
         sock.sendall(request.message)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from _thread import allocate_lock, start_new_thread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
+    from collections.abc import Callable
     from types import ModuleType
     from typing import Any
 
@@ -43,6 +46,96 @@ def resolve(address: Address) -> list[tuple[int, Any]]:
     return [(entry[0], entry[4]) for entry in found]
 
 
+def is_numeric(address: Address) -> bool:
+    """Return whether `address` is resolved without asking a name server."""
+    host, port = address
+    if port is None or host == "localhost":
+        return True
+    socket = _socket_module()
+    try:
+        socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
+    except OSError:
+        return False
+    return True
+
+
+class Lookup:
+    """A name that is looked up in a thread of its own, which nothing can interrupt, for all who wait for it.
+
+    Attributes:
+        is_done: whether there is an answer; a waker that is added later is not called.
+        wakers: each is called once, from that thread.
+    """
+
+    __slots__ = ("_failure", "_found", "is_done", "wakers")
+
+    def __init__(self) -> None:
+        self._failure: Exception | None = None
+        self._found: list[tuple[int, Any]] = []
+        self.is_done = False
+        self.wakers: list[Callable[[], object]] = []
+
+    @property
+    def answer(self) -> list[tuple[int, Any]]:
+        """What `resolve` returns or raises."""
+        if self._failure is not None:
+            raise self._failure
+        return self._found
+
+    def run(self, address: Address, key: tuple[int, Address]) -> None:
+        """Look `address` up, and wake who waits."""
+        try:
+            self._found = resolve(address)
+        except Exception as error:
+            self._failure = error
+        _lookups.pop(key, None)
+        self.is_done = True
+        while self.wakers:
+            self.wakers.pop()()
+
+
+# Under way. So a resolver that hangs holds one thread for each name, however often it is asked for.
+_lookups: dict[tuple[int, Address], Lookup] = {}
+
+
+def begin_lookup(address: Address) -> Lookup:
+    """Return the lookup of `address` that is under way, or a new one."""
+    # A forked child has none of its parent's threads.
+    key = os.getpid(), address
+    lookup = _lookups.get(key)
+    if lookup is None:
+        lookup = _lookups[key] = Lookup()
+        try:
+            start_new_thread(lookup.run, (address, key))
+        except RuntimeError:
+            # There are too many threads, or the interpreter ends.
+            lookup.run(address, key)
+    return lookup
+
+
+def _resolve_within(address: Address, seconds: float | None) -> list[tuple[int, Any]]:
+    """Do what `resolve` does, but wait for a name server no longer than `seconds`.
+
+    Raises:
+        TimeoutError: there was no answer.
+    """
+    if seconds is None or is_numeric(address):
+        return resolve(address)
+    late = f"no name server answered for {address[0]!r} within {seconds:.3g} s"
+    if is_patched_by_gevent():
+        from gevent import Timeout  # type: ignore[import-untyped]
+
+        with Timeout(seconds, TimeoutError(late)):
+            return resolve(address)
+    lookup = begin_lookup(address)
+    woken = allocate_lock()
+    woken.acquire()
+    lookup.wakers.append(woken.release)
+    if not lookup.is_done and not woken.acquire(timeout=seconds):
+        raise TimeoutError(late)
+    return lookup.answer
+
+
 def tune(sock: socket) -> None:
     """Set what every connection wants: no delay of small messages, and probes on a connection that is idle for long."""
     socket = _socket_module()
@@ -60,8 +153,12 @@ def tune(sock: socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-def open_socket(address: Address, timeout: float | None) -> socket:
-    """Return a connected socket in blocking mode. `timeout`: seconds for each address that the name stands for.
+def open_socket(address: Address, limit: Callable[[], float | None]) -> socket:
+    """Return a connected socket in blocking mode.
+
+    Args:
+        address: where to connect to.
+        limit: tells how many seconds the next step may take; looking the name up is one, and each of its addresses.
 
     Raises:
         OSError: no address could be connected to; the last one's failure. `TimeoutError` when it took too long.
@@ -73,10 +170,10 @@ def open_socket(address: Address, timeout: float | None) -> socket:
 
         make = NativeSocket
     failure: OSError = OSError(f"expected {address[0]!r} to resolve to an address, found none")
-    for family, target in resolve(address):
+    for family, target in _resolve_within(address, limit()):
         sock: socket = make(family, module.SOCK_STREAM)
         try:
-            sock.settimeout(timeout)
+            sock.settimeout(limit())
             sock.connect(target)
             tune(sock)
             sock.settimeout(None)

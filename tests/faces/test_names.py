@@ -1,0 +1,54 @@
+"""Names of servers that nobody looks up in time: no operation waits for them longer than its limits say."""
+
+from __future__ import annotations
+
+import pytest
+
+from mangonel import errors
+from tools.faces import TIMEOUT, Face, eventually
+from tools.hanging_resolver import NAME, hanging_resolver
+from tools.scripted_server import ScriptedServer
+
+LIMIT_MS = 300
+
+
+def uri_of(server: ScriptedServer) -> str:
+    return server.uri.replace("127.0.0.1", NAME)
+
+
+def test_looking_for_a_server_ends_in_time(
+    face: Face, scripted_server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hanging_resolver(monkeypatch) as resolver:
+        client = face.client(uri_of(scripted_server), serverSelectionTimeoutMS=LIMIT_MS, connectTimeoutMS=50)
+        with pytest.raises(errors.ServerSelectionTimeoutError, match=f"no name server answered for '{NAME}'"):
+            face.wait(client.admin.command("ping"))
+        assert resolver.is_hanging
+        # Whoever asks for a name that is being looked up waits for the same answer.
+        assert resolver.asked == 1
+
+
+@pytest.mark.parametrize("option", ["timeoutMS", "connectTimeoutMS"])
+def test_a_connection_for_an_operation_ends_in_time_and_the_next_one_is_opened(
+    face: Face, scripted_server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    # The first question is the monitor's.
+    with hanging_resolver(monkeypatch, answers=1) as resolver:
+        client = face.client(uri_of(scripted_server), retryReads=False, **{option: LIMIT_MS})
+        with pytest.raises(errors.PyMongoError) as caught:
+            face.wait(client.admin.command("ping"))
+        assert caught.value.timeout
+        assert resolver.is_hanging
+        resolver.release()
+        assert face.wait(client.admin.command("ping"))["ok"] == 1
+
+
+def test_an_answer_that_comes_late_is_in_time_for_who_still_waits(
+    face: Face, scripted_server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hanging_resolver(monkeypatch, answers=1) as resolver:
+        client = face.client(uri_of(scripted_server))
+        waiting = face.start(lambda: client.admin.command("ping"))
+        eventually(lambda: resolver.is_hanging)
+        resolver.release()
+        assert waiting.result(TIMEOUT)["ok"] == 1
