@@ -363,9 +363,10 @@ class _Home:
 
         lookup.wakers.append(wake)
         if not lookup.is_done:
+            if timeout is not None:
+                self.expire(woken, timeout)
             try:
-                async with asyncio.timeout(timeout):
-                    await woken
+                await woken
             except TimeoutError:
                 raise TimeoutError(f"no name server answered for {address[0]!r} within {timeout} s") from None
         return lookup.answer
