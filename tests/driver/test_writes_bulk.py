@@ -180,6 +180,19 @@ def test_unacknowledged_bulk_answers_or_refuses_as_pymongo(
     )
 
 
+def test_unacknowledged_bulk_tells_of_a_collation_before_array_filters_wherever_they_are_as_pymongo(
+    face: Face, collection: Any, oracle: Any
+) -> None:
+    def call(c: Any, m: ModuleType) -> Any:
+        filters = m.UpdateOne({}, {"$set": {"a": 1}}, array_filters=[{"i": 1}])
+        return c.bulk_write([filters, m.DeleteOne({}, collation={"locale": "en"})], ordered=False)
+
+    with pytest.raises(pymongo.errors.ConfigurationError, match="Collation is unsupported"):
+        call(oracle.with_options(write_concern=pymongo.WriteConcern(w=0)), pymongo.operations)
+    with pytest.raises(errors.ConfigurationError, match="Collation is unsupported"):
+        face.wait(call(collection.with_options(write_concern=WriteConcern(w=0)), operations))
+
+
 def test_ordered_bulk_is_sent_as_runs_of_equal_commands(face: Face, scripted_server: ScriptedServer) -> None:
     for name in ("insert", "update", "delete"):
         scripted_server.on(name, {"ok": 1, "n": 1, "nModified": 1})

@@ -192,15 +192,12 @@ class BulkRunner:
             self.ids.extend(source.ids)
 
     def _check_unacknowledged(self, runs: list[Run], facts: Mapping[str, Any]) -> None:
-        for run in runs:
-            if run.command == "insert":
-                continue
-            for option, name in (("collation", "Collation"), ("arrayFilters", "arrayFilters")):
-                if any(option in write for write in run.writes):
-                    raise ConfigurationError(f"{name} is unsupported for unacknowledged writes.")
-            is_old = facts["max_wire_version"] < _SORT_WIRE_VERSION
-            if is_old and any("sort" in write for write in run.writes):
-                raise ConfigurationError("sort in an unacknowledged update needs MongoDB 8.0 or newer")
+        writes = [write for run in runs if run.command != "insert" for write in run.writes]
+        for option, name in (("collation", "Collation"), ("arrayFilters", "arrayFilters")):
+            if any(option in write for write in writes):
+                raise ConfigurationError(f"{name} is unsupported for unacknowledged writes.")
+        if facts["max_wire_version"] < _SORT_WIRE_VERSION and any("sort" in write for write in writes):
+            raise ConfigurationError("sort in an unacknowledged update needs MongoDB 8.0 or newer")
         if self._bypass:
             raise OperationFailure("cannot set bypass_document_validation with unacknowledged write concern")
 
