@@ -46,10 +46,12 @@ class Twins:
     def __init__(self, face: Face, uri: str) -> None:
         self.face = face
         self.admin: Any = pymongo.MongoClient(uri)
+        # A server that is marked as unknown for the failure of a write concern is looked at again after this time.
+        options = {"heartbeatFrequencyMS": 500}
         name = f"twin_{uuid.uuid4().hex[:10]}"
-        peer = (pymongo.AsyncMongoClient if face.is_async else pymongo.MongoClient)(uri)
+        peer = (pymongo.AsyncMongoClient if face.is_async else pymongo.MongoClient)(uri, **options)
         self.peer = peer
-        ours = face.client(uri)
+        ours = face.client(uri, **options)
         self.sides = [
             Side(mangonel, mangonel.operations, ours, ours[f"{name}_o"], ours[f"{name}_o"].things),
             Side(pymongo, pymongo.operations, peer, peer[f"{name}_t"], peer[f"{name}_t"].things),
