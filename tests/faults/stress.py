@@ -11,7 +11,6 @@ program that hangs ends with the stacks of its threads.
 from __future__ import annotations
 
 import asyncio
-import collections
 import faulthandler
 import gc
 import inspect
@@ -41,10 +40,17 @@ class Alarm(Exception):
     """What the signal handler raises."""
 
 
-class Keeps(CommandListener):
-    """A listener, as applications have them, in C: an alarm inside one in Python would be printed, as by PyMongo."""
+class Counts(CommandListener):
+    """A listener, as applications have them."""
 
-    started = succeeded = failed = staticmethod(collections.deque[Any](maxlen=1).append)  # type: ignore[assignment]
+    def __init__(self) -> None:
+        self.events = 0
+
+    def started(self, event: Any) -> None:
+        """Count it."""
+        self.events += 1
+
+    succeeded = failed = started
 
 
 async def here(value: Any) -> Any:
@@ -215,7 +221,7 @@ def fork(work: Callable[[], Any]) -> None:
 
 def blocking(uri: str, database: str, end: float, dice: random.Random) -> None:
     """Threads, alarms and forks on the blocking face."""
-    client: MongoClient[Any] = MongoClient(uri, maxPoolSize=6, event_listeners=[Keeps()])
+    client: MongoClient[Any] = MongoClient(uri, maxPoolSize=6, event_listeners=[Counts()])
     db = client[database]
 
     def steps(count: int, seed: int) -> None:
@@ -260,7 +266,7 @@ def asynchronous(uri: str, database: str, end: float, dice: random.Random) -> No
             count -= 1
 
     async def main(count: int, each: int = -1) -> None:
-        client: AsyncMongoClient[Any] = AsyncMongoClient(uri, maxPoolSize=6, event_listeners=[Keeps()])
+        client: AsyncMongoClient[Any] = AsyncMongoClient(uri, maxPoolSize=6, event_listeners=[Counts()])
         tasks = [asyncio.create_task(steps(client[database], each)) for _ in range(6)]
         for _ in range(count):
             await asyncio.sleep(0.01)
