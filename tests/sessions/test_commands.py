@@ -293,6 +293,18 @@ def read_on_no_primary_in_a_transaction(client: Any, things: Any, server: Any) -
         things.find_one({}, session=session)
 
 
+def collection_made_on_no_primary_in_a_transaction(client: Any, things: Any, server: Any) -> None:
+    server.once("create", failing(10107))
+    with client.start_session() as session, session.start_transaction():
+        client.db.create_collection("new", session=session, check_exists=False)
+
+
+def command_on_no_primary_in_a_transaction(client: Any, things: Any, server: Any) -> None:
+    server.once("insert", failing(10107))
+    with client.start_session() as session, session.start_transaction():
+        client.db.command("insert", "things", documents=[{}], session=session, allowable_errors=["yes"])
+
+
 def write_on_no_primary_outside(client: Any, things: Any, server: Any) -> None:
     server.once("update", failing(10107))
     with client.start_session() as session:

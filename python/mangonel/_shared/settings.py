@@ -5,13 +5,20 @@ from __future__ import annotations
 from mangonel import _core
 from mangonel._shared.operation import PRIMARY_MODE
 from mangonel.bson.codec_options import CodecOptions
-from mangonel.errors import ConfigurationError, InvalidOperation
+from mangonel.errors import (
+    ConfigurationError,
+    InvalidOperation,
+    NotPrimaryError,
+    command_error,
+    is_allowable,
+)
 from mangonel.read_concern import ReadConcern
 from mangonel.read_preferences import _ServerMode
 from mangonel.write_concern import DEFAULT_WRITE_CONCERN, WriteConcern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
     from typing import Any
 
     from mangonel._faces.port import Port
@@ -132,6 +139,22 @@ def concern_in(session: _ClientSession | None, own: WriteConcern) -> WriteConcer
             f"Explicit sessions are incompatible with unacknowledged write concern: {own!r}"
         )
     return own
+
+
+def check_reply(
+    reply: Mapping[str, Any], session: _ClientSession | None, allowable_errors: Container[str | int]
+) -> None:
+    """Raise what a failed reply says, unless the caller allows for it.
+
+    As the core does for the replies that it reads: a transaction may be run again after a server that is no primary
+    refused a command of it.
+    """
+    if reply.get("ok") or is_allowable(reply, allowable_errors):
+        return
+    error = command_error(reply)
+    if session is not None and session._handle.in_transaction and isinstance(error, NotPrimaryError):
+        error._add_error_label("TransientTransactionError")
+    raise error
 
 
 def preference_in(

@@ -13,9 +13,9 @@ from mangonel._core import (
     READ_UNCHECKED,
 )
 from mangonel._shared.base import CommandSource
-from mangonel._shared.settings import concern_in, session_of
+from mangonel._shared.settings import check_reply, concern_in, session_of
 from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
-from mangonel.errors import command_error, is_allowable, write_concern_error
+from mangonel.errors import write_concern_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ class AdministeredSource(CommandSource):
         error = write_concern_error(reply)
         if error is not None:
             raise error
-        if not reply.get("ok") and not is_allowable(reply, allowable_errors):
-            raise command_error(reply)
+        check_reply(reply, explicit, allowable_errors)
         return reply
 
     def _listing(

@@ -7,7 +7,8 @@ from mangonel._light import Generic
 from mangonel._shared.client.database_admin import DatabaseAdministration
 from mangonel._shared.cursors.watch import WatchedDatabase
 from mangonel._shared.returns import Returns
-from mangonel.errors import InvalidName, command_error, is_allowable, write_concern_error
+from mangonel._shared.settings import check_reply, preference_in, session_of
+from mangonel.errors import InvalidName, write_concern_error
 from mangonel.read_preferences import Primary
 from mangonel.typings import _DocumentType
 
@@ -216,7 +217,6 @@ class _Database(
         """
         from mangonel import _core
         from mangonel._shared.operation import command_document
-        from mangonel._shared.settings import preference_in, session_of
         from mangonel.auth import SECRET_COMMANDS, without_values
         from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
 
@@ -256,17 +256,22 @@ class _Database(
             raise refused
         if is_plain or not (check or raises_concern):
             return self._port.run(operation)
-        return self._port.flow(self._command_flow(operation, check, allowable_errors or (), raises_concern))
+        return self._port.flow(
+            self._command_flow(operation, explicit, check, allowable_errors or (), raises_concern)
+        )
 
     async def _command_flow(
-        self, operation: Any, check: bool, allowable_errors: Container[str | int], raises_concern: bool
+        self,
+        operation: Any,
+        session: _ClientSession | None,
+        check: bool,
+        allowable_errors: Container[str | int],
+        raises_concern: bool,
     ) -> dict[str, Any]:
         reply: dict[str, Any] = await self._port.arun(operation)
         error = write_concern_error(reply) if raises_concern else None
         if error is not None:
             raise error
-        if not check:
-            return reply
-        if not reply.get("ok") and not is_allowable(reply, allowable_errors):
-            raise command_error(reply)
+        if check:
+            check_reply(reply, session, allowable_errors)
         return reply
