@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from bson import ObjectId as OtherObjectId
 
 from mangonel.odm import (
     BelongsTo,
@@ -19,7 +20,7 @@ from mangonel.odm import (
     field,
     identity_map,
 )
-from mangonel.odm.errors import DocumentNotFound
+from mangonel.odm.errors import DocumentNotFound, MultipleDocuments
 
 
 class Place(Embedded):
@@ -123,6 +124,33 @@ def test_all_kinds_of_references_come_with_their_documents(
             for book in books:
                 found = [book.author, *book.others, *(note.by for note in book.notes)]
                 assert {ref.value.name for ref in found} == {"abc"[book.n % 3]}
+
+
+@kinds
+def test_a_single_document_comes_with_its_references_in_one_command(
+    kind: Any, db: Connection, face: Any
+) -> None:
+    library(face)
+    query = kind.find(kind.n == 4).lookup(kind.author, kind.shelf)
+    for terminal in ("first", "one"):
+        with count_commands(db, at_most=1):
+            book = face.call(query, terminal)
+            assert (book.author.value.name, book.shelf.value.label) == ("b", "top")
+    absent = kind.find(kind.n == 9).lookup(kind.author)
+    assert face.call(absent, "first") is None
+    with pytest.raises(DocumentNotFound):
+        face.call(absent, "one")
+    with pytest.raises(MultipleDocuments):
+        face.call(kind.find().lookup(kind.author), "one")
+    with identity_map():
+        assert face.call(query, "first") is face.call(query, "one")
+
+
+def test_a_reference_is_compared_with_an_id_of_whatever_class(db: Connection, face: Any) -> None:
+    author = library(face)[0]
+    for id in (author.id, author, Ref(author), str(author.id), OtherObjectId(str(author.id))):
+        assert face.call(Plain.find(Plain.author == id), "count") == 2
+        assert face.call(Plain.find(Plain.readers == id), "count") == 5
 
 
 @kinds

@@ -20,10 +20,10 @@ mod value;
 use mangonel_entries::entries;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyNotImplemented, PyString};
 
 use crate::codec::decode::Decoder;
-use crate::codec::fault::into_exception;
+use crate::codec::fault::{Fault, Kind, Problem, into_exception};
 use encode::Writer;
 use fields::{DELETED, EXTRA_SET, Fields, NEW, PARTIAL};
 pub use plan::OdmModel;
@@ -55,6 +55,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(odm_set_extra, module)?)?;
     module.add_function(wrap_pyfunction!(odm_take, module)?)?;
     module.add_function(wrap_pyfunction!(odm_dump, module)?)?;
+    module.add_function(wrap_pyfunction!(odm_compared, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_filter, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_version, module)?)?;
     module.add_function(wrap_pyfunction!(odm_mark_new, module)?)?;
@@ -150,32 +151,89 @@ fn odm_dump<'py>(
     is_element: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let plan = model.get().model.0.plan(py)?;
-    let name = attribute.to_str()?;
-    let field =
-        plan.fields.iter().find(|field| field.attribute.bind(py).to_str().is_ok_and(|known| known == name));
-    let Some(field) = field else {
-        return Err(PyTypeError::new_err(format!("expected a field, got {name:?}")));
-    };
-    let mut kind = &field.kind;
-    if is_element {
-        use plan::Op;
-        if let Op::List(inner) | Op::Set(inner, _) | Op::TupleOf(inner) | Op::Dict(inner) = &kind.op {
-            kind = inner;
-        } else if let Op::Refs { inner, .. } = &kind.op {
-            kind = inner;
+    let field = field_of(py, plan, attribute)?;
+    let made = self::value::coerce(type_of(field, is_element), value)
+        .and_then(|made| stored(py, plan, field, is_element, &made));
+    made.map_err(|fault| into_exception(py, fault, None))
+}
+
+/// What BSON has of a value that a field is compared with, as `odm_dump`, or of one for its elements; `NotImplemented`
+/// where it is neither: to make an error of that would take ten times as long.
+#[entries]
+#[pyfunction]
+fn odm_compared<'py>(
+    py: Python<'py>,
+    model: &Bound<'py, OdmModel>,
+    attribute: &Bound<'py, PyString>,
+    value: &Bound<'py, PyAny>,
+    is_element: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let plan = model.get().model.0.plan(py)?;
+    let field = field_of(py, plan, attribute)?;
+    let has_elements = !std::ptr::eq(type_of(field, false), type_of(field, true));
+    let mut raised = None;
+    for is_element in [is_element, !is_element].into_iter().take(1 + usize::from(has_elements)) {
+        let made = match self::value::taken(type_of(field, is_element), value) {
+            Ok(Some(made)) => stored(py, plan, field, is_element, &made),
+            Ok(None) => continue,
+            Err(fault) => Err(fault),
+        };
+        match made.map_err(|fault| *fault) {
+            Ok(made) => return Ok(made),
+            Err(Problem::Found { kind: Kind::Field, .. }) => {}
+            Err(Problem::Python(error)) => raised = Some(error),
+            Err(problem) => return Err(into_exception(py, Box::new(problem), None)),
         }
     }
+    raised.map_or_else(|| Ok(PyNotImplemented::get(py).to_owned().into_any()), Err)
+}
+
+/// The field of an attribute.
+fn field_of(
+    py: Python<'_>,
+    plan: &'static plan::Plan,
+    attribute: &Bound<'_, PyString>,
+) -> PyResult<&'static plan::Field> {
+    let name = attribute.to_str()?;
+    let is_it = |field: &&plan::Field| field.attribute.bind(py).to_str().is_ok_and(|known| known == name);
+    plan.fields
+        .iter()
+        .find(is_it)
+        .ok_or_else(|| PyTypeError::new_err(format!("expected a field, got {name:?}")))
+}
+
+/// The type of a field, or of its elements, where it has any.
+fn type_of(field: &plan::Field, is_element: bool) -> &plan::Type {
+    use plan::Op;
+    match &field.kind.op {
+        Op::List(inner)
+        | Op::Set(inner, _)
+        | Op::TupleOf(inner)
+        | Op::Dict(inner)
+        | Op::Refs { inner, .. }
+            if is_element =>
+        {
+            inner
+        }
+        _ => &field.kind,
+    }
+}
+
+/// Writes a value, which fits, as a field or its elements have it, and reads back what BSON has.
+fn stored<'py>(
+    py: Python<'py>,
+    plan: &'static plan::Plan,
+    field: &'static plan::Field,
+    is_element: bool,
+    value: &Bound<'py, PyAny>,
+) -> Result<Bound<'py, PyAny>, Fault> {
     let mut document = Vec::new();
     let start = raw::open(&mut document);
-    let located = |fault| self::value::located(py, plan, 0, fault);
-    let made = self::value::coerce(kind, value).map_err(located)?;
-    Writer::new(py, plan, &mut document)
-        .value(kind, crate::codec::encode::Name::Text(&field.key), &made)
-        .map_err(|fault| into_exception(py, fault, None))?;
+    let name = crate::codec::encode::Name::Text(&field.key);
+    Writer::new(py, plan, &mut document).value(type_of(field, is_element), name, value)?;
     raw::close(&mut document, start);
-    let made = Decoder::new(py, plan.codec.get(), &document).whole();
-    let made = made.map_err(|fault| into_exception(py, fault, None))?;
-    made.get_item(PyString::new(py, &String::from_utf8_lossy(&field.key)))
+    let made = Decoder::new(py, plan.codec.get(), &document).whole()?;
+    Ok(made.get_item(PyString::new(py, &String::from_utf8_lossy(&field.key)))?)
 }
 
 /// Say that fields of an instance differ from what is stored, whatever that is.

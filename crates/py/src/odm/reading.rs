@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use mangonel_bson::{RawDocument, RawValue};
 use mangonel_entries::entries;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -124,6 +125,7 @@ pub(super) fn odm_drain_joined(
     let plan = model.get().model.0.plan(py)?;
     let batch = batch.try_borrow()?;
     let message = batch.message();
+    let broken = |error: mangonel_bson::Error| crate::driver::invalid_bson(py, &error.to_string());
     let place = |part: &[u8]| {
         let start = part.as_ptr() as usize - message.as_ptr() as usize;
         start..start + part.len()
@@ -132,19 +134,22 @@ pub(super) fn odm_drain_joined(
     // What many refer to came with each of them.
     let mut found = vec![(HashSet::new(), Vec::new()); targets.len()];
     for row in batch.take_ranges(py, None)? {
-        let row = &message[row];
-        mangonel_bson::validate(row, mangonel_bson::MAX_DEPTH)
-            .map_err(|error| crate::driver::invalid_bson(py, &error.to_string()))?;
         let mut found = found.iter_mut();
-        for field in Elements::of(row) {
-            if field.kind == 0x03 {
-                places.push(place(field.value));
-            } else if let Some((seen, parts)) = found.next() {
-                for part in Elements::of(field.value).filter(|part| part.kind == 0x03) {
-                    if seen.insert(part.value) {
-                        parts.push(place(part.value));
+        // What stands inside is checked when it is decoded.
+        for field in RawDocument::from_bytes(&message[row]).map_err(broken)?.fields() {
+            match field.map_err(broken)?.1 {
+                RawValue::Document(document) => places.push(place(document.as_bytes())),
+                RawValue::Array(array) => {
+                    let Some((seen, parts)) = found.next() else { continue };
+                    for part in array {
+                        if let RawValue::Document(part) = part.map_err(broken)?
+                            && seen.insert(part.as_bytes())
+                        {
+                            parts.push(place(part.as_bytes()));
+                        }
                     }
                 }
+                _ => {}
             }
         }
     }

@@ -65,31 +65,37 @@ pub(super) fn default_of<'py>(py: Python<'py>, default: &Default) -> PyResult<Op
 
 /// Checks a value and returns what is to be stored: mostly the value itself.
 pub(super) fn coerce<'py>(kind: &Type, given: &Bound<'py, PyAny>) -> Made<'py> {
+    taken(kind, given)?.ok_or_else(|| mismatch(kind, given))
+}
+
+/// As `coerce`, and None for a value of another type.
+#[inline]
+pub(super) fn taken<'py>(kind: &Type, given: &Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyAny>>, Fault> {
     let py = given.py();
     let made = match fits(kind, given)? {
         Some(made) => made,
         None => {
-            let Some(cast) = &kind.cast else { return Err(mismatch(kind, given)) };
+            let Some(cast) = &kind.cast else { return Ok(None) };
             let converted = match cast.bind(py).call1((given,)) {
                 Ok(converted) => converted,
                 Err(error)
                     if error.is_instance_of::<PyValueError>(py)
                         || error.is_instance_of::<PyTypeError>(py) =>
                 {
-                    return Err(mismatch(kind, given));
+                    return Ok(None);
                 }
                 Err(error) => return Err(error.into()),
             };
             match fits(kind, &converted)? {
                 Some(made) => made,
-                None => return Err(mismatch(kind, given)),
+                None => return Ok(None),
             }
         }
     };
     if !kind.checks.is_empty() && !made.is_none() {
         check_all(py, &kind.checks, &made)?;
     }
-    Ok(made)
+    Ok(Some(made))
 }
 
 #[inline]

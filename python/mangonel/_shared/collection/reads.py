@@ -69,10 +69,14 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
         """
         return self._cursor_class(self, *args, **kwargs)  # type: ignore[no-any-return]
 
-    def _find_few(self, filter: Any, limit: int, answer: Callable[[Any], Any]) -> Returns[Any]:
-        """Return what a function makes of the first batch of a find, for documents that a reply has room for."""
-        port, database, name, codec, is_plain, _ = self._context
-        command = {"find": name, "filter": filter, "limit": limit}
+    def _first_batch(self, command: dict[str, Any], answer: Callable[[Any], Any]) -> Returns[Any]:
+        """Return what a function makes of the first batch of a read, for documents that a reply has room for.
+
+        Args:
+            command: a find, or an aggregate that writes nothing, in full; it may gain the read concern.
+            answer: is given the batch.
+        """
+        port, database, _, codec, is_plain, _ = self._context
         if is_plain and not BOUND:
             return port.run(
                 Operation(

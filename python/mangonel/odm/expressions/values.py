@@ -31,11 +31,13 @@ def dump(owner: Any, field: Any, value: Any, is_element: bool = False) -> Any:
             f"expected a datetime with a time zone, as of datetime.now(UTC), to compare {field.key!r} with, got one "
             "without"
         )
-    for element in (is_element, not is_element):
-        try:
-            return _core.odm_dump(owner.__model__, field.name, value, element)
-        except (ValidationError, TypeError):
-            continue
+    try:
+        compared = _core.odm_compared(owner.__model__, field.name, value, is_element)
+        if compared is not NotImplemented:
+            return compared
+    except (ValidationError, TypeError):
+        # Raised by a type of the program's own, which does not know the value.
+        pass
     if is_document(value):
         if isinstance(field.target, type) and not isinstance(value, field.target):
             raise ValidationError(

@@ -56,12 +56,12 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
     @classmethod
     def __tagged__(cls) -> list[Any]:
         """The models that may stand where this one is expected, itself included, that have tags."""
-        found = [cls] if cls.__tag_value__ is not None else []
+        found: list[Any] = [cls] if cls.__tag_value__ is not None else []
         for child in cls.__subclasses__():
             # The hidden class of partial loads is a subclass too.
             if "__model__" in child.__dict__ or "__abstract__" in child.__dict__:
                 found += [model for model in child.__tagged__() if model not in found]
-        return [model for model in found if "__model__" in model.__dict__]
+        return [model for model in found if "__model__" in model.__dict__] if found else found
 
     @classmethod
     def __load_hook__(cls) -> Callable[[Any], None] | None:
@@ -93,11 +93,14 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Make an instance of a mapping of attributes or keys, embedded documents included; types are checked.
 
+        Keys that no field has are kept as `extra` and stored; `__unknown__ = "ignore"` leaves them out.
+
         Args:
             values: by attribute or by key.
 
         Raises:
             ValidationError: a value is not what its field says, or is missing.
+            TypeError: no field has one of the keys, and `__unknown__` is "forbid".
 
         Example:
             >>> User.from_dict({"name": "Ada", "address": {"city": "London"}}).address.city

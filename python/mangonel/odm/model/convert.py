@@ -73,7 +73,7 @@ def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
             faults = [part for fault in faults for part in (found if _is_of(name, fault) else [fault])]
         faults += [f"{NONE_GIVEN}$.{name}" for name in missing]
         raise ValidationError.of(faults) from None
-    if extra and cls.__unknown__ == "keep" and cls.__dynamic__:
+    if extra and cls.__unknown__ == "keep":
         made.set_extra(extra)
     return made
 

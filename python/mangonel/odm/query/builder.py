@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from mangonel import timeout
 from mangonel.odm.connections.connection import Connection, connection
 from mangonel.odm.errors import UnsupportedOption
-from mangonel.odm.expressions.expr import Where, part_of, query_of
+from mangonel.odm.expressions.expr import Expr, Where, part_of, query_of
 from mangonel.odm.expressions.paths import key_of, order_of, path_of
 from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.shapes import keys_of
@@ -45,7 +45,7 @@ class QueryBuilder(Generic[T]):
 
     def __init__(self, model: Any, where: tuple[Where, ...] = ()) -> None:
         for condition in where:
-            if type(condition) is not dict:
+            if type(condition) not in (Expr, dict):
                 part_of(condition)
         self._model = model
         self._where = where
@@ -365,8 +365,9 @@ class QueryBuilder(Generic[T]):
             ['Ada']
         """
         made = self._copy()
-        made._lookups = (*self._lookups, *(path_of(field) for field in fields))
-        made._project()
+        made._lookups = (*self._lookups, *map(path_of, fields))
+        if made._wish:
+            made._project()
         return made
 
     def using(self, other: Connection | str) -> Self:
@@ -524,7 +525,13 @@ class QueryBuilder(Generic[T]):
     def query(self) -> dict[str, Any]:
         """The query document that is sent."""
         where = self._where
-        query = dict(where[0]) if len(where) == 1 and type(where[0]) is dict else query_of(*where)
+        first = where[0] if len(where) == 1 else None
+        if type(first) is Expr:
+            query = first.query
+        elif type(first) is dict:
+            query = dict(first)
+        else:
+            query = query_of(*where)
         tag = self._model.__tag_value__
         if tag is not None and not self._model.__is_root_of_family__():
             tags = [model.__tag_value__ for model in self._model.__tagged__()]

@@ -7,9 +7,10 @@ from typing import Any, get_origin
 
 from mangonel import _core
 from mangonel.odm.connections.identity import current_map
-from mangonel.odm.errors import UnsupportedOption
+from mangonel.odm.errors import UnsupportedOption, ValidationError
 from mangonel.odm.expressions.paths import Path, path_of
 from mangonel.odm.model.belongs_to import held
+from mangonel.odm.model.invalid import located
 from mangonel.odm.model.refs import Ref, Refs, _hashable, fetch_flow
 
 
@@ -82,7 +83,7 @@ class _Join:
             deeper, or in a list or a map.
     """
 
-    __slots__ = ("key", "model", "place", "target")
+    __slots__ = ("_stages", "key", "model", "place", "target")
 
     def __init__(self, path: Path[Any], model: Any) -> None:
         self.model = model
@@ -92,56 +93,119 @@ class _Join:
         for index, field in enumerate(model.__plan__.fields.values()):
             if field.key == self.key and (get_origin(field.type) or field.type) in (Ref, Refs):
                 self.place = (index, self.target.__model__)
+        self._stages: dict[int, dict[str, Any]] = {}
 
-
-def _join_of(path: Path[Any], query: Any, request: Any) -> _Join:
-    join: _Join | None = path._join
-    if join is None or join.model is not query._model:
-        join = path._join = _Join(path, query._model)
-    if join.target.__connection__ != request.connection.alias:
-        raise UnsupportedOption(
-            f"lookup() cannot honour {path!r}: {join.target.__name__} is in another database; use include()"
-        )
-    return join
-
-
-async def lookup_flow(query: Any, request: Any) -> list[Any]:
-    """Fetch documents with what their references lead to, by one aggregation."""
-    joins = [_join_of(path, query, request) for path in query._lookups]
-    stages = _stages(request)
-    for number, join in enumerate(joins):
-        target = join.target
+    def stage(self, number: int) -> dict[str, Any]:
+        """Return the stage that brings what the reference leads to, as the lookup of this number in a pipeline."""
+        target = self.target
+        has_scope = target.__default_scope__ is not None or target.__tag_value__ is not None
+        if not has_scope and number in self._stages:
+            return self._stages[number]
         stage: dict[str, Any] = {
             "from": target.__collection_name__(),
-            "localField": f"d.{join.key}",
+            "localField": f"d.{self.key}",
             "foreignField": "_id",
             "as": f"r{number}",
         }
-        if target.__default_scope__ is not None or target.__tag_value__ is not None:
-            scope = target.find().query
-            if scope:
-                stage["pipeline"] = [{"$match": scope}]
-        stages.append({"$lookup": stage})
-    cursor = await request.port.call(_aggregate, request.collection, stages, _options(request.keywords))
-    places = [join.place for join in joins if join.place is not None]
-    # Documents of several models, or that are here already, have references of their own makers.
-    is_alike = not query._model.__tagged__() and current_map() is None
-    if is_alike and len(places) == len(joins) and query._on_invalid == "raise":
+        made = {"$lookup": stage}
+        if not has_scope:
+            self._stages[number] = made
+            return made
+        scope = target.find().query
+        if scope:
+            stage["pipeline"] = [{"$match": scope}]
+        return made
+
+
+class Lookup:
+    """Documents with what their references lead to, by one aggregation.
+
+    Attributes:
+        stages: of the aggregation.
+        is_direct: whether the core gives the references what was found for them, while it makes the documents.
+    """
+
+    __slots__ = ("_places", "_query", "_request", "is_direct", "stages")
+
+    def __init__(self, query: Any, request: Any) -> None:
+        self._query = query
+        self._request = request
+        self.stages = _stages(request)
+        self._places: list[tuple[int, Any]] = []
+        # Documents of several models, or that are here already, have references of their own makers.
+        self.is_direct: bool = (
+            query._on_invalid == "raise" and current_map() is None and not query._model.__tagged__()
+        )
+        alias = request.connection.alias
+        for number, path in enumerate(query._lookups):
+            join: _Join | None = path._join
+            if join is None or join.model is not query._model:
+                join = path._join = _Join(path, query._model)
+            if join.target.__connection__ != alias:
+                raise UnsupportedOption(
+                    f"lookup() cannot honour {path!r}: {join.target.__name__} is in another database; use include()"
+                )
+            self.stages.append(join.stage(number))
+            if join.place is None:
+                self.is_direct = False
+            else:
+                self._places.append(join.place)
+
+    async def all_flow(self) -> list[Any]:
+        """Fetch the documents."""
+        query, request = self._query, self._request
+        cursor = await request.port.call(
+            _aggregate, request.collection, self.stages, _options(request.keywords)
+        )
         documents: list[Any] = []
+        rows: list[list[Any]] = []
         while True:
             # The first batch came with the command.
-            request.read_joined(cursor._batch, documents, places)
+            if self.is_direct:
+                self._read(cursor._batch, documents)
+            else:
+                rows += _core.odm_rows(cursor._batch)
             if not await cursor._fetch_flow():
-                finished: list[Any] = await query._finished_flow(request, documents)
-                return finished
-    rows: list[list[Any]] = []
-    while True:
-        rows += _core.odm_rows(cursor._batch)
-        if not await cursor._fetch_flow():
-            break
-    documents = await query._decoded_flow(request, [row[0] for row in rows])
-    _attach_found(query, request, documents, rows)
-    return documents
+                break
+        if self.is_direct:
+            finished: list[Any] = await query._finished_flow(request, documents)
+            return finished
+        documents = await query._decoded_flow(request, [row[0] for row in rows])
+        _attach_found(query, request, documents, rows)
+        return documents
+
+    def answer(self, batch: Any) -> Any:
+        """Return what a terminal that wants a single document makes of the first batch of a direct lookup."""
+        request = self._request
+        has_more = batch is None or batch.id != 0
+        if has_more:
+            request.end(batch)
+        found: list[Any] = []
+        self._read(batch, found)
+        return (
+            found[0] if len(found) == 1 and not has_more else self._query._single_of(request, found, has_more)
+        )
+
+    def _read(self, batch: Any, documents: list[Any]) -> None:
+        """Take documents out of a batch, each with what was found for its references.
+
+        Raises:
+            ValidationError: a document, or one that is referred to, does not fit its model.
+        """
+        query, request = self._query, self._request
+        only = query._only() if query._wish else None
+        try:
+            _core.odm_drain_joined(
+                batch,
+                query._model.__model__,
+                documents,
+                self._places,
+                request.is_lazy,
+                only,
+                request.connection,
+            )
+        except ValidationError as error:
+            raise located(error, query._model, request.collection.name) from None
 
 
 def _attach_found(query: Any, request: Any, documents: list[Any], rows: list[list[Any]]) -> None:
@@ -164,12 +228,17 @@ def _check_reference(path: Path[Any], terminal: str) -> Any:
 def _stages(request: Any) -> list[dict[str, Any]]:
     keywords = request.keywords
     stages: list[dict[str, Any]] = [{"$match": request.filter}] if request.filter else []
-    for name in ("sort", "skip", "limit"):
-        if keywords.get(name):
-            stages.append({f"${name}": keywords[name]})
-    if keywords.get("projection"):
-        stages.append({"$project": keywords["projection"]})
-    return [*stages, {"$project": {"_id": 0, "d": "$$ROOT"}}]
+    for option, stage in _AS_STAGE:
+        value = keywords.get(option)
+        if value:
+            stages.append({stage: value})
+    stages.append(_AS_ROW)
+    return stages
+
+
+_AS_STAGE = (("sort", "$sort"), ("skip", "$skip"), ("limit", "$limit"), ("projection", "$project"))
+# Of a row the first value is the document.
+_AS_ROW: dict[str, Any] = {"$project": {"_id": 0, "d": "$$ROOT"}}
 
 
 _AS_AGGREGATE = {

@@ -20,7 +20,7 @@ from mangonel.odm.model.refs import Ref, Refs
 from mangonel.odm.model.shapes import decode
 from mangonel.odm.model.texts import Secret
 from mangonel.odm.query.builder import QueryBuilder, limited_flow
-from mangonel.odm.query.include import include_flow, lookup_flow
+from mangonel.odm.query.include import Lookup, include_flow
 from mangonel.odm.query.pages import Page, Pages, page_flow, split
 from mangonel.odm.query.request import Request, dicts_flow, filters_flow, is_windowed, unsupported
 from mangonel.odm.query.typed import load_all
@@ -50,7 +50,7 @@ class QueryReads(QueryBuilder[T]):
         if self._is_none:
             return documents
         if self._lookups:
-            return await lookup_flow(self, request)
+            return await Lookup(self, request).all_flow()
         cursor = request.collection.find(request.filter, **request.keywords)
         while await cursor._fetch_flow():
             request.read(cursor._batch, documents)
@@ -112,16 +112,27 @@ class QueryReads(QueryBuilder[T]):
         """Run a terminal that wants a single document: in one exchange, where nothing else is asked for."""
         request = self._request(terminal, is_async)
         # A limit is always among them.
-        # Modifiers beside a query are the cursor's to turn into a command.
-        if (
-            "$query" not in request.filter
-            and len(request.keywords) == 1
-            and (
-                self._is_plain
-                or not (self._includes or self._lookups or self._is_none or self._seconds is not None)
-            )
+        if len(request.keywords) == 1 and (
+            self._is_plain or not (self._includes or self._is_none or self._seconds is not None)
         ):
-            return request.collection._find_few(request.filter, request.keywords["limit"], request.answer)
+            collection = request.collection
+            if self._lookups:
+                lookup = Lookup(self, request)
+                if lookup.is_direct:
+                    return collection._first_batch(
+                        {"aggregate": collection._name, "pipeline": lookup.stages, "cursor": {}},
+                        lookup.answer,
+                    )
+            # Modifiers beside a query are the cursor's to turn into a command.
+            elif "$query" not in request.filter:
+                return collection._first_batch(
+                    {
+                        "find": collection._name,
+                        "filter": request.filter,
+                        "limit": request.keywords["limit"],
+                    },
+                    request.answer,
+                )
         return self._run_request(request, self._single_flow)
 
     def _last(self, is_async: bool) -> Any:

@@ -209,42 +209,29 @@ class Request:
             if is_strict or batch.is_empty:
                 return
 
-    def read_joined(self, batch: Any, documents: list[Any], joins: list[tuple[int, Any]]) -> None:
-        """Take documents out of a batch with what was found for their references.
-
-        Args:
-            batch: the driver's, of an aggregation with `$lookup`.
-            documents: gains them.
-            joins: the fields of references by their places, each with the model that it leads to.
-
-        Raises:
-            ValidationError: a document, or one that is referred to, does not fit its model.
-        """
-        model = self.query._model
-        only = self.query._only() if self.query._wish else None
-        try:
-            _core.odm_drain_joined(
-                batch, model.__model__, documents, joins, self.is_lazy, only, self.connection
-            )
-        except ValidationError as error:
-            raise located(error, model, self.collection.name) from None
-
     def answer(self, batch: Any) -> Any:
         """Return what a terminal that wants a single document makes of the first batch of its find."""
-        if batch is None:
-            raise ProtocolError("expected a cursor in the reply, found none")
-        has_more = batch.id != 0
+        has_more = batch is None or batch.id != 0
         if has_more:
-            # There is more than a reply has room for, and nobody will ask for it.
-            cursor = self.collection.find(self.filter)
-            cursor._take(batch)
-            cursor._abandon()
+            self.end(batch)
         found: list[Any] = []
         self.read(batch, found)
         known = current_map()
         if known is not None and self.query._shape is None:
             found = list(map(known.take, found))
         return found[0] if len(found) == 1 and not has_more else self.query._single_of(self, found, has_more)
+
+    def end(self, batch: Any) -> None:
+        """End the cursor of a first batch: there is more than a reply has room for, and nobody will ask for it.
+
+        Raises:
+            ProtocolError: the reply has no cursor.
+        """
+        if batch is None:
+            raise ProtocolError("expected a cursor in the reply, found none")
+        cursor = self.collection.find(self.filter)
+        cursor._take(batch)
+        cursor._abandon()
 
     def of(self, query: Any, terminal: str) -> Request:
         """Return the request of another query, or of another step, at the same place."""
