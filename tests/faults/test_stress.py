@@ -34,6 +34,8 @@ SANITIZED = {
 # How long one process lives: most of them are ended while they work.
 LIFE = (1.0, 6.0)
 
+pytestmark = pytest.mark.timeout(240 + 2 * SECONDS * len(FACES))
+
 
 @pytest.mark.parametrize("face", FACES)
 def test_a_process_under_stress_raises_nothing_of_its_own_and_ends_well(
