@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import MappingProxyType
@@ -213,11 +214,14 @@ def python_calls(act: Callable[[], object]) -> list[str]:
             calls.append(frame.f_code.co_qualname)
 
     act()
+    # A collection would count finalizers of what other tests left.
+    gc.disable()
     sys.setprofile(profile)
     try:
         act()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return calls[1:]
 
 

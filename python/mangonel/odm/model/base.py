@@ -93,7 +93,8 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Make an instance of a mapping of attributes or keys, embedded documents included; types are checked.
 
-        Keys that no field has are kept as `extra` and stored; `__unknown__ = "ignore"` leaves them out.
+        Keys that no field has are kept as `extra` and stored; `__unknown__ = "ignore"` leaves them out. Values that
+        strangers send want that, or "forbid".
 
         Args:
             values: by attribute or by key.
