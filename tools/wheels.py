@@ -29,7 +29,7 @@ class Target(NamedTuple):
     Args:
         triple: what Rust calls it.
         policy: what the wheel promises, as `auditwheel` calls it; empty where that knows nothing of it.
-        tag: how the wheel's name ends.
+        tag: what the wheel's name has of it.
     """
 
     triple: str
@@ -113,7 +113,7 @@ def build(target: Target, minor: str, headers: str, out: Path) -> Path:
     said = run(*command, MANGONEL_PYTHON_HEADERS=headers)
     if "dicts go through the C API" in said:
         raise Problem(f"expected the headers in {headers} to have the known dict layout, found others")
-    wheels = [path for path in out.glob(f"*-{abi}-{abi}-*.whl") if path.stem.endswith(target.tag)]
+    wheels = [path for path in out.glob(f"*-{abi}-{abi}-*.whl") if target.tag in path.stem]
     if len(wheels) != 1:
         raise Problem(f"expected one wheel *-{abi}-{abi}-*{target.tag}.whl, found {len(wheels)}")
     if target.policy.startswith("musllinux"):
