@@ -51,7 +51,7 @@ class Held:
         self.loaded: dict[str, Any] = {}
         # Setting None removes the key, even where None was read: another program may have stored a null.
         self.set: set[str] = set()
-        # Fields that were changed when an abort put them back: what is stored is not known any more.
+        # Fields with no value when they were loaded, changed when an abort put them back: they stay changed.
         self.forced: set[str] = set()
         self.rev = 0
 
@@ -85,7 +85,7 @@ class Held:
     def put_back(self, state: tuple[Any, ...]) -> None:
         """Become what `state` told."""
         self.is_new, self.values, self.loaded, self.set, self.forced, self.rev = state
-        self.forced = self.changed
+        self.forced = {name for name in self.changed if self.loaded[name] is None}
 
 
 def copied(value: Any) -> Any:
