@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable
+from random import Random
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -103,14 +104,31 @@ def outcome(make: Callable[[], Any]) -> Any:
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(values=VALUES.map(lambda values: {key: item for key, item in values.items() if key != "anything"}))
-def test_a_dict_makes_what_any_other_mapping_makes(values: dict[str, Any]) -> None:
+@given(
+    values=VALUES.map(lambda values: {key: item for key, item in values.items() if key != "anything"}),
+    order=st.randoms(use_true_random=False),
+)
+def test_a_dict_makes_what_any_other_mapping_makes(values: dict[str, Any], order: Random) -> None:
+    items = list(values.items())
+    order.shuffle(items)
+    # Names that a program's own code does not have, as those of JSON.
+    values = {"".join([key[:2], key[2:]]): item for key, item in items}
     found = outcome(lambda: Numbered.from_dict(values))
     expected = outcome(lambda: Numbered.from_dict(without_dicts(values)))
     if isinstance(expected[0], type) and isinstance(found[0], type):
         # Where a value stands is told by its type, and a proxy's is not a dict's.
         expected = (expected[0], expected[1].replace("mappingproxy", "dict"))
     assert found == expected
+
+
+@given(order=st.permutations(["id", "number", "name"]))
+def test_values_are_given_by_name_in_any_order(order: list[str]) -> None:
+    values = {"id": 1, "number": 2, "name": "é"}
+    made = Numbered(**{"".join([name[:1], name[1:]]): values[name] for name in order})
+    assert (made.id, made.number, made.name) == (1, 2, "é")
+    for wrong in ("number2", "numbe", "é", "\udc80"):
+        with pytest.raises(TypeError, match="expected a field of Numbered"):
+            Numbered(**{wrong: 1, **values})
 
 
 @given(values=VALUES)

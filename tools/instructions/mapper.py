@@ -26,7 +26,8 @@ NOWHERE = Target("mongodb://127.0.0.1:1/?connect=false", "shop", "counted")
 
 def main() -> None:
     """Play every row, round after round."""
-    users = b"".join(map(bson.encode, documents.users(bson, USERS)))
+    values = list(documents.users(bson, USERS))
+    users = b"".join(map(bson.encode, values))
     # Ids of its own, so that each run has the same.
     posts = [
         bson.encode({"_id": bson.ObjectId(f"{number:024x}"), **article(number)}) for number in range(POSTS)
@@ -35,11 +36,13 @@ def main() -> None:
     for _ in range(ROUNDS):
         eager, lazy = mappers.OdmReader(NOWHERE), mappers.LazyOdmReader(NOWHERE)
         (eager.post,) = eager.decode(mappers.POSTS, posts[0])
+        make = eager.models[mappers.USERS].from_dict
         play(
             {
                 f"read_{USERS}_users": (partial(eager.decode, mappers.USERS), users),
                 f"read_{POSTS}_posts": (partial(eager.decode, mappers.POSTS), all_posts),
                 f"read_{POSTS}_posts_lazily": (partial(lazy.decode, mappers.POSTS), all_posts),
+                f"make_{USERS}_users": (lambda values, make=make: [make(each) for each in values], values),
                 "save_one_field": (
                     lambda values, save=eager.prepare: save(next(values)),
                     itertools.count(1_000_000),

@@ -5,9 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
 use super::fields::{Fields, NEW, create, is_instance};
-use super::instance::{fill, interned, is_made_plainly};
+use super::instance::{fill, is_made_plainly};
 use super::plan::{Model, OdmModel, Op, Type};
-use super::value::coerce;
+use super::value::{coerce, is_exactly};
 use crate::codec::fault::Fault;
 
 /// Return a new instance of these values by attribute or key, or None: the program half has to look.
@@ -35,10 +35,10 @@ pub(super) fn instance<'py>(
     // SAFETY: `create` made it with this plan just now, and wrote its head; `made` keeps it alive.
     let fields = unsafe { Fields::of_new(&made, plan) };
     fields.set_flags(NEW);
+    let mut next = 0;
     for (key, given) in values.iter() {
         let Ok(key) = key.cast_into_exact::<PyString>() else { return Ok(None) };
-        let key = interned(key);
-        let index = match plan.field_of(key.as_ptr()) {
+        let index = match plan.field_named(&key, next) {
             Some(index) => index,
             None => {
                 let key = key.to_str()?.as_bytes();
@@ -48,7 +48,12 @@ pub(super) fn instance<'py>(
                 index
             }
         };
+        next = index + 1;
         let kind = &plan.fields[index].kind;
+        if is_exactly(kind, &given) {
+            fields.put(index, given);
+            continue;
+        }
         let Some(given) = part(kind, given)? else { return Ok(None) };
         fields.put(index, coerce(kind, &given)?);
     }

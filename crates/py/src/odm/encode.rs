@@ -179,24 +179,24 @@ impl<'a, 'py> Writer<'a, 'py> {
             }
             Op::Enum(class, _) => {
                 if given.is_instance(class.bind(self.py))? {
-                    return self.enc.field(name, &given.getattr("value")?);
+                    return self.enc.field(name, &given.getattr(pyo3::intern!(self.py, "value"))?);
                 }
             }
             Op::Ref { make, class, inner } => {
                 if given.is_instance(class.bind(self.py))? {
-                    let id = given.getattr("id")?;
+                    let id = given.getattr(pyo3::intern!(self.py, "id"))?;
                     return self.value(inner, name, &id);
                 }
                 if is_instance(given) {
                     // A document that was put into a container as it is.
                     let made = make.bind(self.py).call1((given, self.py.None(), self.py.None()))?;
-                    return self.value(inner, name, &made.getattr("id")?);
+                    return self.value(inner, name, &made.getattr(pyo3::intern!(self.py, "id"))?);
                 }
                 return self.value(inner, name, given);
             }
             Op::Refs { class, inner, .. } => {
                 let ids = if given.is_instance(class.bind(self.py))? {
-                    given.getattr("ids")?
+                    given.getattr(pyo3::intern!(self.py, "ids"))?
                 } else {
                     given.clone()
                 };

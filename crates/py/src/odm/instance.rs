@@ -60,12 +60,14 @@ unsafe extern "C" fn tp_init(
             return Err(PyTypeError::new_err(what));
         }
         if let Some(kwargs) = kwargs {
+            let mut next = 0;
             for (key, given) in kwargs.cast::<PyDict>()?.iter() {
-                let key = interned(key.cast_into::<PyString>()?);
-                let Some(index) = plan.field_of(key.as_ptr()) else {
+                let key = key.cast_into::<PyString>()?;
+                let Some(index) = plan.field_named(&key, next) else {
                     let what = format!("expected a field of {}, found {key:?}", name());
                     return Err(PyTypeError::new_err(what));
                 };
+                next = index + 1;
                 match coerce(&plan.fields[index].kind, &given) {
                     Ok(made) => drop(fields.replace(index, made)),
                     Err(fault) => faults.push((index, located(py, plan, index, fault))),
@@ -94,17 +96,6 @@ pub(super) fn is_made_plainly(py: Python<'_>, model: &Model) -> bool {
     is_call_usual
         && new.is_some_and(|new| std::ptr::fn_addr_eq(new, tp_new as ffi::newfunc))
         && init.is_some_and(|init| std::ptr::fn_addr_eq(init, tp_init as ffi::initproc))
-}
-
-/// The interned string that is equal to this one.
-pub(super) fn interned(text: Bound<'_, PyString>) -> Bound<'_, PyString> {
-    let py = text.py();
-    let mut raw = text.into_ptr();
-    // SAFETY: a str whose reference is ours; the call exchanges it for one to the interned str.
-    unsafe {
-        ffi::PyUnicode_InternInPlace(&raw mut raw);
-        Bound::from_owned_ptr(py, raw).cast_into_unchecked()
-    }
 }
 
 /// The fields that must be given and are not there.

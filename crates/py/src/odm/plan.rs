@@ -13,6 +13,7 @@ use super::bits::Bits;
 use super::keys::Keys;
 use crate::codec::Codec;
 use crate::codec::name::Name;
+use crate::codec::text;
 
 /// Fields of one model: places in `attributes` are this wide.
 const MOST_FIELDS: usize = u16::MAX as usize;
@@ -281,6 +282,18 @@ impl Plan {
             at = (at + 1) & mask;
         }
     }
+
+    /// Finds a field by its attribute; `next` is the one that is expected, as values mostly come in order.
+    #[inline]
+    pub(super) fn field_named(&self, name: &Bound<'_, PyString>, next: usize) -> Option<usize> {
+        if let Some(field) = self.fields.get(next) {
+            let expected = field.attribute.bind(name.py());
+            if name.is(expected) || is_same_text(name, expected) {
+                return Some(next);
+            }
+        }
+        self.field_of(interned(name.clone()).as_ptr())
+    }
 }
 
 impl Plan {
@@ -300,6 +313,29 @@ impl Plan {
             let ahead = fields[next..].iter().position(starts).map(|index| next + index);
             ahead.or_else(|| fields[..next].iter().position(starts))
         })
+    }
+}
+
+/// Whether two strings are the same text; one that is no UTF-8 is like none.
+#[inline]
+fn is_same_text(one: &Bound<'_, PyString>, other: &Bound<'_, PyString>) -> bool {
+    // SAFETY: both are str, alive until this returns, and a `Bound` shows that the GIL is held.
+    let texts = unsafe { (text::utf8(one.as_ptr()), text::utf8(other.as_ptr())) };
+    if let (Some(one), Some(other)) = texts {
+        return one == other;
+    }
+    drop(PyErr::take(one.py()));
+    false
+}
+
+/// The interned string that is equal to this one.
+fn interned(text: Bound<'_, PyString>) -> Bound<'_, PyString> {
+    let py = text.py();
+    let mut raw = text.into_ptr();
+    // SAFETY: a str whose reference is ours; the call exchanges it for one to the interned str.
+    unsafe {
+        ffi::PyUnicode_InternInPlace(&raw mut raw);
+        Bound::from_owned_ptr(py, raw).cast_into_unchecked()
     }
 }
 
@@ -369,7 +405,7 @@ impl OdmModel {
 
 /// The model of a class; an error when it is none.
 pub(super) fn model_of(class: &Bound<'_, PyAny>) -> PyResult<&'static Model> {
-    let found = class.getattr("__model__")?;
+    let found = class.getattr(pyo3::intern!(class.py(), "__model__"))?;
     Ok(found.cast::<OdmModel>().map_err(PyErr::from)?.get().model.0)
 }
 

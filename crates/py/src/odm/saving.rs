@@ -71,11 +71,16 @@ pub(super) fn odm_settle(object: &Bound<'_, PyAny>, is_stored: bool) -> PyResult
     Ok(())
 }
 
-/// Say that an instance is stored as these bytes; None of one that does not keep them.
+/// Say that an instance is stored as these bytes (None of one that does not keep them), and where.
 #[entries]
 #[pyfunction]
-#[pyo3(signature = (object, raw))]
-pub(super) fn odm_stored(object: &Bound<'_, PyAny>, raw: Option<&Bound<'_, PyBytes>>) -> PyResult<()> {
+#[pyo3(signature = (object, raw, origin))]
+pub(super) fn odm_stored(
+    object: &Bound<'_, PyAny>,
+    raw: Option<&Bound<'_, PyBytes>>,
+    origin: &Bound<'_, PyAny>,
+) -> PyResult<()> {
+    super::odm_set_origin(object, origin)?;
     let fields = Fields::of(object)?;
     fields.set_flags(fields.flags() & !(NEW | DELETED | EXTRA_SET));
     fields.clear_dirty();

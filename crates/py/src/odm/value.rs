@@ -63,8 +63,25 @@ pub(super) fn default_of<'py>(py: Python<'py>, default: &Default) -> PyResult<Op
     }))
 }
 
+/// Whether a value is of the very class that a type of values without parts has, and so is stored as it is.
+#[inline]
+pub(super) fn is_exactly(kind: &Type, given: &Bound<'_, PyAny>) -> bool {
+    kind.checks.is_empty()
+        && match &kind.op {
+            Op::Str => given.is_exact_instance_of::<PyString>(),
+            Op::Int => given.is_exact_instance_of::<PyInt>(),
+            Op::Float => given.is_exact_instance_of::<PyFloat>(),
+            Op::Bool => given.is_exact_instance_of::<PyBool>(),
+            Op::Bytes => given.is_exact_instance_of::<PyBytes>(),
+            _ => false,
+        }
+}
+
 /// Checks a value and returns what is to be stored: mostly the value itself.
 pub(super) fn coerce<'py>(kind: &Type, given: &Bound<'py, PyAny>) -> Made<'py> {
+    if is_exactly(kind, given) {
+        return Ok(given.clone());
+    }
     taken(kind, given)?.ok_or_else(|| mismatch(kind, given))
 }
 

@@ -38,6 +38,7 @@ class Connection:
         self.clients = clients
         # By face. To forget is to replace: who makes a collection meanwhile keeps it in what nobody asks any more.
         self._collections: list[dict[Any, Any]] = [{}, {}]
+        self._places: list[dict[Any, Any]] = [{}, {}]
         keepers.add(self)
 
     @property
@@ -100,7 +101,11 @@ class Connection:
 
     def forget(self) -> None:
         """Make the collections of models anew when they are asked for next: there is another model."""
-        self._collections[:] = [{}, {}]
+        for is_async in (False, True):
+            self._forget_face(is_async)
+
+    def _forget_face(self, is_async: bool) -> None:
+        self._collections[is_async], self._places[is_async] = {}, {}
 
     def sibling(self, database: str) -> Connection:
         """Return a connection to another database of the same deployment.
@@ -294,7 +299,7 @@ class Clients:
         taken = made.pop(None, None)
         # Only now: a collection that is begun from here on finds no client.
         for found in list(self._connections.values()):
-            found._collections[is_async] = {}
+            found._forget_face(is_async)
         return taken
 
     def _clients(self) -> list[Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from mangonel import _core
 from mangonel.odm.connections.connection import connection
-from mangonel.odm.connections.context import session_for
+from mangonel.odm.connections.context import session_for, sessions
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.model.convert import NEW
 
@@ -50,7 +50,15 @@ def place_of(document: Any, is_async: bool, session: Any = None, write_concern: 
     Raises:
         UnsupportedOption: a write concern in a transaction.
     """
-    return Place(connection_of(document), document.__class__, is_async, session, write_concern)
+    chosen, model = connection_of(document), document.__class__
+    if session is not None or write_concern is not None or sessions.get() is not None:
+        return Place(chosen, model, is_async, session, write_concern)
+    # The usual one is kept, as collections are.
+    places: dict[Any, Place] = chosen._places[is_async]
+    place = places.get(model)
+    if place is None:
+        place = places[model] = Place(chosen, model, is_async)
+    return place
 
 
 def connection_of(document: Any) -> Any:

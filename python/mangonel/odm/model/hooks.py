@@ -208,8 +208,7 @@ def _announce(event: str) -> None:
 def forget_plain() -> None:
     """Look for hooks again when a document of any model is saved next."""
     for cls in models:
-        if "__is_plain__" in cls.__dict__:
-            type.__delattr__(cls, "__is_plain__")
+        cls.__plan__.is_plain = None
 
 
 def _is_meant(cls: Any, model: Any) -> bool:

@@ -19,9 +19,10 @@ class Plan:
         fields: by attribute, in the order of the slots.
         by_key: the same by key in the database.
         id: the field that is the document's `_id`, or None.
+        is_plain: whether saving runs no hooks, stamps no times and counts nothing; None until that is asked.
     """
 
-    __slots__ = ("_hide", "by_key", "fields", "id", "model")
+    __slots__ = ("_hide", "by_key", "fields", "id", "is_plain", "model")
     fields: dict[str, Resolved]
     by_key: dict[str, Resolved]
     id: Resolved | None
@@ -29,6 +30,7 @@ class Plan:
     def __init__(self, model: Any, hide: Any) -> None:
         self.model = model
         self._hide = hide
+        self.is_plain: bool | None = None
 
     def __getattr__(self, name: str) -> Any:
         # Empty slots only: the fields are not evaluated yet.

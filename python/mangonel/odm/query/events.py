@@ -19,17 +19,17 @@ _SAVE_EVENTS = tuple(
 
 def is_plain(cls: Any) -> bool:
     """Whether saving a document runs no hooks, stamps no times and counts nothing."""
-    found = cls.__dict__.get("__is_plain__")
+    plan = cls.__plan__
+    found: bool | None = plan.is_plain
     if found is None:
-        found = not (
+        found = plan.is_plain = not (
             has_hooks(cls, *_SAVE_EVENTS)
             or cls.__stamps__()
             or sequences(cls)
             or cls.__keeps_changes__
             or touching(cls)
         )
-        type.__setattr__(cls, "__is_plain__", found)
-    return bool(found)
+    return found
 
 
 def sequences(cls: Any) -> dict[str, str]:

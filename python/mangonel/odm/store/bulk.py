@@ -173,8 +173,7 @@ async def _settle_flow(writes: list[_Write], place: Place) -> None:
         if write.data is None:
             _core.odm_settle(write.document, write.is_stored)
         elif write.is_stored:
-            _core.odm_stored(write.document, write.data)
-            _core.odm_set_origin(write.document, place.connection)
+            _core.odm_stored(write.document, write.data, place.connection)
     for write in writes:
         if write.is_stored and not is_plain(write.document.__class__):
             await after_flow(write.document, place.port, write.event, place)

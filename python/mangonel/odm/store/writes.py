@@ -61,8 +61,7 @@ async def insert_flow(document: Any, place: Place, validate: bool, is_inside: bo
             document, database, name, codec, concern._document or None, MAX_BSON_SIZE + COMMAND_OVERHEAD
         )
         await port.arun(operation)
-    _core.odm_stored(document, data)
-    _core.odm_set_origin(document, place.connection)
+    _core.odm_stored(document, data, place.connection)
     if not is_simple:
         await after_flow(document, port, "insert", place)
     return document
@@ -244,8 +243,7 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
         if former is not None:
             former.put_back()
         raise
-    _core.odm_stored(document, data)
-    _core.odm_set_origin(document, place.connection)
+    _core.odm_stored(document, data, place.connection)
     await after_flow(document, place.port, "update", place)
     return document
 

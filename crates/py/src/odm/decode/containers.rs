@@ -72,7 +72,7 @@ impl<'py> Hydrator<'_, 'py> {
             if kind == 0x03 {
                 let made = self.d.value(kind, end)?;
                 let id = if made.get_type().name()? == "DBRef" {
-                    made.getattr("id").map_err(Fault::from)
+                    made.getattr(pyo3::intern!(made.py(), "id")).map_err(Fault::from)
                 } else {
                     self.compound_id(inner, &made)
                 };
