@@ -128,6 +128,7 @@ __all__ = [
     "odm_update",
     "odm_version",
     "odm_watch",
+    "plain_int_class",
     "receive_ready",
     "reseed_object_ids",
     "send_some",
@@ -137,6 +138,7 @@ __all__ = [
 ]
 
 _DocumentType = TypeVar("_DocumentType", bound=Mapping[str, Any])
+_Int = TypeVar("_Int", bound=int)
 
 @disjoint_base
 # Without __eq__, so that checkers report the comparison of an id with a str, which is never equal.
@@ -168,6 +170,7 @@ class Codec:
 @final
 class DocumentShape: ...
 
+def plain_int_class(class_: type[_Int], /) -> type[_Int]: ...
 def encode(
     document: Mapping[str, Any], check_keys: bool = False, codec_options: CodecOptions[Any] | None = None
 ) -> bytes: ...

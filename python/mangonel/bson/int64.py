@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from mangonel._core import plain_int_class
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
+@plain_int_class
 class Int64(int):
     """An int that is stored in 64 bits even when 32 would do.
 

@@ -11,6 +11,7 @@ pub(crate) mod document_shape;
 pub(crate) mod encode;
 mod encode_rare;
 pub(crate) mod fault;
+mod int64;
 mod json;
 mod key_cache;
 mod layout;
@@ -55,6 +56,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ObjectId", object_id::class(module.py())?)?;
     module.add_class::<Codec>()?;
     module.add_class::<document_shape::DocumentShape>()?;
+    module.add_function(wrap_pyfunction!(int64::plain_int_class, module)?)?;
     module.add_function(wrap_pyfunction!(py_encode, module)?)?;
     module.add_function(wrap_pyfunction!(py_decode, module)?)?;
     module.add_function(wrap_pyfunction!(decode_all, module)?)?;

@@ -95,10 +95,9 @@ pub(super) unsafe fn int(class: *mut ffi::PyTypeObject, value: i64) -> *mut ffi:
     let digits = [(magnitude & DIGIT) as u32, (magnitude >> 30 & DIGIT) as u32, (magnitude >> 60) as u32];
     let count =
         isize::from(digits[0] != 0).max(2 * isize::from(digits[1] != 0)).max(3 * isize::from(digits[2] != 0));
-    // SAFETY: memory for three digits holds any count. It is not tracked: an int refers to nothing but its class, and a
-    // collector that does not see it has less to do.
+    // SAFETY: memory for three digits holds any count, and is given back by the class's own slot.
     unsafe {
-        let object = ffi::PyObject_GC_NewVar::<Long>(class, 3);
+        let object = ffi::PyObject_NewVar::<Long>(class, 3);
         if !object.is_null() {
             (*object).head.ob_size = tag(count, value);
             (*object).digits = digits;
@@ -107,8 +106,7 @@ pub(super) unsafe fn int(class: *mut ffi::PyTypeObject, value: i64) -> *mut ffi:
     }
 }
 
-/// Tells whether instances of the class are laid out as `int` is, behind the collector's head as for any class made in
-/// Python.
+/// Tells whether instances of the class are laid out as `int` is, without a head of the collector's.
 pub(super) fn is_plain_int(class: *mut ffi::PyTypeObject) -> bool {
     // SAFETY: the callers pass the pointer of a class that they hold a reference to; `int` is static. Both are only read.
     unsafe {
@@ -118,7 +116,7 @@ pub(super) fn is_plain_int(class: *mut ffi::PyTypeObject) -> bool {
             && (*class).tp_itemsize == 4
             && (*class).tp_dictoffset == 0
             && (*class).tp_weaklistoffset == 0
-            && (*class).tp_flags & ffi::Py_TPFLAGS_HAVE_GC != 0
+            && (*class).tp_flags & ffi::Py_TPFLAGS_HAVE_GC == 0
     }
 }
 

@@ -301,6 +301,7 @@ unsafe fn ints(py: Python<'_>, shifts: &[u32]) -> PyResult<bool> {
         (py.get_type::<pyo3::types::PyInt>(),),
         body,
     ))?;
+    let class = super::int64::plain_int_class(class.cast::<pyo3::types::PyType>()?)?;
     if !objects::is_plain_int(class.as_ptr().cast()) {
         return Ok(false);
     }
