@@ -335,7 +335,13 @@ def misplaced(value: Any, top: str, name: str = "", is_open: bool = False) -> An
     if isinstance(value, dict):
         known = {"branch": ("number", "next", "0"), "inner": ("code", "0")}.get(top, ("number", "0"))
         return {
-            key: misplaced(inner, top, key, is_open or (key not in known and top not in ("marks", "either")))
+            # What stands at a position is what may stand there without one.
+            key: misplaced(
+                inner,
+                top,
+                name if (name, key) == ("next", "0") else key,
+                is_open or (key not in known and top not in ("marks", "either")),
+            )
             for key, inner in value.items()
         }
     if isinstance(value, list):
