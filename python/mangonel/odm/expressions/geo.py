@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
 
 Position = Sequence[float]
 
@@ -14,6 +14,33 @@ class Geometry:
     __slots__ = ("coordinates",)
     coordinates: list[Any]
     geo_type = ""
+    # Lists around each position.
+    _depth = 0
+
+    @classmethod
+    def from_geojson(cls, document: Mapping[str, Any]) -> Self:
+        """Return the object that a GeoJSON document describes.
+
+        Args:
+            document: with `type` and `coordinates`, as `to_geojson` returns it.
+
+        Raises:
+            ValueError: it describes another object, or its coordinates are not lists of numbers, of the right depth.
+
+        Example:
+            >>> Point.from_geojson({"type": "Point", "coordinates": [13.4, 52.5]})
+            Point(13.4, 52.5)
+        """
+        if document.get("type") != cls.geo_type:
+            raise ValueError(f"expected a GeoJSON {cls.geo_type}, found the type {document.get('type')!r}")
+        coordinates = _checked(document.get("coordinates"), cls._depth)
+        if coordinates is None:
+            raise ValueError(
+                f"expected the coordinates of a {cls.geo_type}, found {document.get('coordinates')!r:.80}"
+            )
+        made = cls.__new__(cls)
+        made.coordinates = coordinates
+        return made
 
     def to_geojson(self) -> dict[str, Any]:
         """Return the object as a GeoJSON document."""
@@ -38,6 +65,17 @@ def restore(cls: type[Geometry], coordinates: list[Any]) -> Geometry:
     made = cls.__new__(cls)
     made.coordinates = coordinates
     return made
+
+
+def _checked(given: Any, depth: int) -> list[Any] | None:
+    """Coordinates of so many lists around each position; None where they are something else."""
+    if not isinstance(given, (list, tuple)):
+        return None
+    if depth:
+        parts = [_checked(part, depth - 1) for part in given]
+        return None if None in parts else parts
+    is_position = len(given) >= 2 and all(type(part) in (int, float) for part in given)
+    return [float(part) for part in given] if is_position else None
 
 
 def _line(points: Iterable[Position]) -> list[list[float]]:
@@ -90,6 +128,7 @@ class LineString(Geometry):
 
     __slots__ = ()
     geo_type = "LineString"
+    _depth = 1
 
     def __init__(self, points: Iterable[Position]) -> None:
         self.coordinates = _line(points)
@@ -105,6 +144,7 @@ class Polygon(Geometry):
 
     __slots__ = ()
     geo_type = "Polygon"
+    _depth = 2
 
     def __init__(self, ring: Iterable[Position], *holes: Iterable[Position]) -> None:
         self.coordinates = [_ring(points) for points in (ring, *holes)]
@@ -122,6 +162,7 @@ class MultiPoint(Geometry):
 
     __slots__ = ()
     geo_type = "MultiPoint"
+    _depth = 1
 
     def __init__(self, points: Iterable[Position]) -> None:
         self.coordinates = _line(points)
@@ -132,6 +173,7 @@ class MultiLineString(Geometry):
 
     __slots__ = ()
     geo_type = "MultiLineString"
+    _depth = 2
 
     def __init__(self, lines: Iterable[Iterable[Position]]) -> None:
         self.coordinates = [_line(points) for points in lines]
@@ -142,6 +184,7 @@ class MultiPolygon(Geometry):
 
     __slots__ = ()
     geo_type = "MultiPolygon"
+    _depth = 3
 
     def __init__(self, polygons: Iterable[Polygon | Iterable[Iterable[Position]]]) -> None:
         self.coordinates = [

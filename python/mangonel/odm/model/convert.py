@@ -107,8 +107,8 @@ def _by_tag(cls: Any, value: Any) -> Any:
 
 
 def _build(field: Any, value: Any) -> Any:
-    """Make embedded documents of the mappings in a value."""
-    if field.model is None:
+    """Make embedded documents and GeoJSON objects of the mappings in a value."""
+    if not isinstance(value, (Mapping, list, tuple)) or not _parts_of(field):
         return value
     if isinstance(value, Mapping) and getattr(field.type, "__origin__", field.type) is dict:
         return dict(_each(field, value.items(), lambda key: f".{key}"))
@@ -136,17 +136,36 @@ def _each(field: Any, items: Iterable[tuple[Any, Any]], step: Callable[[Any], st
     return made
 
 
+def _parts_of(field: Any) -> list[Any]:
+    """The classes of a field that mappings stand for."""
+    return [
+        part
+        for part in classes_in(field.type, field.info.owner)
+        if is_embedded(part) or (isinstance(part, type) and issubclass(part, Geometry))
+    ]
+
+
 def _build_part(field: Any, value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
-    candidates = [part for part in classes_in(field.type, field.info.owner) if is_embedded(part)]
+    candidates = _parts_of(field)
     for candidate in candidates:
         try:
-            return from_dict(candidate, value)
+            if is_embedded(candidate):
+                return from_dict(candidate, value)
+            if value.get("type") == candidate.geo_type:
+                return _geometry(candidate, value)
         except (TypeError, ValueError):
             if candidate is candidates[-1]:
                 raise
     return value
+
+
+def _geometry(cls: type[Geometry], value: Mapping[str, Any]) -> Geometry:
+    try:
+        return cls.from_geojson(value)
+    except ValueError as error:
+        raise ValidationError.of([f"{error} at $"]) from None
 
 
 def to_dict(
