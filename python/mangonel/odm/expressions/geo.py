@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+G = TypeVar("G", bound="Geometry")
 Position = Sequence[float]
 
 
@@ -38,9 +39,7 @@ class Geometry:
             raise ValueError(
                 f"expected the coordinates of a {cls.geo_type}, found {document.get('coordinates')!r:.80}"
             )
-        made = cls.__new__(cls)
-        made.coordinates = coordinates
-        return made
+        return restore(cls, coordinates)
 
     def to_geojson(self) -> dict[str, Any]:
         """Return the object as a GeoJSON document."""
@@ -61,7 +60,7 @@ class Geometry:
         return restore, (type(self), self.coordinates)
 
 
-def restore(cls: type[Geometry], coordinates: list[Any]) -> Geometry:
+def restore(cls: type[G], coordinates: list[Any]) -> G:
     made = cls.__new__(cls)
     made.coordinates = coordinates
     return made
