@@ -49,8 +49,8 @@ class Held:
         self.values: dict[str, Any] = {"name": None, "cents": 0, "tags": []}
         # As it was when it was loaded or saved last.
         self.loaded: dict[str, Any] = {}
-        # Setting None removes the key, even where None was read: another program may have stored a null.
-        self.set: set[str] = set()
+        # Set to None, which removes the key, even where None was read: another program may have stored a null.
+        self.emptied: set[str] = set()
         # Fields with no value when they were loaded, changed when an abort put them back: they stay changed.
         self.forced: set[str] = set()
         self.rev = 0
@@ -61,14 +61,14 @@ class Held:
         if self.is_new:
             return set()
         differ = {name for name in self.values if self.values[name] != self.loaded[name]}
-        return differ | self.forced | (self.set if self.values["name"] is None else set())
+        return differ | self.forced | self.emptied
 
     def took(self, row: dict[str, Any]) -> None:
         """It is now what is stored."""
         self.is_new = False
         self.values = {name: copied(row[name]) for name in ("name", "cents", "tags")}
         self.loaded = {name: copied(row[name]) for name in ("name", "cents", "tags")}
-        self.set, self.forced = set(), set()
+        self.emptied, self.forced = set(), set()
         self.rev = row["rev"]
 
     def state(self) -> tuple[Any, ...]:
@@ -77,14 +77,14 @@ class Held:
             self.is_new,
             {name: copied(value) for name, value in self.values.items()},
             {name: copied(value) for name, value in self.loaded.items()},
-            set(self.set),
+            set(self.emptied),
             set(self.forced),
             self.rev,
         )
 
     def put_back(self, state: tuple[Any, ...]) -> None:
         """Become what `state` told."""
-        self.is_new, self.values, self.loaded, self.set, self.forced, self.rev = state
+        self.is_new, self.values, self.loaded, self.emptied, self.forced, self.rev = state
         self.forced = {name for name in self.changed if self.loaded[name] is None}
 
 
@@ -141,7 +141,7 @@ class Machine(RuleBasedStateMachine):
     def set_name(self, index: int, name: str | None) -> None:
         held = self.pick(index)
         held.document.name = held.values["name"] = name
-        held.set.add("name")
+        (held.emptied.add if name is None else held.emptied.discard)("name")
 
     @precondition(lambda self: self.held)
     @rule(index=st.integers(0, 9), tag=st.sampled_from("xyz"))
@@ -213,13 +213,13 @@ class Machine(RuleBasedStateMachine):
         error = ValueError if both else StaleDocument if is_stale else None if row else DocumentNotFound
         self.expect(error, lambda: self.run(held.document, "update", inc(Entry.cents), push(Entry.tags, tag)))
         if error is None and row is not None:
-            unsaved, names = {name: held.values[name] for name in held.changed}, set(held.set)
+            unsaved, names = {name: held.values[name] for name in held.changed}, set(held.emptied)
             row["cents"] += 1
             row["tags"].append(tag)
             row["rev"] += 1
             held.took(row)
             held.values.update(unsaved)
-            held.set = names
+            held.emptied = names
 
     @precondition(lambda self: self.held)
     @rule(index=st.integers(0, 9))
