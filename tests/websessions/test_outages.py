@@ -355,7 +355,7 @@ async def test_a_stalled_store_blocks_no_bystander(
 
 
 async def _stall(name: str, url: str, engine: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    sessions: WebSessions[Any] = WebSessions(url, secure=False, timeout=3.0, events=lambda event: None)
+    sessions: WebSessions[Any] = WebSessions(url, secure=False, timeout=8.0, events=lambda event: None)
     await sessions.setup()
     socket, port = bind_unused_port()
     application = tornado.web.Application(
