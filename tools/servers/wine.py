@@ -1,0 +1,43 @@
+"""Wine, which runs programs for Windows, in the Debian of `debian.py`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import debian
+from common import say
+
+PROGRAM = "/usr/lib/x86_64-linux-gnu/wine/wine"
+_PREFIX = "/root/.wine"
+_MADE = "mangonel-made"
+# Wine asks for no display, and for neither of the parts that it would fetch.
+_ENVIRONMENT = {
+    "HOME": "/root",
+    "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+    "WINEDEBUG": "-all",
+    "WINEDLLOVERRIDES": "mscoree,mshtml=",
+    "WINEPREFIX": _PREFIX,
+    "XDG_RUNTIME_DIR": "/tmp",
+}
+
+
+def environment(**more: str) -> list[str]:
+    """Return all of a program's environment, as `env -i` takes it."""
+    return [f"{name}={value}" for name, value in {**_ENVIRONMENT, **more}.items()]
+
+
+def make(folder: Path, mirror: str = debian.MIRROR) -> Path:
+    """Return the root of a Debian with Wine, made once.
+
+    Raises:
+        Problem: as `debian.make`.
+    """
+    root = debian.make(folder, ["wine64"], mirror)
+    prefix = root / _PREFIX.lstrip("/")
+    if not (prefix / _MADE).exists():
+        say("making Wine's folder: a minute")
+        shutil.rmtree(prefix, ignore_errors=True)  # what a signal cut short would hang
+        debian.check(root, ["env", "-i", *environment(), PROGRAM, "wineboot", "--init"])
+        (prefix / _MADE).touch()
+    return root
