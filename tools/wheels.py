@@ -1,8 +1,8 @@
 """Build the wheels of all systems on this one: `make wheels`, or `tools/wheels.py manylinux-x86_64 --python 3.13`.
 
-zig is the C compiler and linker for every target, so that neither containers nor other machines are needed. Each wheel
-is looked at before it counts: its name, which symbols of the C library it wants, what is in it. Whether it runs is for
-tools/smoke.py to say, on a machine of its kind. There is none for Windows: the core's sockets are POSIX's.
+zig is the C compiler and linker, but MinGW's gcc for Windows (apt-get install gcc-mingw-w64-x86-64), so that neither
+containers nor other machines are needed. Each wheel is looked at before it counts: its name, which symbols of the C
+library it wants, what is in it. Whether it runs is for tools/smoke.py to say, on a machine of its kind.
 """
 
 from __future__ import annotations
@@ -43,7 +43,14 @@ TARGETS = {
     "musllinux-x86_64": Target("x86_64-unknown-linux-musl", "musllinux_1_2", "musllinux_1_2_x86_64"),
     "musllinux-aarch64": Target("aarch64-unknown-linux-musl", "musllinux_1_2", "musllinux_1_2_aarch64"),
     "macos": Target("universal2-apple-darwin", "", "universal2"),
+    "windows": Target("x86_64-pc-windows-gnu", "", "win_amd64"),
 }
+
+MINGW = "x86_64-w64-mingw32"
+# Libraries that every Windows from 10 on has, or that are Python's own.
+WINDOWS_LIBRARIES = re.compile(
+    r"(?i)(api-ms-win-.*|bcryptprimitives|kernel32|msvcrt|ntdll|python3\d+|userenv|ws2_32)\.dll"
+)
 
 # What a wheel of everybody's must not hold, and what it must.
 FORBIDDEN = re.compile(r"\.(rs|orig|pyc)$|__pycache__|^mangonel/(lab|engines|demo)/")
@@ -106,8 +113,12 @@ def build(target: Target, minor: str, headers: str, out: Path) -> Path:
     """Return the new wheel."""
     out.mkdir(parents=True, exist_ok=True)
     abi = "cp" + minor.replace(".", "")
-    command = ["maturin", "build", "--release", "--locked", "--strip", "--zig", "--target", target.triple]
+    command = ["maturin", "build", "--release", "--locked", "--strip", "--target", target.triple]
     command += ["--interpreter", f"python{minor}", "--out", str(out)]
+    if "windows" not in target.triple:
+        command += ["--zig"]
+    elif shutil.which(f"{MINGW}-gcc") is None:
+        raise Problem(f"expected {MINGW}-gcc, which is not installed: apt-get install gcc-mingw-w64-x86-64")
     if target.policy:
         command += ["--compatibility", target.policy]
     said = run(*command, MANGONEL_PYTHON_HEADERS=headers)
@@ -168,6 +179,8 @@ def look_at(wheel: Path, target: Target) -> Iterator[str]:
     if len(modules) != 1:
         raise Problem(f"expected one extension module in the wheel, found {len(modules)}")
     yield f"{len(names)} files"
+    if "windows" in target.triple:
+        yield from look_at_libraries(wheel, modules[0])
     if not target.policy:
         return
     done = subprocess.run(
@@ -182,6 +195,21 @@ def look_at(wheel: Path, target: Target) -> Iterator[str]:
     if confirmed.family != promised.family or confirmed.version > promised.version:
         raise Problem(f"expected {target.policy}, auditwheel says {found[1]}")
     yield f"auditwheel: {found[1]}"
+
+
+def look_at_libraries(wheel: Path, module: str) -> Iterator[str]:
+    """Yield that Windows has what the module asks for.
+
+    Raises:
+        Problem: it has not.
+    """
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as archive:
+        command = [f"{MINGW}-objdump", "--private-headers", archive.extract(module, folder)]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    wanted = re.findall(r"DLL Name: (\S+)", said)
+    if foreign := [name for name in wanted if not WINDOWS_LIBRARIES.fullmatch(name)]:
+        raise Problem(f"expected Windows' own libraries, found {', '.join(foreign)}")
+    yield f"{len(wanted)} libraries, all of Windows or Python"
 
 
 class Policy(NamedTuple):

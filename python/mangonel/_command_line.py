@@ -48,7 +48,8 @@ UNREACHED = {"mangonel.errors": "ServerSelectionTimeoutError"}
 APART = ("mangonel.lab", "mangonel.demo", "mangonel.engines")
 # What of `pip install "mangonel[…]"` brings a module; of the others the command's own name does.
 EXTRAS = {"dns": "srv", "publicsuffixlist": "srv", "botocore": "aws", "cryptography": "sealing"}
-
+# Python's own, which Windows has not.
+POSIX = ("fcntl", "resource")
 
 # What is printed goes to logs, so names and passwords of URIs are not.
 _LOGIN = re.compile(r"(:/+)\S*@")
@@ -200,6 +201,8 @@ def explain(error: Exception, extra: str) -> tuple[str, int]:
     """
     if isinstance(error, ModuleNotFoundError) and error.name in APART:
         return f'the command {extra} is not installed; pip install "mangonel[{extra}]"', EXIT_FAILURE
+    if isinstance(error, ModuleNotFoundError) and error.name in POSIX:
+        return f"expected Linux or macOS: Python has {error.name} there alone", EXIT_FAILURE
     if isinstance(error, ModuleNotFoundError) and error.name and not error.name.startswith("mangonel"):
         extra = EXTRAS.get(error.name.partition(".")[0], extra)
         return f'{error.name} is not installed; pip install "mangonel[{extra}]"', EXIT_FAILURE

@@ -159,7 +159,7 @@ def _operating_system() -> dict[str, str]:
             "type": "Windows",
             "name": "Windows",
             "architecture": os.environ.get("PROCESSOR_ARCHITECTURE", ""),
-            "version": f"{version.major}.{version.minor}.{version.build}",
+            "version": f"{version.major}.{version.minor}.{version.build}-SP{version.service_pack_major}",
         }
     system = os.uname()
     release = system.release

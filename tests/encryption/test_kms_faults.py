@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import logging
-import os
 import re
-import signal
 import socket
 import threading
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ from mangonel.encryption import Algorithm, AutoEncryptionOpts
 from tls.certificates import Certificates
 from tools.faces import TIMEOUT, eventually
 from tools.hanging_resolver import NAME, hanging_resolver
+from tools.interrupts import press_ctrl_c
 
 RANDOM = Algorithm.AEAD_AES_256_CBC_HMAC_SHA_512_Random
 # Seconds for what never comes.
@@ -174,7 +173,7 @@ def stop(face: Any, kms: ScriptedKms, call: Any) -> BaseException:
 
     def interrupt() -> None:
         eventually(lambda: len(kms.requests) == 1)
-        os.kill(os.getpid(), signal.SIGINT)
+        press_ctrl_c()
 
     if not face.is_async:
         threading.Thread(target=interrupt).start()

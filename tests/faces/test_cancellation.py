@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import os
 import signal
 import socket
 import threading
@@ -26,6 +25,7 @@ from tools.faces import (
     pool_sizes,
     wait_closed,
 )
+from tools.interrupts import press_ctrl_c
 from tools.messages import op_msg
 from tools.scripted_server import Hang, Raw, Reply, Request, Script, ScriptedServer
 
@@ -244,7 +244,7 @@ def test_ctrl_c_ends_a_blocking_call_and_closes_its_connection(
 
     def interrupt() -> None:
         scripted_server.wait_for("find")
-        os.kill(os.getpid(), signal.SIGINT)
+        press_ctrl_c()
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
@@ -285,7 +285,7 @@ def test_ctrl_c_ends_the_wait_for_a_connection(blocking_face: Face, scripted_ser
 
     def interrupt() -> None:
         eventually(lambda: pool_sizes(client)[3] == 1)
-        os.kill(os.getpid(), signal.SIGINT)
+        press_ctrl_c()
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):

@@ -26,6 +26,7 @@ from tools.faces import (
     open_sockets,
     pool_sizes,
 )
+from tools.interrupts import press_ctrl_c
 from tools.scripted_server import Close, Hang, Raw, Reply, ScriptedServer
 
 
@@ -107,7 +108,7 @@ def test_ctrl_c_ends_a_loop_and_its_connection(loop_name: str, scripted_server: 
 
     def interrupt() -> None:
         scripted_server.wait_for("find")
-        os.kill(os.getpid(), signal.SIGINT)
+        press_ctrl_c()
 
     thread = threading.Thread(target=interrupt)
     thread.start()

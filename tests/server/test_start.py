@@ -22,6 +22,12 @@ def is_alive(pid: int) -> bool:
     return os.path.exists(f"/proc/{pid}")
 
 
+def test_on_windows_one_is_told_to_start_mongod_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch.sys, "platform", "win32")
+    with pytest.raises(server.ServerError, match="found Windows: start mongod by hand"):
+        server.start()
+
+
 @pytest.mark.parametrize("members", [0, 1, 3])
 def test_start_returns_once_the_deployment_takes_writes(members: int) -> None:
     with server.start(replica_set=members) as deployment:

@@ -78,3 +78,30 @@ def test_what_is_not_confirmed_is_refused_with_what_was_promised_and_what_was_fo
     promised = wheels.TARGETS[target].policy
     with pytest.raises(wheels.Problem, match=f"expected {promised}, auditwheel says {found}"):
         look_at(target, found)
+
+
+def objdump(*names: str) -> str:
+    return "".join(f"\tDLL Name: {name}\n" for name in names)
+
+
+def look_at_windows(wheels: ModuleType, wheel: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> list[str]:
+    done = subprocess.CompletedProcess((), 0, said, "")
+    monkeypatch.setattr(wheels.subprocess, "run", lambda *words, **options: done)
+    return list(wheels.look_at(wheel, wheels.TARGETS["windows"]))
+
+
+def test_a_wheel_for_windows_asks_for_what_windows_or_python_has(
+    wheels: ModuleType, wheel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = objdump("api-ms-win-core-synch-l1-2-0.dll", "KERNEL32.dll", "python313.dll", "ws2_32.dll")
+    assert "4 libraries, all of Windows or Python" in look_at_windows(wheels, wheel, monkeypatch, said)
+
+
+@pytest.mark.parametrize(
+    "name", ["libgcc_s_seh-1.dll", "VCRUNTIME140.dll", "kernel32.dll.dll", "python313t.dll"]
+)
+def test_a_wheel_for_windows_that_asks_for_more_is_refused(
+    wheels: ModuleType, wheel: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with pytest.raises(wheels.Problem, match=f"found {name}$"):
+        look_at_windows(wheels, wheel, monkeypatch, objdump("KERNEL32.dll", name))

@@ -145,6 +145,8 @@ def test_a_slip_of_ours_keeps_its_traceback() -> None:
     slip.__cause__ = PyMongoError("refused")
     assert explain(slip, "lab") == ("", 1)
     assert explain(PyMongoError("refused"), "lab") == ("refused", 1)
+    elsewhere = ModuleNotFoundError("No module named 'fcntl'", name="fcntl")
+    assert explain(elsewhere, "lab") == ("expected Linux or macOS: Python has fcntl there alone", 1)
 
 
 @pytest.mark.parametrize("action", ["setup", "purge", "stats"])

@@ -33,7 +33,7 @@ def test_a_socket_that_is_dropped_is_closed_without_a_warning(address: tuple[str
         warnings.simplefilter("always")
         del opened
     assert not warned
-    with pytest.raises(OSError, match="Bad file descriptor"):
+    with pytest.raises(OSError, match=r"Bad file descriptor|handle"):
         os.fstat(descriptor)
 
 
@@ -57,3 +57,12 @@ def test_names_are_looked_up_by_what_somebody_put_into_the_module(
     monkeypatch.setattr(socket, "getaddrinfo", lambda _name, *rest: look_up(address[0], *rest))
 
     open_socket(("name.that.nobody.has.test", address[1]), five_seconds).close()
+
+
+def test_without_unix_sockets_a_host_and_a_port_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    import _socket
+
+    monkeypatch.delattr(_socket, "AF_UNIX", raising=False)
+    monkeypatch.delattr(socket, "AF_UNIX", raising=False)
+    with pytest.raises(OSError, match=r"expected a host and a port, .*, found '/tmp/mongodb\.sock'"):
+        open_socket(("/tmp/mongodb.sock", None), five_seconds)

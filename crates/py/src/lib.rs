@@ -1,5 +1,8 @@
 //! The binding: Python to and from BSON, and the core's machines as Python classes. Makes no protocol decision.
 
+// A C long has 32 bits there, and 64 elsewhere.
+#![cfg_attr(windows, allow(clippy::useless_conversion))]
+
 pub mod codec;
 mod columns;
 mod crypto;

@@ -15,7 +15,7 @@ from mangonel import _core
 from mangonel._core import ASK, CONNECT, DONE, READ, SLEEP, WAIT, WRITE, begin
 from mangonel._faces.deadline import within
 from mangonel._faces.port import LARGEST_MESSAGE, run_now
-from mangonel._faces.sockets import is_patched_by_gevent, open_socket
+from mangonel._faces.sockets import IS_WINDOWS, acquire_within, is_patched_by_gevent, open_socket
 from mangonel._light import TypeVar
 from mangonel.errors import ProtocolError, PyMongoError
 
@@ -119,8 +119,7 @@ class BlockingLoop:
         sock = transport.sock
         try:
             timeout = exchange.step_timeout
-            if sock.gettimeout() != timeout:
-                sock.settimeout(timeout)
+            _limit(sock, timeout)
             if is_write:
                 exchange.handle_sending()
                 # gevent sends in Python: the frames of its error would hold the message, which then could not be
@@ -148,8 +147,7 @@ class BlockingLoop:
         woken = allocate_lock()
         woken.acquire()
         exchange.set_waker(woken.release)
-        time_left = exchange.time_left
-        if woken.acquire(timeout=-1 if time_left is None else time_left):
+        if acquire_within(woken, exchange.time_left):
             exchange.handle_wake()
         else:
             exchange.handle_timeout()
@@ -213,13 +211,17 @@ class BlockingPort(BlockingLoop):
             try:
                 if exchange.link.is_secure:
                     # What is encrypted has to be sent, and a getMore is small.
-                    exchange.link.transport.sock.sendall(exchange)
+                    sock = exchange.link.transport.sock
+                    _limit(sock, sock.gettimeout())
+                    sock.sendall(exchange)
                     exchange.handle_sent()
                     return exchange
                 sent = _core.send_some(exchange, 0)
                 if sent:
                     if sent < len(exchange):
-                        exchange.link.transport.sock.sendall(memoryview(exchange)[sent:])
+                        sock = exchange.link.transport.sock
+                        _limit(sock, sock.gettimeout())
+                        sock.sendall(memoryview(exchange)[sent:])
                     exchange.handle_sent()
             except OSError as error:
                 exchange.handle_network_error(error)
@@ -274,6 +276,13 @@ def open_secure(address: Address, limit: Callable[[], float | None], security: S
         secure.close()
         raise
     return secure
+
+
+def _limit(sock: socket | SecureSocket, timeout: float | None) -> None:
+    """Give each call of the socket object `timeout`."""
+    # There `_core` makes sockets non-blocking behind the object's back.
+    if IS_WINDOWS or sock.gettimeout() != timeout:
+        sock.settimeout(timeout)
 
 
 class _Transport:

@@ -1,20 +1,24 @@
-"""Opening plain sockets, the same way for every face. Knows no MongoDB."""
+"""Opening plain sockets, and waiting for a lock, the same way for every face. Knows no MongoDB."""
 
 from __future__ import annotations
 
 import os
 import sys
 from _thread import allocate_lock, start_new_thread
+from time import monotonic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
+    from _thread import LockType
     from collections.abc import Callable
     from types import ModuleType
     from typing import Any
 
     from mangonel._faces.port import Address
 
+IS_WINDOWS = sys.platform == "win32"
+_LONGEST_WAIT_S = 1
 _KEEPALIVE_IDLE_S = 120
 _KEEPALIVE_INTERVAL_S = 10
 _KEEPALIVE_PROBES = 9
@@ -37,6 +41,10 @@ def resolve(address: Address) -> list[tuple[int, Any]]:
     socket = _socket_module()
     host, port = address
     if port is None:
+        if not hasattr(socket, "AF_UNIX"):
+            raise OSError(
+                f"expected a host and a port, since Python has no Unix sockets here, found {host!r}"
+            )
         return [(socket.AF_UNIX, host)]
     # mongod listens on 127.0.0.1 alone by default, while "localhost" may resolve to ::1 first.
     family = socket.AF_INET if host == "localhost" else socket.AF_UNSPEC
@@ -131,9 +139,23 @@ def _resolve_within(address: Address, seconds: float | None) -> list[tuple[int, 
     woken = allocate_lock()
     woken.acquire()
     lookup.wakers.append(woken.release)
-    if not lookup.is_done and not woken.acquire(timeout=seconds):
+    if not lookup.is_done and not acquire_within(woken, seconds):
         raise TimeoutError(late)
     return lookup.answer
+
+
+def acquire_within(lock: LockType, seconds: float | None) -> bool:
+    """Do what `lock.acquire` does, and be interrupted by signals; None: wait for ever."""
+    if not IS_WINDOWS:
+        return lock.acquire(timeout=-1 if seconds is None else seconds)
+    # Nothing interrupts it there, but signals are looked at in between.
+    until = None if seconds is None else monotonic() + seconds
+    while True:
+        left = _LONGEST_WAIT_S if until is None else max(0, until - monotonic())
+        if lock.acquire(timeout=min(left, _LONGEST_WAIT_S)):
+            return True
+        if until is not None and left <= _LONGEST_WAIT_S:
+            return False
 
 
 def tune(sock: socket) -> None:

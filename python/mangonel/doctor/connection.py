@@ -12,6 +12,7 @@ import ssl
 import struct
 from typing import Any
 
+from mangonel._faces.sockets import resolve
 from mangonel.bson import CodecOptions, decode, encode
 
 __all__ = ["Connection", "NotMongoDB", "identify", "open_connection"]
@@ -97,7 +98,8 @@ def open_connection(
         OSError: of connecting, or ssl.SSLError.
     """
     if port is None:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        ((family, _),) = resolve((host, port))
+        sock = socket.socket(family, socket.SOCK_STREAM)
         sock.settimeout(timeout)
         try:
             sock.connect(host)

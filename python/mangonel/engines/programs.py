@@ -5,7 +5,6 @@ What is missing is installed when MANGONEL_INSTALL_SERVERS is set and this user 
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import os
 import shutil
@@ -112,6 +111,8 @@ def _install(package: str) -> str:
     # RUNLEVEL=1: the package's own service, on its usual port, need not start.
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     install = [*prefix, apt, "install", "-y", "-qq", "--no-install-recommends", package]
+    import fcntl  # Windows has it not, and no apt-get
+
     with open(os.path.join(tempfile.gettempdir(), "mangonel-install.lock"), "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for command in (install, [*prefix, apt, "update", "-qq"], install):

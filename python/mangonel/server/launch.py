@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -75,6 +76,10 @@ def start(
     last = 65_535 - max(replica_set - 1, 0)
     if not 0 <= port <= last:
         raise ValueError(f"expected a port from 0 (any free one) to {last}, got {port!r}")
+    if sys.platform == "win32":
+        raise ServerError(
+            "expected Linux or macOS, found Windows: start mongod by hand there, and use its URI"
+        )
     deadline = time.monotonic() + timeout
     path = find_mongod(mongod)
     version = mongod_version(path)

@@ -386,7 +386,7 @@ fn how_to_make<'py>(this: &Bound<'py, PyAny>, bytes: [u8; 12]) -> PyResult<Bound
 /// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 unsafe extern "C" fn tp_hash(object: *mut ffi::PyObject) -> ffi::Py_hash_t {
     // SAFETY: the interpreter passes a live instance, and the buffer is its twelve bytes.
-    unsafe { hash_buffer((*object.cast::<ObjectIdObject>()).bytes.as_ptr().cast(), 12) }
+    unsafe { ffi::compat::Py_HashBuffer((*object.cast::<ObjectIdObject>()).bytes.as_ptr().cast(), 12) }
 }
 
 /// # Safety
@@ -565,23 +565,4 @@ fn make(py: Python<'_>) -> PyResult<Py<PyType>> {
     let class = make_class(py, c"mangonel.bson.objectid.ObjectId", size, flags, &mut slots)?;
     class.bind(py).setattr("_type_marker", 7)?;
     Ok(class)
-}
-
-/// # Safety
-/// `buffer` must have `length` bytes to read.
-#[cfg(not(Py_3_14))]
-unsafe fn hash_buffer(buffer: *const c_void, length: ffi::Py_ssize_t) -> ffi::Py_hash_t {
-    unsafe extern "C" {
-        fn _Py_HashBytes(buffer: *const c_void, length: ffi::Py_ssize_t) -> ffi::Py_hash_t;
-    }
-    // SAFETY: the caller's buffer has this length; it is read until the call returns, and not kept.
-    unsafe { _Py_HashBytes(buffer, length) }
-}
-
-/// # Safety
-/// `buffer` must have `length` bytes to read.
-#[cfg(Py_3_14)]
-unsafe fn hash_buffer(buffer: *const c_void, length: ffi::Py_ssize_t) -> ffi::Py_hash_t {
-    // SAFETY: the caller's buffer has this length; it is read until the call returns, and not kept.
-    unsafe { ffi::Py_HashBuffer(buffer, length) }
 }

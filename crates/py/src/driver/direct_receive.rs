@@ -11,7 +11,7 @@ use mangonel_proto::frame::Deframer;
 use pyo3::prelude::*;
 
 use super::chunks::ChunkTarget;
-use super::socket::{Progress, outcome};
+use super::socket::{Progress, When, receive_both};
 
 /// A chunk filter, and the memory that it lays data into.
 pub struct DirectReceive {
@@ -42,21 +42,11 @@ impl DirectReceive {
     }
 
     /// Receives once: data to its place, and what is between into the filter.
-    pub fn receive(&mut self, fd: i32, flags: i32) -> io::Result<Progress> {
-        let place = self.start + self.filter.place();
-        let window = self.filter.window();
-        let mut parts = [
-            libc::iovec { iov_base: std::ptr::with_exposed_provenance_mut(place), iov_len: self.direct },
-            libc::iovec { iov_base: window.as_mut_ptr().cast(), iov_len: window.len() },
-        ];
-        // SAFETY: all-zero is a valid msghdr: no address, no control data.
-        let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-        header.msg_iov = parts.as_mut_ptr();
-        header.msg_iovlen = 2;
-        // SAFETY: the first part lies in the target's memory, since a filter announces no more data than there is room
-        // for behind its place, and the target lets go of the memory only when nothing lays into it; the second part
-        // is the window.
-        let moved = outcome(unsafe { libc::recvmsg(fd, &raw mut header, flags) })?;
+    pub fn receive(&mut self, fd: i32, when: When) -> io::Result<Progress> {
+        let place = std::ptr::with_exposed_provenance_mut(self.start + self.filter.place());
+        // SAFETY: `direct` bytes at `place` lie in the target's memory, since a filter announces no more data than there
+        // is room for behind its place, and the target lets go of the memory only when nothing lays into it.
+        let moved = unsafe { receive_both(fd, place, self.direct, self.filter.window(), when) }?;
         if let Progress::Moved(count) = moved {
             let direct = count.min(self.direct);
             self.filter.received(direct, count - direct);

@@ -247,5 +247,24 @@ fn is_main_thread() -> bool {
 
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 fn is_main_thread() -> bool {
-    true
+    // SAFETY: it only reads the calling thread's number.
+    MAIN_THREAD.get().is_none_or(|main| *main == unsafe { ffi::PyThread_get_thread_ident() })
+}
+
+/// The number that Python gives the main thread, where the system does not tell which one that is.
+#[cfg(not(any(target_os = "linux", target_os = "macos")))]
+static MAIN_THREAD: std::sync::OnceLock<std::ffi::c_ulong> = std::sync::OnceLock::new();
+
+/// Asks which thread is the main one, where that cannot be asked later.
+pub fn register(_py: Python<'_>) -> PyResult<()> {
+    #[cfg(not(any(target_os = "linux", target_os = "macos")))]
+    {
+        let main = match _py.import("_thread")?.getattr("_get_main_thread_ident") {
+            Ok(ask) => ask.call0()?,
+            // Before 3.13.
+            Err(_) => _py.import("threading")?.call_method0("main_thread")?.getattr("ident")?,
+        };
+        let _ = MAIN_THREAD.set(main.extract()?);
+    }
+    Ok(())
 }

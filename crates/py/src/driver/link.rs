@@ -51,8 +51,8 @@ pub struct Link {
     pub(crate) is_busy: bool,
     /// Whether the thread that is in there has to close the connection when it comes out.
     is_doomed: bool,
-    /// Whether a blocking call on `fd` comes out at times, so that signals are looked at.
-    pub(crate) comes_out: bool,
+    /// Whether `fd` is as `socket::prepare` makes it, for good.
+    pub(crate) is_prepared: bool,
     /// When the last reply was read.
     pub(crate) idle_since: std::time::Instant,
     /// The future that is resolved when a whole message has arrived; asyncio's faces only.
@@ -86,7 +86,7 @@ impl Link {
             is_doomed: false,
             idle_since: std::time::Instant::now(),
             waiter: None,
-            comes_out: false,
+            is_prepared: false,
             direct_receive: None,
             packer: None,
         }

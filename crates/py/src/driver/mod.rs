@@ -30,6 +30,7 @@ use pyo3::prelude::*;
 
 /// Adds the driver's classes to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    interpreter::register(module.py())?;
     module.add_class::<core::Core>()?;
     module.add_class::<auth::KeyQuestion>()?;
     module.add_class::<auth::SessionKeys>()?;

@@ -13,7 +13,7 @@ use super::direct_receive::DirectReceive;
 use super::exchange::Exchange;
 use super::failure;
 use super::link::Link;
-use super::socket::{Ended, Progress, Socket, come_out_at_times, insist, receive_now, send_now};
+use super::socket::{Ended, Progress, Socket, When, insist, prepare, receive_now, send_now};
 use super::waiter::Waiter;
 
 /// One blocking conversation: everything out, then one whole message in.
@@ -38,7 +38,7 @@ impl Conversation<'_> {
             let socket = self.socket;
             let ended = match direct_receive {
                 Some(direct_receive) => {
-                    socket.receive_by(&mut || direct_receive.receive(socket.fd, 0), &mut count)
+                    socket.receive_by(&mut || direct_receive.receive(socket.fd, When::Ready), &mut count)
                 }
                 None => socket.receive_some(deframer.window(), &mut count),
             };
@@ -99,9 +99,8 @@ fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<bool> {
                 return Ok(false);
             }
             link.check_not_lent()?;
-            if !link.comes_out {
-                come_out_at_times(link.fd);
-                link.comes_out = true;
+            if !link.is_prepared {
+                link.is_prepared = prepare(link.fd);
             }
             (link.fd, link.enter(), link.tls.take(), link.direct_receive.take())
         };
@@ -246,7 +245,7 @@ fn receive_ready(link: &Bound<'_, Link>, lose: &Bound<'_, PyAny>) -> PyResult<()
 
 fn receive_plain(fd: i32, deframer: &mut Deframer, direct_receive: &mut Option<Box<DirectReceive>>) -> Ended {
     let moved = match direct_receive {
-        Some(direct_receive) => direct_receive.receive(fd, libc::MSG_DONTWAIT),
+        Some(direct_receive) => direct_receive.receive(fd, When::Now),
         None => receive_now(fd, deframer.window()),
     };
     match moved {

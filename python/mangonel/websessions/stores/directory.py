@@ -151,7 +151,7 @@ class BlockingDirectoryStore:
     def _write(self, name: str, data: bytes) -> None:
         # Beside the record, since a rename does not cross file systems.
         temporary = f"{name}.{os.getpid()}-{threading.get_ident()}-{next(self._serial)}.tmp"
-        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             os.write(file, data)
             expires = expires_of(data)
@@ -180,7 +180,7 @@ def locked_file(path: str) -> Iterator[None]:
         ...     print("alone")
         alone
     """
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

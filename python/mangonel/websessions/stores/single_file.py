@@ -125,7 +125,7 @@ class BlockingSingleFileStore:
 
     def _write(self, contents: Contents) -> None:
         temporary = f"{self.path}.tmp"  # one is enough: the lock is held
-        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(file, "wb") as opened:
             opened.write(MAGIC + _encode(contents))
         os.replace(temporary, self.path)

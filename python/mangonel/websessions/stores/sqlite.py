@@ -142,7 +142,7 @@ def _prepare_file(path: str) -> None:
     """Make the file, for its owner only: it holds who is logged in. SQLite's other files follow it."""
     _check_folder(path)
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         return  # its rights are its owner's decision
 

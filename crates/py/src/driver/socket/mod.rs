@@ -1,7 +1,15 @@
-//! A plain socket's system calls, with their time limits, and how they end. Knows no exchange and no connection.
+//! A plain socket's calls, with their time limits, and how they end. Knows no exchange and no connection; the system calls
+//! themselves are in `posix.rs` and `windows.rs`, which offer the same.
+
+#[cfg_attr(not(windows), path = "posix.rs")]
+#[cfg_attr(windows, path = "windows.rs")]
+mod system;
 
 use std::io;
 use std::time::{Duration, Instant};
+
+use system::{TO_RECEIVE, TO_SEND, receive, send, wait_for};
+pub use system::{has_ended, prepare, receive_both};
 
 use mangonel_proto::error::ProtocolError;
 use pyo3::prelude::*;
@@ -13,8 +21,17 @@ pub enum Progress {
     Interrupted,
 }
 
+/// When a call has to return.
+#[derive(Clone, Copy, PartialEq)]
+pub enum When {
+    /// At once, though the socket may block.
+    Now,
+    /// Once something was moved, if the socket blocks.
+    Ready,
+}
+
 /// Reads what a system call returned.
-pub fn outcome(moved: isize) -> io::Result<Progress> {
+fn outcome(moved: isize) -> io::Result<Progress> {
     if let Ok(count) = usize::try_from(moved) {
         return Ok(Progress::Moved(count));
     }
@@ -26,44 +43,9 @@ pub fn outcome(moved: isize) -> io::Result<Progress> {
     }
 }
 
-fn send(fd: i32, bytes: &[u8], flags: i32) -> io::Result<Progress> {
-    // SAFETY: the system reads `bytes` within their length, and only for the time of the call; any `fd` may be named.
-    outcome(unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags | libc::MSG_NOSIGNAL) })
-}
-
-fn receive(fd: i32, window: &mut [u8], flags: i32) -> io::Result<Progress> {
-    // SAFETY: the system writes to `window` within its length, and only for the time of the call, while nobody else has it.
-    outcome(unsafe { libc::recv(fd, window.as_mut_ptr().cast(), window.len(), flags) })
-}
-
-/// Tells whether the peer has closed the connection or sent something that nobody waits for.
-pub fn has_ended(fd: i32) -> bool {
-    !matches!(receive(fd, &mut [0], libc::MSG_PEEK | libc::MSG_DONTWAIT), Ok(Progress::WouldBlock))
-}
-
 /// How long a call may wait before signals are looked at. One that came between that look and the call, or to another
 /// thread, does not interrupt it.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-
-/// Waits until the socket is ready for `events`, or the time is over; returns whether it is ready.
-fn wait_for(fd: i32, events: i16, timeout: Duration) -> io::Result<Progress> {
-    let milliseconds = i32::try_from(timeout.as_millis().max(1)).unwrap_or(i32::MAX);
-    let mut entry = libc::pollfd { fd, events, revents: 0 };
-    // SAFETY: the system reads and writes one pollfd, as the count says, which is ours, and only for the time of the call.
-    let ready = unsafe { libc::poll(&raw mut entry, 1, milliseconds) };
-    match outcome(ready as isize)? {
-        Progress::Moved(0) => Ok(Progress::WouldBlock),
-        other => Ok(other),
-    }
-}
-
-/// Makes calls that receive on a blocking socket return after LONGEST_WAIT, at no cost for those that need less.
-pub fn come_out_at_times(fd: i32) {
-    let interval = libc::timeval { tv_sec: LONGEST_WAIT.as_secs() as libc::time_t, tv_usec: 0 };
-    let size = size_of::<libc::timeval>() as libc::socklen_t;
-    // SAFETY: `interval` is one live timeval of `size` bytes, as the option demands. Where it fails, calls wait longer.
-    unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVTIMEO, (&raw const interval).cast(), size) };
-}
 
 /// A plain socket, and how long it may take.
 #[derive(Clone, Copy)]
@@ -106,11 +88,11 @@ impl Socket {
     /// Sends everything, and shortens `outbound` by what was sent.
     pub fn send_all(self, outbound: &mut &[u8]) -> Ended {
         // Without a time-out the call itself may block; with one, only the poll may, for it knows when to stop.
-        let flags = if self.until.is_some() { libc::MSG_DONTWAIT } else { 0 };
+        let when = if self.until.is_some() { When::Now } else { When::Ready };
         while !outbound.is_empty() {
-            match send(self.fd, outbound, flags) {
+            match send(self.fd, outbound, when) {
                 Ok(Progress::Moved(count)) => *outbound = &outbound[count..],
-                Ok(Progress::WouldBlock) => match self.wait_for(libc::POLLOUT) {
+                Ok(Progress::WouldBlock) => match self.wait_for(TO_SEND) {
                     Ended::Whole => {}
                     other => return other,
                 },
@@ -123,7 +105,7 @@ impl Socket {
 
     /// Receives something into `window`, and says how much in `received`.
     pub fn receive_some(self, window: &mut [u8], received: &mut usize) -> Ended {
-        self.receive_by(&mut || receive(self.fd, window, 0), received)
+        self.receive_by(&mut || receive(self.fd, window, When::Ready), received)
     }
 
     /// As `receive_some`, by another call.
@@ -135,7 +117,7 @@ impl Socket {
         let mut must_wait = self.until.is_some();
         loop {
             if must_wait {
-                match self.wait_for(libc::POLLIN) {
+                match self.wait_for(TO_RECEIVE) {
                     Ended::Whole => {}
                     other => return other,
                 }
@@ -179,7 +161,7 @@ pub fn insist(py: Python<'_>, mut part: impl FnMut() -> Ended + Send) -> PyResul
 
 /// Sends what a non-blocking socket takes at once; returns how much.
 pub fn send_now(fd: i32, bytes: &[u8]) -> io::Result<usize> {
-    match send(fd, bytes, libc::MSG_DONTWAIT)? {
+    match send(fd, bytes, When::Now)? {
         Progress::Moved(count) => Ok(count),
         Progress::WouldBlock | Progress::Interrupted => Ok(0),
     }
@@ -187,5 +169,5 @@ pub fn send_now(fd: i32, bytes: &[u8]) -> io::Result<usize> {
 
 /// Receives what is there, without waiting.
 pub fn receive_now(fd: i32, window: &mut [u8]) -> io::Result<Progress> {
-    receive(fd, window, libc::MSG_DONTWAIT)
+    receive(fd, window, When::Now)
 }
