@@ -10,8 +10,10 @@ else: any number of bytes may be under way. Knows nothing of MongoDB.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
+import sys
 import threading
 import time
 from collections import deque
@@ -81,8 +83,9 @@ class LineProxy:
     def refuse(self) -> None:
         """Refuse new connections until `listen`; open lines stay."""
         if self._listener is not None:
-            # A blocked accept does not notice a close; a shutdown wakes it.
-            self._listener.shutdown(socket.SHUT_RDWR)
+            # A blocked accept does not notice a close; a shutdown wakes it. On Windows it is the other way round.
+            with contextlib.suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
             self._listener = None
 
@@ -185,8 +188,12 @@ class _Line:
             try:
                 if reset:
                     # Linger of zero seconds: the close that follows sends RST.
-                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                    end.shutdown(socket.SHUT_RD)
+                    layout = "hh" if sys.platform == "win32" else "ii"
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack(layout, 1, 0))
+                    if sys.platform == "win32":
+                        end.close()
+                    else:
+                        end.shutdown(socket.SHUT_RD)
                 else:
                     end.shutdown(socket.SHUT_RDWR)
             except OSError:
