@@ -1,8 +1,8 @@
 """What `tools/instructions.py` counts of the mapper: documents into objects, and one changed field up to the wire.
 
 Where two attributes share a place in the interpreter's cache of them, a row takes up to a half more; which ones do
-depends on addresses and on the numbers of classes. So the rows have a process of their own, apart from the codec's,
-and are played several times, each time with new classes: the least counts.
+depends on addresses and on the numbers of classes. So the rows have processes of their own, apart from the codec's,
+and are played several times in each, each time with new classes: the least counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mangonel.lab.contenders import mappers
 from mangonel.lab.experiments.mappers import article
 
 USERS, POSTS = 100, 20
-ROUNDS = 6
+ROUNDS = 4
 # Nobody is there, and nobody is asked.
 NOWHERE = Target("mongodb://127.0.0.1:1/?connect=false", "shop", "counted")
 
