@@ -22,6 +22,7 @@ from mangonel import MongoClient
 from mangonel.jsonl import JSONLinesError, export_jsonl, import_jsonl, reading
 from mangonel.jsonl.files import open_lines
 from mangonel.server import Server
+from tools.faces import eventually
 
 ROWS = 3_000
 SIMPLE = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
@@ -156,6 +157,9 @@ def test_ctrl_c_ends_a_command_without_a_traceback(database: Any, tmp_path: Path
     try:
         # This waits until the command has the other end open.
         other = os.open(pipe, os.O_WRONLY if verb == "import" else os.O_RDONLY)
+        # CPython looks for signals before it calls the kernel, and those that come in between wait with it: so does
+        # this, until the kernel holds the command at the pipe.
+        eventually(lambda: "pipe" in Path(f"/proc/{process.pid}/wchan").read_text(), "held at the pipe")
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)
         os.close(other)
