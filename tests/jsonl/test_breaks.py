@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import random
@@ -144,15 +145,14 @@ def test_compression_that_is_damaged_anywhere_is_told_with_its_place(
     rows.drop()
 
 
-def is_held(pid: int) -> bool:
-    """Tell whether its main thread waits for a pipe, and the others wait too.
+def press_ctrl_c_at_a_pipe(pid: int) -> None:
+    """Interrupt a command as soon as its main thread waits for a pipe.
 
-    Before that CPython looks for signals no more, and a thread that starts takes one from the main thread: either way
-    Ctrl-C is seen when the wait is over.
+    CPython looks for signals before it calls the kernel, so what comes in between is seen when the wait is over; as is
+    what another thread takes, which one that starts may do. So the main thread gets it.
     """
-    waits = "pipe" in Path(f"/proc/{pid}/wchan").read_text()
-    threads = Path(f"/proc/{pid}/task").glob("*/stat")
-    return waits and all(stat.read_text().rpartition(") ")[2].startswith("S") for stat in threads)
+    eventually(lambda: "pipe" in Path(f"/proc/{pid}/wchan").read_text(), "a command that a pipe holds")
+    assert ctypes.CDLL(None).tgkill(pid, pid, signal.SIGINT) == 0
 
 
 @pytest.mark.parametrize("verb", ["import", "export"])
@@ -168,8 +168,7 @@ def test_ctrl_c_ends_a_command_without_a_traceback(database: Any, tmp_path: Path
     try:
         # This waits until the command has the other end open.
         other = os.open(pipe, os.O_WRONLY if verb == "import" else os.O_RDONLY)
-        eventually(lambda: is_held(process.pid), "a command that the pipe holds")
-        process.send_signal(signal.SIGINT)
+        press_ctrl_c_at_a_pipe(process.pid)
         _, told = process.communicate(timeout=60)
         os.close(other)
     finally:
