@@ -124,6 +124,29 @@ def test_free_port_that_is_taken_meanwhile_is_replaced(monkeypatch: pytest.Monke
             assert deployment.members[0].port != other.getsockname()[1]
 
 
+def test_a_port_on_which_another_listens_between_binding_and_listening_is_replaced(tmp_path: Path) -> None:
+    # What mongod 6.0 does then; a moment that no test can bring about.
+    told = '{"s":"F","c":"NETWORK","msg":"Error listening for new connections on listen address",'
+    told += '"attr":{"listenAddrs":"127.0.0.1:29122","error":"Address already in use"}}'
+    mongod = tmp_path / "mongod"
+    mongod.write_text(
+        f"""#!/bin/sh
+case "$*" in *--logpath*)
+    if mkdir {tmp_path}/tried; then
+        while [ "$1" != --logpath ]; do shift; done
+        echo '{told}' > "$2"
+        kill -ABRT $$
+    fi
+esac
+exec {launch.find_mongod(None)} "$@"
+"""
+    )
+    mongod.chmod(0o755)
+    with server.start(mongod=mongod) as deployment, pymongo.MongoClient(deployment.uri) as client:
+        assert client.admin.command("ping")["ok"] == 1
+    assert (tmp_path / "tried").exists()
+
+
 @pytest.mark.parametrize("members", [0, 1, 3])
 def test_auth_admits_the_user_and_nobody_else(members: int) -> None:
     with server.start(members, auth=("ada", "p:@/ä")) as deployment:

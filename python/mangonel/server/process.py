@@ -23,7 +23,9 @@ HOST = "127.0.0.1"
 POLL = 0.02  # seconds between two looks at a log or a process
 ANSWER_TIMEOUT = 30.0  # seconds; the supervisor answers within a millisecond unless the machine hangs
 LISTENING = b'"Waiting for connections"'
-ADDRESS_IN_USE = 48  # exit status of mongod
+ADDRESS_IN_USE = 48  # exit status of mongod, where it could not bind
+# What it says, then aborts, where another one bound the same port at the same moment and was the first to listen.
+LISTENS_ALREADY = b"Address already in use"
 LOG_LINES = 6
 
 
@@ -119,9 +121,9 @@ class Process:
             ServerError: it ended, or was not ready at the deadline; the message ends with its last log lines.
         """
         # The log, not the port: another server may have taken the port and would answer in its place.
-        while not self._is_listening():
+        while not self._has_logged(LISTENING):
             status = self.exit_status()
-            if status == ADDRESS_IN_USE:
+            if status == ADDRESS_IN_USE or (status is not None and self._has_logged(LISTENS_ALREADY)):
                 return False
             if status is not None:
                 raise ServerError(f"mongod ended at start with exit status {status}\n{self.log_tail()}")
@@ -163,8 +165,8 @@ class Process:
         lines = [*before[-LOG_LINES:], *(severe or records)[-LOG_LINES:]]
         return "\n".join(f"  {line}" for line in lines) or "  (it wrote nothing)"
 
-    def _is_listening(self) -> bool:
-        return LISTENING in self._read(self.log, self._log_start)
+    def _has_logged(self, text: bytes) -> bool:
+        return text in self._read(self.log, self._log_start)
 
     @staticmethod
     def _read(path: str, start: int) -> bytes:
