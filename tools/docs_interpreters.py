@@ -31,7 +31,7 @@ def table(contents: Sequence[dict[str, Any]]) -> Iterator[str]:
     first = contents[0]["fingerprint"]
     for other in contents[1:]:
         if found := fingerprint.differences(first, {**other["fingerprint"], "python": first["python"]}):
-            raise ValueError(f"expected runs of one machine and server, found other {', '.join(found)}")
+            raise ValueError(f"expected runs of one machine and server, got other {', '.join(found)}")
     for content in contents:
         told = content["fingerprint"]
         yield f"- {told['date'][:10]}: {fingerprint.machine(told)}, PyMongo {told['versions']['pymongo']}."

@@ -49,15 +49,15 @@ def check(source: str, name: str) -> list[str]:
     for node in ast.walk(tree):
         problem = None
         if isinstance(node, ast.AsyncFunctionDef) and not node.name.endswith("_flow"):
-            problem = f"expected the name of a flow to end in _flow, found {node.name}"
+            problem = f"expected the name of a flow to end in _flow, got {node.name}"
         elif isinstance(node, ast.FunctionDef) and node.name.endswith("_flow"):
             problem = f"expected {node.name} to be async, or another name"
         elif isinstance(node, ast.AsyncFor | ast.AsyncWith):
-            problem = "expected await of a port or a flow, found async for or async with"
+            problem = "expected await of a port or a flow, got async for or async with"
         elif isinstance(node, ast.comprehension) and node.is_async:
-            problem = "expected await of a port or a flow, found an async comprehension"
+            problem = "expected await of a port or a flow, got an async comprehension"
         elif isinstance(node, ast.Await) and not may_be_awaited(node.value):
-            problem = f"expected await of a port or a flow, found await {ast.unparse(node.value)}"
+            problem = f"expected await of a port or a flow, got await {ast.unparse(node.value)}"
         elif isinstance(node, ast.Call) and is_flow(node) and not is_run(node, parents):
             problem = f"expected {ast.unparse(node.func)} to be awaited or given to port.flow"
         if problem:

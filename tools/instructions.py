@@ -128,7 +128,7 @@ def _count(
         rows = [line.split() for line in told.stdout.splitlines()]
         dumps = sorted(Path(folder).glob("out.*"), key=lambda path: int(path.suffix[1:]))
         if len(dumps) != len(rows):
-            raise RuntimeError(f"expected {len(rows)} dumps, one for each row, found {len(dumps)}")
+            raise RuntimeError(f"expected {len(rows)} dumps, one for each row, got {len(dumps)}")
         totals = [_total(dump) for dump in dumps]
     found: dict[str, int] = {}
     for (name, times), total in zip(rows, totals, strict=True):

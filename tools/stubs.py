@@ -582,11 +582,11 @@ def unexplained(text: str) -> list[str]:
             rest = re.sub(pattern, "", rest)
         if re.search(r"\bAny\b", rest):
             problems.append(
-                f"{number}: expected a type, found Any without a reason in ANY_STAYS: {line.strip()}"
+                f"{number}: expected a type, got Any without a reason in ANY_STAYS: {line.strip()}"
             )
     count = len(re.findall(r"\bAny\b", text))
     if count >= MOST_ANY:
-        problems.append(f"expected fewer than {MOST_ANY} times Any, found {count}")
+        problems.append(f"expected fewer than {MOST_ANY} times Any, got {count}")
     return problems
 
 

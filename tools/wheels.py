@@ -73,7 +73,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=ROOT / "dist", help="the folder for the wheels")
     options = parser.parse_args()
     if unknown := set(options.targets) - TARGETS.keys():
-        parser.error(f"expected targets of {', '.join(TARGETS)}, found {', '.join(sorted(unknown))}")
+        parser.error(f"expected targets of {', '.join(TARGETS)}, got {', '.join(sorted(unknown))}")
     headers = dict(find_headers(options.python or MINORS))
     is_good = True
     for minor in options.python or MINORS:
@@ -123,10 +123,10 @@ def build(target: Target, minor: str, headers: str, out: Path) -> Path:
         command += ["--compatibility", target.policy]
     said = run(*command, MANGONEL_PYTHON_HEADERS=headers)
     if "dicts go through the C API" in said:
-        raise Problem(f"expected the headers in {headers} to have the known dict layout, found others")
+        raise Problem(f"expected the headers in {headers} to have the known dict layout, got others")
     wheels = [path for path in out.glob(f"*-{abi}-{abi}-*.whl") if target.tag in path.stem]
     if len(wheels) != 1:
-        raise Problem(f"expected one wheel *-{abi}-{abi}-*{target.tag}.whl, found {len(wheels)}")
+        raise Problem(f"expected one wheel *-{abi}-{abi}-*{target.tag}.whl, got {len(wheels)}")
     if target.policy.startswith("musllinux"):
         name_musl(wheels[0], target)
     return wheels[0]
@@ -172,12 +172,12 @@ def look_at(wheel: Path, target: Target) -> Iterator[str]:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     if wrong := [name for name in names if FORBIDDEN.search(name)]:
-        raise Problem(f"expected the stack alone in the wheel, found {wrong[0]} and {len(wrong) - 1} more")
+        raise Problem(f"expected the stack alone in the wheel, got {wrong[0]} and {len(wrong) - 1} more")
     if missing := [part for part in NEEDED if not any(name.endswith(part) for name in names)]:
-        raise Problem(f"expected {missing[0]} in the wheel, found none")
+        raise Problem(f"expected {missing[0]} in the wheel, got none")
     modules = [name for name in names if re.search(r"\.(so|pyd|dylib)$", name)]
     if len(modules) != 1:
-        raise Problem(f"expected one extension module in the wheel, found {len(modules)}")
+        raise Problem(f"expected one extension module in the wheel, got {len(modules)}")
     yield f"{len(names)} files"
     if "windows" in target.triple:
         yield from look_at_libraries(wheel, modules[0])
@@ -208,7 +208,7 @@ def look_at_libraries(wheel: Path, module: str) -> Iterator[str]:
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     wanted = re.findall(r"DLL Name: (\S+)", said)
     if foreign := [name for name in wanted if not WINDOWS_LIBRARIES.fullmatch(name)]:
-        raise Problem(f"expected Windows' own libraries, found {', '.join(foreign)}")
+        raise Problem(f"expected Windows' own libraries, got {', '.join(foreign)}")
     yield f"{len(wanted)} libraries, all of Windows or Python"
 
 

@@ -73,7 +73,7 @@ def problems(path: Path) -> list[str]:
         if match is None or (name, line.strip()) in MEANT:
             continue
         remedy = list(WORDS.values())[int(str(match.lastgroup)[1:])]
-        found.append(f"{name}:{number}: expected the field's word ({remedy}), found {match[0]!r}")
+        found.append(f"{name}:{number}: expected the field's word ({remedy}), got {match[0]!r}")
     return found
 
 
@@ -86,7 +86,7 @@ def main() -> int:
         if path.suffix in SUFFIXES and path.is_file() and path != Path(__file__).resolve()
     ]
     if not files:
-        sys.exit("words: expected files to look at, found none")
+        sys.exit("words: expected files to look at, got none")
     found = [problem for path in files for problem in problems(path)]
     print(*found, sep="\n", end="\n" if found else "")
     return int(bool(found))

@@ -520,7 +520,7 @@ def _labels_in(details: object) -> list[str]:
 
 
 def _unreadable(field: str, found: object) -> ProtocolError:
-    return ProtocolError(f"expected documents in {field} of the reply, found {found!r}")
+    return ProtocolError(f"expected documents in {field} of the reply, got {found!r}")
 
 
 def _with_details(message: str, details: Any) -> str:

@@ -252,7 +252,7 @@ class MovingAverage:
             ValueError: it is negative.
         """
         if sample < 0:
-            raise ValueError(f"expected a duration of 0 or more, found {sample}")
+            raise ValueError(f"expected a duration of 0 or more, got {sample}")
         average = self.average
         self.average = sample if average is None else (1 - self._NEWEST) * average + self._NEWEST * sample
 

@@ -68,7 +68,7 @@ def parse_userinfo(userinfo: str) -> tuple[str, str]:
         raise InvalidURI(_ESCAPE_HINT)
     user, _, password = userinfo.partition(":")
     if not user:
-        raise InvalidURI("expected a username before '@', found an empty string")
+        raise InvalidURI("expected a username before '@', got an empty string")
     return unquote(user), unquote(password)
 
 
@@ -112,7 +112,7 @@ def parse_host(entity: str, default_port: int | None = DEFAULT_PORT) -> _Address
         return entity, default_port
     elif entity.count(":") > 1:
         raise ValueError(
-            "expected host:port, found several ':'; enclose an IPv6 address in '[' and ']' (RFC 2732), "
+            "expected host:port, got several ':'; enclose an IPv6 address in '[' and ']' (RFC 2732), "
             "escape other reserved characters"
         )
     else:
@@ -149,7 +149,7 @@ def split_hosts(hosts: str, default_port: int | None = DEFAULT_PORT) -> list[_Ad
             # RFC 6874 writes the zone of a link-local address as %25.
             addresses.append(parse_host(entity.replace("%25", "%"), default_port))
         elif "%" in entity:
-            raise InvalidURI(f"expected escapes only in socket paths and IPv6 zones, found one in {entity}")
+            raise InvalidURI(f"expected escapes only in socket paths and IPv6 zones, got one in {entity}")
         else:
             addresses.append(parse_host(entity, default_port))
     return addresses

@@ -95,7 +95,7 @@ def test_misfit_closes_the_cursor(stored: Any) -> None:
     cursor = stored.mixed.find().batch_size(150)
 
     with pytest.raises(
-        ColumnError, match=r"expected int32, found string at \$\.a of the document with _id 200"
+        ColumnError, match=r"expected int32, got string at \$\.a of the document with _id 200"
     ):
         cursor.to_arrow()
     assert not cursor.alive

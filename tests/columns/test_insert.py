@@ -117,10 +117,10 @@ def _codec() -> Any:
 @pytest.mark.parametrize(
     ("array", "what"),
     [
-        (pa.array([1, 2**63], pa.uint64()), r"integer of 63 bits, found a larger one at \$\.a of row 1"),
+        (pa.array([1, 2**63], pa.uint64()), r"integer of 63 bits, got a larger one at \$\.a of row 1"),
         (pa.array([decimal.Decimal(10**37 + 1)]), r"exactly.* at \$\.a of row 0"),
         (pa.array([None, {"b": [[2**63 - 1]]}], pa.struct({"b": pa.list_(pa.list_(pa.timestamp("s")))})),
-         r"milliseconds, found .* at \$\.a\.b\.0\.0 of row 1"),
+         r"milliseconds, got .* at \$\.a\.b\.0\.0 of row 1"),
     ],
 )  # fmt: skip
 def test_values_that_cannot_be_stored_are_named_with_their_place(array: Any, what: str) -> None:

@@ -310,7 +310,7 @@ def test_misfits_are_told_by_path_and_id_on_every_way(
                 await closed
 
     if misfit == "raise":
-        place = rf"int32, found string at \$\.sub\.l\.1\.v of the document with _id .*{documents[1]['_id']}"
+        place = rf"int32, got string at \$\.sub\.l\.1\.v of the document with _id .*{documents[1]['_id']}"
         with pytest.raises(ValueError, match=place):
             asyncio.run(play())
         return

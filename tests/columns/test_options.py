@@ -105,7 +105,7 @@ def test_frames_keep_the_paths(library: str) -> None:
 
 
 def test_column_of_that_name_is_not_overwritten() -> None:
-    with pytest.raises(ValueError, match=r"expected no field called \"\$null\".*, found one"):
+    with pytest.raises(ValueError, match=r"expected no field called \"\$null\".*, got one"):
         built([{"$null": 1}], missing="distinguish")
     with pytest.raises(ValueError, match=r"expected no field called \"\$null\""):
         built([], {"$null": int}, missing="distinguish")
@@ -127,7 +127,7 @@ def test_strings_become_categories_where_the_schema_says_so(schema: Any) -> None
     assert made["a"].to_pylist() == ["x", "y", None, "x"]
     assert made["a"].chunk(0).dictionary.to_pylist() == ["x", "y"]
     assert [decode(row) for row in back(table)] == documents
-    with pytest.raises(ValueError, match="expected category, found int at"):
+    with pytest.raises(ValueError, match="expected category, got int at"):
         built([{"a": 1}], {"a": schema})
 
 

@@ -134,7 +134,7 @@ def test_misfit_ends_all_cursors(database: Any, standalone: Server) -> None:
     database.mixed.insert_many([{"_id": n, "a": n if n < 500 else "x"} for n in range(ROWS)])
     before = _open_cursors(database)
 
-    with pytest.raises(ColumnError, match=r"expected int32, found string at \$\.a"):
+    with pytest.raises(ColumnError, match=r"expected int32, got string at \$\.a"):
         database.mixed.find(batch_size=20).to_arrow(parallel=3)
 
     # They are killed behind the caller's back, with the next command at the latest.

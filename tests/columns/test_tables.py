@@ -128,7 +128,7 @@ def test_misfit_is_named_with_its_place_and_id() -> None:
         built(documents)
 
     assert str(raised.value) == (
-        'expected int32, found string at $.a.b.1 of the document with _id {"$oid":"5f5f5f5f5f5f5f5f5f5f5f5f"}'
+        'expected int32, got string at $.a.b.1 of the document with _id {"$oid":"5f5f5f5f5f5f5f5f5f5f5f5f"}'
     )
 
 
@@ -155,7 +155,7 @@ def test_given_schema_decides_names_order_and_types() -> None:
         {"b": 2.0, "a": 1, "n": {"x": ["q"]}, "missing": None},
         {"b": None, "a": None, "n": None, "missing": None},
     ]
-    with pytest.raises(ColumnError, match=r"expected int32, found long at \$\.a"):
+    with pytest.raises(ColumnError, match=r"expected int32, got long at \$\.a"):
         built([{"a": Int64(2**40)}], schema)
 
 

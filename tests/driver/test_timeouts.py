@@ -249,7 +249,7 @@ def test_a_wait_for_new_data_as_long_as_the_limit_is_refused(face: Any, scripted
     tailable = mangonel.CursorType.TAILABLE_AWAIT
     cursor = client.a.b.find(cursor_type=tailable).max_await_time_ms(500)
     error, _ = timed(face, cursor.next)
-    assert "below the time limit of 500 ms, found 500" in str(error)
+    assert "below the time limit of 500 ms, got 500" in str(error)
     assert not scripted.received("find")
     with mangonel.timeout(60):
         assert face.wait(client.a.b.find(cursor_type=tailable).max_await_time_ms(500).next()) == {"_id": 1}
@@ -268,7 +268,7 @@ def test_a_wait_for_new_data_is_compared_with_the_limit_whatever_opens_the_curso
         "cursor_command": lambda: client.a.cursor_command({"find": "b"}, max_await_time_ms=500),
     }
     error, _ = timed(face, calls[way])
-    assert "below the time limit of 500 ms, found 500" in str(error)
+    assert "below the time limit of 500 ms, got 500" in str(error)
     assert not scripted.received("find")
     assert not scripted.received("aggregate")
 
@@ -315,7 +315,7 @@ def test_a_cursor_whose_next_batch_is_refused_is_killed(face: Any, scripted: Scr
 
 
 def test_a_limit_that_is_no_number_at_all_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected seconds of 0 or more, found nan"):
+    with pytest.raises(ValueError, match="expected seconds of 0 or more, got nan"):
         mangonel.timeout(float("nan"))
 
 

@@ -155,7 +155,7 @@ def _http_answer(request: bytes) -> dict[str, Any]:
     ):
         if given in asked:
             return {named: asked[given], "KeyId": "key"}
-    raise AssertionError(f"expected a request of a known service, found {sorted(asked)}")
+    raise AssertionError(f"expected a request of a known service, got {sorted(asked)}")
 
 
 def _kmip_answer() -> bytes:

@@ -128,7 +128,7 @@ def test_what_cannot_be_done_with_keys_says_why(
             "Insecure TLS",
         ),
         (None, {"kms_tls_options": {"kmip": {"none": 1}}}, errors.ConfigurationError, "Unknown option"),
-        (None, {"key_expiration_ms": -1}, ValueError, "found -1"),
+        (None, {"key_expiration_ms": -1}, ValueError, "got -1"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(

@@ -301,6 +301,6 @@ def test_a_hello_that_lists_thousands_of_members_is_no_replica_set(face: Face) -
         uri = f"mongodb://{server.address}/?replicaSet=rs0"
         client = face.client(uri, serverSelectionTimeoutMS=400)
         threads = threading.active_count()
-        said = "expected a replica set of at most 100 members, found 20001"
+        said = "expected a replica set of at most 100 members, got 20001"
         in_the_end(ServerSelectionTimeoutError, said, lambda: face.run(client.shop.orders.find_one))
         assert threading.active_count() < threads + 20

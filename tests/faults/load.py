@@ -51,7 +51,7 @@ class Tally:
 
     def check(self, step: int, found: Any) -> None:
         if found is None or found["_id"] != {"worker": self.worker, "step": step}:
-            self.wrong.append(f"step {step}: expected the document just written, found {found}")
+            self.wrong.append(f"step {step}: expected the document just written, got {found}")
 
 
 def thread(database: Any, tally: Tally, stop: threading.Event) -> None:

@@ -64,7 +64,7 @@ def make_trouble(proxy: LineProxy, chance: random.Random, stop: threading.Event)
 def mistakes_of_range(found: list[dict[str, Any]], first: int, count: int) -> list[str]:
     if found == [document(number) for number in range(first, first + count)]:
         return []
-    return [f"asked for {count} from {first}, found {[each.get('_id') for each in found][:20]}"]
+    return [f"asked for {count} from {first}, got {[each.get('_id') for each in found][:20]}"]
 
 
 def work_in_thread(
@@ -77,9 +77,7 @@ def work_in_thread(
             if chance.random() < 0.6:
                 found = numbers.find_one({"_id": number})
                 wrong += (
-                    []
-                    if found == document(number)
-                    else [f"asked for {number}, found {found and found['_id']}"]
+                    [] if found == document(number) else [f"asked for {number}, got {found and found['_id']}"]
                 )
             else:
                 cursor = numbers.find({"_id": {"$gte": number, "$lt": number + count}}, batch_size=9).sort(
@@ -103,9 +101,7 @@ async def work_in_task(
             if kind < 0.5:
                 found = await numbers.find_one({"_id": number})
                 wrong += (
-                    []
-                    if found == document(number)
-                    else [f"asked for {number}, found {found and found['_id']}"]
+                    [] if found == document(number) else [f"asked for {number}, got {found and found['_id']}"]
                 )
             elif kind < 0.7:
                 # Cancelled in the middle, as by a web server whose client went away.
@@ -119,9 +115,7 @@ async def work_in_task(
                 with timeout(chance.uniform(0.001, 0.05)):
                     found = await numbers.find_one({"_id": number})
                 wrong += (
-                    []
-                    if found == document(number)
-                    else [f"asked for {number}, found {found and found['_id']}"]
+                    [] if found == document(number) else [f"asked for {number}, got {found and found['_id']}"]
                 )
             else:
                 cursor = numbers.find({"_id": {"$gte": number, "$lt": number + count}}, batch_size=9).sort(

@@ -140,7 +140,7 @@ def find_problems(database: Any, tallies: list[dict[str, Any]]) -> list[str]:
         counted = counters.get(worker, 0)
         if not tally["steps"] <= counted <= attempted:
             problems.append(
-                f"{worker}: expected a counter from {tally['steps']} to {attempted}, found {counted}"
+                f"{worker}: expected a counter from {tally['steps']} to {attempted}, got {counted}"
             )
         problems += [f"{worker}: {wrong}" for wrong in tally["wrong"]]
     return problems

@@ -34,7 +34,7 @@ def limited(more, action):
         return error
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    raise AssertionError("expected MemoryError, found none")
+    raise AssertionError("expected MemoryError, got none")
 
 def client():
     client = MongoClient(sys.argv[1])

@@ -155,7 +155,7 @@ def test_extra_chunk_is_reported_behind_the_last(
 
     opened = damaged(extra, 9)
 
-    with pytest.raises(CorruptGridFile, match=r"extra chunk: expected 10 chunks, found chunk with n=10"):
+    with pytest.raises(CorruptGridFile, match=r"extra chunk: expected 10 chunks, got chunk with n=10"):
         way(face, opened())
     # Whoever does not read the end has nothing to complain of.
     assert face.wait(opened().read(5)) == originals["data"][damaged.kind][:5]  # type: ignore[attr-defined]

@@ -96,7 +96,7 @@ def test_a_stall_is_the_longest_operation_and_is_told_beside_the_election(monkey
 def test_a_lost_document_voids_the_figure(monkeypatch):
     played, _ = task(monkeypatch, loses=True)
     played.act()
-    with pytest.raises(AssertionError, match="acknowledged documents, found"):
+    with pytest.raises(AssertionError, match="acknowledged documents, got"):
         played.extras()
 
 

@@ -189,11 +189,11 @@ class Streams(Steps):
 
     def check(self, change: Any) -> None:
         """This change must be the next of those that were made."""
-        assert self.at < len(self.made), f"expected no change, found {change}"
+        assert self.at < len(self.made), f"expected no change, got {change}"
         kind, number = self.made[self.at]
         key = change.get("documentKey", {}).get("_id")
         assert (change["operationType"], key) == (kind, number), (
-            f"expected {self.made[self.at :][:3]}, found {change}"
+            f"expected {self.made[self.at :][:3]}, got {change}"
         )
         self.at += 1
         assert self.stream.resume_token == change["_id"] or kind != "invalidate"

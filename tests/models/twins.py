@@ -117,7 +117,7 @@ def same(
         told(twins.face, side, call, object, own_words)
         for side, object in zip(twins.sides, objects, strict=True)
     )
-    assert ours == theirs, f"expected as PyMongo {theirs}, found {ours}"
+    assert ours == theirs, f"expected as PyMongo {theirs}, got {ours}"
     return ours
 
 

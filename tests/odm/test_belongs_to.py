@@ -190,7 +190,7 @@ def test_reference_is_had_without_fetching(db: Connection, face: Any, poets: lis
         assert by_name is by_path
         assert [ref.id for ref in (by_name, inner) if ref] == [poets[1].id] * 2
     assert len(commands) == 0
-    with pytest.raises(TypeError, match=r"expected a reference in Poem\.title, found str"):
+    with pytest.raises(TypeError, match=r"expected a reference in Poem\.title, got str"):
         ref_of(poem, "title")
     with pytest.raises(TypeError, match="expected a Line"):
         ref_of(poem, Line.by)

@@ -342,7 +342,7 @@ def test_wrong_values_name_their_path() -> None:
 def test_conditions_refuse_python_logic() -> None:
     with pytest.raises(TypeError, match="no truth value"):
         Customer.find(Customer.seen > 1 and Customer.name == "x")
-    with pytest.raises(TypeError, match="found False"):
+    with pytest.raises(TypeError, match="got False"):
         Customer.find(Customer.seen is None)
 
 

@@ -45,7 +45,7 @@ def faults(make: Callable[[], Any]) -> dict[str, str]:
     return found
 
 
-NONE = "expected a value, found none"
+NONE = "expected a value, got none"
 
 
 def test_a_constructor_names_each_wrong_and_each_missing_value() -> None:
@@ -58,9 +58,9 @@ def test_a_constructor_names_each_wrong_and_each_missing_value() -> None:
 
 
 def test_a_call_without_values_is_python_s_own_error() -> None:
-    with pytest.raises(TypeError, match="expected name, mail to make a Guest, found no value for it"):
+    with pytest.raises(TypeError, match="expected name, mail to make a Guest, got no value for it"):
         Guest(age=1)
-    with pytest.raises(TypeError, match="expected a field of Guest, found 'nme'"):
+    with pytest.raises(TypeError, match="expected a field of Guest, got 'nme'"):
         Guest(nme="a", age="x")
 
 

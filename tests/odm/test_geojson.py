@@ -64,21 +64,21 @@ WRONG = {
     "another object": ({"type": "Polygon", "coordinates": []}, "expected Point or None, got dict at $.start"),
     "a text": (
         {"type": "Point", "coordinates": "ab"},
-        "expected the coordinates of a Point, found 'ab' at $.start",
+        "expected the coordinates of a Point, got 'ab' at $.start",
     ),
     "texts": (
         {"type": "Point", "coordinates": ["1", "2"]},
-        "expected the coordinates of a Point, found ['1', '2'] at $.start",
+        "expected the coordinates of a Point, got ['1', '2'] at $.start",
     ),
     "one number": (
         {"type": "Point", "coordinates": [1]},
-        "expected the coordinates of a Point, found [1] at $.start",
+        "expected the coordinates of a Point, got [1] at $.start",
     ),
     "a line": (
         {"type": "Point", "coordinates": [[1, 2]]},
-        "expected the coordinates of a Point, found [[1, 2]] at $.start",
+        "expected the coordinates of a Point, got [[1, 2]] at $.start",
     ),
-    "none": ({"type": "Point"}, "expected the coordinates of a Point, found None at $.start"),
+    "none": ({"type": "Point"}, "expected the coordinates of a Point, got None at $.start"),
     "no type": ({"coordinates": [1, 2]}, "expected Point or None, got dict at $.start"),
 }
 
@@ -99,6 +99,6 @@ def test_faults_inside_of_lists_have_their_places() -> None:
 
 
 def test_another_object_s_document_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected a GeoJSON Polygon, found the type 'Point'"):
+    with pytest.raises(ValueError, match="expected a GeoJSON Polygon, got the type 'Point'"):
         Polygon.from_geojson({"type": "Point", "coordinates": [1, 2]})
     assert Point.from_geojson({"type": "Point", "coordinates": [1, 2]}) == Point(1, 2)

@@ -44,7 +44,7 @@ def test_an_error_lists_the_events_that_there_are_at_that_moment() -> None:
 
 def test_hooks_of_documents_are_methods_and_those_of_queries_class_methods() -> None:
     with pytest.raises(
-        TypeError, match=r"expected a method with self for the hook Static\._hook, found staticm"
+        TypeError, match=r"expected a method with self for the hook Static\._hook, got staticm"
     ):
 
         class Static(Document):
@@ -52,14 +52,14 @@ def test_hooks_of_documents_are_methods_and_those_of_queries_class_methods() -> 
             @staticmethod
             def _hook() -> None: ...
 
-    with pytest.raises(TypeError, match=r"expected a class method for the hook Plain._hook, found function"):
+    with pytest.raises(TypeError, match=r"expected a class method for the hook Plain._hook, got function"):
 
         class Plain(Document):
             @before("query_update")
             def _hook(self, query: Any, update: Any) -> None: ...
 
     with pytest.raises(
-        TypeError, match=r"expected a method with self for the hook OfClass._hook, found classm"
+        TypeError, match=r"expected a method with self for the hook OfClass._hook, got classm"
     ):
 
         class OfClass(Document):
@@ -70,7 +70,7 @@ def test_hooks_of_documents_are_methods_and_those_of_queries_class_methods() -> 
 
 def test_a_generator_that_does_not_yield_stores_nothing(db: Connection, face: Any) -> None:
     with pytest.raises(
-        TypeError, match=r"expected one yield in the hook '_maybe' .* found none: nothing was done"
+        TypeError, match=r"expected one yield in the hook '_maybe' .* got none: nothing was done"
     ):
         face.save(Careful(n=-1))
     assert face.call(Careful.find(), "count") == 0
@@ -108,7 +108,7 @@ def test_an_update_and_a_deletion_of_a_document_have_hooks_of_the_commit(db: Con
 
 @pytest.mark.parametrize(
     ("function", "model", "expected"),
-    [(3, None, "expected a function to call after 'save', found 3"), (print, 3, "expected a document class")],
+    [(3, None, "expected a function to call after 'save', got 3"), (print, 3, "expected a document class")],
 )
 def test_what_cannot_be_called_or_has_no_documents_is_not_listened_to(
     function: Any, model: Any, expected: str, db: Connection, face: Any

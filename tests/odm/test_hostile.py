@@ -50,7 +50,7 @@ GOOD: dict[str, Any] = {"_id": bson.ObjectId(), "name": "x", "inner": {"n": 1}}
         ({"name": None}, r"expected str, got None at \$\.name"),
         ({"inner": [1]}, r"expected Inner, got list at \$\.inner"),
         ({"inner": {"n": "x"}}, r"expected int, got str at \$\.inner\.n"),
-        ({"inner": {}}, r"expected int, found no value at \$\.inner\.n"),
+        ({"inner": {}}, r"expected int, got no value at \$\.inner\.n"),
         ({"inners": {"n": 1}}, r"expected list, got dict at \$\.inners"),
         ({"inners": [{"n": 1}, {"n": 1.5}]}, r"expected int, got float at \$\.inners\[1\]\.n"),
         (
@@ -77,7 +77,7 @@ def test_wrong_value_names_its_path(change: dict[str, Any], message: str) -> Non
 
 
 def test_missing_key_names_its_path() -> None:
-    with pytest.raises(ValidationError, match=r"expected str, found no value at \$\.name"):
+    with pytest.raises(ValidationError, match=r"expected str, got no value at \$\.name"):
         Model.from_bson(bson.encode({"_id": 1 and bson.ObjectId(), "inner": {"n": 1}}))
     assert Lenient.from_bson(bson.encode({"_id": bson.ObjectId(), "inner": {"n": 1}})).name is None
 

@@ -63,5 +63,5 @@ def test_a_required_field_is_one_that_a_constructor_misses() -> None:
 
 def test_what_is_no_model_has_no_fields() -> None:
     for wrong in (int, 3, Bill.find()):
-        with pytest.raises(TypeError, match="expected a model, found"):
+        with pytest.raises(TypeError, match="expected a model, got"):
             fields(wrong)

@@ -312,7 +312,7 @@ def test_a_function_may_change_what_stands_inside_a_document(database: Any, tmp_
 
 @pytest.mark.parametrize(
     ("body", "expected"),
-    [("document['n'] = 2", "it changed it and returned None"), ("return True", "found bool")],
+    [("document['n'] = 2", "it changed it and returned None"), ("return True", "got bool")],
 )
 def test_a_function_that_forgets_its_document_is_told_so(
     body: str, expected: str, database: Any, tmp_path: Path
@@ -331,20 +331,20 @@ FORWARD = 'FORWARD = [{"$unset": "a"}]'
     ("name", "text", "expected"),
     [
         ("0001-split.py", FORWARD, "expected a name such as 0001_split_name.py"),
-        ("0000_zero.py", FORWARD, "with a number from 1 on, found 0000_zero.py"),
+        ("0000_zero.py", FORWARD, "with a number from 1 on, got 0000_zero.py"),
         (
             "0001_x.py",
             f'{FORWARD}\nFILTERS = {{"a": 1}}',
-            "expected one of COLLECTION, FILTER, .* found FILTERS",
+            "expected one of COLLECTION, FILTER, .* got FILTERS",
         ),
-        ("0001_x.py", f'{FORWARD}\nFilter = {{"a": 1}}', "found Filter"),
+        ("0001_x.py", f'{FORWARD}\nFilter = {{"a": 1}}', "got Filter"),
         ("0001_x.py", f'{FORWARD}\nFILTER = "a"', "expected a query document for FILTER"),
         ("0001_x.py", 'FORWARD = {"$unset": "a"}', "expected a plain function forward"),
         ("0001_x.py", "async def forward(document): ...", "expected a plain function forward"),
         (
             "0001_x.py",
             f"{FORWARD}\ndef forward(document): ...",
-            "expected forward or FORWARD in .*, found both",
+            "expected forward or FORWARD in .*, got both",
         ),
         ("0001_x.py", f"{FORWARD}\nBACKWARD = 3", "expected a plain function backward"),
     ],

@@ -260,7 +260,7 @@ def test_a_name_that_no_field_or_operator_has_is_refused() -> None:
         by_name(Person, nme="x")
     with pytest.raises(AttributeError, match="Street has no field 'town'"):
         by_name(Person, street__town__gt="x")
-    with pytest.raises(AttributeError, match="found 'bigger'; operators are all, contains"):
+    with pytest.raises(AttributeError, match="got 'bigger'; operators are all, contains"):
         by_name(Person, age__bigger=3)
 
 
@@ -378,7 +378,7 @@ def test_a_reference_to_any_model_finds_its_document(people: None, db: Connectio
     face.call(ada, "delete")
     with pytest.raises(DocumentNotFound):
         face.call(face.call(Vote, "get", vote.id).on, "get")
-    with pytest.raises(TypeError, match="expected a document for an AnyRef, found str"):
+    with pytest.raises(TypeError, match="expected a document for an AnyRef, got str"):
         AnyRef("x")
 
 
@@ -478,14 +478,14 @@ def test_an_error_passes_through_the_hooks_around_it(db: Connection, face: Any) 
 
 
 def test_a_hook_around_must_be_a_generator() -> None:
-    with pytest.raises(TypeError, match=r"expected a generator function for around\(\), found '_plain'"):
+    with pytest.raises(TypeError, match=r"expected a generator function for around\(\), got '_plain'"):
 
         class Plain(Document):
             @around("save")
             def _plain(self) -> None:
                 return
 
-    with pytest.raises(ValueError, match="expected events among delete, insert, save, update, found 'load'"):
+    with pytest.raises(ValueError, match="expected events among delete, insert, save, update, got 'load'"):
         around("load")
 
 
@@ -530,7 +530,7 @@ def test_functions_listen_to_all_models_or_to_one(db: Connection, face: Any) -> 
     face.save(plain, Later())
     face.call(Person, "get", plain.id)
     assert told == []
-    with pytest.raises(ValueError, match='expected "before" or "after", found \'around\''):
+    with pytest.raises(ValueError, match='expected "before" or "after", got \'around\''):
         listen("around", "save", print)
 
 
@@ -548,7 +548,7 @@ def test_commands_are_counted_and_repeated_ones_named(people: None, db: Connecti
                 face.call(Person, "get", id)
 
     with pytest.raises(
-        TooManyCommands, match="expected at most 2 commands, found 3: 3 times find persons; an include"
+        TooManyCommands, match="expected at most 2 commands, got 3: 3 times find persons; an include"
     ):
         too_many()
     face.call(Person.find(), "count")

@@ -91,7 +91,7 @@ def scripted(scripted_server: ScriptedServer, face: Any) -> Iterator[ScriptedSer
 
 def test_search_indexes_are_declared_by_fields() -> None:
     assert Article.search_indexes() == DECLARED
-    with pytest.raises(TypeError, match="expected fields or a definition of the search index, found both"):
+    with pytest.raises(TypeError, match="expected fields or a definition of the search index, got both"):
         SearchIndex("title", definition={})
     with pytest.raises(TypeError, match="expected the definition of an index of kind 'vectorSearch'"):
         SearchIndex("title", kind="vectorSearch")
@@ -209,7 +209,7 @@ def test_a_collection_is_sharded_where_the_deployment_can(db: Connection, face: 
     [command] = [command for command in sent.commands if "shardCollection" in command]
     assert command["shardCollection"] == f"{db.name}.sharded_entries"
     assert command["key"] == {"tenant": 1, "user": "hashed"}
-    with pytest.raises(ValueError, match="expected a __shard_key__ in Article, found none"):
+    with pytest.raises(ValueError, match="expected a __shard_key__ in Article, got none"):
         face.call(Article, "shard_collection")
 
 
@@ -257,18 +257,18 @@ def test_an_index_that_the_service_would_not_make_is_refused() -> None:
         TypeError, match=r"cannot index the vector 'inners.meaning' of Listed: 'inners' is a list"
     ):
         Listed.search_indexes()
-    with pytest.raises(ValueError, match="expected one search index 'default' of Twice, found two"):
+    with pytest.raises(ValueError, match="expected one search index 'default' of Twice, got two"):
         Twice.search_indexes()
-    with pytest.raises(ValueError, match="found one of texts and one of vectors"):
+    with pytest.raises(ValueError, match="got one of texts and one of vectors"):
         Mixed.search_indexes()
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ((0,), "from 1 on, found 0"),
-        (("3",), "found '3'"),
-        ((3, "cos"), "expected \"cosine\", .* found 'cos'"),
+        ((0,), "from 1 on, got 0"),
+        (("3",), "got '3'"),
+        ((3, "cos"), "expected \"cosine\", .* got 'cos'"),
     ],
 )
 def test_a_vector_without_a_length_or_a_known_similarity_is_refused(arguments: Any, expected: str) -> None:
@@ -281,7 +281,7 @@ def test_only_a_list_of_numbers_is_a_vector() -> None:
         text: Annotated[str, Vector(3)]
 
     with pytest.raises(
-        TypeError, match=r"expected Annotated\[list\[float\], Vector\(…\)\] for Wrong.text, found str"
+        TypeError, match=r"expected Annotated\[list\[float\], Vector\(…\)\] for Wrong.text, got str"
     ):
         Wrong.find(Wrong.text == "abc")
 
@@ -301,7 +301,7 @@ def test_a_search_for_vectors_takes_index_and_length_from_the_field() -> None:
         ),
         (
             lambda: Pipeline().limit(1).vector_search(Article.meaning, [1, 2], 5),
-            "to be the first stage, found 1",
+            "to be the first stage, got 1",
         ),
         (lambda: Pipeline().limit(1).search(text={}), r"expected search\(\) to be the first stage"),
     ):
@@ -317,10 +317,10 @@ def test_a_search_for_vectors_takes_index_and_length_from_the_field() -> None:
     ("key", "expected"),
     [
         (["tenant"], "expected Wrong.__shard_key__ as"),
-        ({"nobody": 1}, "found 'nobody', which is no field"),
-        ({"tags": 1}, "found 'tags', which is a list"),
-        ({"tenant": -1}, 'expected 1, or "hashed" once, in Wrong.__shard_key__, found -1'),
-        ({"tenant": "hashed", "n": "hashed"}, "found 'hashed' for 'n'"),
+        ({"nobody": 1}, "got 'nobody', which is no field"),
+        ({"tags": 1}, "got 'tags', which is a list"),
+        ({"tenant": -1}, 'expected 1, or "hashed" once, in Wrong.__shard_key__, got -1'),
+        ({"tenant": "hashed", "n": "hashed"}, "got 'hashed' for 'n'"),
     ],
 )
 def test_a_shard_key_that_no_cluster_takes_is_refused_when_the_model_is_first_used(

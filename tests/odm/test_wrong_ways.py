@@ -139,7 +139,7 @@ def test_a_condition_compares_a_reference_to_any_model_with_a_document(db: Conne
 def test_what_is_no_reference_cannot_be_included(db: Connection, face: Any, ask: str) -> None:
     face.save(Whole())
     for wrong in (Whole.n, Whole.part, Whole.about, "n"):
-        with pytest.raises(TypeError, match=r"expected a reference for include\(\), found"):
+        with pytest.raises(TypeError, match=r"expected a reference for include\(\), got"):
             face.call(Whole.find().include(wrong), ask)
 
 
@@ -152,7 +152,7 @@ def test_a_limit_of_none_is_no_limit_for_every_operation(db: Connection, face: A
 
 def test_an_option_of_no_name_is_refused_where_it_is_given() -> None:
     options: dict[str, Any] = {"limt": 3}
-    with pytest.raises(TypeError, match="found 'limt'"):
+    with pytest.raises(TypeError, match="got 'limt'"):
         Owner.find().options(**options)
 
 
@@ -181,14 +181,14 @@ def test_a_version_is_one_number() -> None:
         a: Annotated[int, Version] = 0
         b: Annotated[int, Version] = 0
 
-    with pytest.raises(TypeError, match=r"Annotated\[int, Version\] for Worded.rev, found str"):
+    with pytest.raises(TypeError, match=r"Annotated\[int, Version\] for Worded.rev, got str"):
         Worded()
-    with pytest.raises(TypeError, match="one Version in Twice, found a, b"):
+    with pytest.raises(TypeError, match="one Version in Twice, got a, b"):
         Twice()
 
 
 def test_options_of_a_model_are_known() -> None:
-    with pytest.raises(TypeError, match=r"Wrong.__options__, found write_concer"):
+    with pytest.raises(TypeError, match=r"Wrong.__options__, got write_concer"):
 
         class Wrong(Document):
             __options__: ClassVar[dict[str, Any]] = {"write_concer": WriteConcern(w=1)}

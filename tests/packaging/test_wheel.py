@@ -143,7 +143,7 @@ def test_each_extra_can_be_had_as_it_is_asked_for() -> None:
                 found = installed.get(name) or installed.get(requirement.name.lower())
                 assert found is not None, f"{extra}: {text} is not in requirements/dev.in"
                 assert requirement.specifier.contains(found, prereleases=True), (
-                    f"{extra}: {text}, found {found}"
+                    f"{extra}: {text}, got {found}"
                 )
 
 

@@ -24,7 +24,7 @@ def is_alive(pid: int) -> bool:
 
 def test_on_windows_one_is_told_to_start_mongod_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch.sys, "platform", "win32")
-    with pytest.raises(server.ServerError, match="found Windows: start mongod by hand"):
+    with pytest.raises(server.ServerError, match="got Windows: start mongod by hand"):
         server.start()
 
 

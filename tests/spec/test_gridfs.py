@@ -119,7 +119,7 @@ class Runner:
             elif rule == "$$matchesHexBytes":
                 assert found == bytes.fromhex(value)
             else:
-                raise AssertionError(f"expected a rule that is known, found {rule}")
+                raise AssertionError(f"expected a rule that is known, got {rule}")
         elif isinstance(expected, dict):
             for key, value in expected.items():
                 if isinstance(value, dict) and (

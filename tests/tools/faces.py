@@ -225,7 +225,7 @@ def in_the_end(kind: type[BaseException], said: str, call: Callable[[], Any]) ->
     try:
         eventually(says_it)
     except AssertionError:
-        raise AssertionError(f"expected {kind.__name__} that matches {said!r}, found {told}") from None
+        raise AssertionError(f"expected {kind.__name__} that matches {said!r}, got {told}") from None
 
 
 def connections_of(server: ScriptedServer, name: str) -> set[int]:

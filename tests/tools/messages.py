@@ -58,7 +58,7 @@ def parse_request(raw: bytes, connection: int) -> Request:
         opcode, size, code = struct.unpack_from("<iiB", body)
         compressor = COMPRESSORS[code]
         body = _decompress(compressor, body[9:])
-        assert len(body) == size, f"OP_COMPRESSED says {size} bytes, found {len(body)}"
+        assert len(body) == size, f"OP_COMPRESSED says {size} bytes, got {len(body)}"
     request = Request(connection, raw, length, request_id, response_to, opcode, compressor=compressor)
     if opcode == OP_MSG:
         _parse_msg(request, body)
@@ -86,7 +86,7 @@ def _parse_msg(request: Request, body: bytes) -> None:
             assert name not in request.sequences, f"two document sequences named {name}"
             request.sequences[name] = bson.decode_all(section[stop + 1 :])
         at += 1 + size
-    assert bodies == 1, f"expected one body section, found {bodies}"
+    assert bodies == 1, f"expected one body section, got {bodies}"
 
 
 def _parse_query(request: Request, body: bytes) -> None:

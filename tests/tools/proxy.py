@@ -100,7 +100,7 @@ class LineProxy:
         """Wait until exactly `count` lines are open."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._lines) == count, timeout):
-                raise AssertionError(f"expected {count} open lines in {timeout} s, found {len(self._lines)}")
+                raise AssertionError(f"expected {count} open lines in {timeout} s, got {len(self._lines)}")
 
     def stop(self) -> None:
         """Refuse new lines and break the open ones."""

@@ -52,5 +52,5 @@ def test_what_misses_its_target_is_in_bold(content: dict[str, Any]) -> None:
 
 
 def test_runs_of_two_machines_are_refused(content: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="one machine and server, found other cores"):
+    with pytest.raises(ValueError, match="one machine and server, got other cores"):
         list(TOOL.table([content, as_of(content, cores=64)]))

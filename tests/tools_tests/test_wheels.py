@@ -103,5 +103,5 @@ def test_a_wheel_for_windows_asks_for_what_windows_or_python_has(
 def test_a_wheel_for_windows_that_asks_for_more_is_refused(
     wheels: ModuleType, wheel: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    with pytest.raises(wheels.Problem, match=f"found {name}$"):
+    with pytest.raises(wheels.Problem, match=f"got {name}$"):
         look_at_windows(wheels, wheel, monkeypatch, objdump("KERNEL32.dll", name))

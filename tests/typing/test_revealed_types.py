@@ -60,8 +60,8 @@ def test_checker_sees_what_the_comments_say(path: Path, reports: dict[str, dict[
         if match is None:
             wrong += [f"{number}: unexpected {text}" for text in found]
         elif match["kind"] == "R" and found != [f"R: {match['text']}"]:
-            wrong.append(f"{number}: expected R: {match['text']}, found {found}")
+            wrong.append(f"{number}: expected R: {match['text']}, got {found}")
         elif match["kind"] == "E" and not any(match["text"] in text for text in found):
-            wrong.append(f"{number}: expected E: {match['text']}, found {found}")
+            wrong.append(f"{number}: expected E: {match['text']}, got {found}")
 
     assert not wrong, "\n".join(wrong)

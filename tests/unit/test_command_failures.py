@@ -33,7 +33,7 @@ LINES: dict[str, tuple[int, str]] = {
     "gridfs ls mongodb+srv://a.invalid/": (1, "install mangonel[srv]"),
     "gridfs ls mongodb://a:b:c@d": (2, "must be escaped"),
     "gridfs ls mongodb://a:b/c@d": (2, "must be escaped"),
-    "export mongodb://d:1:2/shop orders": (2, "found several ':'"),
+    "export mongodb://d:1:2/shop orders": (2, "got several ':'"),
     "export mongodb://a:b/c@d orders": (2, "must be escaped"),
     f"import {DEAD} {NOWHERE}": (2, f"mangonel import: No such file or directory: {NOWHERE}\n"),
     f"import {DEAD} orders.jsonl": (1, UNREACHED),
@@ -46,7 +46,7 @@ LINES: dict[str, tuple[int, str]] = {
     f"odm check {DEAD} shop_models": (1, UNREACHED),
     "odm check mongodb://localhost shop_models": (2, "expected the name of a database"),
     "odm schema shop_models": (0, ""),
-    "odm schema no_such": (2, "found none called 'no_such'"),
+    "odm schema no_such": (2, "got none called 'no_such'"),
     **{
         "websessions {0} {2} {1}".format(*action.partition(" ")[::2], uri).strip(): (
             1,

@@ -64,5 +64,5 @@ def test_without_unix_sockets_a_host_and_a_port_are_asked_for(monkeypatch: pytes
 
     monkeypatch.delattr(_socket, "AF_UNIX", raising=False)
     monkeypatch.delattr(socket, "AF_UNIX", raising=False)
-    with pytest.raises(OSError, match=r"expected a host and a port, .*, found '/tmp/mongodb\.sock'"):
+    with pytest.raises(OSError, match=r"expected a host and a port, .*, got '/tmp/mongodb\.sock'"):
         open_socket(("/tmp/mongodb.sock", None), five_seconds)

@@ -115,7 +115,7 @@ async def test_a_certificate_of_another_authority_is_refused_with_what_would_hel
             )
         else:
             option = "sslrootcert" if name == "postgresql" else "tlsCAFile"
-            assert f"a certificate for that host, signed by {option}={wrong}, found one that does not" in text
+            assert f"a certificate for that host, signed by {option}={wrong}, got one that does not" in text
             assert f"give {option}= the file of the authority that signed it" in text
     await sessions.asynchronous.aclose()
 

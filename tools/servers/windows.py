@@ -79,7 +79,7 @@ def main() -> int:
     found = re.search(r"-cp3(\d+)-.*win_amd64", options.wheel.name)
     minor = f"3.{found[1]}" if found else ""
     if minor not in PYTHONS:
-        raise Problem(f"expected a wheel for Windows of {', '.join(PYTHONS)}, found {options.wheel.name}")
+        raise Problem(f"expected a wheel for Windows of {', '.join(PYTHONS)}, got {options.wheel.name}")
     root = wine.make(options.folder.resolve(), options.mirror)
     home = root / f"opt/python-{PYTHONS[minor].version}"
     if not (home / "python.exe").exists():
@@ -151,7 +151,7 @@ def copy_checkout(folder: Path, wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         module = next((name for name in archive.namelist() if name.endswith(".pyd")), None)
         if module is None:
-            raise Problem(f"expected an extension module in {wheel}, found none")
+            raise Problem(f"expected an extension module in {wheel}, got none")
         archive.extract(module, folder / "python")
 
 

@@ -144,7 +144,7 @@ fn read_binary(body: &[u8], at: usize) -> Result<(RawBinary<'_>, usize)> {
         if inner != length - 4 {
             return Err(Error::malformed(
                 start,
-                format!("expected inner length {} in binary subtype 2, found {inner}", length - 4),
+                format!("expected inner length {} in binary subtype 2, got {inner}", length - 4),
             ));
         }
         bytes = &bytes[4..];
@@ -157,7 +157,7 @@ pub(crate) fn read_bool(body: &[u8], at: usize) -> Result<bool> {
     match body.get(at) {
         Some(0) => Ok(false),
         Some(1) => Ok(true),
-        Some(byte) => Err(Error::malformed(at, format!("expected 0 or 1 for a boolean, found {byte}"))),
+        Some(byte) => Err(Error::malformed(at, format!("expected 0 or 1 for a boolean, got {byte}"))),
         None => Err(truncated(body, at, 1)),
     }
 }
@@ -173,7 +173,7 @@ fn read_javascript_with_scope(body: &[u8], at: usize) -> Result<(RawValue<'_>, u
     if end != whole.len() {
         return Err(Error::malformed(
             at,
-            format!("expected length {} for code with scope, found {length}", end - at),
+            format!("expected length {} for code with scope, got {length}", end - at),
         ));
     }
     Ok((RawValue::JavaScriptWithScope { code, scope }, end))
@@ -198,7 +198,7 @@ fn read_length(bytes: &[u8], at: usize, min: usize) -> Result<usize> {
     let length = i32::from_le_bytes(fixed(bytes, at)?);
     match usize::try_from(length) {
         Ok(length) if length >= min => Ok(length),
-        _ => Err(Error::malformed(at, format!("expected a length of at least {min}, found {length}"))),
+        _ => Err(Error::malformed(at, format!("expected a length of at least {min}, got {length}"))),
     }
 }
 
@@ -234,7 +234,7 @@ pub(crate) fn cstring_end(bytes: &[u8], at: usize) -> Result<usize> {
         Some(more) => Ok(next + more),
         None => Err(Error::malformed(
             at,
-            "expected a zero byte after a key or expression, found the document's end",
+            "expected a zero byte after a key or expression, got the document's end",
         )),
     }
 }
@@ -259,21 +259,21 @@ pub(crate) fn not_utf8_text(text: &[u8]) -> Error {
         Ok(_) => 0,
         Err(error) => error.valid_up_to(),
     };
-    Error::malformed(valid, "expected UTF-8, found another byte")
+    Error::malformed(valid, "expected UTF-8, got another byte")
 }
 
 #[cold]
 fn truncated(bytes: &[u8], at: usize, wanted: usize) -> Error {
     let left = bytes.len().saturating_sub(at);
-    Error::malformed(at, format!("expected {wanted} bytes, found {left}"))
+    Error::malformed(at, format!("expected {wanted} bytes, got {left}"))
 }
 
 #[cold]
 fn unterminated(bytes: &[u8], at: usize, what: &str) -> Error {
-    Error::malformed(at, format!("expected a zero byte after a {what}, found 0x{:02X}", bytes[at]))
+    Error::malformed(at, format!("expected a zero byte after a {what}, got 0x{:02X}", bytes[at]))
 }
 
 #[cold]
 fn unknown_type(code: u8, at: usize) -> Error {
-    Error::malformed(at, format!("expected an element type, found 0x{code:02X} for the value"))
+    Error::malformed(at, format!("expected an element type, got 0x{code:02X} for the value"))
 }

@@ -144,7 +144,7 @@ fn two_digits(text: &mut [u8; 24], at: usize, value: u8) {
 pub fn parse_iso(text: &str) -> Result<i64> {
     let mut scanner = Scanner(text.as_bytes());
     scan_iso(&mut scanner).filter(|_| scanner.0.is_empty()).ok_or_else(|| {
-        Error::syntax(format!("expected a date such as 2012-12-24T12:15:30.501Z, found {text:.60?}"))
+        Error::syntax(format!("expected a date such as 2012-12-24T12:15:30.501Z, got {text:.60?}"))
     })
 }
 

@@ -221,7 +221,7 @@ fn fit(mut digits: Vec<u8>, mut exponent: i64) -> std::result::Result<(u128, i32
 
 #[cold]
 fn not_a_number(text: &str) -> Error {
-    Error::syntax(format!("expected a decimal number, found {text:.60?}"))
+    Error::syntax(format!("expected a decimal number, got {text:.60?}"))
 }
 
 impl FromStr for Decimal128 {

@@ -59,7 +59,7 @@ impl ObjectId {
         let digits = text.as_bytes();
         if digits.len() != 24 {
             return Err(Error::syntax(format!(
-                "expected 24 hex digits for an ObjectId, found {} bytes",
+                "expected 24 hex digits for an ObjectId, got {} bytes",
                 digits.len()
             )));
         }
@@ -69,7 +69,7 @@ impl ObjectId {
                 (Some(high), Some(low)) => *byte = high << 4 | low,
                 _ => {
                     return Err(Error::syntax(format!(
-                        "expected hex digits in an ObjectId, found something else at position {}",
+                        "expected hex digits in an ObjectId, got something else at position {}",
                         i * 2
                     )));
                 }

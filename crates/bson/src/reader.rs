@@ -41,7 +41,7 @@ impl<'a> RawDocument<'a> {
             (document, rest) => Err(Error::malformed(
                 0,
                 format!(
-                    "expected one document, found length {} and {} more bytes",
+                    "expected one document, got length {} and {} more bytes",
                     document.0.len(),
                     rest.len()
                 ),
@@ -209,10 +209,9 @@ impl<'a> RawDocument<'a> {
         };
         match convert(value) {
             Some(value) => Ok(Some(value)),
-            None => Err(Error::new(
-                ErrorKind::WrongType,
-                format!("expected {wanted} for \"{key}\", found {value}"),
-            )),
+            None => {
+                Err(Error::new(ErrorKind::WrongType, format!("expected {wanted} for \"{key}\", got {value}")))
+            }
         }
     }
 }

@@ -53,7 +53,7 @@ pub fn validate(bytes: &[u8], max_depth: usize) -> Result<()> {
 fn too_deep(max_depth: usize) -> Error {
     Error::new(
         ErrorKind::TooDeep,
-        format!("expected at most {max_depth} documents inside each other, found more"),
+        format!("expected at most {max_depth} documents inside each other, got more"),
     )
 }
 

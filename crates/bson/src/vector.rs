@@ -46,19 +46,19 @@ impl<'a> RawVector<'a> {
         if binary.subtype != VECTOR {
             return Err(Error::new(
                 ErrorKind::WrongType,
-                format!("expected binary subtype 9 for a vector, found {}", binary.subtype),
+                format!("expected binary subtype 9 for a vector, got {}", binary.subtype),
             ));
         }
         let [code, padding, data @ ..] = binary.bytes else {
             return Err(Error::malformed(
                 0,
-                format!("expected two bytes before a vector, found {}", binary.bytes.len()),
+                format!("expected two bytes before a vector, got {}", binary.bytes.len()),
             ));
         };
         let Some(dtype) = Dtype::from_code(*code) else {
             return Err(Error::malformed(
                 0,
-                format!("expected vector type 0x03, 0x10 or 0x27, found 0x{code:02X}"),
+                format!("expected vector type 0x03, 0x10 or 0x27, got 0x{code:02X}"),
             ));
         };
         Self::new(dtype, *padding, data)
@@ -76,13 +76,13 @@ impl<'a> RawVector<'a> {
         if padding > max_padding {
             return Err(Error::malformed(
                 1,
-                format!("expected a vector padding of at most {max_padding}, found {padding}"),
+                format!("expected a vector padding of at most {max_padding}, got {padding}"),
             ));
         }
         if dtype == Dtype::Float32 && !data.len().is_multiple_of(4) {
             return Err(Error::malformed(
                 2,
-                format!("expected a multiple of 4 bytes for a float32 vector, found {}", data.len()),
+                format!("expected a multiple of 4 bytes for a float32 vector, got {}", data.len()),
             ));
         }
         Ok(Self { dtype, padding, data })

@@ -50,7 +50,7 @@ pub fn check_key(key: &str) -> Result<()> {
     match memchr(0, key.as_bytes()) {
         None => Ok(()),
         Some(at) => Err(Error::range(format!(
-            "expected a key without zero bytes, found one at position {at} of {key:?}"
+            "expected a key without zero bytes, got one at position {at} of {key:?}"
         ))),
     }
 }

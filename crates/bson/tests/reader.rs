@@ -43,7 +43,7 @@ fn getters_are_lenient_about_number_types_only() {
     assert_eq!(values, [Ok(RawValue::Double(1.0)), Ok(RawValue::Boolean(true))]);
     let error = document.get_str("n").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WrongType);
-    assert_eq!(error.to_string(), "expected string for \"n\", found int 7");
+    assert_eq!(error.to_string(), "expected string for \"n\", got int 7");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn iteration_ends_after_the_first_error() {
     let document = RawDocument::from_bytes(&bytes).unwrap();
     let mut iter = document.iter();
     let error = iter.next().unwrap().unwrap_err();
-    assert_eq!(error.to_string(), "expected 0 or 1 for a boolean, found 2 at byte 7 under \"a\"");
+    assert_eq!(error.to_string(), "expected 0 or 1 for a boolean, got 2 at byte 7 under \"a\"");
     assert!(iter.next().is_none());
 }
 
@@ -86,5 +86,5 @@ fn code_with_scope_may_not_claim_the_element_after_it() {
     assert_eq!(validate(&bytes, 2), Ok(()));
     bytes[code] += 3;
     let error = validate(&bytes, 2).unwrap_err();
-    assert_eq!(error.to_string(), "expected length 17 for code with scope, found 20 at byte 7 under \"c\"");
+    assert_eq!(error.to_string(), "expected length 17 for code with scope, got 20 at byte 7 under \"c\"");
 }

@@ -180,16 +180,16 @@ fn canonical_json_keeps_every_type() {
 #[test]
 fn json_errors_say_where() {
     let error = parse_json(r#"{"a": {"b": {"$oid": 42}}}"#).unwrap_err();
-    assert_eq!(error.to_string(), "expected a string in \"$oid\", found something else under \"a.b\"");
+    assert_eq!(error.to_string(), "expected a string in \"$oid\", got something else under \"a.b\"");
     let error = parse_json(r#"{"a": [1, tru]}"#).unwrap_err();
-    assert_eq!(error.to_string(), "expected a JSON value, found 't' at byte 10 under \"a\"");
+    assert_eq!(error.to_string(), "expected a JSON value, got 't' at byte 10 under \"a\"");
 
     let mut bytes = sample();
     let at = bytes.windows(4).position(|window| window == b"long").unwrap();
     bytes[at] = 0xFF;
     let document = RawDocument::from_bytes(&bytes).unwrap();
     let error = write_json(document, JsonMode::Plain, &mut Vec::new()).unwrap_err();
-    assert_eq!(error.to_string(), format!("expected UTF-8, found another byte at byte {at}"));
+    assert_eq!(error.to_string(), format!("expected UTF-8, got another byte at byte {at}"));
 }
 
 #[test]

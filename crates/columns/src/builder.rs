@@ -189,7 +189,7 @@ impl Builder {
         for chunk in &mut self.chunks {
             chunk.fields.widen(&fields, chunk.rows).map_err(failure)?;
             if let Some(field) = differing(&chunk.fields.kinds(), &fields) {
-                let what = "expected integers that a double holds, found larger ones; give a schema";
+                let what = "expected integers that a double holds, got larger ones; give a schema";
                 return Err(failure(Problem::new(what).under(field)));
             }
         }

@@ -68,7 +68,7 @@ impl Texts {
 /// Chunks end long before this fails; see `Builder`.
 #[inline]
 pub(crate) fn offset(length: usize) -> Outcome<i32> {
-    i32::try_from(length).map_err(|_| Problem::new("expected at most 2 GiB of text in one chunk, found more"))
+    i32::try_from(length).map_err(|_| Problem::new("expected at most 2 GiB of text in one chunk, got more"))
 }
 
 /// A column under construction.
@@ -105,7 +105,7 @@ impl Rules {
 
     pub(crate) fn enter(&mut self) -> Outcome {
         if self.depth == MAX_DEPTH {
-            return Err(Problem::new(format!("expected at most {MAX_DEPTH} levels of nesting, found more")));
+            return Err(Problem::new(format!("expected at most {MAX_DEPTH} levels of nesting, got more")));
         }
         self.depth += 1;
         Ok(())
@@ -114,7 +114,7 @@ impl Rules {
     pub(crate) fn count_column(&mut self) -> Outcome {
         if self.columns == MAX_COLUMNS {
             return Err(Problem::new(format!(
-                "expected at most {MAX_COLUMNS} different fields, found more; give a schema"
+                "expected at most {MAX_COLUMNS} different fields, got more; give a schema"
             )));
         }
         self.columns += 1;
@@ -305,7 +305,7 @@ impl Column {
             }
             _ => {
                 let (expected, found) = (self.kind().name(), value.element_type().name());
-                return Err(Problem::new(format!("expected {expected}, found {found}")));
+                return Err(Problem::new(format!("expected {expected}, got {found}")));
             }
         }
         self.mark_valid()

@@ -116,5 +116,5 @@ impl Fields {
 /// A field is called like the column that tells null from missing.
 #[cold]
 pub(crate) fn taken() -> Box<Problem> {
-    Problem::new(format!("expected no field called {NULL_PATHS:?} beside the column of that name, found one"))
+    Problem::new(format!("expected no field called {NULL_PATHS:?} beside the column of that name, got one"))
 }

@@ -87,7 +87,7 @@ impl Deframer {
     pub fn received(&mut self, count: usize) -> Result<bool, ProtocolError> {
         if count > self.buffer.len() - self.end {
             return Err(ProtocolError::new(format!(
-                "expected at most {} received bytes, found {count}",
+                "expected at most {} received bytes, got {count}",
                 self.buffer.len() - self.end
             )));
         }
@@ -107,7 +107,7 @@ impl Deframer {
                 let length = usize::try_from(declared).unwrap_or(0);
                 if !(HEADER_SIZE..=MAX_MESSAGE_SIZE).contains(&length) {
                     return Err(ProtocolError::new(format!(
-                        "expected a message of {HEADER_SIZE} to {MAX_MESSAGE_SIZE} bytes, found a length of {declared}"
+                        "expected a message of {HEADER_SIZE} to {MAX_MESSAGE_SIZE} bytes, got a length of {declared}"
                     )));
                 }
                 if self.start + length > self.buffer.len() {

@@ -86,7 +86,7 @@ impl Command {
         if !sequence.is_empty() {
             let size = sequence.len().saturating_sub(HEADROOM + 1);
             let declared = i32::try_from(size).map_err(|_| {
-                ProtocolError::new(format!("expected a sequence below 2 GiB, found {size} bytes"))
+                ProtocolError::new(format!("expected a sequence below 2 GiB, got {size} bytes"))
             })?;
             let prefix = sequence
                 .get_mut(HEADROOM + 1..HEADROOM + 5)
@@ -108,9 +108,8 @@ impl Command {
     ) -> Result<Self, ProtocolError> {
         let mut command = Command::new(head, sequence)?;
         let size = 4 + identifier.len() + 1 + documents.len();
-        let declared = i32::try_from(size).map_err(|_| {
-            ProtocolError::new(format!("expected a sequence below 2 GiB, found {size} bytes"))
-        })?;
+        let declared = i32::try_from(size)
+            .map_err(|_| ProtocolError::new(format!("expected a sequence below 2 GiB, got {size} bytes")))?;
         command.sequence.push(1);
         command.sequence.extend_from_slice(&declared.to_le_bytes());
         command.sequence.extend_from_slice(identifier.as_bytes());
@@ -320,9 +319,8 @@ pub fn has_more_to_come(message: &[u8]) -> bool {
 /// # Errors
 /// When the new message would be longer than any.
 pub fn with_body(message: &[u8], body: &[u8]) -> Result<Vec<u8>, ProtocolError> {
-    let length = i32::try_from(BODY_START + body.len()).map_err(|_| {
-        ProtocolError::new(format!("expected a body of less than 2 GiB, found {}", body.len()))
-    })?;
+    let length = i32::try_from(BODY_START + body.len())
+        .map_err(|_| ProtocolError::new(format!("expected a body of less than 2 GiB, got {}", body.len())))?;
     let mut made = Vec::with_capacity(BODY_START + body.len());
     made.extend_from_slice(&length.to_le_bytes());
     made.extend_from_slice(message.get(4..BODY_START).unwrap_or_default());
@@ -340,12 +338,12 @@ pub fn read_reply(message: &[u8]) -> Result<Reply<'_>, ProtocolError> {
     let (length, request_id, response_to, opcode) = (header(0)?, header(4)?, header(8)?, header(12)?);
     if usize::try_from(length) != Ok(message.len()) {
         return Err(ProtocolError::new(format!(
-            "expected a message of {} bytes, found a length of {length}",
+            "expected a message of {} bytes, got a length of {length}",
             message.len()
         )));
     }
     if opcode != OP_MSG {
-        return Err(ProtocolError::new(format!("expected opcode {OP_MSG} (OP_MSG), found {opcode}")));
+        return Err(ProtocolError::new(format!("expected opcode {OP_MSG} (OP_MSG), got {opcode}")));
     }
     let flags = header(16)? as u32;
     if flags & REQUIRED_BITS & !MORE_TO_COME != 0 {
@@ -354,18 +352,18 @@ pub fn read_reply(message: &[u8]) -> Result<Reply<'_>, ProtocolError> {
         } else {
             "unknown flag bits"
         };
-        return Err(ProtocolError::new(format!("expected a plain OP_MSG, found {what} ({flags:#x})")));
+        return Err(ProtocolError::new(format!("expected a plain OP_MSG, got {what} ({flags:#x})")));
     }
     if message.get(20) != Some(&0) {
         return Err(ProtocolError::new(format!(
-            "expected a body section (kind 0), found {:?}",
+            "expected a body section (kind 0), got {:?}",
             message.get(20)
         )));
     }
     let (body, rest) = RawDocument::prefix(&message[BODY_START..])?;
     if !rest.is_empty() {
         return Err(ProtocolError::new(format!(
-            "expected one section in a reply, found {} bytes behind it",
+            "expected one section in a reply, got {} bytes behind it",
             rest.len()
         )));
     }

@@ -125,6 +125,6 @@ fn read_cursor(body: RawDocument<'_>, cursor: RawDocument<'_>) -> Result<Option<
     // A field of another command may be called "cursor" too; only one with a batch is a cursor.
     let Some(batch) = batch else { return Ok(None) };
     let id =
-        id.ok_or_else(|| ProtocolError::new("expected an integer cursor.id beside its batch, found none"))?;
+        id.ok_or_else(|| ProtocolError::new("expected an integer cursor.id beside its batch, got none"))?;
     Ok(Some(CursorFacts { id, namespace, batch, post_batch_resume_token: token }))
 }

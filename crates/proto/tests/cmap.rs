@@ -454,7 +454,7 @@ fn check(case: &common::Case) -> Result<(), String> {
             _ => false,
         };
         if !sim.failures.iter().any(is_expected) {
-            failure = Some(format!("expected {error}, found {:?}", sim.failures));
+            failure = Some(format!("expected {error}, got {:?}", sim.failures));
         }
     }
     let ignored = json["ignore"].as_array().cloned().unwrap_or_default();
@@ -465,14 +465,13 @@ fn check(case: &common::Case) -> Result<(), String> {
         let found = seen.get(index).copied().unwrap_or(&Value::Null);
         if let Some((name, value)) = fields.into_iter().find(|(name, value)| !is_match(value, &found[*name]))
         {
-            failure.get_or_insert(format!(
-                "event {index}: expected {name} {value} of {expected}, found {found}"
-            ));
+            failure
+                .get_or_insert(format!("event {index}: expected {name} {value} of {expected}, got {found}"));
         }
     }
     // What happens behind the last event that a case names is its own affair, but for what units do at once.
     if json["style"] == "unit" && seen.len() != wanted.len() {
-        failure.get_or_insert(format!("expected {} events, found {}", wanted.len(), seen.len()));
+        failure.get_or_insert(format!("expected {} events, got {}", wanted.len(), seen.len()));
     }
     match failure {
         Some(failure) => Err(format!("{failure}\n    {}", sim.story())),

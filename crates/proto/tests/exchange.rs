@@ -186,7 +186,7 @@ fn server_selection_ends_in_an_error_that_names_the_address_and_the_reason() {
                 exchange.handle_timeout(&mut bench.client, bench.now);
             }
             Step::Done => break,
-            other => panic!("expected to connect or to sleep, found {other:?}"),
+            other => panic!("expected to connect or to sleep, got {other:?}"),
         }
     }
     let waited = bench.now.saturating_since(begun);

@@ -27,7 +27,7 @@ fn overloaded() -> Value {
 /// Lets a back-off pass; returns how long it took.
 fn rest(bench: &mut Bench, exchange: &mut Exchange) -> Duration {
     let Step::Sleep(until) = exchange.step() else {
-        panic!("expected a back-off, found {:?}", exchange.step())
+        panic!("expected a back-off, got {:?}", exchange.step())
     };
     let waited = until.saturating_since(bench.now);
     bench.now = bench.now.max(until);
@@ -316,7 +316,7 @@ fn a_back_off_never_outlives_the_operations_limit() {
     match exchange.step() {
         Step::Done => assert_eq!(exchange.failure(), Some(&Failure::Command)),
         Step::Sleep(until) => assert!(until < bench.now + Duration::from_millis(50)),
-        other => panic!("expected an end or a short wait, found {other:?}"),
+        other => panic!("expected an end or a short wait, got {other:?}"),
     }
 }
 

@@ -35,6 +35,6 @@ fn insist_on_gil(py: Python<'_>) -> PyResult<()> {
         return Ok(());
     }
     Err(PyImportError::new_err(
-        "expected the interpreter's lock to be on, found it switched off; start Python without PYTHON_GIL=0 and -X gil=0",
+        "expected the interpreter's lock to be on, got it switched off; start Python without PYTHON_GIL=0 and -X gil=0",
     ))
 }

@@ -91,7 +91,7 @@ class AWSResponder:
         if found is None:
             raise ConfigurationError(
                 "no AWS credentials for MONGODB-AWS: expected them in the options, or in the environment, files, "
-                "container or instance that botocore looks at, found none"
+                "container or instance that botocore looks at, got none"
             )
         # Taken together, so that a renewal cannot come between; and in an object that does not show them.
         credentials = botocore.credentials.Credentials(*found.get_frozen_credentials()[:3])

@@ -58,7 +58,7 @@ def _azure(resource: str, context: OIDCCallbackContext) -> OIDCCallbackResult:
     if result is None:
         # The body may hold a token, so neither it nor an error that quotes it is at hand here.
         raise ConfigurationError(
-            "expected access_token and expires_in from Azure's metadata service, found others"
+            "expected access_token and expires_in from Azure's metadata service, got others"
         )
     return result
 
@@ -88,7 +88,7 @@ ENVIRONMENTS = tuple(_FETCHERS)
 
 def _read(what: str, path: str | None) -> OIDCCallbackResult:
     if not path:
-        raise ConfigurationError(f"expected {what} to name the file of an OIDC token, found it unset")
+        raise ConfigurationError(f"expected {what} to name the file of an OIDC token, got it unset")
     with open(path, encoding="utf-8") as file:
         return OIDCCallbackResult(file.read().strip())
 

@@ -139,7 +139,7 @@ class OIDCResponder:
             if hasattr(result, "close"):
                 result.close()
             raise TypeError(
-                "expected fetch() of the OIDC callback to be a plain function with MongoClient, found a coroutine "
+                "expected fetch() of the OIDC callback to be a plain function with MongoClient, got a coroutine "
                 "function; use AsyncMongoClient"
             )
         return run_coroutine_threadsafe(result, loop).result(timeout)

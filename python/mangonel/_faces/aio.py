@@ -324,7 +324,7 @@ class _Home:
             timeout: seconds for looking the name up, and for each of its addresses.
         """
         targets = resolve(address) if is_numeric(address) else await self._resolve(address, timeout)
-        failure: OSError = OSError(f"expected {address[0]!r} to resolve to an address, found none")
+        failure: OSError = OSError(f"expected {address[0]!r} to resolve to an address, got none")
         for family, target in targets:
             sock = socket.socket(family, socket.SOCK_STREAM)
             # In a name: CPython 3.11 crashes where a task that is nobody's any more goes with its limit, in the middle

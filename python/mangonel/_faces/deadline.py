@@ -56,7 +56,7 @@ def timeout(seconds: float | None) -> AbstractContextManager[None]:
         raise TypeError(f"timeout must be None, an int, or a float, not {type(seconds)}")
     # Written so that a NaN is refused as well: it is neither less than 0 nor anything else.
     if seconds is not None and not seconds >= 0:
-        raise ValueError(f"expected seconds of 0 or more, found {seconds}; 0 means no limit")
+        raise ValueError(f"expected seconds of 0 or more, got {seconds}; 0 means no limit")
     return _Block(seconds)
 
 
@@ -124,7 +124,7 @@ def check_wait(max_await_time_ms: int | None, client_seconds: float | None) -> N
         from mangonel.errors import ConfigurationError
 
         raise ConfigurationError(
-            f"expected max_await_time_ms below the time limit of {seconds * 1000:g} ms, found {max_await_time_ms}; "
+            f"expected max_await_time_ms below the time limit of {seconds * 1000:g} ms, got {max_await_time_ms}; "
             "lower it, or raise timeoutMS or the argument of timeout()"
         )
 

@@ -102,7 +102,7 @@ def run_now(steps: Coroutine[Any, Any, T]) -> T:
         return value
     steps.close()
     raise BugError(
-        "expected a blocking flow to run to its end, found it suspended; it awaits something foreign"
+        "expected a blocking flow to run to its end, got it suspended; it awaits something foreign"
     )
 
 

@@ -42,9 +42,7 @@ def resolve(address: Address) -> list[tuple[int, Any]]:
     host, port = address
     if port is None:
         if not hasattr(socket, "AF_UNIX"):
-            raise OSError(
-                f"expected a host and a port, since Python has no Unix sockets here, found {host!r}"
-            )
+            raise OSError(f"expected a host and a port, since Python has no Unix sockets here, got {host!r}")
         return [(socket.AF_UNIX, host)]
     # mongod listens on 127.0.0.1 alone by default, while "localhost" may resolve to ::1 first.
     family = socket.AF_INET if host == "localhost" else socket.AF_UNSPEC
@@ -191,7 +189,7 @@ def open_socket(address: Address, limit: Callable[[], float | None]) -> socket:
         from mangonel._faces.native_socket import NativeSocket
 
         make = NativeSocket
-    failure: OSError = OSError(f"expected {address[0]!r} to resolve to an address, found none")
+    failure: OSError = OSError(f"expected {address[0]!r} to resolve to an address, got none")
     for family, target in _resolve_within(address, limit()):
         sock: socket = make(family, module.SOCK_STREAM)
         try:

@@ -49,7 +49,7 @@ def run_at_once(flow: Coroutine[Any, Any, T]) -> T:
     except StopIteration as ended:
         result: T = ended.value
         return result
-    raise BugError("expected a flow that does not wait, found one that does")
+    raise BugError("expected a flow that does not wait, got one that does")
 
 
 def _dnspython() -> Any:
@@ -161,7 +161,7 @@ class SrvResolver:
         except Exception as error:
             raise ConfigurationError(str(error)) from error
         if len(records) > 1:
-            raise ConfigurationError(f"expected one TXT record for {self._fqdn}, found {len(records)}")
+            raise ConfigurationError(f"expected one TXT record for {self._fqdn}, got {len(records)}")
         if not records:
             return None
         return b"".join(records[0].strings).decode()

@@ -169,7 +169,7 @@ def _load(context: ssl.SSLContext, option: str, path: str) -> None:
     try:
         context.load_verify_locations(path)
     except OSError as error:
-        raise ConfigurationError(f"expected {option} to be a PEM file, found {path}: {error}") from error
+        raise ConfigurationError(f"expected {option} to be a PEM file, got {path}: {error}") from error
 
 
 def _load_key(context: ssl.SSLContext, path: str, password: str | None) -> None:
@@ -191,7 +191,7 @@ def _load_key(context: ssl.SSLContext, path: str, password: str | None) -> None:
         elif is_asked:
             text = f"cannot decrypt the private key in {path}: tlsCertificateKeyFilePassword may be wrong ({error})"
         else:
-            text = f"expected tlsCertificateKeyFile to hold a certificate and its private key, found {path}: {error}"
+            text = f"expected tlsCertificateKeyFile to hold a certificate and its private key, got {path}: {error}"
         raise ConfigurationError(text) from error
     except OSError as error:
         raise ConfigurationError(f"cannot read tlsCertificateKeyFile {path}: {error}") from error

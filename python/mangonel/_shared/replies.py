@@ -41,5 +41,5 @@ def cursor_of(batch: _core.Batch | None) -> _core.Batch:
         ProtocolError: it has none.
     """
     if batch is None:
-        raise ProtocolError("expected a cursor in the reply, found none")
+        raise ProtocolError("expected a cursor in the reply, got none")
     return batch

@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
     option = arguments[0] if arguments and arguments[0].startswith("-") else ""
     program = arguments[1:] if option else arguments
     if not program or option not in ("", "-m", "-c"):
-        return _refuse(f"unknown option {option}" if program else "expected a program, found none")
+        return _refuse(f"unknown option {option}" if program else "expected a program, got none")
     if not option and not os.path.exists(program[0]):
         return _refuse(f"no such file: {program[0]}")
     if option == "-m":

@@ -36,7 +36,7 @@ def _check_name(name: str) -> None:
         raise InvalidName("expected a name of a database, got an empty one")
     for character in ' .$/\\\x00"':
         if character in name:
-            raise InvalidName(f"expected a name of a database, found {character!r} in {name!r}")
+            raise InvalidName(f"expected a name of a database, got {character!r} in {name!r}")
 
 
 def validate_read_preference(option: str, value: object) -> _ServerMode:

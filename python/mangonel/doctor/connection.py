@@ -38,7 +38,7 @@ class NotMongoDB(Exception):
     """The peer answered, but not as a MongoDB server does; `peer` says what it seems to be."""
 
     def __init__(self, peer: str) -> None:
-        super().__init__(f"expected a MongoDB server, found {peer}")
+        super().__init__(f"expected a MongoDB server, got {peer}")
         self.peer = peer
 
 

@@ -120,11 +120,11 @@ def _report_set_name(reached: list[Sight], target: Target, report: Report) -> bo
         if sight.set_name is None:
             what = "a mongos" if sight.kind == "Mongos" else "a standalone"
             text, remedy = (
-                f"expected a member of replica set {wanted}, found {what}",
+                f"expected a member of replica set {wanted}, got {what}",
                 "remove replicaSet from the URI",
             )
         else:
-            text = f"expected a member of replica set {wanted}, found one of {sight.set_name}"
+            text = f"expected a member of replica set {wanted}, got one of {sight.set_name}"
             remedy = f"write replicaSet={sight.set_name}, or name hosts of {wanted}"
         report.add("topology", bad, "topology-set-name", text, sight.name, remedy, found=sight.set_name)
     return bool(wrong) and len(wrong) == len(reached) and any(sight.kind != "RSGhost" for sight in wrong)

@@ -225,7 +225,7 @@ def _explain_security(sight: Sight) -> tuple[str, str, str]:
     if sight.peer:
         return (
             "tls-not-mongodb",
-            f"found {sight.peer}",
+            f"got {sight.peer}",
             "look at the port: mongod's is 27017 unless told otherwise",
         )
     if "tlsCertificateKeyFile" in remedy and "trust" in remedy:
@@ -320,7 +320,7 @@ def report_hellos(sights: list[Sight], report: Report, *, others: bool = False) 
                 "hello",
                 bad,
                 "hello-not-mongodb",
-                f"found {sight.peer} instead of a MongoDB server",
+                f"got {sight.peer} instead of a MongoDB server",
                 sight.name,
                 "look at the port: mongod's is 27017 unless it was told otherwise",
                 peer=sight.peer,

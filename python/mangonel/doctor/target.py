@@ -170,7 +170,7 @@ def _report_unreadable(uri: str, error: Exception, report: Report) -> None:
             "uri",
             FAILURE,
             "uri-scheme",
-            f"expected a connection string to begin with {SCHEME} or {SRV_SCHEME}, found {scheme}{mark}",
+            f"expected a connection string to begin with {SCHEME} or {SRV_SCHEME}, got {scheme}{mark}",
             remedy=f"write {SCHEME} before the hosts, or {SRV_SCHEME} before a name that has SRV records",
         )
         return

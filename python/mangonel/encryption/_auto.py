@@ -129,7 +129,7 @@ class AutoEncryptionOpts:
         if owner is None:
             owner = unencrypted
         elif not isinstance(owner, _MongoClient) or owner._port.is_async is not plain.is_async:
-            raise TypeError(f"expected key_vault_client to be a {type(client).__name__}, found {type(owner)}")
+            raise TypeError(f"expected key_vault_client to be a {type(client).__name__}, got {type(owner)}")
         try:
             crypt = self._crypt()
             cipher = CommandCipher(
@@ -160,7 +160,7 @@ class AutoEncryptionOpts:
         )
         if self._analyses and self._crypt_shared_lib_required and crypt.shared_library_version is None:
             raise MongoCryptError(
-                "crypt_shared_lib_required=True, found no library crypt_shared where the system looks for libraries; "
+                "crypt_shared_lib_required=True, got no library crypt_shared where the system looks for libraries; "
                 "set crypt_shared_lib_path to its path, or crypt_shared_lib_required=False to use mongocryptd"
             )
         return crypt

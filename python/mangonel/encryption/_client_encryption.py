@@ -94,7 +94,7 @@ class _ClientEncryption:
             if not isinstance(key_vault_client, _MongoClient) or (
                 key_vault_client._port.is_async is not self._is_async
             ):
-                raise TypeError(f"expected key_vault_client to be {expected}, found {type(key_vault_client)}")
+                raise TypeError(f"expected key_vault_client to be {expected}, got {type(key_vault_client)}")
             if kms_connect_callback is not None:
                 raise ConfigurationError(
                     "kms_connect_callback is not supported; connect to the services directly"
@@ -411,7 +411,7 @@ class _ClientEncryption:
             1
         """
         if master_key is not None and provider is None:
-            raise ConfigurationError("expected a provider beside master_key, found none")
+            raise ConfigurationError("expected a provider beside master_key, got none")
         return self._port.flow(self._rewrap_flow(filter, provider, master_key))
 
     async def _rewrap_flow(
@@ -468,7 +468,7 @@ class _ClientEncryption:
             >>> employees, fields = keys.create_encrypted_collection(client.shop, "employees", fields, "local")
         """
         if not isinstance(database, _Database):
-            raise TypeError(f"expected a database, found {type(database)}")
+            raise TypeError(f"expected a database, got {type(database)}")
         return self._port.flow(
             self._create_collection_flow(database, name, encrypted_fields, kms_provider, master_key, kwargs)
         )

@@ -48,20 +48,20 @@ def encode_providers(providers: Any) -> tuple[bytes, bool]:
         ValueError, TypeError: not what a provider needs. The message holds no value.
     """
     if not isinstance(providers, dict):
-        raise ValueError(f"expected kms_providers to be a dict, found {type(providers)}")
+        raise ValueError(f"expected kms_providers to be a dict, got {type(providers)}")
     if not providers:
-        raise ValueError("expected at least one provider in kms_providers, found none")
+        raise ValueError("expected at least one provider in kms_providers, got none")
     for name, options in providers.items():
         kind = name.partition(":")[0]
         if kind not in _NEEDED:
             continue
         if not isinstance(options, dict):
-            raise ValueError(f"expected kms_providers[{name!r}] to be a dict, found {type(options)}")
+            raise ValueError(f"expected kms_providers[{name!r}] to be a dict, got {type(options)}")
         if "accessToken" in options or (not options and name in _FOUND):
             continue
         missing = [field for field in _NEEDED[kind] if field not in options]
         if missing:
-            raise ValueError(f"expected {' and '.join(missing)} in kms_providers[{name!r}], found none")
+            raise ValueError(f"expected {' and '.join(missing)} in kms_providers[{name!r}], got none")
         for field in ("key", "privateKey"):
             if not isinstance(options.get(field, ""), (bytes, str)):
                 raise TypeError(f"expected kms_providers[{name!r}][{field!r}] to be bytes or base64 in a str")
@@ -97,7 +97,7 @@ def _aws(until: float) -> dict[str, str]:
     if held is None:
         raise ConfigurationError(
             "no AWS credentials: expected them in kms_providers, or in the environment, files, container or instance "
-            "that botocore looks at, found none"
+            "that botocore looks at, got none"
         )
     key, secret, token = held.get_frozen_credentials()[:3]
     document = {"accessKeyId": key, "secretAccessKey": secret}
@@ -128,7 +128,7 @@ def _field(cloud: str, answer: dict[str, Any], name: str) -> str:
     found = answer.get(name)
     if not isinstance(found, str) or not found:
         # What the answer has instead may be a token.
-        raise ConfigurationError(f"expected {name} from the metadata service of {cloud}, found none")
+        raise ConfigurationError(f"expected {name} from the metadata service of {cloud}, got none")
     return found
 
 

@@ -73,7 +73,7 @@ class Kms:
         address = parse_host(endpoint, _HTTPS)
         host, port = address
         if port is None or host.endswith(".sock"):
-            raise ConfigurationError(f"expected host and port of the {provider} service, found {endpoint!r}")
+            raise ConfigurationError(f"expected host and port of the {provider} service, got {endpoint!r}")
         delay = request.delay
         if delay:
             await self._port.pause(min(delay, _time_left(provider, endpoint)))
@@ -124,7 +124,7 @@ def _time_left(provider: str, endpoint: str) -> float:
 
 def _security(provider: str, options: Any) -> Security:
     if not isinstance(options, dict):
-        raise TypeError(f'expected kms_tls_options["{provider}"] to be a dict, found {type(options)}')
+        raise TypeError(f'expected kms_tls_options["{provider}"] to be a dict, got {type(options)}')
     prohibited = [name for name in options if name.lower() in _PROHIBITED]
     if prohibited:
         raise ConfigurationError(f"Insecure TLS options prohibited: {', '.join(prohibited)}")

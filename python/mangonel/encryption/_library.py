@@ -50,7 +50,7 @@ def require() -> None:
     """Raise ConfigurationError when the library is not installed."""
     if _absence is not None:
         raise ConfigurationError(
-            f"encrypted fields need libmongocrypt, found no pymongocrypt; install with: {REMEDY}"
+            f"encrypted fields need libmongocrypt, got no pymongocrypt; install with: {REMEDY}"
         ) from _absence
 
 
@@ -111,7 +111,7 @@ class Crypt:
         if key_expiration_ms is not None:
             if not isinstance(key_expiration_ms, int) or key_expiration_ms < 0:
                 raise ValueError(
-                    f"expected key_expiration_ms to be an int of 0 or more, found {key_expiration_ms!r}"
+                    f"expected key_expiration_ms to be an int of 0 or more, got {key_expiration_ms!r}"
                 )
             self._check(lib.mongocrypt_setopt_key_expiration(handle, key_expiration_ms))
         self._check(lib.mongocrypt_init(handle))
@@ -172,7 +172,7 @@ class Context:
     def set_algorithm(self, name: str) -> None:
         """Say how a value is encrypted."""
         if not isinstance(name, str):
-            raise TypeError(f"expected algorithm to be a str, found {type(name)}")
+            raise TypeError(f"expected algorithm to be a str, got {type(name)}")
         self._check(lib.mongocrypt_ctx_setopt_algorithm(self._handle, name.encode(), -1))
 
     def set_key_id(self, key_id: bytes) -> None:
@@ -183,13 +183,13 @@ class Context:
     def set_query_type(self, name: str) -> None:
         """Say what query the value is for."""
         if not isinstance(name, str):
-            raise TypeError(f"expected query_type to be a str, found {type(name)}")
+            raise TypeError(f"expected query_type to be a str, got {type(name)}")
         self._check(lib.mongocrypt_ctx_setopt_query_type(self._handle, name.encode(), -1))
 
     def set_contention(self, factor: int) -> None:
         """Say over how many entries of the index equal values are spread."""
         if not isinstance(factor, int):
-            raise TypeError(f"expected contention_factor to be an int, found {type(factor)}")
+            raise TypeError(f"expected contention_factor to be an int, got {type(factor)}")
         self._check(lib.mongocrypt_ctx_setopt_contention_factor(self._handle, factor))
 
     def set_document(self, option: str, document: bytes) -> None:

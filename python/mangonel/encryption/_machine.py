@@ -38,7 +38,7 @@ def key_vault(client: _MongoClient[Any], namespace: str) -> _Collection[Any]:
     """
     database, _, name = namespace.partition(".")
     if not database or not name:
-        raise ValueError(f"expected key_vault_namespace to be database.collection, found {namespace!r}")
+        raise ValueError(f"expected key_vault_namespace to be database.collection, got {namespace!r}")
     return client[database].get_collection(
         name,
         codec_options=VAULT_CODEC,
@@ -121,7 +121,7 @@ class Answers:
 
     async def _command_flow(self, context: _library.Context, state: int) -> None:
         """Answer what only commands need, never single values."""
-        raise ConfigurationError(f"expected libmongocrypt to ask for keys, found state {state}")
+        raise ConfigurationError(f"expected libmongocrypt to ask for keys, got state {state}")
 
     async def insert_key_flow(self, key: bytes) -> Any:
         """Store a new data key and return its id."""

@@ -126,7 +126,7 @@ class Mongocryptd:
                 else f", nor a program {self._command[0]}"
             )
         return ServerSelectionTimeoutError(
-            f"automatic encryption needs MongoDB's query analysis, found no mongocryptd at {self._uri}{found}; set "
+            f"automatic encryption needs MongoDB's query analysis, got no mongocryptd at {self._uri}{found}; set "
             "crypt_shared_lib_path to the library crypt_shared, or mongocryptd_spawn_path to a mongocryptd, or encrypt "
             f"with ClientEncryption and set bypass_query_analysis=True ({error})",
             error.errors,

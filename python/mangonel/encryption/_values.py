@@ -66,7 +66,7 @@ def cipher_of(client: _MongoClient[Any], encryption: Any) -> ValueCipher | None:
         if not isinstance(encryption, _ClientEncryption) or encryption._port.is_async is not is_async:
             expected = "an AsyncClientEncryption" if is_async else "a ClientEncryption"
             raise ConfigurationError(
-                f"expected {'aencryption' if is_async else 'encryption'} to be {expected}, found {type(encryption)}"
+                f"expected {'aencryption' if is_async else 'encryption'} to be {expected}, got {type(encryption)}"
             )
 
         def crypt() -> Crypt:

@@ -26,14 +26,14 @@ class _GridFSBucket:
     """Files of any size in a database, each cut into chunks.
 
     Args:
-        db: where the files are.
+        db: the database that holds the files.
         bucket_name: the prefix of the bucket's two collections.
         chunk_size_bytes: bytes per chunk of new files.
-        write_concern: of uploads and changes; it must be confirmed. None: the database's.
+        write_concern: for uploads and changes; it must be acknowledged. None: the database's.
         read_preference: which servers files are read from. None: the database's.
 
     Raises:
-        TypeError: `db` is no database.
+        TypeError: `db` is not a database.
         ConfigurationError: the write concern is 0.
 
     Example:
@@ -72,12 +72,12 @@ class _GridFSBucket:
         metadata: Mapping[str, Any] | None = None,
         session: _ClientSession | None = None,
     ) -> _GridIn:
-        """Return a new file to write to; nothing is sent yet.
+        """Open a new file for writing. Sends nothing yet.
 
         Args:
             filename: its name; several files may have the same.
             chunk_size_bytes: bytes per chunk. None: the bucket's.
-            metadata: document to store beside it.
+            metadata: document to store with the file.
             session: run inside this session.
 
         Example:
@@ -94,10 +94,10 @@ class _GridFSBucket:
         metadata: Mapping[str, Any] | None = None,
         session: _ClientSession | None = None,
     ) -> _GridIn:
-        """Return a new file with an `_id` of the caller's choice to write to; nothing is sent yet.
+        """Open a new file with this `_id` for writing. Sends nothing yet.
 
         Args:
-            file_id: its `_id`; that it is taken is found out when the first chunks are sent.
+            file_id: its `_id`; a taken `_id` is detected when the first chunks are sent.
             filename, chunk_size_bytes, metadata, session: as for `open_upload_stream`.
 
         Example:
@@ -113,7 +113,7 @@ class _GridFSBucket:
         metadata: Mapping[str, Any] | None = None,
         session: _ClientSession | None = None,
     ) -> Returns[ObjectId]:
-        """Store what `source` has as a new file and return its `_id`.
+        """Store the content of `source` as a new file and return its `_id`.
 
         Args:
             filename: its name.
@@ -121,7 +121,7 @@ class _GridFSBucket:
             chunk_size_bytes, metadata, session: as for `open_upload_stream`.
 
         Raises:
-            PyMongoError: something could not be stored; nothing is left of the file.
+            PyMongoError: the upload failed; nothing of the file remains.
 
         Example:
             >>> with open("photo.jpg", "rb") as source:
@@ -139,15 +139,15 @@ class _GridFSBucket:
         metadata: Mapping[str, Any] | None = None,
         session: _ClientSession | None = None,
     ) -> Returns[None]:
-        """Store what `source` has as a new file with an `_id` of the caller's choice.
+        """Store the content of `source` as a new file with this `_id`.
 
         Args:
             file_id: its `_id`.
             filename, source, chunk_size_bytes, metadata, session: as for `upload_from_stream`.
 
         Raises:
-            FileExists: the `_id` belongs to another file, which stays as it is.
-            PyMongoError: something could not be stored; nothing is left of the file.
+            FileExists: the `_id` belongs to another file, which is unchanged.
+            PyMongoError: the upload failed; nothing of the file remains.
 
         Example:
             >>> bucket.upload_from_stream_with_id("greeting-1", "greeting", b"hello")
@@ -185,10 +185,10 @@ class _GridFSBucket:
 
         Args:
             file_id: its `_id`.
-            session: run inside this session; reading from the file too.
+            session: run inside this session, reads of the file included.
 
         Raises:
-            NoFile: there is none.
+            NoFile: no file has this id or name.
 
         Example:
             >>> bucket.open_download_stream(file_id).read(5)
@@ -204,15 +204,15 @@ class _GridFSBucket:
     def open_download_stream_by_name(
         self, filename: str, revision: int = -1, session: _ClientSession | None = None
     ) -> Returns[_GridOut]:
-        """Return one of the files of a name, open for reading.
+        """Return one revision of the file with this name, open for reading.
 
         Args:
             filename: its name.
-            revision: 0 for the first upload, 1 for the second; -1 for the last, -2 for the one before.
+            revision: 0 is the first upload, 1 the second; -1 is the last, -2 the one before.
             session: run inside this session.
 
         Raises:
-            NoFile: there is none of this name, or not so many.
+            NoFile: no file has this name, or it has too few revisions.
 
         Example:
             >>> bucket.open_download_stream_by_name("greeting").read()
@@ -234,12 +234,12 @@ class _GridFSBucket:
 
         Args:
             file_id: its `_id`.
-            connections: how many at most; each reads a part of the file, of some megabytes at least.
-            session: run inside this session; then it is one connection.
+            connections: the most to use; each reads a part of the file of at least a few megabytes.
+            session: run inside this session, over one connection.
 
         Raises:
-            NoFile: there is none.
-            CorruptGridFile: a chunk is damaged, or the file was replaced while it was read.
+            NoFile: no file has this id or name.
+            CorruptGridFile: a chunk is damaged, or the file was replaced during the read.
 
         Example:
             >>> bucket.download(file_id, connections=2)
@@ -265,8 +265,8 @@ class _GridFSBucket:
             session: run inside this session.
 
         Raises:
-            NoFile: there is none.
-            CorruptGridFile: a chunk is damaged; those before it were written.
+            NoFile: no file has this id or name.
+            CorruptGridFile: a chunk is damaged; earlier chunks were written.
 
         Example:
             >>> with open("photo.jpg", "wb") as destination:
@@ -280,15 +280,15 @@ class _GridFSBucket:
     def download_to_stream_by_name(
         self, filename: str, destination: Any, revision: int = -1, session: _ClientSession | None = None
     ) -> Returns[None]:
-        """Write one of the files of a name to `destination`, chunk by chunk.
+        """Write one revision of the file with this name to `destination`, chunk by chunk.
 
         Args:
             filename, revision: as for `open_download_stream_by_name`.
             destination, session: as for `download_to_stream`.
 
         Raises:
-            NoFile: there is none of this name, or not so many.
-            CorruptGridFile: a chunk is damaged; those before it were written.
+            NoFile: no file has this name, or it has too few revisions.
+            CorruptGridFile: a chunk is damaged; earlier chunks were written.
 
         Example:
             >>> bucket.download_to_stream_by_name("photo.jpg", destination)
@@ -308,10 +308,10 @@ class _GridFSBucket:
         finally:
             await source._close_flow()
 
-    # Files as such.
+    # Operations on whole files.
 
     def find(self, *args: Any, **kwargs: Any) -> _GridOutCursor:
-        """Return a cursor over the files that match, each open for reading; nothing is sent yet.
+        """Return a cursor over the matching files, each open for reading. Sends nothing yet.
 
         Args:
             *args, **kwargs: as for `GridOutCursor`, without the collection: `filter`, `skip`, `limit`,
@@ -331,7 +331,7 @@ class _GridFSBucket:
             session: run inside this session.
 
         Raises:
-            NoFile: there is none; chunks without a file are removed all the same.
+            NoFile: no file has this `_id`; orphaned chunks are removed nevertheless.
 
         Example:
             >>> bucket.delete(file_id)
@@ -339,14 +339,14 @@ class _GridFSBucket:
         return self._port.flow(self._delete_flow([file_id], f"_id {file_id!r}", session))
 
     def delete_by_name(self, filename: str, session: _ClientSession | None = None) -> Returns[None]:
-        """Remove all files of a name.
+        """Remove every revision of the file with this name.
 
         Args:
-            filename: their name.
+            filename: the current name.
             session: run inside this session.
 
         Raises:
-            NoFile: there is none.
+            NoFile: no file has this id or name.
 
         Example:
             >>> bucket.delete_by_name("greeting")
@@ -359,9 +359,9 @@ class _GridFSBucket:
         await self._delete_flow(ids, f"filename {filename!r}", session)
 
     async def _delete_flow(self, ids: list[Any], which: str, session: _ClientSession | None) -> None:
-        # Their documents first: whoever reads a file meanwhile can tell that it is gone.
+        # File documents first, so that a concurrent reader can tell that the file is gone.
         wanted = {"$eq": ids[0]} if len(ids) == 1 else {"$in": ids}
-        # One document is deleted by a command that may be retried.
+        # Deleting one document is a retryable command.
         delete = self._files.delete_one if len(ids) == 1 else self._files.delete_many
         result = await self._port.call(lambda: delete({"_id": wanted}, session=session))
         await self._port.call(lambda: self._chunks.delete_many({"files_id": wanted}, session=session))
@@ -369,15 +369,15 @@ class _GridFSBucket:
             raise NoFile(f"no file could be deleted because none matched {which}")
 
     def rename(self, file_id: Any, new_filename: str, session: _ClientSession | None = None) -> Returns[None]:
-        """Give a file another name.
+        """Rename a file.
 
         Args:
             file_id: its `_id`.
-            new_filename: the name it gets; others may have it too.
+            new_filename: the new name; other files may have it too.
             session: run inside this session.
 
         Raises:
-            NoFile: there is none.
+            NoFile: no file has this id or name.
 
         Example:
             >>> bucket.rename(file_id, "farewell")
@@ -389,15 +389,15 @@ class _GridFSBucket:
     def rename_by_name(
         self, filename: str, new_filename: str, session: _ClientSession | None = None
     ) -> Returns[None]:
-        """Give all files of a name another one.
+        """Rename every revision of the file with this name.
 
         Args:
-            filename: their name.
-            new_filename: the name they get.
+            filename: the current name.
+            new_filename: the new name.
             session: run inside this session.
 
         Raises:
-            NoFile: there is none of this name.
+            NoFile: no file has this name.
 
         Example:
             >>> bucket.rename_by_name("greeting", "farewell")
@@ -410,7 +410,7 @@ class _GridFSBucket:
         self, filter: dict[str, Any], new_filename: str, which: str, session: _ClientSession | None
     ) -> None:
         renamed = {"$set": {"filename": new_filename}}
-        # The same for an update of one.
+        # Updating one document is retryable too.
         update = self._files.update_one if "_id" in filter else self._files.update_many
         result = await self._port.call(lambda: update(filter, renamed, session=session))
         if not result.matched_count:

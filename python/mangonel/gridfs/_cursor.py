@@ -1,4 +1,4 @@
-"""The cursor over a bucket's files: a query's cursor that hands out files instead of their documents."""
+"""The cursor over a bucket's files: it returns open files instead of file documents."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class _GridOutCursor(_Cursor[Any]):
     """The files that match a query, each open for reading. Made by `GridFS.find` and `GridFSBucket.find`.
 
     Args:
-        collection: the bucket's root, as `database.fs`.
+        collection: the bucket's root collection, such as `database.fs`.
         filter: query document over the files' documents; None matches all.
         skip, limit, no_cursor_timeout, sort, batch_size: as for `Cursor`.
-        session: run inside this session; the files are read in it too.
+        session: run inside this session, reads of the files included.
 
     Example:
         >>> for file in bucket.find({"metadata.kind": "photo"}).sort("uploadDate", -1):
@@ -80,10 +80,10 @@ class _GridOutCursor(_Cursor[Any]):
         return copy
 
     def add_option(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse: a cursor over files has no options beside its arguments.
+        """Raise NotImplementedError: a cursor over files has no options besides its arguments.
 
         Args:
-            *args, **kwargs: not looked at.
+            *args, **kwargs: ignored.
 
         Raises:
             NotImplementedError: always.
@@ -97,15 +97,15 @@ class _GridOutCursor(_Cursor[Any]):
         raise NotImplementedError("Method does not exist for GridOutCursor")
 
     def remove_option(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse, as `add_option` does.
+        """Raise NotImplementedError, as `add_option` does.
 
         Args:
-            *args, **kwargs: not looked at.
+            *args, **kwargs: ignored.
         """
         raise NotImplementedError("Method does not exist for GridOutCursor")
 
     def to_list(self, length: int | None = None) -> Returns[list[_GridOut]]:
-        """Return the files that are left, at most `length`.
+        """Return the remaining files, at most `length`.
 
         Raises:
             ValueError: `length` is below 1.

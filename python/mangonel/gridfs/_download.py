@@ -1,6 +1,6 @@
-"""Reading a file's chunks: one cursor, the next batch on its way while this one is used, everything checked.
+"""Reads a file's chunks: one cursor, the next batch requested while the current one is used, every chunk checked.
 
-Bytes go from the batch's message into the caller's memory in `_core.ChunkReader`; here is what happens per batch.
+`_core.ChunkReader` copies bytes from a batch into the caller's memory; this module handles each batch.
 Spec: gridfs (file download).
 """
 
@@ -31,28 +31,27 @@ if TYPE_CHECKING:
 # enough that a round trip of some milliseconds costs little.
 BATCH_SIZE = 11 * 1024 * 1024
 
-# A read of at least so much receives chunks directly into its result.
+# A read of at least this many bytes receives chunks directly into its result.
 _LEAST_LAID = 1024 * 1024
 
-# Memory for more is reserved once the last chunk was seen and all were counted: what a file's document says of its
-# length may be absurd. Two round trips more are little beside so many bytes.
+# For larger reads, memory is reserved only after counting the chunks and reading the last one: the length in a file's
+# document may be absurd. Two more round trips cost little beside this many bytes.
 _LEAST_DOUBTED = 64 * 1024 * 1024
 
 # No document is larger, so no chunk has more data.
 _LARGEST_CHUNK = 16 * 1024 * 1024
 
-# Bytes of one reply of a server that sends all of them without being asked again: small, so that it prepares one
-# while the last is under way.
+# Bytes of one exhaust reply: small, so that the server prepares one reply while it sends the last.
 _STREAM_SIZE = 4 * 1024 * 1024
 
-# The server ended the cursor, but not the file: it was idle for too long, killed, or its member is going away.
-# Routers pass on one reply for each request.
+# The server ended the cursor early: it was idle for too long or killed, or the member is shutting down.
+# Routers return one reply for each request.
 _NOT_STREAMING = frozenset({"Mongos", "LoadBalancer"})
 _RESUMABLE_CODES = NOT_PRIMARY_CODES | {6, 7, 43, 89, 175, 237, 262, 9001}
 
 
 class _ChunkCursor(_Cursor[Any], _core.BatchCursor):
-    """The cursor over one file's chunks; its reader says how many it wants next."""
+    """The cursor over one file's chunks; its reader decides how many to request next."""
 
     _stream: ChunkStream
 
@@ -76,9 +75,9 @@ async def target_flow(
     """Return memory for `size` bytes from `position` on.
 
     Raises:
-        CorruptGridFile: that is much, and the chunk that should hold the last of them does not, or there are too few
-            chunks for it. Nothing was reserved.
-        MemoryError: there is not so much.
+        CorruptGridFile: the size is large and the chunks do not bear it out: too few, or the last one too short.
+            Nothing was reserved.
+        MemoryError: not enough memory.
     """
     if size > _LEAST_DOUBTED:
         end = position + size
@@ -98,7 +97,7 @@ class ChunkStream:
         root: the bucket's root collection.
         file: the file's document.
         position: the first byte wanted.
-        end: the first byte not wanted any more. None: the file's end, and what stands behind it is looked at.
+        end: the position after the last wanted byte. None: the file's end; then surplus chunks are detected.
         session: run inside this session.
     """
 
@@ -117,7 +116,7 @@ class ChunkStream:
         self._session = session_of(root._port, session)
         if "_id" not in file:
             raise CorruptGridFile(
-                "expected a file's document with an _id, which its chunks refer to, found none"
+                "expected a file's document with an _id, which its chunks refer to, got none"
             )
         self._chunk_size = size_in(file, "chunkSize")
         self._length = size_in(file, "length")
@@ -127,7 +126,7 @@ class ChunkStream:
             raise CorruptGridFile(f"file {file.get('_id')!r}: {error}") from None
         self._end = end
         count = -(-self._length // self._chunk_size)
-        # One document more than there should be tells whether there are extra chunks, without another round trip.
+        # Requesting one surplus document detects extra chunks without another round trip.
         self._last = count + 1 if end is None else -(-end // self._chunk_size)
         self._cursor: _ChunkCursor | None = None
         self._asked_until = 0
@@ -135,17 +134,17 @@ class ChunkStream:
         self._wanted = 0
         self._resumed_at = -1
         self._is_trusted = False
-        # What is being filled, and where in the file its first byte stands.
+        # The current target, and the position of its first byte in the file.
         self._target: _core.ChunkTarget | None = None
         self._target_start = 0
 
-    # What the caller asks.
+    # Requests of the caller.
 
     async def fill_flow(self, target: _core.ChunkTarget) -> None:
-        """Read until `target` is full; the file has as much, as its document says.
+        """Read until `target` is full. The file's document says that it has enough bytes.
 
         Raises:
-            CorruptGridFile: the chunks do not.
+            CorruptGridFile: the chunks hold fewer bytes.
         """
         self._pour(target)
         if target.size - target.filled >= _LEAST_LAID:
@@ -159,7 +158,7 @@ class ChunkStream:
         await self._trust_flow()
 
     def begin(self, target: _core.ChunkTarget) -> None:
-        """Send the first request for what `target` wants, without waiting; `step_flow` goes on from there."""
+        """Send the first request for `target` without waiting; `step_flow` continues."""
         self._target, self._target_start = target, self.reader.position
         self._wanted = target.size
         self._open()
@@ -167,22 +166,22 @@ class ChunkStream:
         self._cursor._started = self._port.start(self._cursor._first_operation(), connects=True)
 
     async def step_flow(self, target: _core.ChunkTarget) -> bool:
-        """Read one batch into what `begin` was called with; return whether there is more to read."""
+        """Read one batch into the target of `begin`; return whether there is more to read."""
         await self.load_flow(target.size - target.filled)
         self._pour(target)
         return target.filled < target.size
 
     async def end_flow(self) -> None:
-        """End what `begin` began, once its target is full."""
+        """Finish the read that `begin` started, once its target is full."""
         await self._trust_flow()
-        # Behind the end of a range there is nothing, but the server may have to say so still.
+        # The range has ended, but the server may still have to report the end of the cursor.
         await self.check_end_flow()
         self._target = None
 
     def _pour(self, target: _core.ChunkTarget) -> None:
         self.reader.pour(target)
         if self.reader.is_misplaced:
-            # The server's batches were other than asked for; what went astray is asked for again.
+            # The server's batches differed from the request; request the missing chunks again.
             self.reader.restart()
             self.drop()
 
@@ -198,11 +197,11 @@ class ChunkStream:
         if found < self._last - first or found * min(self._chunk_size, _LARGEST_CHUNK) < size:
             raise CorruptGridFile(
                 f"file {self._file['_id']!r}: missing chunk: expected {self._last - first} chunks from #{first} on for "
-                f"{size} bytes, found {found}"
+                f"{size} bytes, got {found}"
             )
 
     async def piece_flow(self, limit: int | None = None) -> bytes:
-        """Return the rest of the current chunk or the next one, at most `limit` bytes. Not to be asked at the end."""
+        """Return the rest of the current chunk or the next one, at most `limit` bytes. Not for the end of the file."""
         while True:
             piece = self.reader.piece(limit)
             if piece is not None:
@@ -211,16 +210,16 @@ class ChunkStream:
             await self.load_flow(self._chunk_size)
 
     async def next_flow(self) -> None:
-        """Make the next chunk the current one. Not to be asked at the end."""
+        """Make the next chunk the current one. Do not call at the file's end."""
         while not self.reader.advance():
             await self.load_flow(self._chunk_size)
         await self._trust_flow()
 
     async def check_end_flow(self) -> None:
-        """Look behind the last chunk, once all bytes were read.
+        """Check that no chunk follows the last one, once all bytes were read.
 
         Raises:
-            CorruptGridFile: there is another one.
+            CorruptGridFile: there is a surplus chunk.
         """
         while self._cursor is not None:
             self.reader.check_rest()
@@ -231,16 +230,16 @@ class ChunkStream:
             self._take_batch()
 
     async def load_flow(self, wanted: int) -> None:
-        """Load the next batch; the caller has a use for `wanted` bytes now.
+        """Load the next batch; the caller wants `wanted` bytes now.
 
         Raises:
-            CorruptGridFile: the chunk that is due is damaged, or there is none.
+            CorruptGridFile: the next chunk is damaged or missing.
         """
         self._raise_fault()
         self._wanted = wanted
         if not await self._fetch_flow():
             raise CorruptGridFile(
-                f"missing chunk: expected chunk #{self.reader.next_chunk}, found no more chunks"
+                f"missing chunk: expected chunk #{self.reader.next_chunk}, got no more chunks"
             )
         self._take_batch()
 
@@ -256,15 +255,15 @@ class ChunkStream:
         if cursor is not None:
             cursor._abandon()
 
-    # One batch after the other.
+    # One batch after another.
 
     def begin_batch(self, cursor: _ChunkCursor) -> int:
-        """Set what the next request of `cursor` asks for; return the first chunk of it."""
+        """Set the next request of `cursor`; return its first chunk."""
         first = self._asked_until
         target = self._target
         cursor._is_exhaust = False
         if target is not None and self._may_stream():
-            # All that is left is wanted, so the server may go on without being asked.
+            # The rest of the file is wanted, so an exhaust cursor may be used.
             is_to_the_end = self._target_start + target.size >= min(
                 self._length, self._last * self._chunk_size
             )
@@ -277,11 +276,11 @@ class ChunkStream:
         return first
 
     def lay(self, operation: _core.Operation, first: int) -> _core.Operation:
-        """Let chunks from `first` on be received directly into what is being filled, if they belong there."""
+        """Arm direct receive into the target for chunks from `first` on, if they belong there."""
         target = self._target
         if target is not None:
             at = first * self._chunk_size - self._target_start
-            # A chunk whose first bytes are not wanted is copied instead.
+            # A chunk whose first bytes are not wanted is copied.
             if 0 <= at < target.size:
                 operation.lay_into(target, at)
         return operation
@@ -291,19 +290,19 @@ class ChunkStream:
             return False
         core = self._files._client._core
         if self._port.is_async and (core.security is not None or core.compresses):
-            # A loop receives whatever comes; only what goes straight into the result is bounded by that.
+            # An event loop receives all available bytes; this bounds only direct receive.
             return False
         return all(kind not in _NOT_STREAMING for _, kind in core.servers())
 
     def plan_batch(self) -> int:
-        """Return how many chunks to ask for next: as many as are wanted now, more if reading goes on, within bounds."""
+        """Return how many chunks to request next: those wanted now, more if reading continues, within bounds."""
         left = self._last - self._asked_until
         most = max(1, BATCH_SIZE // self._chunk_size)
         size = -(-self._wanted // self._chunk_size) + 1
         if self._batch_count:
             size = max(size, 2 << min(self._batch_count, 16))
         elif self._wanted > BATCH_SIZE and self._may_stream():
-            # The sooner the first batch is here, the sooner the others are asked for.
+            # A small first batch arrives sooner, so the others are requested sooner.
             size = _STREAM_SIZE // self._chunk_size
         size = max(1, min(size, most, left))
         self._asked_until += size
@@ -324,12 +323,12 @@ class ChunkStream:
         self._cursor = cursor
 
     async def _fetch_flow(self) -> bool:
-        """Ask for the next batch; a cursor that has ended is opened anew, once for each place."""
+        """Request the next batch; reopen a cursor that has ended, once for each position."""
         if self._cursor is None:
             self._open()
         cursor = self._cursor
         assert cursor is not None
-        # A caller that reads on will want the next batch as well. Not in a session: it runs one command at a time.
+        # A sequential reader will want the next batch too. Not in a session, which runs one command at a time.
         cursor._prefetch = self._session is None and (self._batch_count > 0 or self._wanted > BATCH_SIZE)
         if not self._has_lost_server(cursor):
             try:
@@ -345,7 +344,7 @@ class ChunkStream:
         return await self._cursor._fetch_flow()
 
     def _has_lost_server(self, cursor: _ChunkCursor) -> bool:
-        """Return whether the cursor's server is gone, so that asking it would wait for it to come back."""
+        """Return whether the cursor's server is gone, so that a getMore would wait for it to return."""
         if not cursor._id or cursor._pinned is not None or is_in_transaction(self._session):
             return False
         servers = dict(self._files._client._core.servers())
@@ -375,19 +374,19 @@ class ChunkStream:
             self.drop()
             raise CorruptGridFile(fault)
 
-    # The file may be replaced meanwhile.
+    # The file may be replaced in between.
 
     async def _trust_flow(self) -> None:
-        """Look at the file's document again if the chunks read so far may be of two files."""
+        """Read the file's document again if the chunks so far may belong to two files."""
         if self.reader.is_suspicious:
             if not self._is_trusted:
                 await self._verify_flow()
-                # Whoever replaces a file removes its document first, so what the batch held was the file's own.
+                # Replacing a file removes its document first, so the batch held the file's own chunks.
                 self._is_trusted = True
             self.reader.clear_suspicion()
 
     async def compare_flow(self, earlier: ChunkStream) -> None:
-        """Look at the file's document again unless the chunks of `earlier` and these are surely of one file."""
+        """Read the file's document again unless the chunks of `earlier` and these certainly belong to one file."""
         if not self.reader.continues(earlier.reader):
             await self._verify_flow()
 

@@ -22,11 +22,11 @@ class _GridFS:
     """Files of any size in a database, each cut into chunks: the older interface; see also `GridFSBucket`.
 
     Args:
-        database: where the files are; its writes must be confirmed.
+        database: the database that holds the files; its write concern must be acknowledged.
         collection: name of the bucket, the prefix of its two collections.
 
     Raises:
-        TypeError: `database` is none.
+        TypeError: `database` is not a database.
         ConfigurationError: its write concern is 0.
 
     Example:
@@ -47,7 +47,7 @@ class _GridFS:
         self._chunks = self._collection["chunks"]
 
     def new_file(self, **kwargs: Any) -> _GridIn:
-        """Return a new file to write to; nothing is sent yet.
+        """Open a new file for writing. Sends nothing yet.
 
         Args:
             **kwargs: as for `GridIn`: `_id`, `filename`, `chunk_size`, `metadata`, `session` and any other field.
@@ -66,8 +66,8 @@ class _GridFS:
             **kwargs: as for `new_file`.
 
         Raises:
-            FileExists: the `_id` that was given belongs to another file.
-            PyMongoError: something could not be stored; nothing is left of the file.
+            FileExists: the given `_id` belongs to another file.
+            PyMongoError: the upload failed; nothing of the file remains.
 
         Example:
             >>> fs.put(b"hello", filename="greeting")
@@ -86,10 +86,10 @@ class _GridFS:
 
         Args:
             file_id: its `_id`.
-            session: run inside this session; reading from the file too.
+            session: run inside this session, reads of the file included.
 
         Raises:
-            NoFile: there is none.
+            NoFile: no such file.
 
         Example:
             >>> fs.get(file_id).read()
@@ -109,16 +109,16 @@ class _GridFS:
         session: _ClientSession | None = None,
         **kwargs: Any,
     ) -> Returns[_GridOut]:
-        """Return one of the files of a name, or with the same fields, by the order in which they were uploaded.
+        """Return one revision of the file with this name or these fields, open for reading.
 
         Args:
             filename: its name; None for any.
-            version: 0 for the first upload, 1 for the second; -1 (or None) for the last, -2 for the one before.
+            version: 0 is the first upload, 1 the second; -1 (or None) is the last, -2 the one before.
             session: run inside this session.
             **kwargs: further fields that the file's document must have.
 
         Raises:
-            NoFile: there are not so many.
+            NoFile: the file has too few revisions.
 
         Example:
             >>> fs.get_version("greeting", -2)
@@ -137,13 +137,13 @@ class _GridFS:
     def get_last_version(
         self, filename: str | None = None, session: _ClientSession | None = None, **kwargs: Any
     ) -> Returns[_GridOut]:
-        """Return the file of a name, or with the same fields, that was uploaded last.
+        """Return the newest file with this name or these fields, open for reading.
 
         Args:
             filename, session, **kwargs: as for `get_version`.
 
         Raises:
-            NoFile: there is none.
+            NoFile: no such file.
 
         Example:
             >>> fs.get_last_version("greeting").read()
@@ -152,7 +152,7 @@ class _GridFS:
         return self.get_version(filename, -1, session, **kwargs)
 
     def delete(self, file_id: Any, session: _ClientSession | None = None) -> Returns[None]:
-        """Remove a file and its chunks; one that does not exist is no error.
+        """Remove a file and its chunks. Does nothing if the file does not exist.
 
         Args:
             file_id: its `_id`.
@@ -168,7 +168,7 @@ class _GridFS:
         return self._port.flow(self._delete_flow(file_id, session))
 
     async def _delete_flow(self, file_id: Any, session: _ClientSession | None) -> None:
-        # Its document first: whoever reads the file meanwhile can tell that it is gone.
+        # File document first, so that a concurrent reader can tell that the file is gone.
         await self._port.call(lambda: self._files.delete_one({"_id": {"$eq": file_id}}, session=session))
         await self._port.call(
             lambda: self._chunks.delete_many({"files_id": {"$eq": file_id}}, session=session)
@@ -191,7 +191,7 @@ class _GridFS:
 
     async def _list_flow(self, session: _ClientSession | None) -> Any:
         names = await self._port.call(lambda: self._files.distinct("filename", session=session))
-        # An index has an entry for files without a name as well.
+        # The index also has an entry for files without a name.
         return [name for name in names if name is not None]
 
     def find_one(
@@ -216,7 +216,7 @@ class _GridFS:
         return self.find(filter, *args, session=session, **kwargs)._find_one()
 
     def find(self, *args: Any, **kwargs: Any) -> _GridOutCursor:
-        """Return a cursor over the files that match, each open for reading; nothing is sent yet.
+        """Return a cursor over the matching files, each open for reading. Sends nothing yet.
 
         Args:
             *args, **kwargs: as for `GridOutCursor`, without the collection: `filter`, `skip`, `limit`,

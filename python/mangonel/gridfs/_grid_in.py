@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class _GridIn:
-    """A new file, open for writing. Nobody sees it before `close`.
+    """A new file, open for writing. Readers see it only after `close`.
 
-    Made by `GridFS.new_file` and `GridFSBucket.open_upload_stream`. Attributes that are set become fields of the file's
-    document. Used with `with`, an exception inside removes what was sent.
+    Made by `GridFS.new_file` and `GridFSBucket.open_upload_stream`. Attributes that you set become fields of the file's
+    document. An exception inside a `with` block removes the chunks sent so far.
 
     Args:
-        root_collection: the bucket's root, as `database.fs`.
-        session: run inside this session. In a transaction the file appears when that is committed.
+        root_collection: the bucket's root collection, such as `database.fs`.
+        session: run inside this session. In a transaction the file appears with the commit.
         **kwargs: fields of the file's document: `_id`, `filename`, `metadata`, `chunkSize` (or `chunk_size`),
             `contentType` (or `content_type`), `encoding` for writing str, and any other.
 
@@ -77,7 +77,7 @@ class _GridIn:
 
     @property
     def closed(self) -> bool:
-        """Whether the file was closed or given up."""
+        """Whether the file was closed or aborted."""
         return self._closed
 
     @property
@@ -116,7 +116,7 @@ class _GridIn:
 
     @property
     def chunk_size(self) -> int:
-        """How many bytes each chunk has, but for the last."""
+        """How many bytes each chunk has, except the last."""
         return self._file["chunkSize"]  # type: ignore[no-any-return]
 
     @property
@@ -133,7 +133,7 @@ class _GridIn:
 
     @property
     def md5(self) -> str | None:
-        """Deprecated: a digest, if one was given; none is made."""
+        """Deprecated: the digest that the caller gave, if any; the driver computes none."""
         self._deprecated("md5")
         self._check_closed("md5")
         return self._file.get("md5")
@@ -156,7 +156,7 @@ class _GridIn:
         if name in file:
             return file[name]
         if isinstance(getattr(type(self), name, None), property):
-            # The property has refused; Python asks here whether there is anything else of that name.
+            # The property raised AttributeError; Python asks here for another attribute of that name.
             self._check_closed(name)
         raise AttributeError(f"{type(self).__name__} object has no attribute {name!r}")
 
@@ -174,14 +174,14 @@ class _GridIn:
         self._port.flow(self._set_flow(name, value)) if self._closed else self._file.__setitem__(name, value)
 
     def set(self, name: str, value: Any) -> Returns[None]:
-        """Set a field of the file's document, of a closed file on the server too.
+        """Set a field of the file's document; if the file is closed, on the server too.
 
         Args:
             name: the field.
             value: what to store in it.
 
         Raises:
-            OperationFailure: the file is closed, and the server refused to change it.
+            OperationFailure: the file is closed, and the server refused the update.
 
         Example:
             >>> target.set("status", "checked")
@@ -201,7 +201,7 @@ class _GridIn:
     # Writing.
 
     def write(self, data: Any) -> Returns[None]:
-        """Take bytes; they are sent in inserts of some megabytes while more are written.
+        """Write bytes. They are sent in inserts of a few megabytes while you write more.
 
         Args:
             data: bytes or another buffer; a str if the file has an `encoding`; or a file object, which is read to its
@@ -209,9 +209,9 @@ class _GridIn:
 
         Raises:
             ValueError: the file is closed.
-            TypeError: `data` is nothing of these. Nothing was written.
-            FileExists: the id belongs to another file. The upload is given up.
-            PyMongoError: chunks could not be stored. The upload is given up and what was stored is removed.
+            TypeError: `data` has another type. Nothing was written.
+            FileExists: the id belongs to another file. The upload is aborted.
+            PyMongoError: chunks could not be stored. The upload is aborted and its chunks are removed.
 
         Example:
             >>> target.write(b"hello")
@@ -232,7 +232,7 @@ class _GridIn:
                 await self._sender.write_flow(piece)
         except BaseException as error:
             if isinstance(error, PyMongoError):
-                # Whoever looks at `close` only must be told as well.
+                # A caller that checks only `close` must get the error too.
                 self._failure = error
             await self._give_up_flow()
             raise
@@ -265,12 +265,11 @@ class _GridIn:
     # The end.
 
     def close(self) -> Returns[None]:
-        """Send what is left and store the file's document: from then on the file exists. Closing twice is no error.
+        """Send the rest and store the file's document; now the file exists. Closing twice does nothing.
 
         Raises:
-            FileExists: the id belongs to another file. The upload is given up.
-            PyMongoError: something could not be stored, now or in a `write` before. The upload is given up and what was
-                stored is removed.
+            FileExists: the id belongs to another file. The upload is aborted.
+            PyMongoError: this call or an earlier `write` failed. The upload is aborted and its chunks are removed.
 
         Example:
             >>> target.close()
@@ -298,17 +297,17 @@ class _GridIn:
             await self._give_up_flow()
             raise file_exists(self._id) from error
         except BaseException:
-            # Whether the document was stored may not be known; a file without chunks must not stay.
+            # The document may have been stored; a file without chunks must not remain.
             await self._give_up_flow(with_file=is_stored)
             raise
         self._is_stored = True
         self._closed = True
 
     def abort(self) -> Returns[None]:
-        """Give the file up: remove what was sent, of a closed file the file itself.
+        """Abort the upload and remove its chunks; if the file is closed, remove the file.
 
         Raises:
-            PyMongoError: a closed file could not be removed.
+            PyMongoError: the closed file could not be removed.
 
         Example:
             >>> target.abort()
@@ -330,10 +329,10 @@ class _GridIn:
             self._closed = True
             await self._sender.discard_flow(with_file)
 
-    # What file objects have.
+    # Methods of file objects.
 
     def read(self, size: int = -1) -> NoReturn:
-        """Refuse: the file is open for writing, whatever `size` is.
+        """Raise UnsupportedOperation: the file is open for writing.
 
         Raises:
             io.UnsupportedOperation: always.
@@ -365,7 +364,7 @@ class _GridIn:
         return True
 
     def __del__(self) -> None:
-        # Nothing can be removed from here, where no I/O is safe; so it says what it leaves, as files do.
+        # I/O is not safe in a finalizer, so the chunks stay, and a ResourceWarning says so.
         sender = self.__dict__.get("_sender")
         if sender is None or self._closed or not sender.length:
             return

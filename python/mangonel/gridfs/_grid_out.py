@@ -30,12 +30,12 @@ class _GridOut:
     """A stored file, open for reading: a file object with the file's document as attributes.
 
     Made by `GridFS.get`, `GridFSBucket.open_download_stream` and their like. Every chunk is compared with what the
-    file's document says; a damaged one raises CorruptGridFile and none of its bytes are handed out.
+    file's document says; a damaged one raises CorruptGridFile and none of its bytes are returned.
 
     Args:
-        root_collection: the bucket's root, as `database.fs`.
+        root_collection: the bucket's root collection, such as `database.fs`.
         file_id: the file's `_id`, looked up when it is first needed.
-        file_document: the file's document, if it is at hand.
+        file_document: the file's document, if the caller has it.
         session: run inside this session.
 
     Example:
@@ -65,10 +65,10 @@ class _GridOut:
     # The file's document.
 
     def open(self) -> Returns[None]:
-        """Look the file up, unless that was done.
+        """Load the file's document, unless it is loaded.
 
         Raises:
-            NoFile: there is none of this id.
+            NoFile: no file has this id.
 
         Example:
             >>> source.open()
@@ -138,7 +138,7 @@ class _GridOut:
 
     @property
     def chunk_size(self) -> int:
-        """How many bytes each chunk has, but for the last."""
+        """How many bytes each chunk has, except the last."""
         return self._document("chunkSize").get("chunkSize")  # type: ignore[return-value]
 
     @property
@@ -154,7 +154,7 @@ class _GridOut:
 
     @property
     def metadata(self) -> Mapping[str, Any] | None:
-        """What was stored beside the file."""
+        """The metadata stored with the file."""
         return self._document("metadata").get("metadata")
 
     @property
@@ -165,7 +165,7 @@ class _GridOut:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") and not self.__dict__.get("_file"):
-            # Copying, pickling and finalizing ask for such names; no reason to ask a server.
+            # Copying, pickling and finalizing look up such names; they must not send a command.
             raise AttributeError(f"{type(self).__name__} object has no attribute {name!r}")
         file = self._document(name)
         if name in file:
@@ -175,12 +175,12 @@ class _GridOut:
     # Reading.
 
     def read(self, size: int | None = -1) -> Returns[bytes]:
-        """Return the next `size` bytes, fewer at the file's end; all that are left if it is negative or None.
+        """Return the next `size` bytes, fewer at the file's end; if negative or None, all remaining bytes.
 
         Raises:
             NoFile: the file does not exist.
-            CorruptGridFile: a chunk is damaged, or the file was replaced while it was read.
-            AutoReconnect: the connection broke and the file could not be read on from another server.
+            CorruptGridFile: a chunk is damaged, or the file was replaced during the read.
+            AutoReconnect: the connection broke and no other server could continue the read.
 
         Example:
             >>> source.read(5)
@@ -205,13 +205,13 @@ class _GridOut:
         return await self._moved_flow(stream, found, size == left)
 
     def readinto(self, buffer: Buffer) -> Returns[int]:
-        """Read into a writable buffer, as far as the file goes; return how many bytes that were.
+        """Read into a writable buffer up to the file's end; return the number of bytes read.
 
         Args:
             buffer: a bytearray, memoryview, array or the like; its bytes come straight from the chunks.
 
         Raises:
-            NoFile, CorruptGridFile, AutoReconnect: as for `read`; the buffer may hold some of the bytes then.
+            NoFile, CorruptGridFile, AutoReconnect: as for `read`; the buffer may then hold a part of the bytes.
 
         Example:
             >>> room = bytearray(1024)
@@ -234,12 +234,12 @@ class _GridOut:
         return count
 
     def download(self, connections: int = 1, buffer: Buffer | None = None) -> Returns[Any]:
-        """Return all bytes that are left, read over several connections at once.
+        """Return all remaining bytes, read over several connections at once.
 
         Args:
-            connections: how many at most; each reads a part of the file, of some megabytes at least. In a session it is
-                always one. More than the server has processors to spare for bring nothing.
-            buffer: a writable buffer to read into, with room for all; then their number is returned. None: new bytes.
+            connections: the most to use; each reads a part of the file of at least a few megabytes. A session uses
+                one. More connections than spare cores of the server bring no gain.
+            buffer: a writable buffer with room for all bytes; then the result is their number. None: return bytes.
 
         Raises:
             ValueError: fewer connections than one, or a buffer that is too small.
@@ -253,7 +253,7 @@ class _GridOut:
 
     async def _download_flow(self, connections: int, buffer: Buffer | None) -> Any:
         if connections < 1:
-            raise ValueError(f"expected 1 connection or more, found {connections}")
+            raise ValueError(f"expected 1 connection or more, got {connections}")
         file = await self._open_flow()
         left = max(size_in(file, "length") - self._position, 0)
         if buffer is None:
@@ -261,7 +261,7 @@ class _GridOut:
         else:
             view = memoryview(buffer).cast("B")
             if view.nbytes < left:
-                raise ValueError(f"expected a buffer with room for {left} bytes, found {view.nbytes}")
+                raise ValueError(f"expected a buffer with room for {left} bytes, got {view.nbytes}")
             target = _core.ChunkTarget(view[:left])
         stream, self._stream = self._stream, None
         if stream is not None:
@@ -293,7 +293,7 @@ class _GridOut:
         return await self._moved_flow(stream, found, len(found) == left)
 
     def readline(self, size: int | None = -1) -> Returns[bytes]:
-        """Return the bytes up to the next line's end, at most `size` of them unless it is negative or None.
+        """Return the bytes up to the end of the line, at most `size` of them unless it is negative or None.
 
         Raises:
             NoFile, CorruptGridFile, AutoReconnect: as for `read`.
@@ -329,7 +329,7 @@ class _GridOut:
         return await self._moved_flow(stream, line, len(line) == left)
 
     def readlines(self, size: int | None = -1) -> Returns[list[bytes]]:
-        """Return the lines that are left; with `size`, no more once they have more bytes together.
+        """Return the remaining lines; with `size`, stop after about that many bytes.
 
         Raises:
             NoFile, CorruptGridFile, AutoReconnect: as for `read`.
@@ -351,19 +351,19 @@ class _GridOut:
         return lines
 
     def tell(self) -> int:
-        """Return how many bytes stand before the next one."""
+        """Return the current position in bytes."""
         return self._position
 
     def seek(self, pos: int, whence: int = _SEEK_SET) -> Returns[int]:
-        """Go to another place in the file and return it. Chunks in between are not read.
+        """Move to another position in the file and return it. Chunks in between are not read.
 
         Args:
-            pos: bytes from there; may be negative unless it counts from the start.
-            whence: 0 (`os.SEEK_SET`) counts from the start, 1 from the current place, 2 from the end.
+            pos: bytes relative to `whence`; may be negative unless it counts from the start.
+            whence: 0 (`os.SEEK_SET`) counts from the start, 1 from the current position, 2 from the end.
 
         Raises:
-            OSError: another `whence`, or a place before the start.
-            NoFile: the file does not exist, found out when counting from its end.
+            OSError: another `whence`, or a position before the start.
+            NoFile: the file does not exist; detected when counting from its end.
 
         Example:
             >>> source.seek(-128, 2)
@@ -379,9 +379,9 @@ class _GridOut:
         elif whence == _SEEK_END:
             place = size_in(await self._open_flow(), "length") + pos
         else:
-            raise OSError(_EINVAL, f"expected 0, 1 or 2 as whence, found {whence!r}")
+            raise OSError(_EINVAL, f"expected 0, 1 or 2 as whence, got {whence!r}")
         if place < 0:
-            raise OSError(_EINVAL, f"expected a place of 0 or more, found {place}")
+            raise OSError(_EINVAL, f"expected a place of 0 or more, got {place}")
         stream = self._stream
         if stream is not None and place != self._position and not stream.reader.move_to(place):
             self._stream = None
@@ -395,7 +395,7 @@ class _GridOut:
         return self._stream
 
     async def _moved_flow(self, stream: ChunkStream, found: bytes, is_at_end: bool) -> bytes:
-        """Note the new place; look behind the file's last byte once it was read."""
+        """Note the new position; check for surplus chunks after the file's last byte."""
         self._position = stream.reader.position
         if is_at_end:
             await stream.check_end_flow()
@@ -404,7 +404,7 @@ class _GridOut:
     # The end.
 
     def close(self) -> Returns[None]:
-        """End the reading; a cursor that is open on the server is ended too.
+        """Close the file, and its cursor on the server.
 
         Example:
             >>> source.close()
@@ -421,7 +421,7 @@ class _GridOut:
 
         def _mark_closed(self) -> None: ...
 
-    # What file objects have.
+    # Methods of file objects.
 
     def readable(self) -> bool:
         """Return True."""
@@ -443,7 +443,7 @@ class _GridOut:
         """Do nothing: nothing was written."""
 
     def write(self, value: Any) -> NoReturn:
-        """Refuse: the file is open for reading.
+        """Raise UnsupportedOperation: the file is open for reading.
 
         Raises:
             io.UnsupportedOperation: always.
@@ -457,11 +457,11 @@ class _GridOut:
         raise _unsupported("write")
 
     def writelines(self, lines: Any) -> NoReturn:
-        """Refuse, as `write` does."""
+        """Raise UnsupportedOperation, as `write` does."""
         raise _unsupported("writelines")
 
     def fileno(self) -> NoReturn:
-        """Refuse: there is no file of the operating system.
+        """Raise UnsupportedOperation: no file of the operating system exists.
 
         Raises:
             io.UnsupportedOperation: always.
@@ -469,7 +469,7 @@ class _GridOut:
         raise _unsupported("fileno")
 
     def truncate(self, size: int | None = None) -> NoReturn:
-        """Refuse, as `write` does; `size` does not matter."""
+        """Raise UnsupportedOperation, as `write` does."""
         raise _unsupported("truncate")
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What only one face of GridFS has: the dunder methods of `for` and `with`, and of `async for` and `async with`."""
+"""Methods that only one face of GridFS has: those of `for` and `with`, and of `async for` and `async with`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class BlockingReading(io.IOBase):
-    """A stored file as Python's own file objects are: lines, `with`, and whatever takes an `io.IOBase`."""
+    """A stored file that behaves like Python's file objects: lines, `with`, `io.IOBase`."""
 
     if TYPE_CHECKING:
         _read_line_flow: Any
@@ -36,11 +36,11 @@ class BlockingReading(io.IOBase):
         self.close()
 
     def _mark_closed(self) -> None:
-        # Through `io.IOBase.close`, which would call `flush` on a file that is open elsewhere, nothing is lost.
+        # Without `io.IOBase.close`, which would call `flush` on a file that is open elsewhere, nothing is lost.
         io.IOBase.close(self)
 
     def __del__(self) -> None:
-        # Not `io.IOBase`'s: that one closes, and closing may ask the server.
+        # Not `io.IOBase`'s: that one closes, and closing may send a command.
         return
 
 
@@ -63,7 +63,7 @@ class AsyncReading:
         raise StopAsyncIteration
 
     async def to_list(self) -> list[bytes]:
-        """Return the lines that are left.
+        """Return the remaining lines.
 
         Example:
             >>> await source.to_list()
@@ -82,7 +82,7 @@ class AsyncReading:
 
 
 class BlockingWriting:
-    """`with` for a new file: closed when all went well, given up when not."""
+    """`with` for a new file: closes it on success, aborts it on an exception."""
 
     if TYPE_CHECKING:
         _port: Any
@@ -100,7 +100,7 @@ class BlockingWriting:
 
 
 class AsyncWriting:
-    """`async with` for a new file: closed when all went well, given up when not."""
+    """`async with` for a new file: closes it on success, aborts it on an exception."""
 
     if TYPE_CHECKING:
         _give_up_flow: Any
@@ -117,7 +117,7 @@ class AsyncWriting:
 
 
 class BlockingFiles(BlockingIteration[Any]):
-    """Hands out files where the cursor below hands out their documents."""
+    """Returns open files where the underlying cursor returns file documents."""
 
     if TYPE_CHECKING:
         _file_of: Callable[[Any], Any]
@@ -127,7 +127,7 @@ class BlockingFiles(BlockingIteration[Any]):
 
 
 class AsyncFiles(AsyncIteration[Any]):
-    """Hands out files where the cursor below hands out their documents."""
+    """Returns open files where the underlying cursor returns file documents."""
 
     if TYPE_CHECKING:
         _file_of: Callable[[Any], Any]

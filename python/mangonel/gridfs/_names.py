@@ -1,4 +1,4 @@
-"""What the parts of GridFS share: default sizes, the checks of a database, and running collection methods in a flow."""
+"""Shared by the parts of GridFS: default sizes, checks of a database, running collection methods in a flow."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def root_of_bucket(
     write_concern: WriteConcern | None = None,
     read_preference: _ServerMode | None = None,
 ) -> _Collection[Any]:
-    """Return the collection that a bucket's two are named after.
+    """Return a bucket's root collection.
 
     Raises:
-        TypeError: `database` is none, or of the other face.
-        ConfigurationError: its writes are not confirmed.
+        TypeError: `database` is not a database of this face.
+        ConfigurationError: its write concern is unacknowledged.
     """
     if not isinstance(database, _Database) or database._port.is_async != is_async:
         wanted = "AsyncDatabase" if is_async else "Database"
@@ -45,7 +45,7 @@ def root_of_bucket(
 
 
 def check_root(collection: object, is_async: bool) -> None:
-    """Raise TypeError unless `collection` is one of the right face."""
+    """Raise TypeError unless `collection` is a collection of the right face."""
     if not isinstance(collection, _Collection) or collection._port.is_async != is_async:
         wanted = "AsyncCollection" if is_async else "Collection"
         raise TypeError(f"root_collection must be an instance of {wanted}, not {type(collection)}")
@@ -71,13 +71,13 @@ def check_filename(filename: object) -> None:
 
 
 def size_in(file: Mapping[str, Any], name: str) -> int:
-    """Return the size in bytes that a field of a file's document tells; 0 where there is none.
+    """Return a field of a file's document that holds a size in bytes; 0 if it is missing.
 
     Raises:
-        CorruptGridFile: it is no number.
+        CorruptGridFile: the field is not a number.
     """
     size = file.get(name)
-    # Some shells wrote every number as a double.
+    # Some shells store every number as a double.
     if isinstance(size, int) or (isinstance(size, float) and size.is_integer()):
         return int(size)
     if size is None:
@@ -86,5 +86,5 @@ def size_in(file: Mapping[str, Any], name: str) -> int:
 
 
 def equal_to(value: Any) -> dict[str, Any]:
-    """Return the condition that a field is this value, never read as operators, as PyMongo asks for it."""
+    """Return a condition that a field equals this value; the value is never read as operators."""
     return {"$eq": value}

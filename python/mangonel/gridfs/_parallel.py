@@ -1,7 +1,7 @@
-"""Reading one file over several connections: a range of chunks each, every byte received where it belongs.
+"""Reads one file over several connections: each receives a range of chunks directly into its place.
 
-All of them are asked before the first is waited for; then they take turns, a batch each. So the server's threads work
-at the same time while one thread, or one task, receives. Spec: gridfs (file download).
+All requests are sent before the first reply is awaited; then the connections take turns, one batch each. So the
+server's threads work in parallel while one thread, or one task, receives. Spec: gridfs (file download).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mangonel._shared.collection.collection import _Collection
     from mangonel._shared.sessions.session import _ClientSession
 
-# Below this a further connection costs more than it brings.
+# Below this size a further connection costs more than it gains.
 LEAST_SHARE = 4 * 1024 * 1024
 
 
@@ -37,7 +37,7 @@ async def fill_flow(
     """Fill `target` with the file's bytes from `position` to its end.
 
     Raises:
-        CorruptGridFile: a chunk is damaged, or the file was replaced meanwhile.
+        CorruptGridFile: a chunk is damaged, or the file was replaced during the read.
     """
     chunk_size = size_in(file, "chunkSize")
     ends = _ends(position, position + target.size, chunk_size, connections)
@@ -70,7 +70,7 @@ async def fill_flow(
 
 
 def _ends(start: int, stop: int, chunk_size: int, connections: int) -> list[int]:
-    """Return where the parts end: at chunks' ends, but for the last."""
+    """Return the ends of the parts: all but the last lie on chunk boundaries."""
     shares = min(connections, (stop - start) // LEAST_SHARE)
     if chunk_size < 1 or shares < 2:
         return [stop]

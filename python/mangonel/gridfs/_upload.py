@@ -1,6 +1,6 @@
-"""Sending a file's chunks: packed into inserts while the caller produces, several of them on their way at once.
+"""Sends a file's chunks: packed into inserts while the caller writes, several inserts in flight at once.
 
-Bytes go from the caller's memory into the insert's message in `_core.ChunkPacker`; here is what happens per insert.
+`_core.ChunkPacker` copies bytes from the caller's memory into an insert; this module handles each insert.
 Spec: gridfs (file upload, indexes).
 """
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from mangonel._shared.collection.collection import _Collection
     from mangonel._shared.sessions.session import _ClientSession
 
-# Bytes of one insert, and how many inserts are on their way at once, a connection each: the server stores one while it
-# reads the next, and at 5.4 ms of latency two of them would leave it idle.
+# Bytes of one insert, and how many inserts are in flight at once, one connection each: the server stores one while it
+# reads the next. At 5.4 ms of latency, two would leave it idle.
 BATCH_SIZE = 4 * 1024 * 1024
 IN_FLIGHT = 4
 
@@ -43,7 +43,7 @@ class ChunkSender:
         root: the bucket's root collection, reading from the primary.
         file_id: the file's `_id`.
         chunk_size: bytes per chunk.
-        is_own_id: whether the id was made for this file, so that no other file can have it.
+        is_own_id: whether the driver generated the id, so that no other file can have it.
         session: run inside this session.
     """
 
@@ -72,7 +72,7 @@ class ChunkSender:
 
     @property
     def length(self) -> int:
-        """How many bytes were taken so far."""
+        """How many bytes were accepted so far."""
         return self._packer.length
 
     @property
@@ -81,7 +81,7 @@ class ChunkSender:
         return self._packer.room
 
     async def write_flow(self, data: Any) -> None:
-        """Take all of `data`, a buffer; send what fills an insert.
+        """Accept all of `data`, a buffer; send each full insert.
 
         Raises:
             FileExists: the id belongs to another file.
@@ -90,7 +90,7 @@ class ChunkSender:
         while at < size:
             at = self._packer.write(data, at)
             if not self._has_indexes and self._packer.length >= self._chunk_size:
-                # With the first whole chunk, so that a server that cannot be reached is told of here.
+                # At the first whole chunk, so that an unreachable server is reported here.
                 await self._ensure_indexes_flow()
             if self._packer.is_full:
                 await self._send_flow(is_last=False)
@@ -103,7 +103,7 @@ class ChunkSender:
             await self._settle_flow()
 
     async def discard_flow(self, with_file: bool = False) -> None:
-        """Remove the chunks sent so far, after the last of them has arrived. Errors are kept quiet.
+        """Remove the chunks sent so far, after the last insert has ended. Errors are ignored.
 
         Args:
             with_file: remove the file's document first, in case it was stored.
@@ -121,7 +121,7 @@ class ChunkSender:
             for filter in self._own_chunks():
                 await self._port.call(self._delete, filter)
         except PyMongoError:
-            # The error that led here is the one to be told.
+            # The error that led here is the one to report.
             return
 
     def _delete(self, filter: Mapping[str, Any]) -> Any:
@@ -130,7 +130,7 @@ class ChunkSender:
     def _own_chunks(self) -> list[dict[str, Any]]:
         if self._is_own_id:
             return [{"files_id": {"$eq": self._file_id}}]
-        # A file of that id may have existed before: its chunks are not ours to remove.
+        # A file with that id may have existed before: leave its chunks.
         ids = self._packer.ids
         parts = range(0, len(ids), _IDS_AT_ONCE)
         return [
@@ -160,7 +160,7 @@ class ChunkSender:
         self._started.append(self._port.start(operation, connects=True))
 
     async def _settle_flow(self) -> None:
-        """Wait for the oldest insert. One that fails stays in the queue no longer."""
+        """Wait for the oldest insert. A failed insert also leaves the queue."""
         try:
             reply = await self._port.outlast(self._started[0])
         except PyMongoError:
@@ -176,14 +176,14 @@ class ChunkSender:
     # Indexes.
 
     async def _ensure_indexes_flow(self) -> None:
-        """Make the bucket's indexes if it is new: an index on a full collection is not this upload's business."""
+        """Create the bucket's indexes if it is empty; an upload must not index a full collection."""
         if self._has_indexes:
             return
         self._has_indexes = True
         parts = [(self._root["files"], _FILES_INDEX, False), (self._chunks, _CHUNKS_INDEX, True)]
-        # Indexes cannot be made inside a transaction, once there are documents.
+        # A transaction cannot create indexes on a collection with documents.
         session = None if is_in_transaction(self._session) else self._session
-        # The second question goes out before the first is answered. In a session one has to wait for the other.
+        # The second request is sent before the first reply, except in a session, which runs one command at a time.
         later = self._port.start(_any_document(parts[1][0], None)) if session is None else None
         try:
             first = await self._port.arun(_any_document(parts[0][0], session))
@@ -228,5 +228,5 @@ async def _create_index_flow(
 
 
 def file_exists(file_id: Any) -> FileExists:
-    """Return the exception for an id that another file has."""
+    """Return the exception for an id that belongs to another file."""
     return FileExists(f"file with _id {file_id!r} already exists")

@@ -1,4 +1,4 @@
-"""Files of the same name by the order of their uploads. Spec: gridfs (revisions)."""
+"""Revisions of a file, in the order of their uploads. Spec: gridfs (revisions)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ async def version_flow(
     version: int,
     session: _ClientSession | None,
 ) -> Any:
-    """Return the document of one version: 0 is the first upload, -1 the last.
+    """Return the file document of one revision: 0 is the first upload, -1 the last.
 
     Raises:
-        NoFile: there are not so many.
+        NoFile: the file has too few revisions.
     """
     cursor = files.find(query, session=session)
     if version < 0:

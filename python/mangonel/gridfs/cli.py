@@ -1,4 +1,4 @@
-"""`mangonel gridfs`: store, fetch, list and remove files in a database, with a progress bar for the long ones."""
+"""`mangonel gridfs`: store, fetch, list and remove files in a database, with a progress bar for long transfers."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def dispatch(options: argparse.Namespace) -> int:
 
 
 class Progress:
-    """A bar on standard error, if that is a terminal and the file is not done at once."""
+    """A progress bar on standard error, if that is a terminal and the transfer takes a while."""
 
     def __init__(self, name: str, total: int) -> None:
         self._name, self._total = name, total
@@ -123,7 +123,7 @@ class Progress:
             print(f"\r{self.line(now)}", end="", file=sys.stderr, flush=True)
 
     def line(self, now: float) -> str:
-        """Return what is shown: a bar where the size is known, and the speed."""
+        """Return the text to show: a bar if the size is known, and the speed."""
         speed = self._done / max(now - self._begun, 0.001) / 1e6
         if not self._total:
             return f"{self._name}: {self._done / 1e6:.1f} MB, {speed:.0f} MB/s"
@@ -138,7 +138,7 @@ class Progress:
 
 
 class _Counted:
-    """A file that tells how much was read."""
+    """A file that counts the bytes read."""
 
     def __init__(self, source: BinaryIO, progress: Progress) -> None:
         self._source, self._progress = source, progress
@@ -168,7 +168,7 @@ def _put(options: argparse.Namespace, bucket: GridFSBucket) -> int:
 
 def _get(options: argparse.Namespace, bucket: GridFSBucket) -> int:
     with bucket.open_download_stream_by_name(options.name, options.revision) as source:
-        # A stored name is not a path to be trusted.
+        # A stored name is not a trusted path.
         target = options.output or Path(options.name).name
         progress = Progress(options.name, source.length)
         with sys.stdout.buffer if target == "-" else open(target, "wb") as destination:

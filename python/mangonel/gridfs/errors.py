@@ -2,9 +2,9 @@
 
 PyMongoError
 └── GridFSError
-    ├── NoFile              no file of this id, name or version
+    ├── NoFile              no file has this id, name or version
     ├── FileExists          the id belongs to another file already
-    └── CorruptGridFile     the chunks are not what the file says; no byte of a damaged chunk is handed out
+    └── CorruptGridFile     the chunks contradict the file's document; no byte of a damaged chunk is returned
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ __all__ = ["CorruptGridFile", "FileExists", "GridFSError", "NoFile"]
 
 
 class GridFSError(PyMongoError):
-    """Base of the errors that only stored files have."""
+    """Base class of GridFS errors."""
 
 
 class CorruptGridFile(GridFSError):
-    """A chunk is missing, too short, too long, or one too many; or the file was replaced while it was read.
+    """A chunk is missing, too short, too long or surplus; or the file was replaced during the read.
 
-    The message names the chunk. What was read before it is whole.
+    The message names the chunk. All bytes returned before it are correct.
     """
 
 
@@ -30,4 +30,4 @@ class NoFile(GridFSError):
 
 
 class FileExists(GridFSError):
-    """Another file has this id already. It was not changed, and nothing of the new one is left."""
+    """Another file already has this id. It was not changed, and nothing of the new file remains."""

@@ -172,7 +172,7 @@ def _pieces(file: IO[bytes], path: Path, offset: int, line: int) -> Iterator[_Pi
             line += lines
     except broken as error:
         raise JSONLinesError(
-            f"{path.name}, behind line {line}: expected compressed data up to its end, found {error}"
+            f"{path.name}, behind line {line}: expected compressed data up to its end, got {error}"
         ) from error
     if rest:
         yield _Piece(rest, offset, line, 1)
@@ -190,7 +190,7 @@ def _insert(collection: Any, piece: _Piece, prefix: bytes, skip_errors: bool, is
             if document is None:
                 continue
             if len(document) > _LARGEST:
-                done.problems.append((line + at, f"expected at most {_LARGEST} bytes, found {len(document)}"))
+                done.problems.append((line + at, f"expected at most {_LARGEST} bytes, got {len(document)}"))
                 continue
             lines.append(line + at)
             raw.append(RawBSONDocument(document))
@@ -251,12 +251,10 @@ class _State:
             self.prefix = bytes.fromhex(kept["prefix"])
         except (ValueError, KeyError, TypeError) as error:
             raise JSONLinesError(
-                f"expected the progress of an import in {path}, found something else"
+                f"expected the progress of an import in {path}, got something else"
             ) from error
         if told != self._told:
-            raise JSONLinesError(
-                f"{path} is of an import of another file: expected {self._told}, found {told}"
-            )
+            raise JSONLinesError(f"{path} is of an import of another file: expected {self._told}, got {told}")
 
     def note(self, piece: _Piece) -> None:
         """Remember that a piece, and all before it, is stored."""

@@ -37,7 +37,7 @@ def load(path: Path) -> dict[str, Any]:
             raise ValueError(f"expected a result file of schema {SCHEMA} in {path}")
         lines.append(line)
     if not lines:
-        raise ValueError(f"expected a result file of schema {SCHEMA} in {path}, found an empty file")
+        raise ValueError(f"expected a result file of schema {SCHEMA} in {path}, got an empty file")
     return assemble(lines)
 
 

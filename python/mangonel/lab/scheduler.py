@@ -371,7 +371,7 @@ class Scheduler:
             try:
                 told = self._fixtures.ask({"do": "prepare", "dataset": dataset}, 300)
                 if told["count"] != told["expected"]:
-                    raise ChildError(f"expected {told['expected']} documents, found {told['count']}")
+                    raise ChildError(f"expected {told['expected']} documents, got {told['count']}")
             except ChildError as error:
                 for experiment in [each for each in chosen if each.filled(size) == dataset]:
                     self._miss(experiment, "", f"data set {dataset}: {error}")

@@ -224,7 +224,7 @@ def _models(place: str) -> list[Any]:
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise UsageProblem(f"expected a module with models, found none called {error.name!r}") from error
+        raise UsageProblem(f"expected a module with models, got none called {error.name!r}") from error
     found = [
         value
         for value in vars(module).values()
@@ -235,9 +235,7 @@ def _models(place: str) -> list[Any]:
         and name in ("", value.__name__)
     ]
     if not found:
-        raise UsageProblem(
-            f"expected a Document {name or ''} in {module_name}, found none".replace("  ", " ")
-        )
+        raise UsageProblem(f"expected a Document {name or ''} in {module_name}, got none".replace("  ", " "))
     # A family has one collection, which its root answers for.
     return [
         model for model in found if not any(base in found and base.__root__ for base in model.__mro__[1:])

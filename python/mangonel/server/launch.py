@@ -77,9 +77,7 @@ def start(
     if not 0 <= port <= last:
         raise ValueError(f"expected a port from 0 (any free one) to {last}, got {port!r}")
     if sys.platform == "win32":
-        raise ServerError(
-            "expected Linux or macOS, found Windows: start mongod by hand there, and use its URI"
-        )
+        raise ServerError("expected Linux or macOS, got Windows: start mongod by hand there, and use its URI")
     deadline = time.monotonic() + timeout
     path = find_mongod(mongod)
     version = mongod_version(path)

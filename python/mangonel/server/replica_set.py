@@ -102,7 +102,7 @@ def write_to_all(run: Run, auth: tuple[str, str] | None, members: int, timeout: 
         reply = run({**command, "writeConcern": concern})
         if "writeConcernError" in reply:
             raise ServerError(
-                f"expected all {members} members to have the first write, found {reply['writeConcernError']}"
+                f"expected all {members} members to have the first write, got {reply['writeConcernError']}"
             )
     except CommandError as error:
         if error.code not in (UNAUTHORIZED, USER_EXISTS):

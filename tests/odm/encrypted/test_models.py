@@ -300,7 +300,7 @@ def test_a_mark_that_would_encrypt_nothing_is_refused(db: Connection) -> None:
         (Annotated[str, RANDOM, Indexed()], "cannot index"),
         (Annotated[str, DETERMINISTIC, Indexed("text")], "cannot index"),
         (Annotated[str, Encrypted], "the class"),
-        (Annotated[str, RANDOM, DETERMINISTIC], "found two"),
+        (Annotated[str, RANDOM, DETERMINISTIC], "got two"),
         (Annotated[str, Encrypted(key_field="nobody")], "key_field"),
     ):
         model: Any = type(Document)("Wrong", (Document,), {"__annotations__": {"f": annotation}})

@@ -54,7 +54,7 @@ pub fn encode(bytes: &[u8], out: &mut Vec<u8>) {
 /// # Errors
 /// [`crate::ErrorKind::Syntax`] for any other text.
 pub fn decode(text: &str) -> Result<Vec<u8>> {
-    let wrong = || Error::syntax("expected base64 text, found something else");
+    let wrong = || Error::syntax("expected base64 text, got something else");
     let bytes = text.as_bytes();
     if !bytes.len().is_multiple_of(4) {
         return Err(wrong());

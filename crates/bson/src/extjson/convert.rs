@@ -47,7 +47,7 @@ pub fn parse_json_distinct(text: &str) -> Result<Vec<u8>> {
 
 fn document_of(value: Json<'_>, size: usize) -> Result<Vec<u8>> {
     let Json::Object(members) = value else {
-        return Err(Error::syntax("expected a JSON object for a document, found another value"));
+        return Err(Error::syntax("expected a JSON object for a document, got another value"));
     };
     let mut out = Vec::with_capacity(size);
     let start = begin_document(&mut out);
@@ -156,7 +156,7 @@ fn parse_double(text: &str) -> Result<f64> {
 
 #[cold]
 fn not_double(text: &str) -> Error {
-    Error::syntax(format!("expected a number for a double, found {text:.60?}"))
+    Error::syntax(format!("expected a number for a double, got {text:.60?}"))
 }
 
 /// Wrapper, key, depth left, output.
@@ -298,7 +298,7 @@ fn read_regex(w: Wrapper<'_, '_>, key: &str, _: usize, out: &mut Vec<u8>) -> Res
     let (pattern, options) = (inner.string_of("pattern")?, inner.string_of("options")?);
     check_key(pattern)
         .and(check_key(options))
-        .map_err(|_| Error::range("expected a regular expression without zero bytes, found one"))?;
+        .map_err(|_| Error::range("expected a regular expression without zero bytes, got one"))?;
     append_regex(out, key, pattern, &sorted(options));
     Ok(())
 }
@@ -391,7 +391,7 @@ impl<'w, 'a> Wrapper<'w, 'a> {
 
     #[cold]
     fn expected(&self, what: &str) -> Error {
-        Error::syntax(format!("expected {what} in {:?}, found something else", self.name))
+        Error::syntax(format!("expected {what} in {:?}, got something else", self.name))
     }
 }
 

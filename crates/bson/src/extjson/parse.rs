@@ -55,7 +55,7 @@ impl<'a> Parser<'a> {
 
     fn deeper(&self, depth: usize) -> Result<usize> {
         depth.checked_sub(1).ok_or_else(|| {
-            let message = format!("expected at most {MAX_JSON_DEPTH} values inside each other, found more");
+            let message = format!("expected at most {MAX_JSON_DEPTH} values inside each other, got more");
             Error::new(ErrorKind::TooDeep, message).at(self.at)
         })
     }
@@ -240,6 +240,6 @@ impl<'a> Parser<'a> {
             Some(c) => format!("{c:?}"),
             None => "the end".to_owned(),
         };
-        Error::syntax(format!("expected {what}, found {found}")).at(self.at)
+        Error::syntax(format!("expected {what}, got {found}")).at(self.at)
     }
 }

@@ -349,6 +349,6 @@ fn under(error: Error, key: &[u8]) -> Error {
 pub(super) fn too_deep() -> Error {
     Error::new(
         ErrorKind::TooDeep,
-        format!("expected at most {MAX_DEPTH} documents inside each other, found more"),
+        format!("expected at most {MAX_DEPTH} documents inside each other, got more"),
     )
 }

@@ -118,14 +118,14 @@ impl Form {
                 Some(Self::Int { bytes, is_signed }) if children.is_empty() => {
                     Ok(Self::Dictionary { bytes, is_signed, values: Box::new(values) })
                 }
-                _ => Err(format!("expected integers as indexes of a dictionary, found format {format:?}")),
+                _ => Err(format!("expected integers as indexes of a dictionary, got format {format:?}")),
             };
         }
         if let Some(kind) = format.strip_prefix('+') {
             return Self::nested(kind, children).ok_or_else(|| unknown(format));
         }
         if !children.is_empty() {
-            return Err(format!("expected no columns inside of format {format:?}, found {}", children.len()));
+            return Err(format!("expected no columns inside of format {format:?}, got {}", children.len()));
         }
         let form = Self::plain(format).ok_or_else(|| unknown(format))?;
         Ok(match (extension, form) {
@@ -137,8 +137,7 @@ impl Form {
                 let subtype = told.strip_prefix("subtype=").and_then(|number| number.parse().ok());
                 Self::Bytes(
                     width,
-                    subtype
-                        .ok_or_else(|| format!("expected the subtype of a binary type, found {told:?}"))?,
+                    subtype.ok_or_else(|| format!("expected the subtype of a binary type, got {told:?}"))?,
                 )
             }
             (_, form) => form,
@@ -220,14 +219,14 @@ impl Form {
 
     fn check_at(&self, depth: usize) -> Result<(), String> {
         if depth > MAX_DEPTH {
-            return Err(format!("expected at most {MAX_DEPTH} levels of nesting, found more"));
+            return Err(format!("expected at most {MAX_DEPTH} levels of nesting, got more"));
         }
         match self {
             Self::Struct(fields) => {
                 let mut names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
                 names.sort_unstable();
                 if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-                    return Err(format!("expected each name once, found {:?} twice", pair[0]));
+                    return Err(format!("expected each name once, got {:?} twice", pair[0]));
                 }
                 fields.iter().try_for_each(|field| field.form.check_at(depth + 1))
             }
@@ -239,7 +238,7 @@ impl Form {
 }
 
 fn unknown(format: &str) -> String {
-    format!("expected a type that BSON has, found Arrow's {format:?}; cast the column")
+    format!("expected a type that BSON has, got Arrow's {format:?}; cast the column")
 }
 
 #[cfg(test)]

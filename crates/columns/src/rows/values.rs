@@ -109,7 +109,7 @@ impl<'a> Values<'a> {
         let (len, start) = (size(layout.length, "length")?, size(layout.offset, "offset")?);
         let end = len.checked_add(start).filter(|end| *end <= isize::MAX as usize);
         let end = end.ok_or_else(|| {
-            format!("expected a length below 2 to the power of 63, found {len} after {start}")
+            format!("expected a length below 2 to the power of 63, got {len} after {start}")
         })?;
         let reader = Reader { source, layout, end };
         let cells = reader.cells(form)?;
@@ -147,7 +147,7 @@ impl<'a, S: Source<'a>> Reader<'_, S> {
         if found == wanted {
             return Ok(());
         }
-        Err(format!("expected {wanted} {what} of an Arrow array, found {found}"))
+        Err(format!("expected {wanted} {what} of an Arrow array, got {found}"))
     }
 
     fn valid(&self, form: &Form) -> Result<Option<&'a [u8]>, String> {
@@ -157,7 +157,7 @@ impl<'a, S: Source<'a>> Reader<'_, S> {
         let bits = self.source.buffer(0, self.end.div_ceil(8))?;
         if bits.is_none() && self.layout.null_count > 0 {
             return Err(format!(
-                "expected to be told which of {} values are null, found no bitmap",
+                "expected to be told which of {} values are null, got no bitmap",
                 self.layout.null_count
             ));
         }
@@ -168,12 +168,12 @@ impl<'a, S: Source<'a>> Reader<'_, S> {
     fn bytes(&self, index: usize, count: usize, each: usize) -> Result<&'a [u8], String> {
         let bytes = count.checked_mul(each).filter(|bytes| *bytes <= isize::MAX as usize);
         let bytes = bytes.ok_or_else(|| {
-            format!("expected a buffer that fits into memory, found {count} times {each} bytes")
+            format!("expected a buffer that fits into memory, got {count} times {each} bytes")
         })?;
         match self.source.buffer(index, bytes)? {
             Some(found) if found.len() >= bytes => Ok(&found[..bytes]),
             None if bytes == 0 => Ok(&[]),
-            _ => Err(format!("expected {bytes} bytes in buffer {index} of an Arrow array, found fewer")),
+            _ => Err(format!("expected {bytes} bytes in buffer {index} of an Arrow array, got fewer")),
         }
     }
 
@@ -205,8 +205,8 @@ impl<'a, S: Source<'a>> Reader<'_, S> {
     fn views(&self) -> Result<Pieces<'a>, String> {
         // Validity, views, the data, and how long each of those is.
         let data = usize::try_from(self.layout.buffers).ok().and_then(|buffers| buffers.checked_sub(3));
-        let data = data
-            .ok_or_else(|| format!("expected at least 3 buffers of views, found {}", self.layout.buffers))?;
+        let data =
+            data.ok_or_else(|| format!("expected at least 3 buffers of views, got {}", self.layout.buffers))?;
         let views = self.bytes(1, self.end, 16)?.as_chunks().0;
         let lengths: &[[u8; 8]] = self.bytes(2 + data, data, 8)?.as_chunks().0;
         let buffers = lengths.iter().enumerate().map(|(index, length)| {
@@ -267,7 +267,7 @@ impl<'a, S: Source<'a>> Reader<'_, S> {
                 let wanted = self.end.checked_mul(*size);
                 if wanted.is_none_or(|wanted| wanted > items.len) {
                     return Err(format!(
-                        "expected {} items for lists of {size}, found {}",
+                        "expected {} items for lists of {size}, got {}",
                         self.end, items.len
                     ));
                 }
@@ -280,7 +280,7 @@ impl<'a, S: Source<'a>> Reader<'_, S> {
                     let values = self.child(index, &field.form)?;
                     if values.len < self.end {
                         return Err(format!(
-                            "expected {} values for {:?}, found {}",
+                            "expected {} values for {:?}, got {}",
                             self.end, field.name, values.len
                         ));
                     }
@@ -363,5 +363,5 @@ impl<'a> Pieces<'a> {
 
 fn size(number: i64, what: &str) -> Result<usize, String> {
     usize::try_from(number)
-        .map_err(|_| format!("expected a {what} of an Arrow array from 0 on, found {number}"))
+        .map_err(|_| format!("expected a {what} of an Arrow array from 0 on, got {number}"))
 }

@@ -76,16 +76,14 @@ impl<'a> Rows<'a> {
     pub fn read(form: &'a Form, source: &impl Source<'a>, skips_nulls: bool) -> Result<Self, String> {
         let Values { len, start, valid, cells } = Values::read(form, source)?;
         let Cells::Struct(mut columns) = cells else {
-            return Err("expected a table or an array of documents, found an array of something else".into());
+            return Err("expected a table or an array of documents, got an array of something else".into());
         };
         let null_paths = columns.iter().position(|(name, _)| *name == NULL_PATHS);
         let null_paths = null_paths.map(|at| columns.remove(at).1);
         if let Some(values) = &null_paths
             && !matches!(&values.cells, Cells::List(_, items) if matches!(items.cells, Cells::Text(_) | Cells::Null))
         {
-            return Err(format!(
-                "expected lists of paths in the column {NULL_PATHS:?}, found something else"
-            ));
+            return Err(format!("expected lists of paths in the column {NULL_PATHS:?}, got something else"));
         }
         let id = columns.iter().position(|(name, _)| *name == "_id");
         if let Some(at) = id {
@@ -120,10 +118,10 @@ impl<'a> Rows<'a> {
     fn append_row(&self, row: usize, id: impl FnOnce() -> ObjectId, out: &mut Vec<u8>) -> Outcome {
         let at = self.start + row;
         if row >= self.len {
-            return Err(Problem::new(format!("expected a row below {}, found {row}", self.len)));
+            return Err(Problem::new(format!("expected a row below {}, got {row}", self.len)));
         }
         if self.valid.is_some_and(|bits| bits.get(at / 8).is_none_or(|byte| byte >> (at % 8) & 1 == 0)) {
-            return Err(Problem::new("expected a document, found null"));
+            return Err(Problem::new("expected a document, got null"));
         }
         make_room(out, SHORT)?;
         let begin = begin_document(out);
@@ -196,7 +194,7 @@ fn field(
 
 #[cold]
 fn broken() -> Box<Problem> {
-    Problem::new("expected offsets and indexes inside of their Arrow buffers, found others")
+    Problem::new("expected offsets and indexes inside of their Arrow buffers, got others")
 }
 
 /// Appends a value under a key. `index` counts from the first value of the array.
@@ -216,7 +214,7 @@ fn append(
     let piece = |pieces: &Pieces<'_>, out: &mut Vec<u8>, append: &dyn Fn(&mut Vec<u8>, &[u8]) -> Outcome| {
         let bytes = pieces.get(at).ok_or_else(broken)?;
         if bytes.len() > MAX_BYTES {
-            return Err(Problem::new(format!("expected at most {MAX_BYTES} bytes, found {}", bytes.len())));
+            return Err(Problem::new(format!("expected at most {MAX_BYTES} bytes, got {}", bytes.len())));
         }
         make_room(out, key.len() + bytes.len() + SHORT)?;
         append(out, bytes)
@@ -243,7 +241,7 @@ fn append(
             let number = number!(numbers, u64);
             let number = i64::try_from(number);
             let number =
-                number.map_err(|_| Problem::new("expected an integer of 63 bits, found a larger one"))?;
+                number.map_err(|_| Problem::new("expected an integer of 63 bits, got a larger one"))?;
             append_i64(out, key, number);
         }
         Cells::Float16(numbers) => append_double(out, key, half(number!(numbers, u16))),
@@ -319,9 +317,7 @@ fn list(
         append(items, at, key, context, out).map_err(|problem| problem.under(key))?;
         context.leave();
         if out.len() > context.limit {
-            return Err(Problem::new(format!(
-                "expected a document of at most {MAX_BYTES} bytes, found more"
-            )));
+            return Err(Problem::new(format!("expected a document of at most {MAX_BYTES} bytes, got more")));
         }
     }
     make_room(out, SHORT)?;
@@ -330,7 +326,7 @@ fn list(
 }
 
 fn text(bytes: &[u8]) -> Outcome<&str> {
-    std::str::from_utf8(bytes).map_err(|_| Problem::new("expected UTF-8, found other bytes"))
+    std::str::from_utf8(bytes).map_err(|_| Problem::new("expected UTF-8, got other bytes"))
 }
 
 fn dictionary_index(cells: &Cells<'_>, at: usize) -> Option<usize> {
@@ -351,7 +347,7 @@ fn millis(number: i64, unit: Moment) -> Outcome<i64> {
     Ok(match unit {
         Moment::Days => number.saturating_mul(86_400_000),
         Moment::Seconds => number.checked_mul(1_000).ok_or_else(|| {
-            Problem::new(format!("expected a date of 64 bits of milliseconds, found {number} seconds"))
+            Problem::new(format!("expected a date of 64 bits of milliseconds, got {number} seconds"))
         })?,
         Moment::Milliseconds => number,
         Moment::Microseconds => number.div_euclid(1_000),

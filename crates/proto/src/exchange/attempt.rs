@@ -170,7 +170,7 @@ impl Exchange {
         // The later replies of an exhaust cursor answer the reply before them, which the link has checked.
         if reply.response_to != self.request_id && !self.operation.is_under_way {
             return Err(ProtocolError::new(format!(
-                "expected the reply to request {}, found one to {}",
+                "expected the reply to request {}, got one to {}",
                 self.request_id, reply.response_to
             )));
         }

@@ -223,7 +223,7 @@ impl Exchange {
                 self.drop_link(client, now);
                 self.fail(Failure::Configuration(format!(
                     "Driver attempted to initialize in load balancing mode, but the server does not support this mode: {}: \
-                     expected a serviceId from the load balancer, found none; it is a server itself, or no service \
+                     expected a serviceId from the load balancer, got none; it is a server itself, or no service \
                      that takes loadBalanced=true",
                     self.address()
                 )));

@@ -458,7 +458,7 @@ impl Exchange {
         let outcome = match self.phase {
             Phase::Handshake | Phase::Reauthenticating => self.read_handshake(client, message, now),
             Phase::InFlight => self.read_answer(client, message, now),
-            _ => Err(ProtocolError::new("expected no message, found one")),
+            _ => Err(ProtocolError::new("expected no message, got one")),
         };
         if let Err(error) = outcome {
             self.handle_protocol_error(client, &error.to_string(), now);

@@ -110,7 +110,7 @@ pub fn apply(
 }
 
 fn too_many_members(server: &ServerDescription, found: usize) -> ServerDescription {
-    let message = format!("expected a replica set of at most {MOST_MEMBERS} members, found {found}");
+    let message = format!("expected a replica set of at most {MOST_MEMBERS} members, got {found}");
     ServerDescription::failed(server.address.clone(), message, server.last_update_time)
 }
 

@@ -95,7 +95,7 @@ impl<T: Release> Owned<T> {
                 return Err(PyErr::fetch(capsule.py()));
             }
             if (*found).is_released() {
-                return Err(PyValueError::new_err("expected a table, found one that was read already"));
+                return Err(PyValueError::new_err("expected a table, got one that was read already"));
             }
             let owned = Self(Box::new(std::ptr::read(found)));
             forget(found);
@@ -135,12 +135,12 @@ fn type_error(text: String) -> PyErr {
 /// The schema is valid and not released.
 unsafe fn form_of(schema: &ArrowSchema, depth: usize) -> Result<Form, String> {
     if depth > MAX_DEPTH {
-        return Err(format!("expected at most {MAX_DEPTH} levels of nesting, found more"));
+        return Err(format!("expected at most {MAX_DEPTH} levels of nesting, got more"));
     }
     // SAFETY: the schema is not released, and the interface promises of such a one C strings, as many children as it
     // says, and that all of them live as long as their parent. The depth is bounded.
     unsafe {
-        let format = text_of(schema.format)?.ok_or("expected the format of a column, found none")?;
+        let format = text_of(schema.format)?.ok_or("expected the format of a column, got none")?;
         let count = usize::try_from(schema.n_children).map_err(|_| "expected a count of children")?;
         let mut children = Vec::new();
         for index in 0..count {
@@ -178,7 +178,7 @@ unsafe fn text_of<'a>(text: *const c_char) -> Result<Option<&'a str>, String> {
     // SAFETY: not null, as was just asked, and so a C string: its producer ended it with a zero, and keeps it until the
     // release, which comes after the caller's last use.
     let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map(Some).map_err(|_| format!("expected a name or a format in UTF-8, found {text:?}"))
+    text.to_str().map(Some).map_err(|_| format!("expected a name or a format in UTF-8, got {text:?}"))
 }
 
 /// # Safety
@@ -192,7 +192,7 @@ unsafe fn pointer_at<T>(pointers: *mut *mut T, index: usize) -> Result<*mut T, S
             return Ok(pointer);
         }
     }
-    Err("expected a child of an Arrow structure, found a null pointer".into())
+    Err("expected a child of an Arrow structure, got a null pointer".into())
 }
 
 /// Keys and values; those that are no UTF-8 are passed over.
@@ -238,7 +238,7 @@ unsafe fn read_bytes<'a>(at: &mut *const c_char) -> Result<&'a [u8], String> {
         let length = read_number(at);
         if !(0..=MAX_METADATA).contains(&length) {
             return Err(format!(
-                "expected at most {MAX_METADATA} bytes of metadata of a column, found {length}"
+                "expected at most {MAX_METADATA} bytes of metadata of a column, got {length}"
             ));
         }
         let found = std::slice::from_raw_parts(at.cast::<u8>(), length as usize);
@@ -310,7 +310,7 @@ impl<'a> Source<'a> for ArraySource<'a> {
         // SAFETY: the array lives for 'a, being borrowed or inside of one that is; a pointer is copied out of it.
         let dictionary = unsafe { (*self.array).dictionary };
         if dictionary.is_null() {
-            return Err("expected the values of a dictionary, found a null pointer".into());
+            return Err("expected the values of a dictionary, got a null pointer".into());
         }
         Ok(Self { array: dictionary, _owner: PhantomData })
     }
@@ -360,7 +360,7 @@ impl Arrays {
 fn schema_of_stream(stream: &mut Owned<ArrowArrayStream>) -> PyResult<Schema> {
     let stream = &mut *stream.0;
     let Some(get_schema) = stream.get_schema else {
-        return Err(PyValueError::new_err("expected a stream that tells its schema, found none"));
+        return Err(PyValueError::new_err("expected a stream that tells its schema, got none"));
     };
     // SAFETY: a structure of zeros is a released schema; the stream is ours and not released, and fills it or answers an error
     // code and leaves it.
@@ -372,7 +372,7 @@ fn schema_of_stream(stream: &mut Owned<ArrowArrayStream>) -> PyResult<Schema> {
     // above.
     unsafe { check(stream, code)? };
     if schema.is_released() {
-        return Err(PyValueError::new_err("expected the schema of a stream, found a released one"));
+        return Err(PyValueError::new_err("expected the schema of a stream, got a released one"));
     }
     Ok(Schema(Owned(schema)))
 }
@@ -380,7 +380,7 @@ fn schema_of_stream(stream: &mut Owned<ArrowArrayStream>) -> PyResult<Schema> {
 fn next_of_stream(stream: &mut Owned<ArrowArrayStream>) -> PyResult<Option<Array>> {
     let stream = &mut *stream.0;
     let Some(get_next) = stream.get_next else {
-        return Err(PyValueError::new_err("expected a stream that gives arrays, found none"));
+        return Err(PyValueError::new_err("expected a stream that gives arrays, got none"));
     };
     // SAFETY: a structure of zeros is a released array; the stream is ours and not released, and fills it, leaves it
     // released at the end, or answers an error code and leaves it.

@@ -38,7 +38,7 @@ impl ArrowReader {
         let (form, arrays) = Arrays::of(table)?;
         if !matches!(form, Form::Struct(_)) {
             return Err(pyo3::exceptions::PyTypeError::new_err(
-                "expected a table or an array of documents, found an array of something else",
+                "expected a table or an array of documents, got an array of something else",
             ));
         }
         Ok(Self { _entry: Entry, form: Arc::new(form), arrays, skips_nulls, read: 0 })

@@ -112,17 +112,15 @@ impl Exchange {
 
     pub(super) fn first(&self, py: Python<'_>, body: RawDocument<'_>) -> PyResult<Py<PyAny>> {
         let cursor = self.inner.facts().cursor.as_ref();
-        let cursor = cursor
-            .ok_or_else(|| failure::protocol_error(py, "expected a cursor in the reply, found none"))?;
+        let cursor =
+            cursor.ok_or_else(|| failure::protocol_error(py, "expected a cursor in the reply, got none"))?;
         let batch = RawDocument::from_bytes(&body.as_bytes()[cursor.batch.clone()])
             .map_err(|error| failure::protocol_error(py, &error.to_string()))?;
         match batch.iter().next() {
             None => Ok(py.None()),
             Some(Ok(element)) => match element.value {
                 RawValue::Document(document) => self.decode(py, document.as_bytes()),
-                _ => {
-                    Err(failure::protocol_error(py, "expected a document in firstBatch, found another type"))
-                }
+                _ => Err(failure::protocol_error(py, "expected a document in firstBatch, got another type")),
             },
             Some(Err(error)) => Err(failure::protocol_error(py, &error.to_string())),
         }
@@ -155,7 +153,7 @@ impl Exchange {
         let body = self.body(py)?;
         let found = body.get("databases").map_err(|error| failure::protocol_error(py, &error.to_string()))?;
         let Some(RawValue::Array(array)) = found else {
-            return Err(failure::protocol_error(py, "expected databases in the reply, found none"));
+            return Err(failure::protocol_error(py, "expected databases in the reply, got none"));
         };
         // The array borrows from the body, so the distance of the two is its offset.
         let start = array.as_bytes().as_ptr() as usize - body.as_bytes().as_ptr() as usize;

@@ -246,7 +246,7 @@ where
 {
     let value = options.get_item(name)?;
     let value =
-        value.ok_or_else(|| PyKeyError::new_err(format!("expected the core option {name:?}, found none")))?;
+        value.ok_or_else(|| PyKeyError::new_err(format!("expected the core option {name:?}, got none")))?;
     value.extract::<T>().map_err(Into::into)
 }
 

@@ -92,7 +92,7 @@ impl Exchange {
             let mut operation = operation.try_borrow_mut()?;
             let asked = operation.operation.take();
             let asked = asked
-                .ok_or_else(|| failure::bug(py, "expected an operation not yet begun, found a used one"))?;
+                .ok_or_else(|| failure::bug(py, "expected an operation not yet begun, got a used one"))?;
             let (answer, sink) = (operation.answer.take(), operation.sink.take());
             (asked, operation.reading, operation.codec.clone_ref(py), answer, sink)
         };
@@ -230,7 +230,7 @@ impl Exchange {
     fn check_not_lent(&self) -> PyResult<()> {
         if self.lent > 0 {
             return Err(PyBufferError::new_err(
-                "expected the outbound message to be released, found it still in use",
+                "expected the outbound message to be released, got it still in use",
             ));
         }
         Ok(())
@@ -364,7 +364,7 @@ fn choose(
     let answer = selector.bind(py).call1((shown,))?;
     let refusal = |found: &Bound<'_, PyAny>| -> PyResult<PyErr> {
         Ok(PyTypeError::new_err(format!(
-            "expected server_selector to return a list of the ServerDescriptions it was given, found {}",
+            "expected server_selector to return a list of the ServerDescriptions it was given, got {}",
             found.repr()?
         )))
     };
@@ -495,11 +495,11 @@ impl Exchange {
             Some(Question::Word(_, prompt)) => {
                 let responder = self.core.get().responder.as_ref().map(|responder| responder.clone_ref(py));
                 let responder = responder
-                    .ok_or_else(|| failure::bug(py, "expected a responder for the mechanism, found none"))?;
+                    .ok_or_else(|| failure::bug(py, "expected a responder for the mechanism, got none"))?;
                 let left = self.inner.answer_timeout(self.core.get().now()).map(seconds);
                 Ok(Py::new(py, WordQuestion::new(responder, prompt, left))?.into_any())
             }
-            None => Err(failure::bug(py, "expected an open question, found none")),
+            None => Err(failure::bug(py, "expected an open question, got none")),
         }
     }
 
@@ -658,7 +658,7 @@ pub unsafe fn lend(
         return Ok(());
     }
     Err(PyErr::take(owner.py())
-        .unwrap_or_else(|| PyRuntimeError::new_err("expected a buffer to be filled in, found no reason")))
+        .unwrap_or_else(|| PyRuntimeError::new_err("expected a buffer to be filled in, got no reason")))
 }
 
 impl Drop for Exchange {

@@ -83,8 +83,8 @@ pub fn to_python(py: Python<'_>, failure: &Failure) -> PyErr {
         Failure::Usage(message) => invalid_operation(py, message),
         Failure::Closed => closed_client(py),
         Failure::Authentication { message, code, reply } => refused_user(py, message, *code, reply),
-        Failure::Unanswered => bug(py, "expected the reason why authentication ended, found none"),
-        Failure::Command => bug(py, "expected a reply beside a command failure, found none"),
+        Failure::Unanswered => bug(py, "expected the reason why authentication ended, got none"),
+        Failure::Command => bug(py, "expected a reply beside a command failure, got none"),
     }
 }
 

@@ -141,7 +141,7 @@ impl Link {
     pub(crate) fn check_not_lent(&self) -> PyResult<()> {
         if self.lent > 0 {
             return Err(PyBufferError::new_err(
-                "expected the receive buffer to be released, found it still in use",
+                "expected the receive buffer to be released, got it still in use",
             ));
         }
         Ok(())
@@ -291,7 +291,7 @@ impl Link {
         };
         if outcome != 0 {
             return Err(PyErr::take(slf.py()).unwrap_or_else(|| {
-                PyRuntimeError::new_err("expected a buffer to be filled in, found no reason")
+                PyRuntimeError::new_err("expected a buffer to be filled in, got no reason")
             }));
         }
         link.lent += 1;

@@ -106,8 +106,8 @@ impl NamespacedSource {
 /// Writes the number of the namespace into the first field.
 fn name_place(write: &Bound<'_, PyDict>, place: usize) -> PyResult<()> {
     let first = write.iter().next();
-    let (kind, _) = first.ok_or_else(|| PyValueError::new_err("expected a write, found an empty dict"))?;
+    let (kind, _) = first.ok_or_else(|| PyValueError::new_err("expected a write, got an empty dict"))?;
     let place = i32::try_from(place)
-        .map_err(|_| PyIndexError::new_err(format!("expected fewer than 2^31 namespaces, found {place}")))?;
+        .map_err(|_| PyIndexError::new_err(format!("expected fewer than 2^31 namespaces, got {place}")))?;
     write.set_item(kind, place)
 }

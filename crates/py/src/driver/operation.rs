@@ -93,7 +93,7 @@ fn lookup<T: Copy>(table: &[(&str, T)], number: usize) -> PyResult<T> {
     let row = table.get(number);
     row.map(|row| row.1).ok_or_else(|| {
         PyValueError::new_err(format!(
-            "expected one of {:?} constants, found {number}",
+            "expected one of {:?} constants, got {number}",
             table.first().map(|row| row.0)
         ))
     })

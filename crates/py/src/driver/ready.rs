@@ -163,10 +163,7 @@ unsafe extern "C" fn throw(this: *mut ffi::PyObject, arguments: *mut ffi::PyObje
     unsafe {
         ffi::Py_XDECREF(take(this));
         if ffi::PyTuple_GET_SIZE(arguments) == 0 {
-            ffi::PyErr_SetString(
-                ffi::PyExc_TypeError,
-                c"expected an exception to throw, found none".as_ptr(),
-            );
+            ffi::PyErr_SetString(ffi::PyExc_TypeError, c"expected an exception to throw, got none".as_ptr());
             return ptr::null_mut();
         }
         let thrown = ffi::PyTuple_GET_ITEM(arguments, 0);
@@ -177,7 +174,7 @@ unsafe extern "C" fn throw(this: *mut ffi::PyObject, arguments: *mut ffi::PyObje
         } else {
             ffi::PyErr_SetString(
                 ffi::PyExc_TypeError,
-                c"expected an exception to throw, found another object".as_ptr(),
+                c"expected an exception to throw, got another object".as_ptr(),
             );
         }
         ptr::null_mut()

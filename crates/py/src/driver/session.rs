@@ -75,7 +75,7 @@ fn end_of(name: &str) -> PyResult<End> {
     match name {
         "commit" => Ok(End::Commit),
         "abort" => Ok(End::Abort),
-        other => Err(PyValueError::new_err(format!("expected \"commit\" or \"abort\", found {other:?}"))),
+        other => Err(PyValueError::new_err(format!("expected \"commit\" or \"abort\", got {other:?}"))),
     }
 }
 

@@ -195,7 +195,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
                     Some(made) => made,
                     None if self.forgives => self.py.None().into_bound(self.py),
                     None => {
-                        let what = format!("expected {}, found no value", value::label(&field.kind));
+                        let what = format!("expected {}, got no value", value::label(&field.kind));
                         return Err(within(found(Kind::Field, what, ""), step(field)));
                     }
                 };

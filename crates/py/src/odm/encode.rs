@@ -216,7 +216,7 @@ impl<'a, 'py> Writer<'a, 'py> {
                         Bound::from_borrowed_ptr_or_opt(self.py, found)
                     };
                     let Some(coordinates) = coordinates else {
-                        return Err(place(found(Kind::Field, "expected coordinates, found none", ""), name));
+                        return Err(place(found(Kind::Field, "expected coordinates, got none", ""), name));
                     };
                     self.enc.head(0x03, name)?;
                     let start = self.enc.enter()?;

@@ -56,7 +56,7 @@ unsafe extern "C" fn tp_init(
         let mut faults = Vec::new();
         let name = || class_name(plan.model.class.bind(py));
         if has_positional {
-            let what = format!("expected fields of {} by name, found positional arguments", name());
+            let what = format!("expected fields of {} by name, got positional arguments", name());
             return Err(PyTypeError::new_err(what));
         }
         if let Some(kwargs) = kwargs {
@@ -64,7 +64,7 @@ unsafe extern "C" fn tp_init(
             for (key, given) in kwargs.cast::<PyDict>()?.iter() {
                 let key = key.cast_into::<PyString>()?;
                 let Some(index) = plan.field_named(&key, next) else {
-                    let what = format!("expected a field of {}, found {key:?}", name());
+                    let what = format!("expected a field of {}, got {key:?}", name());
                     return Err(PyTypeError::new_err(what));
                 };
                 next = index + 1;
@@ -116,7 +116,7 @@ fn joined(py: Python<'_>, fields: Fields<'_>, mut faults: Vec<(usize, PyErr)>) -
     let wrong: Vec<usize> = faults.iter().map(|(index, _)| *index).collect();
     let mut texts: Vec<String> = faults.iter().map(|(_, fault)| fault.value(py).to_string()).collect();
     for index in missing(fields).filter(|index| !wrong.contains(index)) {
-        texts.push(format!("expected a value, found none at $.{}", fields.plan.fields[index].attribute));
+        texts.push(format!("expected a value, got none at $.{}", fields.plan.fields[index].attribute));
     }
     if texts.len() == 1 {
         return faults.swap_remove(0).1;
@@ -142,7 +142,7 @@ pub(super) fn fill(py: Python<'_>, fields: Fields<'_>) -> PyResult<()> {
         let missing: Vec<_> = missing(fields).map(|index| plan.fields[index].attribute.to_string()).collect();
         let name = class_name(plan.model.class.bind(py));
         return Err(PyTypeError::new_err(format!(
-            "expected {} to make a {name}, found no value for it",
+            "expected {} to make a {name}, got no value for it",
             missing.join(", ")
         )));
     }

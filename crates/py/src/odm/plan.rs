@@ -63,7 +63,7 @@ impl Model {
         self.class.bind(py).getattr("__plan__")?.call_method0("compile")?;
         self.plan
             .get()
-            .ok_or_else(|| PyTypeError::new_err("expected __plan__.compile() to set the plan, found none"))
+            .ok_or_else(|| PyTypeError::new_err("expected __plan__.compile() to set the plan, got none"))
     }
 
     /// The hidden class of partly loaded instances, made for the first of them.
@@ -72,9 +72,9 @@ impl Model {
             return Ok(class);
         }
         self.class.bind(py).getattr("__plan__")?.call_method0("make_partial")?;
-        self.partial.get().ok_or_else(|| {
-            PyTypeError::new_err("expected __plan__.make_partial() to set a class, found none")
-        })
+        self.partial
+            .get()
+            .ok_or_else(|| PyTypeError::new_err("expected __plan__.make_partial() to set a class, got none"))
     }
 }
 
@@ -411,14 +411,14 @@ pub(super) fn model_of(class: &Bound<'_, PyAny>) -> PyResult<&'static Model> {
 
 fn required<'py>(spec: &Bound<'py, PyDict>, key: &str) -> PyResult<Bound<'py, PyAny>> {
     spec.get_item(key)?
-        .ok_or_else(|| PyValueError::new_err(format!("expected {key:?} in the description, found none")))
+        .ok_or_else(|| PyValueError::new_err(format!("expected {key:?} in the description, got none")))
 }
 
 fn read_plan(py: Python<'_>, model: &'static Model, spec: &Bound<'_, PyDict>) -> PyResult<Plan> {
     let rows = required(spec, "fields")?.cast_into::<PyList>()?;
     if rows.len() > MOST_FIELDS {
         return Err(PyTypeError::new_err(format!(
-            "expected at most {MOST_FIELDS} fields, found {}; put some into an Embedded or a dict",
+            "expected at most {MOST_FIELDS} fields, got {}; put some into an Embedded or a dict",
             rows.len()
         )));
     }
@@ -429,7 +429,7 @@ fn read_plan(py: Python<'_>, model: &'static Model, spec: &Bound<'_, PyDict>) ->
         // Values are read and written there without another look.
         if field.offset < HEAD || field.offset > size - SLOT || field.offset % SLOT != 0 {
             return Err(PyValueError::new_err(format!(
-                "expected the offset of a slot of {size} bytes' instances, found {}",
+                "expected the offset of a slot of {size} bytes' instances, got {}",
                 field.offset
             )));
         }
@@ -444,7 +444,7 @@ fn read_plan(py: Python<'_>, model: &'static Model, spec: &Bound<'_, PyDict>) ->
         "forbid" => Unknown::Forbid,
         other => {
             return Err(PyValueError::new_err(format!(
-                "expected 'keep', 'ignore' or 'forbid' for __unknown__, found {other:?}"
+                "expected 'keep', 'ignore' or 'forbid' for __unknown__, got {other:?}"
             )));
         }
     };
@@ -603,7 +603,7 @@ fn read_type(spec: &Bound<'_, PyDict>) -> PyResult<Type> {
                 offset: row.get_item(2)?.extract()?,
             }
         }
-        other => return Err(PyValueError::new_err(format!("expected a known type, found {other:?}"))),
+        other => return Err(PyValueError::new_err(format!("expected a known type, got {other:?}"))),
     };
     let cast = required(spec, "cast")?;
     let mut checks = Vec::new();

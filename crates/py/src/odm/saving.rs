@@ -215,7 +215,7 @@ fn write_filter(py: Python<'_>, fields: Fields<'_>, out: &mut Vec<u8>) -> PyResu
             if plan.version == Some(index) {
                 continue;
             }
-            return Err(PyTypeError::new_err("expected a document with an id, found one loaded without"));
+            return Err(PyTypeError::new_err("expected a document with an id, got one loaded without"));
         };
         Writer::new(py, plan, out)
             .value(&field.kind, crate::codec::encode::Name::Text(&field.key), &held)

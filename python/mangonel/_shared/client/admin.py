@@ -198,7 +198,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         if len(found) == 1:
             return found[0]
         raise InvalidOperation(
-            f"expected one server that takes writes, found {len(found)}; see `nodes` for all of them"
+            f"expected one server that takes writes, got {len(found)}; see `nodes` for all of them"
         )
 
     async def _fact_flow(self, name: str) -> bool:

@@ -117,7 +117,7 @@ class ClientBulkRunner:
         facts = await server_facts_flow(self._client, "bulkWrite", group)
         if facts["max_wire_version"] < _MIN_WIRE_VERSION:
             raise InvalidOperation(
-                "MongoClient.bulk_write needs MongoDB 8.0 or newer (wire version 25), found wire version "
+                "MongoClient.bulk_write needs MongoDB 8.0 or newer (wire version 25), got wire version "
                 f"{facts['max_wire_version']}; use the collection's bulk_write"
             )
         is_acknowledged = self._concern.acknowledged
@@ -170,7 +170,7 @@ class ClientBulkRunner:
             size = len(encode(document, codec_options=self._client._codec_options))
             if size > MAX_BSON_SIZE:
                 raise DocumentTooLarge(
-                    f"expected a document of at most {MAX_BSON_SIZE} bytes for an unacknowledged write, found {size}"
+                    f"expected a document of at most {MAX_BSON_SIZE} bytes for an unacknowledged write, got {size}"
                 )
 
     async def _take_reply_flow(self, operation: _core.Operation, offset: int, count: int) -> None:

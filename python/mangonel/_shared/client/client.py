@@ -134,7 +134,7 @@ class _MongoClient(
             is_encodable = True
         if not is_encodable:
             raise ConfigurationError(
-                "expected options of characters that UTF-8 has, found a lone surrogate in the user name, the password "
+                "expected options of characters that UTF-8 has, got a lone surrogate in the user name, the password "
                 "or another option"
             )
         listeners.follow(self._core)

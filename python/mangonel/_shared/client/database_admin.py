@@ -367,7 +367,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             raise TypeError(f"cannot dereference a {type(dbref)}")
         if dbref.database is not None and dbref.database != self._database_name:
             raise ValueError(
-                f"expected a DBRef to database {self._database_name!r}, found one to {dbref.database!r}"
+                f"expected a DBRef to database {self._database_name!r}, got one to {dbref.database!r}"
             )
         collection = self._collection_class(self, dbref.collection)
         found: Any = collection.find_one({"_id": dbref.id}, session=session, comment=comment, **kwargs)

@@ -66,7 +66,7 @@ class AggregatingSource(CommandSource):
         for name in ("explain", "aggregate", "pipeline"):
             if name in options:
                 raise ConfigurationError(
-                    "expected no explain among the options of an aggregation, found it; use Database.command"
+                    "expected no explain among the options of an aggregation, got it; use Database.command"
                     if name == "explain"
                     else f"the {name} option cannot be specified as a keyword argument"
                 )

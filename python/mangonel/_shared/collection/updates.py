@@ -297,7 +297,7 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
         facts = await server_facts_flow(self._client, "update")
         if facts["max_wire_version"] < _SORT_WIRE_VERSION:
             raise ConfigurationError(
-                "expected MongoDB 8.0 or newer for sort in an unacknowledged update, found wire version "
+                "expected MongoDB 8.0 or newer for sort in an unacknowledged update, got wire version "
                 f"{facts['max_wire_version']}"
             )
         return await self._port.arun(operation)

@@ -55,7 +55,7 @@ def check_command_size(operation: _core.Operation) -> None:
         from mangonel.errors import DocumentTooLarge
 
         raise DocumentTooLarge(
-            f"expected a command of at most {MAX_BSON_SIZE + COMMAND_OVERHEAD} bytes, found {size}; split it"
+            f"expected a command of at most {MAX_BSON_SIZE + COMMAND_OVERHEAD} bytes, got {size}; split it"
         )
 
 
@@ -75,7 +75,7 @@ def check_unanswered_size(
     size = len(encode(statement, codec_options=options))
     if size > MAX_BSON_SIZE:
         raise DocumentTooLarge(
-            f"expected a statement of at most {MAX_BSON_SIZE} bytes for an unacknowledged write, found {size}"
+            f"expected a statement of at most {MAX_BSON_SIZE} bytes for an unacknowledged write, got {size}"
         )
 
 

@@ -260,7 +260,7 @@ class _ChangeStream(Generic[_DocumentType]):
         )
         reply, batch = await self._port.arun(operation)
         if batch is None:
-            raise ProtocolError("expected a cursor in the reply, found none")
+            raise ProtocolError("expected a cursor in the reply, got none")
         self._cursor = self._collection._command_cursor_class(
             self._collection,
             batch,

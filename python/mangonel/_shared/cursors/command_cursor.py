@@ -72,7 +72,7 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         """Go on with a cursor that a command of the user opened."""
         if reply.get("firstBatch"):
             raise NotImplementedError(
-                "expected an empty firstBatch, found documents; use Database.cursor_command, which keeps them"
+                "expected an empty firstBatch, got documents; use Database.cursor_command, which keeps them"
             )
         database, _, name = str(reply["ns"]).partition(".")
         self._namespace = (database, name)

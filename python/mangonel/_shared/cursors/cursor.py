@@ -107,7 +107,7 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
         """Raise if the query cannot be sent as it is; the cursor can be mended and used."""
 
     def _first_operation(self) -> _core.Operation:
-        raise InvalidOperation("expected a cursor that was opened by a command, found none")
+        raise InvalidOperation("expected a cursor that was opened by a command, got none")
 
     async def _fetch_flow(self) -> bool:
         """Load the next batch that has documents; return False when there are none (for now, if tailable)."""
@@ -134,7 +134,7 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
             else:
                 batch = await self._port.arun(self._more_operation())
             if batch is None:
-                raise ProtocolError("expected a cursor in the reply, found none")
+                raise ProtocolError("expected a cursor in the reply, got none")
         except PyMongoError as error:
             if self._is_tailable and getattr(error, "code", None) in _CURSOR_ENDED:
                 # The collection was dropped or has rolled over the cursor's place: there is no more, as after its end.
@@ -367,7 +367,7 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
             b'[{"_id":1,"total":9.5}]'
         """
         if mode not in _JSON_MODES:
-            raise ValueError(f"expected one of {list(_JSON_MODES)} as mode, found {mode!r}")
+            raise ValueError(f"expected one of {list(_JSON_MODES)} as mode, got {mode!r}")
         return self._port.flow(self._to_json_flow(_JSON_MODES[mode]))
 
     async def _to_json_flow(self, mode: int) -> bytes:

@@ -1,4 +1,4 @@
-"""What to answer to a request for a stored file: status, headers and which bytes. Knows no framework and reads nothing.
+"""Decides the response to a request for a stored file: status, headers, byte range. Knows no framework, reads nothing.
 
 Spec: RFC 9110 (conditional requests, range requests).
 """
@@ -36,7 +36,7 @@ def answer(method: str, headers: Mapping[str, str], file: Mapping[str, Any] | No
         file: the file's document; None: there is no such file.
 
     Returns:
-        200 or 206 with bytes, 304, 404, 405, 412, or 416: for a range that the file has not, and for several at once.
+        200 or 206 with bytes, 304, 404, 405, 412, or 416 for several ranges or one outside the file.
     """
     if method not in ("GET", "HEAD"):
         return Answer(405, {"Allow": "GET, HEAD", "Content-Length": "0"})
@@ -52,7 +52,7 @@ def answer(method: str, headers: Mapping[str, str], file: Mapping[str, Any] | No
     if _is_known(headers, tag, modified):
         return Answer(304, shared)
     shared["Content-Type"] = content_type(file)
-    # The type was chosen by whoever stored the file; a browser must not choose another one.
+    # The type was set at the upload; a browser must not guess another one.
     shared["X-Content-Type-Options"] = "nosniff"
     wanted = headers.get("range") if method == "GET" and _is_same(headers, tag, modified) else None
     parsed = None if wanted is None else _range(wanted, length)
@@ -66,17 +66,17 @@ def answer(method: str, headers: Mapping[str, str], file: Mapping[str, Any] | No
 
 
 def etag(file: Mapping[str, Any]) -> str:
-    """Return the file's strong tag: of its id, its date and its length, for a file never changes otherwise."""
+    """Return the file's strong ETag, made of its id, date and length: the rest of a stored file never changes."""
     told = repr((file.get("_id"), file.get("uploadDate"), file.get("length")))
     return f'"{hashlib.sha256(told.encode()).hexdigest()[:32]}"'
 
 
 def content_type(file: Mapping[str, Any]) -> str:
-    """Return the type stored with the file, or one by its name."""
+    """Return the type stored with the file, or a type guessed from its name."""
     metadata = file.get("metadata")
     stored = metadata.get("contentType") if isinstance(metadata, Mapping) else None
     found = stored or file.get("contentType") or mimetypes.guess_type(str(file.get("filename") or ""))[0]
-    # Nothing that is stored may end the header.
+    # No stored value may end the header.
     is_clean = isinstance(found, str) and found.isascii() and found.isprintable()
     return found if is_clean and found else "application/octet-stream"
 
@@ -117,7 +117,7 @@ def _is_known(headers: Mapping[str, str], tag: str, modified: datetime.datetime 
 
 
 def _is_same(headers: Mapping[str, str], tag: str, modified: datetime.datetime | None) -> bool:
-    """Return whether the part of the file that the client has is of this file (`If-Range`)."""
+    """Return whether the client's partial copy is of this file (`If-Range`)."""
     condition = headers.get("if-range")
     if condition is None:
         return True
@@ -125,7 +125,7 @@ def _is_same(headers: Mapping[str, str], tag: str, modified: datetime.datetime |
 
 
 def _range(text: str, length: int) -> tuple[int, int] | None:
-    """Return the bytes asked for; an empty range for what cannot be had; None for what is no range at all."""
+    """Return the requested range; an empty one if it cannot be satisfied; None if the header is not a range."""
     unit, _, asked = text.partition("=")
     if unit.strip().lower() != "bytes":
         return None
@@ -138,7 +138,7 @@ def _range(text: str, length: int) -> tuple[int, int] | None:
         or not all(part.isascii() and part.isdigit() for part in (first, last) if part)
     ):
         return None
-    # More digits than any file has bytes.
+    # More digits than the size of any file has.
     if max(len(first), len(last)) > 19:
         return 0, 0
     if not first:

@@ -15,11 +15,11 @@ Message = MutableMapping[str, Any]
 
 
 class GridFSApp:
-    """Serves the newest file of each name at `/NAME`; mount it wherever the framework can.
+    """Serves the newest revision of each file at `/NAME`; mount it under any path.
 
     Args:
-        bucket: where the files are.
-        find: called with bucket and name instead, when files are found otherwise; raises NoFile when there is none.
+        bucket: the bucket that holds the files.
+        find: function of bucket and name that opens a file in another way; it raises NoFile if there is none.
 
     Example:
         >>> app = Starlette(routes=[Mount("/files", GridFSApp(AsyncGridFSBucket(client.shop)))])
@@ -39,9 +39,9 @@ class GridFSApp:
         receive: Callable[[], Awaitable[Message]],
         send: Callable[[Message], Awaitable[None]],
     ) -> None:
-        """Answer one request. A client that goes away ends the reading."""
+        """Answer one request. A disconnect of the client ends the read."""
         if scope["type"] != "http":
-            raise ValueError(f"expected an HTTP request, found {scope['type']!r}")
+            raise ValueError(f"expected an HTTP request, got {scope['type']!r}")
         headers = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
         }
@@ -61,12 +61,12 @@ class GridFSApp:
             if source is not None and told.stop > told.start:
                 await source.seek(told.start)
                 while (left := told.stop - source.tell()) > 0:
-                    # The server's send waits until the client has taken enough.
+                    # The server's `send` waits until the client has read enough.
                     body = await source.read(min(PIECE, left))
                     await send({"type": "http.response.body", "body": body, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
         except OSError:
-            # The client has gone; nobody is left to tell.
+            # The client has gone.
             return
         finally:
             if source is not None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class GridFSHandler(RequestHandler):
-    """Serves the newest file of the name that the route's only group has.
+    """Serves the newest revision of the file that the route's only group names.
 
     Example:
         >>> Application([(r"/files/(.+)", GridFSHandler, {"bucket": AsyncGridFSBucket(client.shop)})])
@@ -30,8 +30,8 @@ class GridFSHandler(RequestHandler):
         """Take the route's settings.
 
         Args:
-            bucket: where the files are.
-            find: called with bucket and name instead, when files are found otherwise; raises NoFile when there is none.
+            bucket: the bucket that holds the files.
+            find: function of bucket and name that opens a file in another way; it raises NoFile if there is none.
 
         Example:
             >>> from tornado.web import Application
@@ -42,13 +42,13 @@ class GridFSHandler(RequestHandler):
         self._has_gone = False
 
     async def get(self, name: str) -> None:
-        """Answer with the file `name`, or the range of it that was asked for.
+        """Answer with the file `name`, or the requested range of it.
 
         Args:
             name: what the route's group matched.
 
         Raises:
-            HTTPError: 404: there is none; 416: it has no such range.
+            HTTPError: 404: no such file; 416: no such range.
 
         Example:
             >>> class Private(GridFSHandler):
@@ -92,12 +92,12 @@ class GridFSHandler(RequestHandler):
                 await source.seek(told.start)
                 while (left := told.stop - source.tell()) > 0 and not self._has_gone:
                     self.write(await source.read(min(PIECE, left)))
-                    # Returns when the socket has taken it: no more is read than the client takes.
+                    # Returns when the socket has accepted the bytes, so reading keeps the client's pace.
                     await self.flush()
             if not self._has_gone:
                 await self.finish()
         except StreamClosedError:
-            # The client has gone; nobody is left to tell.
+            # The client has gone.
             return
         finally:
             if source is not None:

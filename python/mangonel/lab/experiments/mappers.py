@@ -97,7 +97,7 @@ class ReadTask(Task):
             )
             there = str(found[place : place + 1])[:300]
             raise AssertionError(
-                f"expected {len(wanted)} {self._kind}, found {len(plain)}; at {place}: {there}"
+                f"expected {len(wanted)} {self._kind}, got {len(plain)}; at {place}: {there}"
             )
         return digest(plain)
 
@@ -136,7 +136,7 @@ class SaveTask(Task):
         found = self._posts.find_one({}, sort=[("_id", 1)])
         self._posts.database.client.close()
         if found is None or found["views"] != -1 or len(found["comments"]) != 5:
-            raise AssertionError(f"expected a post with -1 views, found {str(found)[:200]}")
+            raise AssertionError(f"expected a post with -1 views, got {str(found)[:200]}")
         return digest("saved")
 
     def warm_up(self) -> None:
@@ -166,7 +166,7 @@ def values(kind: str) -> dict[str, Any]:
     folder = os.environ.get("MONGODB_BENCHMARK_DATA")
     if not folder:
         raise FileNotFoundError(
-            "expected the folder of odm_flat_models.tgz and odm_nested_models.tgz in MONGODB_BENCHMARK_DATA, found none"
+            "expected the folder of odm_flat_models.tgz and odm_nested_models.tgz in MONGODB_BENCHMARK_DATA, got none"
         )
     archive, name = FILES[kind]
     with tarfile.open(Path(folder) / archive) as files:
@@ -229,18 +229,16 @@ class SpecTask(Task):
         key = "field1"
         if self._verb == "create":
             rows = self._stored.find({}, {"_id": 0}).to_list()
-            assert rows == [self._values] * 2, (
-                f"expected two documents of the source file, found {rows!r:.300}"
-            )
+            assert rows == [self._values] * 2, f"expected two documents of the source file, got {rows!r:.300}"
         elif self._verb == "change":
             inside = f"{ONE}.{key}" if self._kind == NESTED else key
             count = self._stored.count_documents({inside: f"changed {self._turn}"})
-            assert count == 2, f"expected two changed documents, found {count}"
+            assert count == 2, f"expected two changed documents, got {count}"
         else:
             for each in found:
                 part = each if self._kind == SMALL else get(each, ONE)
                 wanted = self._values[key] if self._kind == SMALL else self._values[ONE][key]
-                assert get(part, key) == wanted, f"expected {wanted!r}, found {get(part, key)!r}"
+                assert get(part, key) == wanted, f"expected {wanted!r}, got {get(part, key)!r}"
         return digest([self._kind, self._verb])
 
     def _play(self, count: int) -> list[Any]:

@@ -234,7 +234,7 @@ class FailoverTask(Task):
         self._stored += load.acknowledged
         found = len(self._bench.run(self._adapter.to_list()))
         if found < self._stored:
-            raise AssertionError(f"expected {self._stored} acknowledged documents, found {found}")
+            raise AssertionError(f"expected {self._stored} acknowledged documents, got {found}")
         # What an error left unknown may be there too.
         self._stored = found
         return {

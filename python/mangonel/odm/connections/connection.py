@@ -256,7 +256,7 @@ class Clients:
                 raise self._closed(is_async)
             if self._uri is None:
                 face = "asyncio" if is_async else "blocking"
-                raise NotConnected(f"expected a client of the {face} face, found only the other; name a URI")
+                raise NotConnected(f"expected a client of the {face} face, got only the other; name a URI")
             fresh: Any = (AsyncMongoClient if is_async else MongoClient)(self._uri, **self._options)
             for listener in self._listeners:
                 fresh._listeners.add(listener)
@@ -365,7 +365,7 @@ def _database_of(uri: str | None, client: Any) -> str:
         path = uri.partition("://")[2].partition("/")[2].partition("?")[0]
         if path:
             return unquote(path.partition(".")[0])
-    raise ValueError('expected the name of a database, in the URI or as database="…", found none')
+    raise ValueError('expected the name of a database, in the URI or as database="…", got none')
 
 
 def connection(alias: str = "default") -> Connection:
@@ -390,5 +390,5 @@ def connection(alias: str = "default") -> Connection:
         return _connections[alias]
     except KeyError:
         raise NotConnected(
-            f"expected a connection {alias!r}, found none; call connect(uri, {alias!r}) first"
+            f"expected a connection {alias!r}, got none; call connect(uri, {alias!r}) first"
         ) from None

@@ -94,4 +94,4 @@ def count_commands(connection: Connection, at_most: int | None = None) -> Iterat
     if at_most is not None and len(commands) > at_most:
         often = commands.repeated(3)
         hint = "; an include() or a get_many() may ask once for all" if often else ""
-        raise TooManyCommands(f"expected at most {at_most} commands, found {len(commands)}: {commands}{hint}")
+        raise TooManyCommands(f"expected at most {at_most} commands, got {len(commands)}: {commands}{hint}")

@@ -127,7 +127,7 @@ class Transaction(_Block):
         """Join the transaction or the session of the context; return whether a transaction is to be started."""
         if self._retry:
             raise OdmError(
-                "expected a function for a transaction with retry=True, found a block, which cannot run again; "
+                "expected a function for a transaction with retry=True, got a block, which cannot run again; "
                 "use db.run(function), or the transaction as a decorator"
             )
         session = (sessions.get() or {}).get(self._connection.clients)

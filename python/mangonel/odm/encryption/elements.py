@@ -94,7 +94,7 @@ def _size(type_: int, data: bytes, start: int) -> int:
     if more is not None:
         return int.from_bytes(data[start : start + 4], "little") + more
     if type_ != REGEX:
-        raise ValueError(f"expected a type that BSON has, found {type_}")
+        raise ValueError(f"expected a type that BSON has, got {type_}")
     return data.index(0, data.index(0, start) + 1) + 1 - start
 
 
@@ -116,7 +116,7 @@ def put_together(value: Any) -> Plain:
         return value
     if isinstance(value, Pending):
         if value.done is None:
-            raise ValueError("expected an encrypted value, found one that is not")
+            raise ValueError("expected an encrypted value, got one that is not")
         return value.done
     out = bytearray(4)
     for index, (name, inner) in enumerate(value.items):

@@ -95,7 +95,7 @@ def encrypted_fields_map(
         for path, node, rule in _rules(model, is_queryable=True):
             kind = _type_of(node)
             if kind is None:
-                raise ValueError(f"expected one BSON type for {model.__name__}.{path}, found several")
+                raise ValueError(f"expected one BSON type for {model.__name__}.{path}, got several")
             is_made = isinstance(rule.key, str) and key_ids is None
             found: dict[str, Any] = {
                 "path": path,
@@ -134,7 +134,7 @@ def _id_of(rule: Encrypted, model: Any, path: str, key_ids: Mapping[str, Any] | 
         known = key_ids or {}
         if key not in known:
             raise ValueError(
-                f"expected the id of the key {key!r} of {model.__name__}.{path} in key_ids, found "
+                f"expected the id of the key {key!r} of {model.__name__}.{path} in key_ids, got "
                 f"{', '.join(map(repr, known)) or 'none'}; ask the key vault: get_key_by_alt_name({key!r})"
             )
         key = known[key]

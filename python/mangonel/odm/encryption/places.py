@@ -176,7 +176,7 @@ class Places:
             name = self.names.get(rule.key_field)
             if name is None:
                 raise UnsupportedOption(
-                    f"cannot tell the key of {self.name}.{path}: its name is in {rule.key_field!r}, found no such text "
+                    f"cannot tell the key of {self.name}.{path}: its name is in {rule.key_field!r}, got no such text "
                     f"in the document or in the query; add the condition {self.name}.{rule.key_field} == …"
                 )
             return name

@@ -103,7 +103,7 @@ class FieldCipher:
             model = self._analysis.name
             raise ConfigurationError(
                 f"cannot use {model}, which has fields of Queryable Encryption: expected {namespace} to be made for "
-                f"them, found no such collection; call {model}.create_collection() first"
+                f"them, got no such collection; call {model}.create_collection() first"
             )
         self._made.add(namespace)
 
@@ -171,7 +171,7 @@ def database_of(connection: Any, model: Any, is_async: bool) -> Any:
             return database
         first = next(path for path, _ in tree.rules())
         raise ConfigurationError(
-            f"cannot use {model.__name__}, whose {first} is encrypted: expected keys, found none; use {_REMEDY}"
+            f"cannot use {model.__name__}, whose {first} is encrypted: expected keys, got none; use {_REMEDY}"
         )
     twin = _twin(client, Analysis(model.__name__, name, tree, tree_of_collection), values)
     return twin.get_database(connection.name, codec_options=database.codec_options)
@@ -201,7 +201,7 @@ async def encrypted_fields_flow(model: Any, collection: Any) -> dict[str, Any]:
         if other != path:
             raise ValueError(
                 f"cannot make the collection of {model.__name__}: expected a key of its own for each field of "
-                f"Queryable Encryption, found the same for {other} and {path}"
+                f"Queryable Encryption, got the same for {other} and {path}"
             )
     ids = {key: Binary(await cipher.id_flow(key), UUID_SUBTYPE) for key in users if isinstance(key, str)}
     [fields] = encrypted_fields_map(collection.database.name, *found, key_ids=ids).values()

@@ -118,6 +118,6 @@ def _value_at(group: Group, path: str) -> Any:
     for part in parents:
         inner = found.group(part)
         if inner is None:
-            raise ValueError(f"expected a document or list at $.{path}, found none")
+            raise ValueError(f"expected a document or list at $.{path}, got none")
         found = inner
     return found.get(last)

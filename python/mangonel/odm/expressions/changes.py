@@ -35,15 +35,15 @@ def update_of(changes: Iterable[Change]) -> dict[str, Any]:
         if isinstance(change, Update):
             group = update.setdefault(change.operator, {})
             if change.key in group:
-                raise ValueError(f"expected one {change.operator} of {change.key!r}, found two")
+                raise ValueError(f"expected one {change.operator} of {change.key!r}, got two")
             group[change.key] = change.value
         elif isinstance(change, Mapping):
             for operator, group in change.items():
                 if operator[:1] != "$":
-                    raise ValueError(f"expected update operators, found the key {operator!r}; use set_()")
+                    raise ValueError(f"expected update operators, got the key {operator!r}; use set_()")
                 update.setdefault(operator, {}).update(group)
         else:
-            raise TypeError(f"expected a change such as set_(User.age, 3), found {change!r}")
+            raise TypeError(f"expected a change such as set_(User.age, 3), got {change!r}")
     if not update:
-        raise TypeError("expected at least one change, found none")
+        raise TypeError("expected at least one change, got none")
     return update

@@ -114,10 +114,10 @@ def part_of(condition: Any) -> dict[str, Any]:
         return condition._condition()
     if isinstance(condition, bool):
         raise TypeError(
-            f"expected a condition, found {condition}; did you write `is`, `and` or `not`, or compare something "
+            f"expected a condition, got {condition}; did you write `is`, `and` or `not`, or compare something "
             "that is no class attribute?"
         )
-    raise TypeError(f"expected a condition or a query document, found {type(condition).__name__}")
+    raise TypeError(f"expected a condition or a query document, got {type(condition).__name__}")
 
 
 # Conditions as functions, generic in the field's type.

@@ -33,11 +33,11 @@ class Geometry:
             Point(13.4, 52.5)
         """
         if document.get("type") != cls.geo_type:
-            raise ValueError(f"expected a GeoJSON {cls.geo_type}, found the type {document.get('type')!r}")
+            raise ValueError(f"expected a GeoJSON {cls.geo_type}, got the type {document.get('type')!r}")
         coordinates = _checked(document.get("coordinates"), cls._depth)
         if coordinates is None:
             raise ValueError(
-                f"expected the coordinates of a {cls.geo_type}, found {document.get('coordinates')!r:.80}"
+                f"expected the coordinates of a {cls.geo_type}, got {document.get('coordinates')!r:.80}"
             )
         return restore(cls, coordinates)
 
@@ -86,7 +86,7 @@ def _position(point: Any) -> list[float]:
         return list(point.coordinates)
     made = [float(part) for part in point]
     if len(made) < 2:
-        raise ValueError(f"expected a longitude and a latitude, found {point!r}")
+        raise ValueError(f"expected a longitude and a latitude, got {point!r}")
     return made
 
 

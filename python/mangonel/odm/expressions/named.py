@@ -88,7 +88,7 @@ def _operator(path: Path[Any], operator: str, value: Any, name: str) -> Expr:
         return condition_of(path, "mod", *value)
     if operator not in _METHODS:
         raise AttributeError(
-            f"expected a field or an operator at the end of {name!r}, found {operator!r}; operators are "
+            f"expected a field or an operator at the end of {name!r}, got {operator!r}; operators are "
             + ", ".join(sorted({*_COMPARISONS, *_METHODS, "mod"}))
         )
     method, options = _METHODS[operator]

@@ -140,7 +140,7 @@ class Path(Operand, Generic[T]):
         """The value as the database has it."""
         if isinstance(value, (Path, Expr)):
             raise TypeError(
-                f"expected a value to compare {self._key!r} with, found {type(value).__name__}; use expr()"
+                f"expected a value to compare {self._key!r} with, got {type(value).__name__}; use expr()"
             )
         return dump(self._owner, self._field(), value, self._is_element if is_element is None else is_element)
 
@@ -150,7 +150,7 @@ class Path(Operand, Generic[T]):
     def _stored(self, value: Any, is_element: bool | None = None) -> Any:
         """The value as an update stores it: of the field's type, or an error."""
         if isinstance(value, (Path, Expr)):
-            raise TypeError(f"expected a value to store in {self._key!r}, found {type(value).__name__}")
+            raise TypeError(f"expected a value to store in {self._key!r}, got {type(value).__name__}")
         return checked(
             self._owner,
             self._field(),
@@ -638,7 +638,7 @@ def path_of(field: Any) -> Path[Any]:
     """
     if isinstance(field, Path):
         return field
-    raise TypeError(f"expected a field as the class has it, such as User.age, found {field!r}")
+    raise TypeError(f"expected a field as the class has it, such as User.age, got {field!r}")
 
 
 def key_of(field: Any, model: Any = None) -> str:
@@ -647,7 +647,7 @@ def key_of(field: Any, model: Any = None) -> str:
         return field._key
     if isinstance(field, str):
         return key_of_name(field, model)
-    raise TypeError(f"expected a field or its name, found {field!r}")
+    raise TypeError(f"expected a field or its name, got {field!r}")
 
 
 def key_of_name(name: str, model: Any) -> str:

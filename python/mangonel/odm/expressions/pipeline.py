@@ -276,14 +276,14 @@ class Pipeline:
             Pipeline([{'$search': {'text': {'query': 'tea', 'path': 'title'}}}])
         """
         if not operators:
-            raise TypeError("expected an operator of search(), such as text={...}, found none")
+            raise TypeError("expected an operator of search(), such as text={...}, got none")
         self._check_first("search")
         stage: dict[str, Any] = {} if index is None else {"index": index}
         return self.stage({"$search": {**stage, **_keys(operators)}})
 
     def _check_first(self, name: str) -> None:
         if self._stages:
-            raise ValueError(f"expected {name}() to be the first stage, found {len(self._stages)} before it")
+            raise ValueError(f"expected {name}() to be the first stage, got {len(self._stages)} before it")
 
     def vector_search(
         self,
@@ -320,14 +320,14 @@ class Pipeline:
         declared = _vector_of(field)
         if index is None:
             if declared is None:
-                raise TypeError(f"expected the index that has the vectors of {field!r}, found none")
+                raise TypeError(f"expected the index that has the vectors of {field!r}, got none")
             index = declared.index
         asked = vector if isinstance(vector, bytes) else list(vector)
         if declared is not None and isinstance(asked, list) and len(asked) != declared.max_length:
-            raise ValueError(f"expected {declared.max_length} numbers, as {field!r} has, found {len(asked)}")
+            raise ValueError(f"expected {declared.max_length} numbers, as {field!r} has, got {len(asked)}")
         if limit < 1 or (candidates is not None and candidates < limit):
             raise ValueError(
-                f"expected a limit from 1 on, and no more than candidates, found {limit} and {candidates}"
+                f"expected a limit from 1 on, and no more than candidates, got {limit} and {candidates}"
             )
         stage: dict[str, Any] = {
             "index": index,
@@ -356,7 +356,7 @@ def _key(field: Any) -> str:
         return field._key
     if isinstance(field, str):
         return field
-    raise TypeError(f"expected a field or a key, found {field!r}")
+    raise TypeError(f"expected a field or a key, got {field!r}")
 
 
 def _value(value: Any) -> Any:
@@ -390,6 +390,6 @@ def _accumulators(made: Mapping[str, Accumulator]) -> dict[str, Any]:
             found[key] = _value(what)
         else:
             raise TypeError(
-                f'expected an accumulator for {key!r}, such as ("avg", User.age) or "count", found {what!r}'
+                f'expected an accumulator for {key!r}, such as ("avg", User.age) or "count", got {what!r}'
             )
     return found

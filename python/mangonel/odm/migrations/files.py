@@ -97,13 +97,13 @@ def load(folder: str | Path) -> list[Migration]:
             found.append(_migration(path, int(match[1])))
         elif path.suffix == ".py" and path.name[:1].isdigit():
             raise ValueError(
-                f"expected a name such as 0001_split_name.py, with a number from 1 on, found {path.name}"
+                f"expected a name such as 0001_split_name.py, with a number from 1 on, got {path.name}"
             )
     found.sort(key=lambda migration: migration.number)
     for one, other in itertools.pairwise(found):
         if one.number == other.number:
             raise ValueError(
-                f"expected one migration of the number {one.number}, found {one.name} and {other.name}"
+                f"expected one migration of the number {one.number}, got {one.name} and {other.name}"
             )
     return found
 
@@ -117,20 +117,20 @@ def _migration(path: Path, number: int) -> Migration:
     names = vars(module)
     collection = names.get("COLLECTION")
     if not isinstance(collection, str):
-        raise ValueError(f'expected COLLECTION = "…" in {path}, found {collection!r}')
+        raise ValueError(f'expected COLLECTION = "…" in {path}, got {collection!r}')
     forward = names.get("forward", names.get("FORWARD"))
     if forward is None:
-        raise ValueError(f"expected a function forward(document) or FORWARD = [...] in {path}, found neither")
+        raise ValueError(f"expected a function forward(document) or FORWARD = [...] in {path}, got neither")
     for name in names:
         # A filter that nobody reads would mean every document.
         if name not in NAMES and name.upper().rstrip("S") in {known.upper() for known in NAMES}:
-            raise ValueError(f"expected one of {', '.join(NAMES)} in {path}, found {name}")
+            raise ValueError(f"expected one of {', '.join(NAMES)} in {path}, got {name}")
     for name in ("FILTER", "BACK_FILTER"):
         if not isinstance(names.get(name, {}), Mapping):
-            raise ValueError(f"expected a query document for {name} in {path}, found {names[name]!r}")
+            raise ValueError(f"expected a query document for {name} in {path}, got {names[name]!r}")
     for one, other in (("forward", "FORWARD"), ("backward", "BACKWARD")):
         if one in names and other in names:
-            raise ValueError(f"expected {one} or {other} in {path}, found both")
+            raise ValueError(f"expected {one} or {other} in {path}, got both")
         _check_change(names.get(one, names.get(other)), one, path)
     return Migration(
         number,
@@ -147,5 +147,5 @@ def _check_change(change: Any, name: str, path: Path) -> None:
     is_pipeline = isinstance(change, list) and all(isinstance(stage, Mapping) for stage in change)
     if inspect.iscoroutinefunction(change) or not (change is None or callable(change) or is_pipeline):
         raise ValueError(
-            f"expected a plain function {name}(document) or a list of stages {name.upper()} in {path}, found {change!r}"
+            f"expected a plain function {name}(document) or a list of stages {name.upper()} in {path}, got {change!r}"
         )

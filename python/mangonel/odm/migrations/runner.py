@@ -104,7 +104,7 @@ class Runner:
         strange = [name for name in [*applied, *([begun["_id"]] if begun else [])] if name not in known]
         if strange:
             raise MigrationError(
-                f"expected the files of {', '.join(strange)}, which the database has; found none"
+                f"expected the files of {', '.join(strange)}, which the database has; got none"
             )
         steps: list[tuple[Migration, bool]] = []
         if begun is not None:
@@ -283,14 +283,14 @@ def _changed(migration: Migration, change: Any, document: dict[str, Any]) -> dic
     if made is None and given == before:
         return None
     if not isinstance(made, Mapping):
-        how = "it changed it and returned None" if made is None else f"found {type(made).__name__}"
+        how = "it changed it and returned None" if made is None else f"got {type(made).__name__}"
         raise MigrationError(
             f"{migration.name}: expected the function to return the document of {migration.collection} {id!r}, or None "
             f"for one that it leaves alone: {how}; nothing of it was written"
         )
     if made.get("_id", id) != id or "_id" not in made:
         raise MigrationError(
-            f"{migration.name}: expected the same _id for {migration.collection} {id!r}, found another"
+            f"{migration.name}: expected the same _id for {migration.collection} {id!r}, got another"
         )
     return dict(made) if dict(made) != before or list(made) != list(before) else None
 

@@ -35,7 +35,7 @@ class AnyRef:
 
     def __init__(self, document: Any) -> None:
         if not is_document(document):
-            raise TypeError(f"expected a document for an AnyRef, found {type(document).__name__}")
+            raise TypeError(f"expected a document for an AnyRef, got {type(document).__name__}")
         self._loaded = document
         self.collection: str = document.__collection_name__()
         self.database: str | None = None

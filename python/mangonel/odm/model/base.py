@@ -85,7 +85,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
         """
         found = _core.odm_decode_all(cls.__model__, data, lazy)
         if len(found) != 1:
-            raise ValueError(f"expected one document, found {len(found)}")
+            raise ValueError(f"expected one document, got {len(found)}")
         made: Self = found[0]
         return made
 

@@ -93,13 +93,13 @@ def ref_of(document: Any, field: Any) -> Ref[Any] | None:
     if isinstance(field, Path):
         if not isinstance(document, field._owner):
             raise TypeError(
-                f"expected a {field._owner.__name__}, which has {field!r}, found a {type(document).__name__}"
+                f"expected a {field._owner.__name__}, which has {field!r}, got a {type(document).__name__}"
             )
         name = field._field().name
     value = held(document, name)
     if value is not None and not isinstance(value, Ref):
         raise TypeError(
-            f"expected a reference in {type(document).__name__}.{name}, found {type(value).__name__}"
+            f"expected a reference in {type(document).__name__}.{name}, got {type(value).__name__}"
         )
     return value
 

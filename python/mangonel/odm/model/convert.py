@@ -38,7 +38,7 @@ def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
         if made is not None:
             return made
     if not isinstance(values, Mapping):
-        raise TypeError(f"expected a mapping, found {type(values).__name__}")
+        raise TypeError(f"expected a mapping, got {type(values).__name__}")
     plan = cls.__plan__
     given: dict[str, Any] = {}
     extra: dict[str, Any] = {}
@@ -60,7 +60,7 @@ def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
             given[field.name] = value
             inside[field.name] = [_below(f".{field.name}", fault) for fault in texts(error)]
     if extra and cls.__unknown__ == "forbid":
-        raise TypeError(f"expected fields of {cls.__name__}, found {', '.join(map(repr, extra))}")
+        raise TypeError(f"expected fields of {cls.__name__}, got {', '.join(map(repr, extra))}")
     missing = [name for name, field in plan.fields.items() if name not in given and is_required(field)]
     try:
         made = cls(**given)
@@ -79,7 +79,7 @@ def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
 
 
 # How a fault begins that is no value at all; its path follows.
-NONE_GIVEN = "expected a value, found none at "
+NONE_GIVEN = "expected a value, got none at "
 
 
 def texts(error: ValidationError) -> list[str]:
@@ -185,7 +185,7 @@ def to_dict(
     """
     if exclude or only or include:
         if any(isinstance(names, str) for names in (exclude, only, include)):
-            raise TypeError("expected a list of names, found a text")
+            raise TypeError("expected a list of names, got a text")
         exclude, include, only = tuple(exclude), tuple(include), None if only is None else tuple(only)
         _check_names(instance.__class__, exclude, only, include)
     return _to_dict(instance, exclude, only, by_key, include, also)
@@ -228,7 +228,7 @@ def _check_names(cls: Any, exclude: Any, only: Any, include: Any) -> None:
     """Refuse what no field has: a name that is misspelt would show what it should hide."""
     for name in (*exclude, *(only or ()), *include):
         if not isinstance(name, str):
-            raise TypeError(f"expected names of fields of {cls.__name__}, found {name!r}")
+            raise TypeError(f"expected names of fields of {cls.__name__}, got {name!r}")
         models = [cls]
         for part in name.split("."):
             models = [child for model in models for child in (model, *model.__tagged__())]
@@ -243,7 +243,7 @@ def _check_names(cls: Any, exclude: Any, only: Any, include: Any) -> None:
     for name in include:
         field = cls.__plan__.fields.get(name)
         if field is None or field.target is None:
-            raise TypeError(f"expected a reference of {cls.__name__}, found {name!r}")
+            raise TypeError(f"expected a reference of {cls.__name__}, got {name!r}")
 
 
 def _inside(field: Any) -> list[Any]:

@@ -83,7 +83,7 @@ def describe(cls: Any) -> dict[str, Any]:
     cls.__belongs_to__ = {}
     versions = [field.name for field in cls.__plan__.fields.values() if field.is_version]
     if len(versions) > 1:
-        raise TypeError(f"expected one Version in {cls.__name__}, found {', '.join(versions)}")
+        raise TypeError(f"expected one Version in {cls.__name__}, got {', '.join(versions)}")
     if cls.__is_document__:
         _check_shard_key(cls)
     return {
@@ -120,12 +120,12 @@ def resolve_field(cls: Any, info: FieldInfo) -> Resolved:
         elif isinstance(item, Vector):
             if get_origin(plain) not in (list, tuple) or not {*get_args(plain)} <= {float, int, ...}:
                 raise TypeError(
-                    f"expected Annotated[list[float], Vector(…)] for {cls.__name__}.{info.name}, found {_name(plain)}"
+                    f"expected Annotated[list[float], Vector(…)] for {cls.__name__}.{info.name}, got {_name(plain)}"
                 )
         elif item is Version or isinstance(item, Version):
             if nullable or not (isinstance(plain, type) and issubclass(plain, int) and plain is not bool):
                 raise TypeError(
-                    f"expected Annotated[int, Version] for {cls.__name__}.{info.name}, found {_name(plain)}"
+                    f"expected Annotated[int, Version] for {cls.__name__}.{info.name}, got {_name(plain)}"
                 )
             resolved.is_version = True
         elif isinstance(item, Encrypted):
@@ -163,17 +163,17 @@ def _check_shard_key(cls: Any) -> None:
     """Refuse a shard key that the server would, or that no field has."""
     key = cls.__shard_key__
     if not isinstance(key, collections.abc.Mapping):
-        raise TypeError(f'expected {cls.__name__}.__shard_key__ as {{"tenant": 1}}, found {key!r}')
+        raise TypeError(f'expected {cls.__name__}.__shard_key__ as {{"tenant": 1}}, got {key!r}')
     for name, kind in key.items():
         field = cls.__plan__.fields.get(name)
         if field is None or field.is_list:
             what = "no field" if field is None else "a list"
             raise TypeError(
-                f"expected single fields in {cls.__name__}.__shard_key__, found {name!r}, which is {what}"
+                f"expected single fields in {cls.__name__}.__shard_key__, got {name!r}, which is {what}"
             )
         if kind not in (1, "hashed") or (kind == "hashed" and name != next(n for n in key if key[n] == kind)):
             raise ValueError(
-                f'expected 1, or "hashed" once, in {cls.__name__}.__shard_key__, found {kind!r} for {name!r}'
+                f'expected 1, or "hashed" once, in {cls.__name__}.__shard_key__, got {kind!r} for {name!r}'
             )
 
 
@@ -337,7 +337,7 @@ def _new_tree(cls: Any) -> Node | None:
         if field is None or field.type is not str or field.encrypted is not None:
             raise TypeError(
                 f"expected key_field of {cls.__name__}.{path} to be a field of {cls.__name__} that is a str and not "
-                f"encrypted, found {name!r}"
+                f"encrypted, got {name!r}"
             )
     return tree
 
@@ -364,7 +364,7 @@ def _slot_of(cls: Any, name: str) -> Any:
         slots = base.__dict__.get("__members__")
         if slots and name in slots:
             return slots[name]
-    raise TypeError(f"expected a slot for {name!r} in {cls.__name__}, found none")
+    raise TypeError(f"expected a slot for {name!r} in {cls.__name__}, got none")
 
 
 def _own_descriptor(cls: Any, name: str, offset: int, wraps: bool) -> None:

@@ -89,15 +89,15 @@ class Encrypted:
         text = str(getattr(algorithm, "value", algorithm))
         short = _NAMES.get(text, text)
         if short not in ALGORITHMS:
-            raise ValueError(f"expected one of {', '.join(ALGORITHMS)} as the algorithm, found {algorithm!r}")
+            raise ValueError(f"expected one of {', '.join(ALGORITHMS)} as the algorithm, got {algorithm!r}")
         if (key is None) == (key_field is None):
             raise TypeError(
-                f"expected exactly one of key and key_field, found {'none' if key is None else 'both'}"
+                f"expected exactly one of key and key_field, got {'none' if key is None else 'both'}"
             )
         if key is not None and not callable(key):
             check_key(key)
         if key_field is not None and short != "random":
-            raise ValueError(f'expected the algorithm "random" with key_field, found "{short}": use key')
+            raise ValueError(f'expected the algorithm "random" with key_field, got "{short}": use key')
         if (range is not None) != (short == "range"):
             raise TypeError('expected range=RangeOpts(...) with the algorithm "range", and with no other')
         if contention_factor is not None and short not in ("indexed", "range"):
@@ -141,7 +141,7 @@ def check_key(key: Any) -> None:
     if isinstance(key, (str, UUID)) or (isinstance(key, Binary) and key.subtype == _UUID):
         return
     raise TypeError(
-        f"expected the key to be a UUID, a Binary of subtype 4 or an alternative name, found {type(key).__name__}"
+        f"expected the key to be a UUID, a Binary of subtype 4 or an alternative name, got {type(key).__name__}"
     )
 
 
@@ -236,7 +236,7 @@ class Node:
         seen.append((self, other))
         if self.rule != other.rule:
             raise TypeError(
-                f"expected one way of encryption at {where}, found {self.rule!r} and {other.rule!r}"
+                f"expected one way of encryption at {where}, got {self.rule!r} and {other.rule!r}"
             )
         has_new = other.has_plain and not self.has_plain
         self.has_plain |= other.has_plain
@@ -267,10 +267,10 @@ def mark_of(metadata: Any) -> Encrypted | None:
     found: Encrypted | None = None
     for item in metadata:
         if item is Encrypted:
-            raise TypeError("expected Encrypted(algorithm, key=…) inside Annotated, found the class")
+            raise TypeError("expected Encrypted(algorithm, key=…) inside Annotated, got the class")
         if isinstance(item, Encrypted):
             if found is not None:
-                raise TypeError("expected one Encrypted inside Annotated, found two")
+                raise TypeError("expected one Encrypted inside Annotated, got two")
             found = item
     return found
 

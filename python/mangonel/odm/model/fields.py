@@ -97,11 +97,9 @@ def field(
         >>> tags: list[str] = field(default_factory=list, key="t")
     """
     if default is not MISSING and default_factory is not None:
-        raise TypeError("expected default or default_factory, found both")
+        raise TypeError("expected default or default_factory, got both")
     if on_delete not in (None, "cascade", "nullify", "deny", "pull"):
-        raise ValueError(
-            f'expected "cascade", "nullify", "deny" or "pull" for on_delete, found {on_delete!r}'
-        )
+        raise ValueError(f'expected "cascade", "nullify", "deny" or "pull" for on_delete, got {on_delete!r}')
     return FieldInfo(default, default_factory, key, lazy, frozen, on_delete, touch=touch)
 
 
@@ -170,7 +168,7 @@ class Index:
         **options: Any,
     ) -> None:
         if not fields:
-            raise TypeError("expected the fields of the index, found none")
+            raise TypeError("expected the fields of the index, got none")
         self.fields = fields
         self.kind = kind
         self.partial = partial
@@ -233,9 +231,9 @@ class Vector:
         filters: Iterable[str] = (),
     ) -> None:
         if type(dimensions) is not int or dimensions < 1:
-            raise ValueError(f"expected how many numbers a vector has, from 1 on, found {dimensions!r}")
+            raise ValueError(f"expected how many numbers a vector has, from 1 on, got {dimensions!r}")
         if similarity not in ("cosine", "euclidean", "dotProduct"):
-            raise ValueError(f'expected "cosine", "euclidean" or "dotProduct", found {similarity!r}')
+            raise ValueError(f'expected "cosine", "euclidean" or "dotProduct", got {similarity!r}')
         # The names of annotated-types: any constraint is read by them.
         self.min_length = self.max_length = dimensions
         self.similarity = similarity

@@ -54,10 +54,10 @@ class Hook:
         if any(event.startswith("around") for event in events) and not (
             inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
         ):
-            raise TypeError(f"expected a generator function for around(), found {name!r}, which has no yield")
+            raise TypeError(f"expected a generator function for around(), got {name!r}, which has no yield")
         if self.is_coroutine and "after_load" in events:
             raise TypeError(
-                f"expected a plain function for after('load'), found the coroutine function {name!r}"
+                f"expected a plain function for after('load'), got the coroutine function {name!r}"
             )
 
 
@@ -141,10 +141,10 @@ def _names(when: str, events: tuple[str, ...]) -> tuple[str, ...]:
     """The names of events before, after or around which something runs."""
     known = {"around": AROUND, "before": EVENTS - ONLY_AFTER}.get(when, EVENTS)
     if not events:
-        raise TypeError(f"expected an event for {when}(), such as {when}('save'), found none")
+        raise TypeError(f"expected an event for {when}(), such as {when}('save'), got none")
     for event in events:
         if event not in known:
-            raise ValueError(f"expected events among {', '.join(sorted(known))}, found {event!r}")
+            raise ValueError(f"expected events among {', '.join(sorted(known))}, got {event!r}")
     return tuple(f"{when}_{event}" for event in events)
 
 
@@ -177,11 +177,11 @@ def listen(when: str, event: str, function: Callable[..., Any], model: Any = Non
         >>> stop()
     """
     if when not in ("before", "after"):
-        raise ValueError(f'expected "before" or "after", found {when!r}')
+        raise ValueError(f'expected "before" or "after", got {when!r}')
     if not callable(function):
-        raise TypeError(f"expected a function to call {when} {event!r}, found {function!r}")
+        raise TypeError(f"expected a function to call {when} {event!r}, got {function!r}")
     if model is not None and not (isinstance(model, type) and hasattr(model, "__is_document__")):
-        raise TypeError(f"expected a document class, or None for all of them, found {model!r}")
+        raise TypeError(f"expected a document class, or None for all of them, got {model!r}")
     hook = Hook(getattr(function, "__name__", "function"), function, _names(when, (event,)))
     entry = (model, hook)
     _listened.append(entry)
@@ -227,7 +227,7 @@ def collect_hooks(cls: Any) -> dict[str, list[Hook]]:
                 if isinstance(value, staticmethod) or is_of_queries != isinstance(value, classmethod):
                     kind = "a class method" if is_of_queries else "a method with self"
                     raise TypeError(
-                        f"expected {kind} for the hook {parent.__name__}.{name}, found {type(value).__name__}"
+                        f"expected {kind} for the hook {parent.__name__}.{name}, got {type(value).__name__}"
                     )
                 found[name] = Hook(name, function, events)
             elif name in found and callable(function):
@@ -355,7 +355,7 @@ async def around_flow(
                     generator = hook.function(current)
                     if not await _step_flow(hook, generator, port, None):
                         raise TypeError(
-                            f"expected one yield in the hook {hook.name!r} around an event, found none: nothing was "
+                            f"expected one yield in the hook {hook.name!r} around an event, got none: nothing was "
                             "done; raise an error to prevent it"
                         )
                     entered.append((hook, generator))
@@ -366,7 +366,7 @@ async def around_flow(
         raise
     for hook, generator in reversed(entered):
         if await _step_flow(hook, generator, port, None):
-            raise TypeError(f"expected one yield in the hook {hook.name!r} around an event, found another")
+            raise TypeError(f"expected one yield in the hook {hook.name!r} around an event, got another")
     return made
 
 

@@ -58,7 +58,7 @@ def fields(model: Any) -> Mapping[str, Field]:
     """
     cls: Any = model if isinstance(model, type) else type(model)
     if not is_model(cls):
-        raise TypeError(f"expected a model, found {model!r}")
+        raise TypeError(f"expected a model, got {model!r}")
     return MappingProxyType({name: _field(cls, found) for name, found in cls.__plan__.fields.items()})
 
 

@@ -81,7 +81,7 @@ class ModelMeta(_core.OdmMeta):
         unknown = namespace.get("__options__", {}).keys() - _SETTINGS
         if unknown:
             raise TypeError(
-                f"expected {', '.join(sorted(_SETTINGS))} in {name}.__options__, found {', '.join(sorted(unknown))}"
+                f"expected {', '.join(sorted(_SETTINGS))} in {name}.__options__, got {', '.join(sorted(unknown))}"
             )
         is_abstract = bool(namespace.setdefault("__abstract__", False))
         fields = _inherited(bases)

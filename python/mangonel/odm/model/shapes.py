@@ -86,7 +86,7 @@ def twin(shape: Any, tz_aware: bool) -> Any:
 
 def _make_twin(shape: Any, tz_aware: bool) -> Any:
     if not isinstance(shape, type):
-        raise TypeError(f"expected a class as the shape of results, found {shape!r}")
+        raise TypeError(f"expected a class as the shape of results, got {shape!r}")
     hints = typing.get_type_hints(shape, include_extras=True)
     namespace: dict[str, Any] = {"__module__": shape.__module__, "__qualname__": shape.__qualname__}
     annotations: dict[str, Any] = {}
@@ -145,7 +145,7 @@ def _fields_of(
             yield name, hints[name], field.alias, default
     else:
         raise TypeError(
-            f"expected an Embedded, a dataclass, a msgspec.Struct, a TypedDict or a pydantic model, found {shape!r}"
+            f"expected an Embedded, a dataclass, a msgspec.Struct, a TypedDict or a pydantic model, got {shape!r}"
         )
 
 

@@ -137,9 +137,7 @@ class QueryBuilder(Generic[T]):
         made._is_plain = self._is_plain and on_invalid is None
         if on_invalid is not None:
             if on_invalid not in ("raise", "skip") and not callable(on_invalid):
-                raise ValueError(
-                    f'expected "raise", "skip" or a function for on_invalid, found {on_invalid!r}'
-                )
+                raise ValueError(f'expected "raise", "skip" or a function for on_invalid, got {on_invalid!r}')
             made._on_invalid = on_invalid
         return made
 
@@ -160,7 +158,7 @@ class QueryBuilder(Generic[T]):
         for other in others:
             if other._model is not self._model:
                 raise TypeError(
-                    f"expected a query of {self._model.__name__}, found one of {other._model.__name__}"
+                    f"expected a query of {self._model.__name__}, got one of {other._model.__name__}"
                 )
             scoped = set(map(id, self._where))
             made._where = (*made._where, *(part for part in other._where if id(part) not in scoped))
@@ -504,7 +502,7 @@ class QueryBuilder(Generic[T]):
         """
         unknown = sorted(options.keys() - FindOptions.__annotations__.keys())
         if unknown:
-            raise TypeError(f"expected options of the driver's find, found {', '.join(map(repr, unknown))}")
+            raise TypeError(f"expected options of the driver's find, got {', '.join(map(repr, unknown))}")
         return self._with(**options)
 
     def text_score(self, name: str = "score") -> Self:
@@ -589,5 +587,5 @@ def _is_below(key: str, other: str) -> bool:
 
 def _count(number: int, name: str) -> int:
     if number < 0:
-        raise ValueError(f"expected a {name} from 0 on, found {number}")
+        raise ValueError(f"expected a {name} from 0 on, got {number}")
     return number

@@ -221,7 +221,7 @@ def _check_reference(path: Path[Any], terminal: str) -> Any:
     """Return the model that references at a path lead to; refuse a path that has none."""
     target = path._field().target
     if target is None:
-        raise TypeError(f"expected a reference for {terminal}(), found {path!r}")
+        raise TypeError(f"expected a reference for {terminal}(), got {path!r}")
     return target
 
 

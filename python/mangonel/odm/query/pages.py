@@ -70,7 +70,7 @@ class Pages(Generic[T]):
 async def page_flow(query: Any, request: Any, size: int, after: str | None) -> Page[Any]:
     """Fetch one page by keys."""
     if size < 1:
-        raise ValueError(f"expected a page size from 1 on, found {size}")
+        raise ValueError(f"expected a page size from 1 on, got {size}")
     if query._is_none:
         return Page([], None)
     sort: dict[str, Any] = dict(query._options.get("sort") or {})

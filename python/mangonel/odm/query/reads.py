@@ -104,7 +104,7 @@ class QueryReads(QueryBuilder[T]):
             raise DocumentNotFound(f"no {self._model.__name__} matches {self.query!r}")
         if has_more or len(found) > 1:
             raise MultipleDocuments(
-                f"expected one {self._model.__name__} that matches {self.query!r}, found more"
+                f"expected one {self._model.__name__} that matches {self.query!r}, got more"
             )
         return found[0]
 
@@ -443,7 +443,7 @@ class QueryReads(QueryBuilder[T]):
             else:
                 projection[key] = 0
         if is_list and 1 not in projection.values():
-            raise ValueError("expected a field of only() to be left, found all of them excluded")
+            raise ValueError("expected a field of only() to be left, got all of them excluded")
         return {"projection": projection}
 
     @overload
@@ -561,7 +561,7 @@ class QueryReads(QueryBuilder[T]):
 
     async def _paginate_flow(self, request: Request, number: int, size: int) -> Any:
         if number < 1 or size < 1:
-            raise ValueError(f"expected a page and a size from 1 on, found {number} and {size}")
+            raise ValueError(f"expected a page and a size from 1 on, got {number} and {size}")
         bare = self._bare(projection=None)
         total = await bare._count_flow(request.of(bare, "count"))
         part = self[(number - 1) * size : number * size]

@@ -228,7 +228,7 @@ class Request:
             ProtocolError: the reply has no cursor.
         """
         if batch is None:
-            raise ProtocolError("expected a cursor in the reply, found none")
+            raise ProtocolError("expected a cursor in the reply, got none")
         cursor = self.collection.find(self.filter)
         cursor._take(batch)
         cursor._abandon()

@@ -673,7 +673,7 @@ class Document(Base):
         Example:
             >>> User.shard_collection()
             Traceback (most recent call last):
-            ValueError: expected a __shard_key__ in User, found none
+            ValueError: expected a __shard_key__ in User, got none
         """
         collection = cls._bind(False)
         collection._port.flow(shard_flow(cls, collection))
@@ -780,7 +780,7 @@ def _common_place(cls: Any, documents: list[Any], is_async: bool, session: Any, 
     places = {(connection_of(document), document.__collection_name__()) for document in documents}
     if len(places) > 1:
         names = sorted(f"{chosen.name}.{name}" for chosen, name in places)
-        raise ValueError(f"expected documents of one collection, found those of {', '.join(names)}")
+        raise ValueError(f"expected documents of one collection, got those of {', '.join(names)}")
     if not documents:
         return Place(connection(cls.__connection__), cls, is_async, session, write_concern)
     return place_of(documents[0], is_async, session, write_concern)

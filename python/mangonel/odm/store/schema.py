@@ -197,7 +197,7 @@ def _create_collection(collection: Any, options: dict[str, Any]) -> Any:
 async def shard_flow(cls: Any, collection: Any) -> None:
     """Shard a model's collection."""
     if not cls.__shard_key__:
-        raise ValueError(f"expected a __shard_key__ in {cls.__name__}, found none")
+        raise ValueError(f"expected a __shard_key__ in {cls.__name__}, got none")
     keys = {key_of(name, cls): kind for name, kind in cls.__shard_key__.items()}
     admin = collection.database.client["admin"]
     await collection._port.call(_shard, admin, f"{collection.database.name}.{collection.name}", keys)

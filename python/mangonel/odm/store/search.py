@@ -42,9 +42,9 @@ class SearchIndex:
         kind: str = "search",
     ) -> None:
         if fields and definition is not None:
-            raise TypeError("expected fields or a definition of the search index, found both")
+            raise TypeError("expected fields or a definition of the search index, got both")
         if kind != "search" and definition is None:
-            raise TypeError(f"expected the definition of an index of kind {kind!r}, found none; see Vector")
+            raise TypeError(f"expected the definition of an index of kind {kind!r}, got none; see Vector")
         self.fields = fields
         self.name = name
         self.kind = kind
@@ -61,13 +61,13 @@ def declared_search_indexes(cls: Any) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for index in cls.__search_indexes__:
         if index.name in found:
-            raise ValueError(f"expected one search index {index.name!r} of {cls.__name__}, found two")
+            raise ValueError(f"expected one search index {index.name!r} of {cls.__name__}, got two")
         found[index.name] = {"type": index.kind, "definition": _definition(cls, index)}
     for path, vector in _vectors(cls, "", (cls,)):
         made = found.setdefault(vector.index, {"type": "vectorSearch", "definition": {"fields": []}})
         if made["type"] != "vectorSearch":
             raise ValueError(
-                f"expected one search index {vector.index!r} of {cls.__name__}, found one of texts and one of vectors"
+                f"expected one search index {vector.index!r} of {cls.__name__}, got one of texts and one of vectors"
             )
         row = {
             "type": "vector",

@@ -49,7 +49,7 @@ impl ChunkPacker {
         self.next = self
             .next
             .checked_add(1)
-            .ok_or_else(|| PyValueError::new_err("expected at most 2147483647 chunks, found more"))?;
+            .ok_or_else(|| PyValueError::new_err("expected at most 2147483647 chunks, got more"))?;
         self.ids.push(id);
         Ok(())
     }
@@ -79,7 +79,7 @@ impl ChunkPacker {
         batch_size: usize,
     ) -> PyResult<Self> {
         if chunk_size == 0 || chunk_size > i32::MAX as usize / 2 {
-            return Err(PyValueError::new_err(format!("expected a chunk size above 0, found {chunk_size}")));
+            return Err(PyValueError::new_err(format!("expected a chunk size above 0, got {chunk_size}")));
         }
         let mut encoded = Vec::new();
         codec::encode_document(py, files_id, codec.get(), false, &mut encoded)?;
@@ -132,7 +132,7 @@ impl ChunkPacker {
     /// Pack `data` from `start` on, until it ends or an insert is due; return where it stopped.
     fn write(&mut self, py: Python<'_>, data: PyBuffer<u8>, start: usize) -> PyResult<usize> {
         if !data.is_c_contiguous() {
-            return Err(PyBufferError::new_err("expected a buffer in one piece, found another"));
+            return Err(PyBufferError::new_err("expected a buffer in one piece, got another"));
         }
         let address = data.buf_ptr().cast::<u8>();
         let bytes: &[u8] = if data.len_bytes() == 0 {
@@ -176,7 +176,7 @@ impl ChunkPacker {
             self.end_chunk();
         }
         if self.open.is_some() {
-            return Err(failure::bug(py, "expected whole chunks to send, found one that is being filled"));
+            return Err(failure::bug(py, "expected whole chunks to send, got one that is being filled"));
         }
         if self.sequence.is_empty() {
             return Ok(None);

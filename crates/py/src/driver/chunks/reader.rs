@@ -99,7 +99,7 @@ impl ChunkReader {
             Ok(None) => None,
             Err(found) => {
                 self.next_document = self.documents_end;
-                Some(Err(format!("expected a document, found {found}")))
+                Some(Err(format!("expected a document, got {found}")))
             }
         }
     }
@@ -121,11 +121,11 @@ impl ChunkReader {
         let (size, whole) = (chunk.size() as u64, self.expected_size(expected));
         if chunk.n != expected {
             self.fault =
-                Some(format!("missing chunk: expected chunk #{expected}, found chunk with n={}", chunk.n));
+                Some(format!("missing chunk: expected chunk #{expected}, got chunk with n={}", chunk.n));
         } else if size < whole {
-            self.fault = Some(format!("truncated chunk #{expected}: expected {whole} bytes, found {size}"));
+            self.fault = Some(format!("truncated chunk #{expected}: expected {whole} bytes, got {size}"));
         } else if size > whole {
-            self.fault = Some(format!("oversized chunk #{expected}: expected {whole} bytes, found {size}"));
+            self.fault = Some(format!("oversized chunk #{expected}: expected {whole} bytes, got {size}"));
         }
         if self.fault.is_some() {
             return false;
@@ -228,12 +228,12 @@ fn read_chunk(message: &[u8], range: std::ops::Range<usize>) -> Result<Chunk, St
                 let start = offset + (binary.bytes.as_ptr() as usize - bytes.as_ptr() as usize);
                 data = Some((start, start + binary.bytes.len()));
             }
-            ("data", other) => return Err(format!("expected binary data, found {other}")),
+            ("data", other) => return Err(format!("expected binary data, got {other}")),
             _ => {}
         }
     }
-    let n = n.ok_or("expected an integer n, found none")?;
-    let (start, end) = data.ok_or("expected binary data, found none")?;
+    let n = n.ok_or("expected an integer n, got none")?;
+    let (start, end) = data.ok_or("expected binary data, got none")?;
     Ok(Chunk { n, id, start, end, laid: None })
 }
 
@@ -245,7 +245,7 @@ impl ChunkReader {
     fn new(chunk_size: u64, length: u64, position: u64) -> PyResult<Self> {
         if chunk_size == 0 || chunk_size > i32::MAX as u64 || length > i64::MAX as u64 {
             return Err(PyValueError::new_err(format!(
-                "expected a file of chunks of 1 to {} bytes, found chunkSize {chunk_size} and length {length}",
+                "expected a file of chunks of 1 to {} bytes, got chunkSize {chunk_size} and length {length}",
                 i32::MAX
             )));
         }
@@ -356,7 +356,7 @@ impl ChunkReader {
             let (mut reader, mut target) = (slf.try_borrow_mut()?, target.try_borrow_mut()?);
             if reader.at != from || target.filled != copy.filled || !Arc::ptr_eq(&reader.message, message) {
                 return Err(PyRuntimeError::new_err(
-                    "expected one reader of a file's chunks, found two at once",
+                    "expected one reader of a file's chunks, got two at once",
                 ));
             }
             target.filled += count;
@@ -429,7 +429,7 @@ impl ChunkReader {
                 Ok(chunk) if chunk.size() == 0 => {}
                 Ok(chunk) => {
                     self.fault = Some(format!(
-                        "extra chunk: expected {count} chunks, found chunk with n={} and {} bytes",
+                        "extra chunk: expected {count} chunks, got chunk with n={} and {} bytes",
                         chunk.n,
                         chunk.size()
                     ));

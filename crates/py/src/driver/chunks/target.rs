@@ -105,7 +105,7 @@ impl ChunkTarget {
             Err(error) => return Err(error),
         };
         if buffer.readonly() || !buffer.is_c_contiguous() {
-            return Err(PyBufferError::new_err("expected a writable buffer in one piece, found another"));
+            return Err(PyBufferError::new_err("expected a writable buffer in one piece, got another"));
         }
         let landed = Arc::default();
         Ok(ChunkTarget {
@@ -141,7 +141,7 @@ impl ChunkTarget {
         for end in ends {
             if end < begin || end > whole.size {
                 return Err(PyValueError::new_err(format!(
-                    "expected ends from {begin} to {} in order, found {end}",
+                    "expected ends from {begin} to {} in order, got {end}",
                     whole.size
                 )));
             }
