@@ -9,6 +9,9 @@ use crate::message::{Command, Replies};
 use crate::options::ClientOptions;
 use crate::topology::HelloRequest;
 
+/// The version of client-backpressure that this driver follows; a string by mongodb-handshake.
+const BACKPRESSURE: &str = "2";
+
 /// Returns the hello that was asked for, stamped and ready to be sent.
 ///
 /// `hello_ok`: whether the server is known to understand the command by its new name. `extras` appends what a
@@ -37,6 +40,7 @@ pub fn hello_command(
     let mut replies = Replies::One;
     match request {
         HelloRequest::Handshake => {
+            writer::append_str(&mut head, "backpressure", BACKPRESSURE);
             let metadata = RawDocument::from_bytes(&options.metadata)?;
             writer::append_raw_document(&mut head, "client", metadata);
         }

@@ -49,7 +49,7 @@ pub struct Facts {
     pub has_write_errors: bool,
     /// What the server says of the error.
     pub labels: Labels,
-    /// How long an overloaded server wants to be left alone at first.
+    /// What an overloaded server wants its waits to be multiples of.
     pub base_backoff: Option<Duration>,
     /// The cursor, when the reply has one.
     pub cursor: Option<CursorFacts>,
@@ -98,7 +98,8 @@ impl Facts {
                 }
                 (b"baseBackoffMS", value) => {
                     let milliseconds = value.as_i64_lenient().and_then(|value| u64::try_from(value).ok());
-                    facts.base_backoff = milliseconds.map(Duration::from_millis);
+                    // Without any wait, clients that were sent away would come back together.
+                    facts.base_backoff = milliseconds.filter(|&value| value > 0).map(Duration::from_millis);
                 }
                 _ => {}
             }

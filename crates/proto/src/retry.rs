@@ -24,7 +24,7 @@ const RETRYABLE_READ_CODES: &[i64] = &[
     13436, // NotPrimaryOrSecondary
 ];
 
-/// The first wait for an overloaded server, unless it names another.
+/// Half of the longest first wait for an overloaded server, unless it names another.
 const BASE_BACKOFF: Duration = Duration::from_millis(100);
 
 /// The longest wait for an overloaded server.
@@ -83,10 +83,10 @@ pub fn after_reply(kind: Kind, facts: &Facts, options: &ClientOptions) -> Again 
 
 /// Returns how long to wait before the given retry, 1 for the first.
 ///
-/// `base`: what the server asked for as the first wait. `chance`: any number; the wait is a fraction of its longest, so
+/// `base`: what the server names as `baseBackoffMS`; it is doubled for each retry, the first included. `chance`: any number; the wait is a fraction of its longest, so
 /// that clients sent away together do not come back together.
 pub fn backoff(retry: u32, base: Option<Duration>, chance: u64) -> Duration {
-    let doubled = base.unwrap_or(BASE_BACKOFF).saturating_mul(1 << retry.saturating_sub(1).min(30));
+    let doubled = base.unwrap_or(BASE_BACKOFF).saturating_mul(1 << retry.min(30));
     doubled.min(LONGEST_BACKOFF).mul_f64((chance >> 11) as f64 / (1u64 << 53) as f64)
 }
 
@@ -97,11 +97,11 @@ mod tests {
     #[test]
     fn the_longest_wait_doubles_up_to_ten_seconds() {
         let longest = |retry| backoff(retry, None, u64::MAX).as_millis();
-        assert_eq!([1, 2, 3, 8, 40].map(longest), [100, 200, 400, 10_000, 10_000]);
+        assert_eq!([1, 2, 3, 7, 40].map(longest), [200, 400, 800, 10_000, 10_000]);
     }
 
     #[test]
-    fn a_server_names_its_own_first_wait() {
-        assert_eq!(backoff(1, Some(Duration::from_millis(400)), 1 << 63), Duration::from_millis(200));
+    fn a_server_names_the_base_of_its_waits() {
+        assert_eq!(backoff(1, Some(Duration::from_millis(400)), 1 << 63), Duration::from_millis(400));
     }
 }

@@ -48,6 +48,14 @@ fn done() -> Value {
 }
 
 #[test]
+fn a_handshake_says_which_backpressure_the_driver_follows() {
+    let mut bench = Bench::standalone();
+    let mut exchange = bench.begin(find());
+    bench.open(&mut exchange);
+    assert_eq!(outbound(&exchange)["backpressure"], "2");
+}
+
+#[test]
 fn the_command_is_sent_after_the_user_was_let_in() {
     let mut bench = plain();
     let mut exchange = bench.begin(find());

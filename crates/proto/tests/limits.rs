@@ -263,7 +263,7 @@ fn an_overloaded_server_is_asked_again_twice_after_growing_waits_whatever_the_co
     for kind in [Kind::Read, Kind::ReadOnce, Kind::RetryableWrite, Kind::Write, Kind::Command] {
         let mut bench = Bench::primary();
         let mut exchange = bench.sent(operation(kind, &json!({"something": 1})));
-        for longest in [100, 200] {
+        for longest in [200, 400] {
             bench.reply(&mut exchange, &overloaded());
             assert_eq!(bench.sizes().1, 0, "the connection goes back to its pool meanwhile");
             assert!(rest(&mut bench, &mut exchange) <= Duration::from_millis(longest));
@@ -292,7 +292,7 @@ fn an_overloaded_server_is_not_asked_again_when_retries_are_off() {
 }
 
 #[test]
-fn an_overloaded_server_names_the_first_wait() {
+fn an_overloaded_server_names_the_base_of_the_waits() {
     let mut bench = Bench::primary();
     let mut longest = Duration::ZERO;
     for _ in 0..40 {
@@ -303,7 +303,22 @@ fn an_overloaded_server_names_the_first_wait() {
         longest = longest.max(rest(&mut bench, &mut exchange));
         bench.reply(&mut exchange, &json!({"ok": 1}));
     }
-    assert!(longest > Duration::from_millis(1500) && longest < Duration::from_millis(3000), "{longest:?}");
+    assert!(longest > Duration::from_millis(3000) && longest < Duration::from_millis(6000), "{longest:?}");
+}
+
+#[test]
+fn a_server_that_names_no_wait_at_all_is_left_alone_all_the_same() {
+    let mut bench = Bench::primary();
+    let mut reply = overloaded();
+    reply["baseBackoffMS"] = json!(0);
+    let waits = (0..5).map(|_| {
+        let mut exchange = bench.sent(find());
+        bench.reply(&mut exchange, &reply);
+        let wait = rest(&mut bench, &mut exchange);
+        bench.reply(&mut exchange, &json!({"ok": 1}));
+        wait
+    });
+    assert!(waits.sum::<Duration>() > Duration::ZERO);
 }
 
 #[test]
