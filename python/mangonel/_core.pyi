@@ -94,6 +94,7 @@ __all__ = [
     "json_dumps",
     "json_loads",
     "odm_adopt",
+    "odm_begin",
     "odm_build",
     "odm_changes",
     "odm_compared",
@@ -107,6 +108,7 @@ __all__ = [
     "odm_filter",
     "odm_finished",
     "odm_flags",
+    "odm_guard",
     "odm_insert",
     "odm_json",
     "odm_loaded",
@@ -117,6 +119,7 @@ __all__ = [
     "odm_offset",
     "odm_origin",
     "odm_raw",
+    "odm_rebase",
     "odm_rows",
     "odm_save",
     "odm_set_extra",
@@ -782,7 +785,10 @@ def odm_insert(
     max_size: int,
 ) -> tuple[Operation, bytes | None]: ...
 def odm_update(object: OdmBase) -> bytes | None: ...
-def odm_settle(object: OdmBase, is_stored: bool) -> None: ...
+def odm_begin(object: OdmBase) -> None: ...
+def odm_guard(object: OdmBase) -> bytes | None: ...
+def odm_rebase(object: OdmBase, stored: bytes) -> bool: ...
+def odm_settle(object: OdmBase, is_stored: bool | None) -> None: ...
 def odm_note(object: OdmBase, stored: bytes) -> None: ...
 def odm_stored(object: OdmBase, raw: bytes | None, origin: Any) -> None: ...
 def odm_changes(object: OdmBase) -> dict[str, Any]: ...

@@ -8,6 +8,7 @@ PyMongoError
     ├── DocumentNotFound     get() or one() found none (also LookupError)
     ├── MultipleDocuments    one() found more than one
     ├── StaleDocument        another program saved the document first
+    ├── ParallelSaveError    a document is saved while a save of the same instance is under way
     ├── DeleteDenied         a delete rule forbids it
     ├── UnsupportedOption    an operation cannot honour an option of its query (also TypeError)
     ├── TooManyCommands      count_commands() found more than were allowed (also AssertionError)
@@ -83,7 +84,16 @@ class MultipleDocuments(OdmError):
 
 
 class StaleDocument(OdmError):
-    """The document in the database has another version than the one that was loaded. Nothing was stored."""
+    """The stored document is not what the update depends on. Nothing was stored.
+
+    It has another version than the one that was loaded, or a list that this save changes by position or replaces was
+    changed by another writer, or an earlier save whose outcome was unknown was stored after all. The instance keeps its
+    changes: `reload()` it, or `reload(keep_changes=True)`, and save again.
+    """
+
+
+class ParallelSaveError(OdmError):
+    """Another task or thread is saving the same instance. Nothing was sent, and the changes stay pending."""
 
 
 class DeleteDenied(OdmError):

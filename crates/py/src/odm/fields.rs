@@ -28,6 +28,14 @@ pub(super) const PARTIAL: u64 = 2;
 pub(super) const DELETED: u64 = 4;
 /// The unknown keys were changed by the program.
 pub(super) const EXTRA_SET: u64 = 8;
+/// A save is under way: its changes were taken out, and no other save may begin.
+pub(super) const SAVING: u64 = 16;
+/// Nobody knows whether the last save was stored.
+pub(super) const UNCERTAIN: u64 = 32;
+/// The save under way depends on what is stored.
+pub(super) const GUARDED: u64 = 64;
+/// A server that finds the document of the save under way must change it.
+pub(super) const MODIFIES: u64 = 128;
 
 /// From here on, a bit for each of the first fields: it was null in the database, where it could be absent.
 const WAS_NULL: u32 = 8;
@@ -92,6 +100,10 @@ pub(super) struct State {
     pub saved: Vec<(usize, Option<Vec<u8>>)>,
     /// Whole elements of keys that no field has.
     pub extra: Vec<u8>,
+    /// What `extra` was when the save under way began, if it is part of it.
+    pub sent_extra: Option<Vec<u8>>,
+    /// What `extra` was last saved as, newer than `raw`.
+    pub stored_extra: Option<Vec<u8>>,
     /// Fields of an embedded document that were not stored and got their defaults.
     pub absent: Bits,
     /// Fields on their way to the server: their dirty bits were cleared, and come back if it refuses.
@@ -102,6 +114,8 @@ pub(super) struct State {
     nulls: Rest,
     /// What `saved` becomes when the server agrees.
     pub draft: Vec<(usize, Option<Vec<u8>>)>,
+    /// The conditions of the update under way, as elements of a query.
+    pub guard: Vec<u8>,
     /// Values from before the first time a field was set.
     pub old: Vec<(usize, Py<PyAny>)>,
 }
@@ -155,8 +169,11 @@ pub(super) fn end(py: Python<'_>, mut spare: Box<RefCell<State>>) {
     }
     state.raw.clear();
     state.extra.clear();
+    state.sent_extra = None;
+    state.stored_extra = None;
     state.saved.clear();
     state.draft.clear();
+    state.guard.clear();
     state.pending.clear();
     state.sent.clear();
     state.absent.clear();

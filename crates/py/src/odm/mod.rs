@@ -5,6 +5,7 @@ mod build;
 mod decode;
 mod encode;
 mod fields;
+mod guard;
 mod instance;
 mod json;
 mod keys;
@@ -25,7 +26,7 @@ use pyo3::types::{PyBytes, PyDict, PyNotImplemented, PyString};
 use crate::codec::decode::Decoder;
 use crate::codec::fault::{Fault, Kind, Problem, into_exception};
 use encode::Writer;
-use fields::{DELETED, EXTRA_SET, Fields, NEW, PARTIAL};
+use fields::{DELETED, EXTRA_SET, Fields, GUARDED, MODIFIES, NEW, PARTIAL, SAVING};
 pub use plan::OdmModel;
 use siblings::Siblings;
 
@@ -43,7 +44,10 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(build::odm_build, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_encode, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_insert, module)?)?;
+    module.add_function(wrap_pyfunction!(saving::odm_begin, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_update, module)?)?;
+    module.add_function(wrap_pyfunction!(saving::odm_guard, module)?)?;
+    module.add_function(wrap_pyfunction!(saving::odm_rebase, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_settle, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_note, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_stored, module)?)?;
@@ -69,11 +73,12 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(odm_loaded, module)?)
 }
 
-/// Return whether an instance is new, was partly loaded, was deleted: bits 1, 2 and 4.
+/// Return whether an instance is new, was partly loaded, was deleted, is being saved; and whether that save depends on
+/// what is stored, and must change it: bits 1, 2, 4, 16, 64 and 128.
 #[entries]
 #[pyfunction]
 fn odm_flags(object: &Bound<'_, PyAny>) -> PyResult<u64> {
-    Ok(Fields::of(object)?.flags() & (NEW | PARTIAL | DELETED))
+    Ok(Fields::of(object)?.flags() & (NEW | PARTIAL | DELETED | SAVING | GUARDED | MODIFIES))
 }
 
 /// Say that an instance is not stored any more; inserting it again is allowed.

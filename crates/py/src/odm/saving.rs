@@ -9,7 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use super::encode::Writer;
-use super::fields::{DELETED, EXTRA_SET, Fields, NEW, release};
+use super::fields::{DELETED, EXTRA_SET, Fields, GUARDED, MODIFIES, NEW, SAVING, UNCERTAIN, release};
+use super::guard::adopt;
+use super::update::Update;
 use super::value::located;
 use super::{decode, raw, update};
 use crate::codec::decode::Decoder;
@@ -29,37 +31,120 @@ pub(super) fn odm_encode<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py,
     crate::codec::bytes_of(py, &out)
 }
 
+/// Takes what an update carries out of the pending changes, and says that it is under way.
+///
+/// Building an update runs code of the program, which may begin another one: so this is asked at the end.
+fn begin(py: Python<'_>, fields: Fields<'_>, update: Update) -> PyResult<()> {
+    let flags = fields.flags();
+    if flags & SAVING != 0 {
+        return Err(parallel_save(py, fields));
+    }
+    let is_guarded = if update.guard.is_empty() { 0 } else { GUARDED };
+    let modifies = if update.must_modify() { MODIFIES } else { 0 };
+    fields.set_flags(flags & !(EXTRA_SET | GUARDED | MODIFIES) | SAVING | is_guarded | modifies);
+    fields.clear_dirty();
+    let has_extra = flags & EXTRA_SET != 0;
+    if !update.sent.is_empty() || !update.draft.is_empty() || is_guarded != 0 || has_extra {
+        let mut state = fields.state();
+        if has_extra {
+            state.sent_extra = Some(state.extra.clone());
+        }
+        state.sent = update.sent;
+        state.draft = update.draft;
+        state.guard = update.guard.into_bytes();
+    }
+    Ok(())
+}
+
+/// The error of a second save while one is under way.
+#[cold]
+fn parallel_save(py: Python<'_>, fields: Fields<'_>) -> PyErr {
+    let class = fields.plan.model.class.bind(py).name();
+    let class = class.map_or_else(|_| "document".to_owned(), |name| name.to_string());
+    let text = format!(
+        "expected one save of a {class} at a time, got another while one is under way; wait for it, then save again"
+    );
+    let made = py
+        .import("mangonel.odm.errors")
+        .and_then(|errors| errors.getattr("ParallelSaveError"))
+        .and_then(|error| error.call1((text,)));
+    made.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// Say that the whole of an instance is being stored; `odm_stored` or `odm_settle` must follow.
+#[entries]
+#[pyfunction]
+pub(super) fn odm_begin(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let fields = Fields::of(object)?;
+    begin(object.py(), fields, Update::of_whole(fields.dirty()))
+}
+
 /// Return the smallest update that stores what changed, or None. `odm_settle` must follow once the server has answered.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_update<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let py = object.py();
-    let Some(update) = update::build(py, Fields::of(object)?)? else { return Ok(None) };
+    let fields = Fields::of(object)?;
+    let Some(update) = update::build(py, fields)? else {
+        fields.clear_dirty();
+        return Ok(None);
+    };
     let mut out = Vec::with_capacity(128);
     update.write(&mut out);
+    begin(py, fields, update)?;
     crate::codec::bytes_of(py, &out).map(Some)
 }
 
-/// End what `odm_update` began: the changes are stored, or they are changes again.
+/// Return the conditions on the stored document that the update under way needs, or None.
 #[entries]
 #[pyfunction]
-pub(super) fn odm_settle(object: &Bound<'_, PyAny>, is_stored: bool) -> PyResult<()> {
+pub(super) fn odm_guard<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let py = object.py();
     let fields = Fields::of(object)?;
+    if fields.flags() & GUARDED == 0 {
+        return Ok(None);
+    }
+    let mut out = Vec::new();
+    let start = raw::open(&mut out);
+    if let Some(state) = fields.known() {
+        out.extend_from_slice(&state.guard);
+    }
+    raw::close(&mut out, start);
+    crate::codec::bytes_of(py, &out).map(Some)
+}
+
+/// End what `odm_update` or `odm_begin` began: the changes are stored, or they are changes again. None: nobody knows.
+#[entries]
+#[pyfunction]
+pub(super) fn odm_settle(object: &Bound<'_, PyAny>, is_stored: Option<bool>) -> PyResult<()> {
+    let py = object.py();
+    let fields = Fields::of(object)?;
+    let uncertain = match is_stored {
+        None => UNCERTAIN,
+        Some(true) => 0,
+        Some(false) => fields.flags() & UNCERTAIN,
+    };
+    fields.set_flags(fields.flags() & !(SAVING | UNCERTAIN | GUARDED | MODIFIES) | uncertain);
     let Some(mut state) = fields.known_mut() else { return Ok(()) };
     let sent = std::mem::take(&mut state.sent);
     let draft = std::mem::take(&mut state.draft);
-    if !is_stored {
+    let extra = state.sent_extra.take();
+    if is_stored != Some(true) {
         drop(state);
         fields.set_dirty(fields.dirty().with(&sent));
+        if extra.is_some() {
+            fields.add_flags(EXTRA_SET);
+        }
         return Ok(());
     }
     for (index, value) in draft {
         state.keep(index, value);
     }
+    if extra.is_some() {
+        state.stored_extra = extra;
+    }
     let old = std::mem::take(&mut state.old);
     drop(state);
-    fields.set_flags(fields.flags() & !EXTRA_SET);
     release(py, old);
     if let Some(index) = fields.plan.version {
         let next = match fields.value(py, index).filter(|current| !current.is_none()) {
@@ -71,7 +156,42 @@ pub(super) fn odm_settle(object: &Bound<'_, PyAny>, is_stored: bool) -> PyResult
     Ok(())
 }
 
-/// Say that an instance is stored as these bytes (None of one that does not keep them), and where.
+/// Take over the stored bytes of what means the same as the known ones, such as a document whose keys have another
+/// order; return whether any differ, so that the update may be built again.
+#[entries]
+#[pyfunction]
+pub(super) fn odm_rebase(object: &Bound<'_, PyAny>, stored: &[u8]) -> PyResult<bool> {
+    let fields = Fields::of(object)?;
+    let plan = fields.plan;
+    let mut is_other = false;
+    for element in raw::Elements::of(stored) {
+        let Some(index) = plan.field_of_key(element.key).filter(|index| plan.fields[*index].is_mutable)
+        else {
+            continue;
+        };
+        let Some(mut state) = fields.known_mut() else { continue };
+        let known = match state.kept(index) {
+            Some(kept) => kept.clone(),
+            None => raw::Elements::of(&state.raw).find(|known| known.key == element.key).map(|known| {
+                let mut kept = vec![known.kind];
+                kept.extend_from_slice(known.value);
+                kept
+            }),
+        };
+        let Some(known) = known else { continue };
+        let known = raw::Element { kind: known[0], key: element.key, value: &known[1..] };
+        if let Some((kind, value)) = adopt(&known, &element) {
+            is_other = true;
+            let mut kept = vec![kind];
+            kept.extend_from_slice(&value);
+            state.keep(index, Some(kept));
+        }
+    }
+    Ok(is_other)
+}
+
+/// Say that an instance is stored as these bytes (None of one that does not keep them), and where; it ends what `odm_begin`
+/// or `odm_insert` began.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (object, raw, origin))]
@@ -82,8 +202,13 @@ pub(super) fn odm_stored(
 ) -> PyResult<()> {
     super::odm_set_origin(object, origin)?;
     let fields = Fields::of(object)?;
-    fields.set_flags(fields.flags() & !(NEW | DELETED | EXTRA_SET));
-    fields.clear_dirty();
+    // What was set since it began to be stored is a change.
+    fields.set_flags(fields.flags() & !(NEW | DELETED | SAVING | UNCERTAIN | GUARDED | MODIFIES));
+    if let Some(mut state) = fields.known_mut() {
+        state.sent.clear();
+        state.sent_extra = None;
+        state.stored_extra = None;
+    }
     if fields.plan.keeps_raw {
         let mut state = fields.state();
         state.raw = raw.map(|raw| raw.as_bytes().to_vec()).unwrap_or_default();
@@ -137,19 +262,8 @@ pub(super) fn odm_changes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py
     if fields.flags() & NEW != 0 {
         return Ok(changes);
     }
-    // What is under way is not cleared by looking.
-    let update = update::build(py, fields)?;
-    fields.set_dirty(dirty.clone());
-    if update.is_none() {
-        return Ok(changes);
-    }
-    let drafts: Vec<usize> = match fields.known_mut() {
-        Some(mut state) => {
-            state.sent.clear();
-            std::mem::take(&mut state.draft).into_iter().map(|(index, _)| index).collect()
-        }
-        None => Vec::new(),
-    };
+    let Some(update) = update::build(py, fields)? else { return Ok(changes) };
+    let drafts: Vec<usize> = update.draft.into_iter().map(|(index, _)| index).collect();
     for (index, field) in plan.fields.iter().enumerate() {
         let is_changed = if plan.keeps_raw { drafts.contains(&index) } else { dirty.has(index) };
         if !is_changed || plan.version == Some(index) {
@@ -252,8 +366,12 @@ pub(super) fn odm_save(
     let mut filter = Vec::with_capacity(32);
     let start = raw::open(&mut filter);
     write_filter(py, fields, &mut filter)?;
+    let Some(update) = update::build(py, fields)? else {
+        fields.clear_dirty();
+        return Ok(None);
+    };
+    filter.extend_from_slice(update.guard.bytes());
     raw::close(&mut filter, start);
-    let Some(update) = update::build(py, fields)? else { return Ok(None) };
     let (mut head, start) = head_of(b"update", collection, &codec, concern)?;
     head.extend_from_slice(b"\x04updates\0");
     let array = raw::open(&mut head);
@@ -270,6 +388,7 @@ pub(super) fn odm_save(
     let mut made =
         Operation::assemble(py, database, head, Vec::new(), codec, &steps, SessionChoice::Implicit)?;
     made.answer = Some(answer);
+    begin(py, fields, update)?;
     Ok(Some(made))
 }
 
@@ -301,6 +420,7 @@ pub(super) fn odm_insert<'py>(
     let kept = fields.plan.keeps_raw.then(|| crate::codec::bytes_of(py, document)).transpose()?;
     let steps = OperationPlan { kind: Kind::RetryableWrite, reading: Reading::Answer, replies: Replies::One };
     let made = Operation::assemble(py, database, head, sequence, codec, &steps, SessionChoice::Implicit)?;
+    begin(py, fields, Update::of_whole(fields.dirty()))?;
     Ok((made, kept))
 }
 

@@ -1,19 +1,38 @@
 //! The smallest update that makes the stored document what the instance is: dirty bits say which scalars were set, and
 //! containers that were read are encoded again and compared with the bytes they came from.
+//!
+//! Others may write the same document. What is appended to a list is pushed, whatever others appended meanwhile. What
+//! depends on a position, or replaces a list that was changed in place, carries a guard.
 use pyo3::prelude::*;
 
-use super::bits::WORD;
+use super::bits::{Bits, WORD};
 use super::encode::Writer;
-use super::fields::{EXTRA_SET, Fields, NEW, State};
+use super::fields::{EXTRA_SET, Fields, NEW, PARTIAL, State, UNCERTAIN};
+use super::guard::Guard;
 use super::plan::{Op, Plan};
 use super::raw::{Element, Elements, Finder, append, close, open, same};
 use super::value::{coerce, default_of, located};
 use crate::codec::encode::Name;
 use crate::codec::make::is_of;
 
-/// The parts of an update, each a run of elements.
+/// Values of fields, as they are stored once the server agrees: type and value; None: removed.
+pub(super) type Draft = Vec<(usize, Option<Vec<u8>>)>;
+
+/// The parts of an update, each a run of elements, and what goes with it.
 #[derive(Default)]
 pub(super) struct Update {
+    /// What the stored document must still be.
+    pub guard: Guard,
+    /// The fields whose dirty bits it carries out.
+    pub sent: Bits,
+    /// What is known to be stored after it.
+    pub draft: Draft,
+    /// Whether an earlier save may have been stored, which nobody knows.
+    is_uncertain: bool,
+    /// Whether only some fields were loaded.
+    is_partial: bool,
+    /// The rules for the field whose turn it is.
+    rules: Rules,
     set: Vec<u8>,
     unset: Vec<u8>,
     push: Vec<u8>,
@@ -22,7 +41,28 @@ pub(super) struct Update {
     inc: Vec<u8>,
 }
 
+/// How the change of one field is sent.
+#[derive(Clone, Copy, Default)]
+struct Rules {
+    /// The program assigned the field: a list that replaces another one replaces whatever is stored.
+    is_assigned: bool,
+    /// What is missing in the bytes is missing in the database, as far as this instance knows.
+    is_whole: bool,
+    /// A condition on a value around it holds already.
+    is_guarded: bool,
+}
+
 impl Update {
+    /// What carries out all changes without being an update, as a whole document does.
+    pub(super) fn of_whole(sent: Bits) -> Self {
+        Update { sent, ..Update::default() }
+    }
+
+    /// Whether a server that finds the document must change it.
+    pub(super) fn must_modify(&self) -> bool {
+        !self.guard.is_empty() || !self.push.is_empty() || !self.inc.is_empty()
+    }
+
     fn is_empty(&self) -> bool {
         self.set.is_empty()
             && self.unset.is_empty()
@@ -65,9 +105,41 @@ impl Update {
         append(&mut self.unset, 0x02, path, b"\x01\0\0\0\0");
     }
 
+    /// Requires that a value is still what it was, unless that is sure.
+    fn guard(&mut self, path: &[u8], was: Option<&Element<'_>>) {
+        if !self.rules.is_guarded {
+            self.guard.equals(path, was);
+        }
+    }
+
+    /// Appends to a list, or makes one; one more time where an earlier try may have done so.
+    fn append(&mut self, path: &[u8], was: Option<&Element<'_>>, items: &[Element<'_>]) {
+        if self.is_uncertain {
+            self.guard(path, was);
+        }
+        each(&mut self.push, path, items.iter());
+    }
+
+    /// Replaces a list. One that was changed in place replaces only what it was.
+    fn replace(&mut self, path: &[u8], was: &Element<'_>, is: &Element<'_>) {
+        if !self.rules.is_assigned {
+            self.guard(path, Some(was));
+        }
+        self.set(path, is);
+    }
+
     /// Brings a value at this path from what it was to what it is.
     fn change(&mut self, path: &[u8], was: Option<Element<'_>>, is: &Element<'_>, is_set: bool) {
-        let Some(was) = was else { return self.set(path, is) };
+        let Some(was) = was else {
+            if is.kind != 0x04 || !self.rules.is_whole || is_empty(is.value) {
+                return self.set(path, is);
+            }
+            let items: Vec<Element<'_>> = Elements::of(is.value).collect();
+            return match is_set && items.iter().all(is_comparable) {
+                true => each(&mut self.add_to_set, path, items.iter()),
+                false => self.append(path, None, &items),
+            };
+        };
         if was.kind == is.kind && was.value == is.value {
             return;
         }
@@ -75,12 +147,16 @@ impl Update {
             (0x03, 0x03) if has_safe_keys(was.value) && has_safe_keys(is.value) && !is_empty(is.value) => {
                 self.change_document(path, was.value, is.value);
             }
-            (0x04, 0x04) => self.change_array(path, was.value, is, is_set),
+            (0x04, 0x04) => self.change_array(path, &was, is, is_set),
+            // No operator appends to null.
+            (0x0A, 0x04) => self.replace(path, &was, is),
             _ => self.set(path, is),
         }
     }
 
     fn change_document(&mut self, path: &[u8], was: &[u8], is: &[u8]) {
+        // A part of an embedded document may have been left out by the load.
+        self.rules.is_whole &= !self.is_partial;
         let mut before = Finder::of(was);
         for element in Elements::of(is) {
             let former = before.find(element.key);
@@ -97,48 +173,82 @@ impl Update {
         }
     }
 
-    fn change_array(&mut self, path: &[u8], was: &[u8], is: &Element<'_>, is_set: bool) {
-        let before: Vec<Element<'_>> = Elements::of(was).collect();
+    fn change_array(&mut self, path: &[u8], was: &Element<'_>, is: &Element<'_>, is_set: bool) {
+        let before: Vec<Element<'_>> = Elements::of(was.value).collect();
         let after: Vec<Element<'_>> = Elements::of(is.value).collect();
-        let all_same = |some: &[Element<'_>], others: &[Element<'_>]| {
-            some.len() == others.len() && some.iter().zip(others).all(|(one, other)| same(one, other))
-        };
-        if is_set {
-            let added: Vec<_> =
-                after.iter().filter(|item| !before.iter().any(|old| same(old, item))).collect();
-            let gone: Vec<_> =
-                before.iter().filter(|old| !after.iter().any(|item| same(old, item))).collect();
-            match (added.is_empty(), gone.is_empty()) {
+        if is_set && before.iter().chain(&after).all(is_comparable) {
+            let missing = |some: &[Element<'_>], old: &Element<'_>| !some.iter().any(|item| same(old, item));
+            let added: Vec<_> = after.iter().filter(|item| missing(&before, item)).collect();
+            let gone: Vec<_> = before.iter().filter(|old| missing(&after, old)).collect();
+            return match (added.is_empty(), gone.is_empty()) {
                 (true, true) => {}
                 (false, true) => each(&mut self.add_to_set, path, added.into_iter()),
                 (true, false) => array(&mut self.pull_all, path, gone.into_iter()),
-                _ => self.set(path, is),
-            }
-            return;
+                _ => self.replace(path, was, is),
+            };
         }
-        if after.len() > before.len() && !before.is_empty() && all_same(&before, &after[..before.len()]) {
-            return each(&mut self.push, path, after[before.len()..].iter());
+        if after.len() > before.len() && all_same(&before, &after[..before.len()]) {
+            return self.append(path, Some(was), &after[before.len()..]);
         }
-        if after.len() < before.len() && !after.is_empty() {
-            let gone: Vec<Element<'_>> =
-                before.iter().filter(|old| !after.iter().any(|item| same(old, item))).copied().collect();
-            let kept: Vec<Element<'_>> =
-                before.iter().filter(|old| !gone.iter().any(|item| same(old, item))).copied().collect();
-            if all_same(&kept, &after) {
-                return array(&mut self.pull_all, path, gone.iter());
-            }
+        if after.len() < before.len()
+            && !(after.is_empty() && self.rules.is_assigned)
+            && let Some(gone) = left_out(&before, &after)
+        {
+            return self.remove(path, &gone);
         }
         let changed = before.iter().zip(&after).filter(|(old, item)| !same(old, item)).count();
         if after.len() == before.len() && changed * 2 <= after.len().max(2) {
+            let rules = self.rules;
             for (old, item) in before.iter().zip(&after) {
                 if !same(old, item) {
-                    self.change(&joined(path, item.key), Some(*old), item, false);
+                    let place = joined(path, item.key);
+                    self.guard(&place, Some(old));
+                    self.rules = Rules { is_assigned: false, is_guarded: true, is_whole: true };
+                    self.change(&place, Some(*old), item, false);
+                    self.rules = rules;
                 }
             }
             return;
         }
-        self.set(path, is);
+        self.replace(path, was, is);
     }
+
+    /// Removes elements by their values, documents only while they are what was loaded.
+    fn remove(&mut self, path: &[u8], gone: &[Element<'_>]) {
+        let mut documents: Vec<Element<'_>> = Vec::new();
+        for item in gone.iter().filter(|item| item.kind == 0x03) {
+            if !documents.iter().any(|known| known.value == item.value) {
+                documents.push(*item);
+            }
+        }
+        if !documents.is_empty() && !self.rules.is_guarded {
+            self.guard.has_all(path, documents.iter());
+        }
+        array(&mut self.pull_all, path, gone.iter());
+    }
+}
+
+/// The elements without which a list is the other one, if their values remove just these.
+fn left_out<'a>(before: &[Element<'a>], after: &[Element<'a>]) -> Option<Vec<Element<'a>>> {
+    let mut rest = after.iter().peekable();
+    let mut gone: Vec<Element<'a>> = Vec::with_capacity(before.len() - after.len());
+    for old in before {
+        if rest.next_if(|item| same(old, item)).is_none() {
+            gone.push(*old);
+        }
+    }
+    let is_found = |old: &Element<'_>| after.iter().any(|item| same(old, item));
+    // An element that is a list cannot be asked for by itself.
+    (rest.next().is_none() && !gone.iter().any(|old| old.kind == 0x04 || is_found(old))).then_some(gone)
+}
+
+fn all_same(some: &[Element<'_>], others: &[Element<'_>]) -> bool {
+    some.len() == others.len() && some.iter().zip(others).all(|(one, other)| same(one, other))
+}
+
+/// Whether a server that compares bytes with bytes finds a value by what a model makes of it: no keys, no order.
+fn is_comparable(element: &Element<'_>) -> bool {
+    !matches!(element.kind, 0x03 | 0x04)
 }
 
 fn joined(path: &[u8], key: &[u8]) -> Vec<u8> {
@@ -166,7 +276,7 @@ fn each<'a>(out: &mut Vec<u8>, path: &[u8], items: impl Iterator<Item = &'a Elem
 }
 
 /// Writes `path: [items]`.
-fn array<'a>(out: &mut Vec<u8>, path: &[u8], items: impl Iterator<Item = &'a Element<'a>>) {
+pub(super) fn array<'a>(out: &mut Vec<u8>, path: &[u8], items: impl Iterator<Item = &'a Element<'a>>) {
     out.push(0x04);
     out.extend_from_slice(path);
     out.push(0);
@@ -219,10 +329,14 @@ fn is_untouched(plan: &Plan, index: usize, found: &Bound<'_, PyAny>) -> bool {
     false
 }
 
-/// Builds the update of a document, and moves its dirty bits to those under way. None: nothing changed.
+/// Builds the update of a document, and changes nothing. None: the stored document is what the instance is.
 pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Update>> {
     let plan = fields.plan;
-    let mut update = Update::default();
+    let mut update = Update {
+        is_uncertain: fields.flags() & UNCERTAIN != 0,
+        is_partial: fields.flags() & PARTIAL != 0,
+        ..Update::default()
+    };
     let mut draft = Vec::new();
     let dirty = fields.dirty();
     let places = fields.known().map(|state| places(&state.raw, plan)).unwrap_or_default();
@@ -261,6 +375,11 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
             }
             let state = fields.known();
             let was = state.as_ref().and_then(|state| stored(state, &places, &field.key, index));
+            let is_whole = was.is_some()
+                || !is_dirty
+                || !(update.is_partial
+                    || state.as_ref().is_some_and(|state| state.kept(index) == Some(&None)));
+            update.rules = Rules { is_assigned: is_dirty, is_whole, is_guarded: false };
             let Some(is) = is else {
                 // None: no key. Without the stored bytes nobody knows whether there is one.
                 let was_null = fields.was_null(index);
@@ -297,18 +416,14 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
     {
         extra(&mut update, &state, plan);
     }
-    fields.clear_dirty();
     if update.is_empty() {
         return Ok(None);
     }
     if let Some(index) = plan.version {
         append(&mut update.inc, 0x10, &plan.fields[index].key, &1_i32.to_le_bytes());
     }
-    if !dirty.is_empty() || !draft.is_empty() {
-        let mut state = fields.state();
-        state.sent = dirty;
-        state.draft = draft;
-    }
+    update.sent = dirty;
+    update.draft = draft;
     Ok(Some(update))
 }
 
@@ -318,8 +433,9 @@ fn extra(update: &mut Update, state: &State, plan: &Plan) {
         plan.field_of_key(key).is_some()
             || plan.tags.as_ref().is_some_and(|tags| &tags.key[..tags.key.len() - 1] == key)
     };
-    let before: Vec<Element<'_>> =
-        Elements::of(&state.raw).filter(|element| !is_field(element.key)).collect();
+    let stored = state.stored_extra.as_deref().map_or_else(|| Elements::of(&state.raw), Elements::bare);
+    let before: Vec<Element<'_>> = stored.filter(|element| !is_field(element.key)).collect();
+    update.rules = Rules { is_assigned: true, is_whole: false, is_guarded: false };
     for element in Elements::bare(&state.extra) {
         let was = before.iter().find(|former| former.key == element.key).copied();
         update.change(element.key, was, &element, false);

@@ -99,6 +99,31 @@ def whole_lists(document: Any, update: bytes) -> bytes:
     return put_together(group)[1]
 
 
+def findable_guard(document: Any, guard: dict[str, Any]) -> dict[str, Any]:
+    """Return the conditions of a guard that a server can check: of encrypted lists their lengths."""
+    cls = document.__class__
+    tree = encrypted_tree(cls)
+    if tree is None:
+        return guard
+    found: dict[str, Any] = {}
+    for path, condition in guard.items():
+        if _node_at(tree, path) is None:
+            found[path] = condition
+            continue
+        name, _, place = path.partition(".")
+        length: int | None = None
+        if isinstance(condition.get("$eq"), list):
+            name, length = path, len(condition["$eq"])
+        elif place.partition(".")[0].isdigit() and isinstance(
+            held(document, cls.__plan__.by_key[name].name), list
+        ):
+            # A change by position keeps the length.
+            length = len(held(document, cls.__plan__.by_key[name].name))
+        if length is not None:
+            found[name] = {"$size": length}
+    return found
+
+
 def _node_at(node: Node | None, path: str) -> Node | None:
     for part in path.split("."):
         if node is None:

@@ -229,18 +229,43 @@ def add_to_set(field: list[T] | None, *values: T) -> Update:
 
 
 def pull(field: list[T] | None, *values: T) -> Update:
-    """Take values out of a list, wherever they stand.
+    """Remove every element of a list that equals one of these values.
 
     Args:
-        field: an attribute of the model, such as `User.name`.
-        values: the elements.
+        field: an attribute of the model, such as `User.tags`.
+        values: the elements. An embedded document equals the stored ones with the same values of its fields; neither
+            the order of keys nor keys that the model does not know matter.
 
     Example:
         >>> User.find(User.name == "Ada").update(pull(User.tags, "admin"))
         1
     """
     path = path_of(field)
-    return Update("$pullAll", path._key, [path._dump(value, True) for value in values])
+    stored = [path._dump(value, True) for value in values]
+    if not any(isinstance(value, dict) for value in stored):
+        return Update("$pullAll", path._key, stored)
+    conditions = [
+        _fields_of(item, value) if isinstance(item, dict) else {"$eq": item}
+        for item, value in zip(stored, values, strict=True)
+    ]
+    return Update("$pull", path._key, conditions[0] if len(conditions) == 1 else {"$or": conditions})
+
+
+def _fields_of(stored: dict[str, Any], value: Any) -> dict[str, Any]:
+    """Return the condition that an element has these values, in any order of keys."""
+    found: dict[str, Any] = {}
+    left = [("", stored)]
+    for prefix, document in left:
+        for key, item in document.items():
+            if isinstance(item, dict) and item and not any("." in name or name[:1] == "$" for name in item):
+                left.append((f"{prefix}{key}.", item))
+            else:
+                found[prefix + key] = {"$eq": item}
+    plan = getattr(type(value), "__plan__", None)
+    # What an embedded document does not store is null or missing in its equals.
+    return found | {
+        key: {"$eq": None} for key in (plan.by_key if plan is not None else ()) if key not in stored
+    }
 
 
 def pull_where(field: Iterable[T] | None, condition: Callable[[T], Where]) -> Update:

@@ -21,7 +21,7 @@ from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.describe import is_required
 from mangonel.odm.model.refs import Ref, Refs
 
-NEW, PARTIAL, DELETED = 1, 2, 4
+NEW, PARTIAL, DELETED, SAVING, GUARDED, MODIFIES = 1, 2, 4, 16, 64, 128
 # Nothing is in values of these, and a dict has them as they are.
 _LEAVES = frozenset([str, int, float, bool, bytes, type(None), ObjectId, dt.datetime])
 
@@ -339,7 +339,7 @@ def copy(instance: Any, changes: Mapping[str, Any]) -> Any:
 
 def reduce(instance: Any) -> Any:
     """Return how to make an instance again, in another process too."""
-    flags = _core.odm_flags(instance)
+    flags = _core.odm_flags(instance) & (NEW | PARTIAL | DELETED)
     loaded = list(_core.odm_loaded(instance)) if flags & PARTIAL else None
     dirty = [] if flags & NEW or not instance.__is_document__ else list(_core.odm_changes(instance))
     if not dirty:

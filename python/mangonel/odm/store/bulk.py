@@ -11,30 +11,63 @@ from mangonel.errors import BulkWriteError
 from mangonel.odm.connections.place import Place
 from mangonel.odm.connections.touched import touch
 from mangonel.odm.encryption.saving import is_queryable, whole_lists
-from mangonel.odm.errors import StaleDocument, UnsupportedOption
-from mangonel.odm.model.convert import NEW
+from mangonel.odm.errors import DocumentNotFound, StaleDocument, UnsupportedOption
+from mangonel.odm.model.convert import GUARDED, NEW
 from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.hooks import around_flow, has_hooks
 from mangonel.odm.model.refs import stored_id
 from mangonel.odm.query.events import after_flow, before_flow, before_insert_flow, is_plain
-from mangonel.odm.store.writes import filter_of
+from mangonel.odm.store.writes import guarded_filter, outcome_of, rebased_flow, save_flow
 from mangonel.operations import InsertOne, UpdateOne
 
 
 class _Write:
-    """One document of a bulk write: what is done to it, and the bytes of an insert."""
+    """One document of a bulk write: what is done to it, and the bytes of an insert or of an update."""
 
-    __slots__ = ("data", "document", "is_stored")
+    __slots__ = ("document", "insert", "is_guarded", "is_stored", "update")
 
-    def __init__(self, document: Any, data: bytes | None) -> None:
+    def __init__(self, document: Any) -> None:
         self.document = document
-        self.data = data
-        self.is_stored = True
+        self.insert: bytes | None = None
+        self.update: bytes | None = None
+        # Whether an update depends on what is stored.
+        self.is_guarded = False
+        # False: it was certainly not stored. None: nobody knows.
+        self.is_stored: bool | None = True
 
     @property
     def event(self) -> str:
         """The name of its hooks."""
-        return "update" if self.data is None else "insert"
+        return "update" if self.insert is None else "insert"
+
+    def begin(self, is_new: bool) -> Any:
+        """Take the changes of the document; return the driver's request. None: there are none."""
+        document = self.document
+        if is_new:
+            _core.odm_begin(document)
+            try:
+                self.insert = _core.odm_encode(document)
+            except BaseException:
+                _core.odm_settle(document, False)
+                raise
+            return InsertOne(RawBSONDocument(self.insert))
+        self.update = _core.odm_update(document)
+        if self.update is None:
+            return None
+        try:
+            self.is_guarded = bool(_core.odm_flags(document) & GUARDED)
+            update = whole_lists(document, self.update) if declared else self.update
+            return UpdateOne(guarded_filter(document), RawBSONDocument(update))
+        except BaseException:
+            _core.odm_settle(document, False)
+            raise
+
+
+def _give_back(writes: list[_Write], error: BaseException) -> None:
+    """Let the changes of a bulk write that failed as a whole be pending again."""
+    outcome = outcome_of(error)
+    for write in writes:
+        _core.odm_settle(write.document, outcome)
 
 
 async def insert_many_flow(place: Place, documents: list[Any], ordered: bool) -> int:
@@ -56,19 +89,25 @@ async def _inside_flow(place: Place, documents: list[Any], act_flow: Any, *argum
 
 async def _insert_many_flow(place: Place, documents: list[Any], ordered: bool) -> int:
     writes: list[_Write] = []
-    for document in documents:
-        touch(document)
-        await before_insert_flow(document, place.collection, True)
-        writes.append(_Write(document, _core.odm_encode(document)))
-    if not writes:
-        return 0
-    raw = [RawBSONDocument(write.data or b"") for write in writes]
+    requests: list[Any] = []
     error: BulkWriteError | None = None
     try:
-        await place.port.call(_insert_many, place.collection, raw, ordered, place.session)
-    except BulkWriteError as found:
-        error = found
-        _note_failures(writes, found, ordered)
+        for document in documents:
+            touch(document)
+            await before_insert_flow(document, place.collection, True)
+            write = _Write(document)
+            requests.append(write.begin(True)._doc)
+            writes.append(write)
+        if not writes:
+            return 0
+        try:
+            await place.port.call(_insert_many, place.collection, requests, ordered, place.session)
+        except BulkWriteError as found:
+            error = found
+            _note_failures(writes, found, ordered)
+    except BaseException as failure:
+        _give_back(writes, failure)
+        raise
     await _settle_flow(writes, place)
     if error is not None:
         raise _naming(error, writes)
@@ -89,20 +128,13 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
     requests: list[Any] = []
     error: BulkWriteError | None = None
     try:
-        for document in documents:
+        # By identity: equal documents are not the same.
+        for document in {id(document): document for document in documents}.values():
             touch(document)
-            write = await _prepared_flow(document, place)
-            if write is None:
-                continue
-            if write.data is not None:
-                requests.append(InsertOne(RawBSONDocument(write.data)))
-                writes.append(write)
-                continue
-            update = _core.odm_update(document)
-            if update is not None:
-                if declared:
-                    update = whole_lists(document, update)
-                requests.append(UpdateOne(filter_of(document), RawBSONDocument(update)))
+            write = _Write(document)
+            request = write.begin(await _prepare_flow(document, place))
+            if request is not None:
+                requests.append(request)
                 writes.append(write)
         if not requests:
             return 0
@@ -119,38 +151,46 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
             error = found
             matched = int((found.details or {}).get("nMatched", 0))
             _note_failures(writes, found, ordered)
-    except BaseException:
-        for write in writes:
-            if write.data is None:
-                _core.odm_settle(write.document, False)
+    except BaseException as failure:
+        _give_back(writes, failure)
         raise
-    expected = sum(1 for write in writes if write.data is None and write.is_stored)
-    stale = expected - matched
-    if stale > 0:
+    if matched < sum(1 for write in writes if write.insert is None and write.is_stored):
         await _find_stale_flow(writes, place)
     await _settle_flow(writes, place)
     if error is not None:
         raise _naming(error, writes)
-    if stale > 0:
-        lost = [write.document.id for write in writes if not write.is_stored]
+    stale = [write for write in writes if not write.is_stored and not await _saved_alone_flow(write, place)]
+    if stale:
+        lost = [write.document.id for write in stale]
         raise StaleDocument(
-            f"{stale} of the documents were saved or deleted by somebody else since they were loaded: {lost[:10]!r}"
+            f"{len(stale)} of the documents were changed or deleted by another writer since they were loaded: "
+            f"{lost[:10]!r}"
         )
     return len(writes)
 
 
-async def _prepared_flow(document: Any, place: Place) -> _Write | None:
-    """Run what comes before a document is stored; return its write, without an update's changes."""
-    is_new = bool(_core.odm_flags(document) & NEW)
-    if is_new:
+async def _saved_alone_flow(write: _Write, place: Place) -> bool:
+    """Save a document again whose stored lists differ from the known ones and mean the same; return whether it is."""
+    if not write.is_guarded or not await rebased_flow(write.document, place):
+        return False
+    try:
+        await save_flow(write.document, place, False, False, None, True)
+    except (StaleDocument, DocumentNotFound):
+        return False
+    return True
+
+
+async def _prepare_flow(document: Any, place: Place) -> bool:
+    """Run what comes before a document is stored; return whether it is new."""
+    if _core.odm_flags(document) & NEW:
         await before_insert_flow(document, place.collection, True)
-        return _Write(document, _core.odm_encode(document))
+        return True
     if not is_plain(document.__class__):
         await before_flow(document, place.port, True, "update")
         if _core.odm_changes(document):
             document.__stamp__(False)
             document.__note_changes__()
-    return _Write(document, None)
+    return False
 
 
 def _bulk_write(collection: Any, requests: list[Any], ordered: bool, options: dict[str, Any]) -> Any:
@@ -170,10 +210,10 @@ def _note_failures(writes: list[_Write], error: BulkWriteError, ordered: bool) -
 async def _settle_flow(writes: list[_Write], place: Place) -> None:
     """Let each document know whether it is stored, and run the hooks of those that are."""
     for write in writes:
-        if write.data is None:
+        if write.insert is not None and write.is_stored:
+            _core.odm_stored(write.document, write.insert, place.connection)
+        else:
             _core.odm_settle(write.document, write.is_stored)
-        elif write.is_stored:
-            _core.odm_stored(write.document, write.data, place.connection)
     for write in writes:
         if write.is_stored and not is_plain(write.document.__class__):
             await after_flow(write.document, place.port, write.event, place)
@@ -191,23 +231,29 @@ def _naming(error: BulkWriteError, writes: list[_Write]) -> BulkWriteError:
 async def _find_stale_flow(writes: list[_Write], place: Place) -> None:
     """Find out which of a bulk write's updates matched nothing.
 
-    A bulk write answers only how many matched, so the documents are asked for. One was stored if it has the next
-    version and the values that were sent: somebody else's save makes the next version too.
+    A bulk write answers only how many matched, so the documents are read. One was stored if it has the next version and
+    the values that were sent: the save of another writer makes the next version too. If others changed the same values
+    since, nobody knows.
     """
-    ids = [stored_id(write.document.id) for write in writes if write.data is None and write.is_stored]
+    updates = [write for write in writes if write.insert is None and write.is_stored]
+    ids = [stored_id(write.document.id) for write in updates]
     found = await place.port.call(_found, place.collection, ids, place.session)
     stored = {repr(row["_id"]): row for row in found}
     options = place.collection.codec_options
-    for write in writes:
-        if write.data is not None or not write.is_stored:
-            continue
+    for write in updates:
         version = _core.odm_version(write.document)
         row = stored.get(repr(stored_id(write.document.id)))
-        if row is None or version is None:
+        if row is None or (version is None and not write.is_guarded):
             write.is_stored = row is not None
             continue
-        sent = {**decode(_core.odm_encode(write.document), options), version[0]: version[1] + 1}
-        write.is_stored = all(row.get(key) == value for key, value in sent.items())
+        sent = decode(_core.odm_encode(write.document), options)
+        groups = decode(write.update or b"").values()
+        touched = {path.partition(".")[0] for group in groups for path in group}
+        if version is not None:
+            sent[version[0]] = version[1] + 1
+            touched.add(version[0])
+        if any(row.get(key) != sent.get(key) for key in touched):
+            write.is_stored = None
 
 
 def _found(collection: Any, ids: list[Any], options: dict[str, Any]) -> Any:

@@ -1,4 +1,8 @@
-"""Flows that store one document: hooks, the smallest update, versions, delete rules."""
+"""Flows that store one document: hooks, the smallest update, versions, delete rules.
+
+A save takes what it sends out of the pending changes when it begins, and gives it back when it fails; one save of an
+instance is under way at a time. What the server says it did is compared with what was sent.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +12,28 @@ from typing import Any
 from mangonel import _core
 from mangonel._shared.collection.write_support import COMMAND_OVERHEAD, write_codec
 from mangonel._shared.settings import BOUND
-from mangonel.bson import encode
+from mangonel.bson import CodecOptions, DatetimeConversion, decode, encode
+from mangonel.bson.errors import BSONError
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.common import MAX_BSON_SIZE
-from mangonel.errors import DuplicateKeyError, write_error
+from mangonel.errors import (
+    DuplicateKeyError,
+    ExecutionTimeout,
+    InvalidOperation,
+    OperationFailure,
+    WriteConcernError,
+    write_error,
+)
 from mangonel.odm.connections.identity import outside
 from mangonel.odm.connections.place import Place, place_of
 from mangonel.odm.connections.touched import Former, touch
-from mangonel.odm.encryption.saving import is_queryable, key_filter, whole_lists
+from mangonel.odm.encryption.saving import findable_guard, is_queryable, key_filter, whole_lists
 from mangonel.odm.errors import DocumentNotFound, StaleDocument
 from mangonel.odm.expressions.changes import Change
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.belongs_to import held
-from mangonel.odm.model.convert import NEW, PARTIAL
+from mangonel.odm.model.convert import GUARDED, MODIFIES, NEW, PARTIAL
 from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.hooks import around_flow, has_hooks, run_flow
@@ -54,13 +66,23 @@ async def insert_flow(document: Any, place: Place, validate: bool, is_inside: bo
     data: bytes | None
     port, database, name, codec, _, concern = collection._context
     if place.session or BOUND or not concern._acknowledged:
-        data = _core.odm_encode(document)
-        await port.call(_insert, collection, RawBSONDocument(data), place.session)
+        _core.odm_begin(document)
+        try:
+            data = _core.odm_encode(document)
+            await port.call(_insert, collection, RawBSONDocument(data), place.session)
+        except BaseException:
+            _core.odm_settle(document, False)
+            raise
     else:
         operation, data = _core.odm_insert(
             document, database, name, codec, concern._document or None, MAX_BSON_SIZE + COMMAND_OVERHEAD
         )
-        await port.arun(operation)
+        try:
+            await port.arun(operation)
+        except BaseException:
+            # Inserted or not: a second insert of the same id is refused by the server.
+            _core.odm_settle(document, False)
+            raise
     _core.odm_stored(document, data, place.connection)
     if not is_simple:
         await after_flow(document, port, "insert", place)
@@ -76,7 +98,7 @@ async def save_flow(
 ) -> Any:
     """Store what changed; `is_inside`: its hooks around that run already."""
     cls = document.__class__
-    port, collection = place.port, place.collection
+    port = place.port
     if cascade:
         await cascade_flow(document, place)
     if _core.odm_flags(document) & NEW:
@@ -92,61 +114,113 @@ async def save_flow(
         if _core.odm_changes(document):
             document.__stamp__(False)
             document.__note_changes__()
-    seals = declared and encrypted_tree(cls) is not None
-    if where is None and not (place.session or BOUND or seals or cls.__shard_key__):
-        _, database, name, _, _, concern = collection._context
-        if not concern._acknowledged:
-            return await unacknowledged_flow(document, place)
-        codec = write_codec(collection._codec_options)
-        operation = _core.odm_save(document, database, name, codec, concern._document or None, _matched)
-        if operation is None:
+    for _ in range(_TRIES):
+        matched, modified = await _send_flow(document, place, where)
+        if modified:
+            break
+        if matched is None:
             return document
-        try:
-            matched = await port.arun(operation)
-        except BaseException:
-            _core.odm_settle(document, False)
-            raise
-    else:
-        update = _core.odm_update(document)
-        if update is None:
-            return document
-        if seals:
-            update = whole_lists(document, update)
-        query = filter_of(document, where)
-        try:
-            result = await port.call(_update_one, collection, query, RawBSONDocument(update), place.session)
-        except BaseException:
-            _core.odm_settle(document, False)
-            raise
-        matched = result.matched_count if result.acknowledged else 1
-    if not matched:
+        flags = _core.odm_flags(document)
+        if matched and not flags & MODIFIES:
+            break
         _core.odm_settle(document, False)
-        await missing_flow(document, place, where)
+        if not flags & GUARDED or not await rebased_flow(document, place):
+            await missing_flow(document, place, where, bool(flags & GUARDED))
+    else:
+        await missing_flow(document, place, where, True)
     _core.odm_settle(document, True)
     if not is_simple:
         await after_flow(document, port, "update", place)
     return document
 
 
-async def unacknowledged_flow(document: Any, place: Place) -> Any:
-    """Send what changed without waiting for an answer."""
+# A save begins anew when the stored bytes differ from the known ones and mean the same. Another writer may do it again.
+_TRIES = 3
+
+# What these stand for happened before anything was sent, or is the server's refusal.
+_REFUSALS = (OperationFailure, BSONError, InvalidOperation, TypeError, ValueError, OverflowError)
+# These are refusals by class alone: the update may have been stored.
+_UNKNOWN = (WriteConcernError, ExecutionTimeout)
+
+
+async def _send_flow(document: Any, place: Place, where: Any) -> tuple[int | None, int]:
+    """Send what changed; return how many documents the server found and modified. None: nothing changed."""
+    cls, collection = document.__class__, place.collection
+    seals = declared and encrypted_tree(cls) is not None
+    if where is None and not (place.session or BOUND or seals or cls.__shard_key__):
+        _, database, name, _, _, concern = collection._context
+        if concern._acknowledged:
+            codec = write_codec(collection._codec_options)
+            operation = _core.odm_save(document, database, name, codec, concern._document or None, _counts)
+            if operation is None:
+                return None, 0
+            try:
+                counts: tuple[int, int] = await place.port.arun(operation)
+            except BaseException as error:
+                _core.odm_settle(document, outcome_of(error))
+                raise
+            return counts
     update = _core.odm_update(document)
-    if update is not None:
-        await place.port.call(_update_one, place.collection, filter_of(document), RawBSONDocument(update), {})
-        _core.odm_settle(document, True)
-    return document
+    if update is None:
+        return None, 0
+    try:
+        if seals:
+            update = whole_lists(document, update)
+        query = guarded_filter(document, where)
+        result = await place.port.call(_update_one, collection, query, RawBSONDocument(update), place.session)
+    except BaseException as error:
+        _core.odm_settle(document, outcome_of(error))
+        raise
+    return (result.matched_count, result.modified_count) if result.acknowledged else (1, 1)
 
 
-def _matched(reply: Any) -> int:
+def outcome_of(error: BaseException) -> bool | None:
+    """Return False when a failed write was certainly not stored, None when nobody knows."""
+    is_refusal = isinstance(error, _REFUSALS) and not isinstance(error, _UNKNOWN)
+    if is_refusal and isinstance(error, OperationFailure):
+        is_refusal = not (error.timeout or error.has_error_label("RetryableWriteError"))
+    return False if is_refusal else None
+
+
+async def rebased_flow(document: Any, place: Place) -> bool:
+    """Take over the stored bytes of what means the same as the known ones; return whether there were any."""
+    raw = place.collection.with_options(codec_options=_RAW)
+    stored = await place.port.call(_find_one, raw, stored_id(document.id), place.session)
+    return stored is not None and _core.odm_rebase(document, stored.raw)
+
+
+_RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
+# Whatever was stored is a value to compare with.
+_ANY: CodecOptions[Any] = CodecOptions(
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="surrogateescape"
+)
+
+
+def _find_one(collection: Any, id: Any, options: dict[str, Any]) -> Any:
+    return collection.find_one({"_id": id}, **options)
+
+
+def _counts(reply: Any) -> tuple[int, int]:
     if "writeErrors" in reply or "writeConcernError" in reply:
         error = write_error(reply)
         if error is not None:
             raise error
-    return int(reply["n"])
+    return reply["n"], reply["nModified"]
 
 
 def _update_one(collection: Any, query: Any, update: Any, options: dict[str, Any]) -> Any:
     return collection.update_one(query, update, **options)
+
+
+def guarded_filter(document: Any, where: Any = None) -> dict[str, Any]:
+    """The query for the stored document, while it is what the update under way depends on."""
+    query, guard = filter_of(document, where), _core.odm_guard(document)
+    if guard is None:
+        return query
+    conditions = decode(guard, _ANY)
+    if declared:
+        conditions = findable_guard(document, conditions)
+    return {"$and": [query, conditions]} if conditions else query
 
 
 def filter_of(document: Any, where: Any = None) -> dict[str, Any]:
@@ -169,18 +243,23 @@ def shard_filter(document: Any) -> dict[str, Any]:
     }
 
 
-async def missing_flow(document: Any, place: Place, where: Any = None) -> None:
+async def missing_flow(document: Any, place: Place, where: Any = None, is_guarded: bool = False) -> None:
     """Say why nothing matched a document's save."""
     cls = document.__class__
-    if len(filter_of(document)) > 1 or where is not None:
+    has_version = len(filter_of(document)) > 1
+    if has_version or where is not None or is_guarded:
         found = await place.port.call(_count, place.collection, stored_id(document.id), place.session)
         if found:
             what = (
                 "does not fulfil the condition"
                 if where is not None
-                else "was saved by somebody else since it was loaded"
+                else "was saved by another writer since it was loaded"
+                if has_version
+                else "has other values in a list, which this save changes by position or as a whole, than were loaded"
             )
-            raise StaleDocument(f"the {cls.__name__} {document.id!r} {what}; reload it and try again")
+            raise StaleDocument(
+                f"the {cls.__name__} {document.id!r} {what}; reload(keep_changes=True) and try again"
+            )
     raise DocumentNotFound(f"no {cls.__name__} has the _id {document.id!r} any more")
 
 
@@ -223,6 +302,7 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
     document.__note_changes__()
     query, version = filter_of(document), _core.odm_version(document)
     former = Former(document) if version is not None else None
+    _core.odm_begin(document)
     if version is not None:
         # The version that is stored is the next one; a refusal takes it back.
         setattr(document, cls.__plan__.by_key[version[0]].name, version[1] + 1)
@@ -239,7 +319,8 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
             raise
         if result.acknowledged and not result.matched_count and result.upserted_id is None:
             await missing_flow(document, place)
-    except BaseException:
+    except BaseException as error:
+        _core.odm_settle(document, outcome_of(error))
         if former is not None:
             former.put_back()
         raise
@@ -281,24 +362,25 @@ async def update_flow(document: Any, place: Place, changes: Iterable[Change]) ->
         raise ValueError(
             f"cannot update {', '.join(both)} of a {cls.__name__}: there are unsaved changes; save or reload first"
         )
-    values = {name: held(document, name) for name in unsaved}
     query, version = _by_id(document, place), _core.odm_version(document) if unsaved else None
     if version is not None:
         # What is unsaved was made of the version that was loaded; the answer's must not pass for it.
         query = query.find({version[0]: version[1]})
     request = query._request("find_and_update", place.port.is_async)
-    with outside():
-        # The server of a collection of Queryable Encryption tells only what a document was.
-        is_told = not is_queryable(place.collection)
-        found = await query._find_and_update_flow(request, changes, is_told, False, None)
-        if found is not None and not is_told:
-            again = _by_id(document, place)
-            found = await again._single_flow(again._request("one", place.port.is_async))
+    _core.odm_begin(document)
+    try:
+        with outside():
+            # The server of a collection of Queryable Encryption tells only what a document was.
+            is_told = not is_queryable(place.collection)
+            found = await query._find_and_update_flow(request, changes, is_told, False, None)
+            if found is not None and not is_told:
+                again = _by_id(document, place)
+                found = await again._single_flow(again._request("one", place.port.is_async))
+    finally:
+        _core.odm_settle(document, False)
     if found is None:
         await missing_flow(document, place)
-    _core.odm_take(document, found)
-    for name, value in values.items():
-        setattr(document, name, value)
+    _take_over(document, found)
     await end_flow(document, place.port)
     return document
 
@@ -306,15 +388,24 @@ async def update_flow(document: Any, place: Place, changes: Iterable[Change]) ->
 async def reload_flow(document: Any, place: Place, keep_changes: bool = False) -> Any:
     """Load a document again."""
     touch(document)
-    kept = {name: held(document, name) for name in _core.odm_changes(document)} if keep_changes else {}
     query = _by_id(document, place)
-    with outside():
-        found = await query._single_flow(query._request("one", place.port.is_async))
+    _core.odm_begin(document)
+    try:
+        with outside():
+            found = await query._single_flow(query._request("one", place.port.is_async))
+    finally:
+        _core.odm_settle(document, False)
+    _take_over(document, found, keep_changes)
+    return document
+
+
+def _take_over(document: Any, found: Any, keep_changes: bool = True) -> None:
+    """Let a document be what was found, but for what is unsaved at this moment."""
+    kept = {name: held(document, name) for name in _core.odm_changes(document)} if keep_changes else {}
     # A partly loaded one has a hidden class, of the same shape.
     _core.odm_take(document, found)
     for name, value in kept.items():
         setattr(document, name, value)
-    return document
 
 
 async def delete_flow(document: Any, place: Place) -> None:
