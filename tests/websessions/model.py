@@ -8,6 +8,8 @@ the flows on a blocking store; `model_async.py` plays an asynchronous one's, who
 What must hold, whatever happens:
   - an ended websession (logout, login, rotation, revocation) is never served again;
   - a logout ends what a rotation beside it made of the websession, whichever comes first;
+  - a write beside a rotation is in what that made of the websession, or its answer is no success;
+  - a request with an id that was just given up does not make the browser a stranger;
   - a login that a revocation met on its way is ended by it;
   - a write that was acknowledged is in every later read, until a login drops it;
   - of an answer that failed nothing is kept but an end, and an id that was given up is dead;
@@ -28,16 +30,16 @@ from typing import Any, Protocol
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mangonel.websessions import EncodeError, Keys, UsageError, Visit, WebSession, WebSessions
+from mangonel.websessions import EncodeError, Keys, SessionMoved, UsageError, Visit, WebSession, WebSessions
 from mangonel.websessions.answer import headers_of, last_plan
 from mangonel.websessions.commit import commit_flow
 from mangonel.websessions.follow import FOLLOW
 from mangonel.websessions.load import load_flow
-from mangonel.websessions.machine import END, NOTHING, ROTATE, decide
+from mangonel.websessions.machine import END, INSERT, NOTHING, ROTATE, TOUCH, WRITE, decide
 from mangonel.websessions.testing import FakeClock
 from mangonel.websessions.users import revoke_user_flow
 
-IDLE, ABSOLUTE, RENEW, GRACE, TOUCH = 1800.0, 2700.0, 600.0, 30.0, 180.0
+IDLE, ABSOLUTE, RENEW, GRACE, TOUCH_AFTER = 1800.0, 2700.0, 600.0, 30.0, 180.0
 
 BROWSERS, SERVERS = 2, 3
 
@@ -145,7 +147,7 @@ class WebSessionModel(RuleBasedStateMachine):
             "absolute": ABSOLUTE,
             "renew": RENEW,
             "grace": GRACE,
-            "touch_after": TOUCH,
+            "touch_after": TOUCH_AFTER,
             # Old cookies are sent again here by those who have the newer one.
             "on_reuse": "log",
             "clock": self.clock,
@@ -171,6 +173,8 @@ class WebSessionModel(RuleBasedStateMachine):
         # What logouts ended, and what rotations made of what.
         self.left: set[bytes] = set()
         self.rotated: dict[bytes, bytes] = {}
+        self.logged_in: dict[bytes, bytes] = {}
+        self.followed: dict[bytes, set[str]] = {}
         self.uncertain: set[bytes] = set()
         self.written: dict[bytes, set[str]] = {}
         self.used: dict[bytes, float] = {}
@@ -376,7 +380,7 @@ class WebSessionModel(RuleBasedStateMachine):
             for sid, newest in self.newest.items():
                 if newest == token and sid not in self.ended and sid not in self.uncertain:
                     age, idle = self.clock.now - self.began_early[sid], self.clock.now - self.kept_alive[sid]
-                    if age < ABSOLUTE and idle < IDLE - TOUCH:
+                    if age < ABSOLUTE and idle < IDLE - TOUCH_AFTER:
                         expected = sid
         request = self._begin(browser, server, token)
         self._go(request, 100)
@@ -460,7 +464,8 @@ class WebSessionModel(RuleBasedStateMachine):
         request.change, request.decided = session.state.change, self.clock.now
         if status >= 500:
             request.keys.clear()
-        request.old_sid = session.state.record.sid if session.state.record is not None else None
+        known = session.state.record or (session.state.trail if request.plan == END else None)
+        request.old_sid = known.sid if known is not None else None
         self._note_use(request)
         if request.plan == NOTHING:
             self._answered(request)
@@ -475,6 +480,15 @@ class WebSessionModel(RuleBasedStateMachine):
                 self.jars[browser] = (
                     None if "Max-Age=0" in value else value.partition(";")[0].partition("=")[2]
                 )
+
+    def _goes_on(self, request: Request) -> bool:
+        """Whether it is certain that a rotation has kept alive what the request was let in with."""
+        sid = request.old_sid
+        if sid not in self.rotated or self._is_busy(request.browser) or self.clock.now - request.looked > 1.0:
+            return False
+        while sid in self.rotated:
+            sid = self.rotated[sid]
+        return sid not in self.ended and sid not in self.uncertain
 
     def _is_busy(self, browser: int) -> bool:
         return bool(self.revocations) or any(
@@ -504,6 +518,15 @@ class WebSessionModel(RuleBasedStateMachine):
             self._note_use(request)
         try:
             request.flow.send(None)
+        except SessionMoved:
+            request.flow = None
+            self.requests.remove(request)
+            assert request.session is not None
+            assert request.session.state.cookie is None, "an error took a cookie back"
+            assert request.old_sid is not None or request.session.state.trail is not None, (
+                "a stranger was refused"
+            )
+            self.answers.append((request.browser, []))
         except StopIteration as end:
             request.flow = None
             if request.session is None:
@@ -587,21 +610,36 @@ class WebSessionModel(RuleBasedStateMachine):
             is_behind = self.clock.now - request.looked > FOLLOW
             if not is_behind:
                 self.left.add(request.old_sid)
+            # Of a login and a logout beside each other either may be the later one.
+            self.uncertain.update(filter(None, [self.logged_in.get(request.old_sid)]))
             after = self.rotated.get(request.old_sid)
             while after is not None:
                 (self.uncertain if is_behind else self.ended).add(after)
+                self.uncertain.update(filter(None, [self.logged_in.get(after)]))
                 after = self.rotated.get(after)
         if record is None:
+            if request.plan == WRITE and request.keys:
+                assert not self._goes_on(request), "a write beside a rotation was acknowledged and lost"
             return
+        trail = session.state.trail
+        assert request.plan != INSERT or trail is None or self.clock.now - trail.issued > GRACE, (
+            "a browser whose websession goes on was made a stranger"
+        )
         sid = record.sid
         is_new = sid not in self.owner
+        if is_new and request.plan in (WRITE, TOUCH):
+            # It followed a rotation whose own answer is still to come.
+            self.followed.setdefault(sid, set()).update(request.keys)
+            return
         if is_new:
             self.owner[sid] = request.browser
             self.user_of[sid] = record.user
             self.began[sid], self.began_early[sid] = now, request.decided
             self.used[sid] = now
-            self.written[sid] = set()
+            self.written[sid] = self.followed.pop(sid, set())
             # A rotation carries over what had been acknowledged; a login drops it.
+            if request.plan == ROTATE and request.change == "login" and request.old_sid is not None:
+                self.logged_in[request.old_sid] = sid
             if request.plan == ROTATE and request.change != "login" and request.old_sid is not None:
                 assert request.old_sid not in self.left, "a rotation brought back what a logout had ended"
                 self.rotated[request.old_sid] = sid

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions import stateless
 from mangonel.websessions.errors import WebSessionError
-from mangonel.websessions.machine import END, INSERT, NOTHING, ROTATE, decide, discard
+from mangonel.websessions.machine import END, INSERT, NOTHING, ROTATE, check_not_moved, decide, discard
 
 if TYPE_CHECKING:
     from mangonel.websessions.session import WebSession
@@ -31,6 +31,8 @@ def promise(session: WebSession[Any], status: int = 200) -> None:
         if plan != NOTHING:
             stateless.commit(session, plan)
     elif plan in (INSERT, ROTATE):
+        if plan == INSERT:
+            check_not_moved(state)
         state.promised = sessions.new_token()
         state.cookie = sessions.cookie.give(state.promised, sessions.lasts(state.extra), state.extra)
     elif plan == END:

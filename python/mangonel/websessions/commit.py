@@ -8,17 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.content import merge
-from mangonel.websessions.errors import StoreError, TooManySessions
+from mangonel.websessions.errors import SessionMoved, StoreError, TooManySessions
 from mangonel.websessions.follow import (
     FOLLOW,
     ROUNDS,
-    current_flow,
     end_flow,
     is_revoked_flow,
+    last_flow,
+    leads_on,
     live_flow,
     replace,
 )
-from mangonel.websessions.machine import END, INSERT, NOTHING, ROTATE, TOUCH
+from mangonel.websessions.machine import END, INSERT, NOTHING, ROTATE, TOUCH, check_not_moved
 from mangonel.websessions.record import Record
 from mangonel.websessions.stores.meter import Meter
 
@@ -45,6 +46,7 @@ async def commit_flow(sessions: Settled[Any], store: Store, session: WebSession[
         store = meter
     told = ""
     if plan == INSERT:
+        check_not_moved(session.state)
         await _insert_flow(
             sessions,
             store,
@@ -131,9 +133,9 @@ async def _write_flow(sessions: Settled[Any], store: Store, session: WebSession[
     has_new_label = session.state.label != current.label
     for attempt in range(ROUNDS):
         if attempt:
-            found = await current_flow(sessions, store, current.key, now, current)
-            if found is None:
-                await _lose_flow(sessions, store, session, current)
+            found = await last_flow(sessions, store, current.key, current)
+            if found is None or not found.is_live or not now < min(found.expires, found.deadline):
+                _lose_or_raise(sessions, session, found, has_new_label)
                 return False
             current = found
             plain = merge(session, current)
@@ -155,10 +157,27 @@ async def _write_flow(sessions: Settled[Any], store: Store, session: WebSession[
     raise StoreError(f"the websession was changed by others {ROUNDS} times while it was to be saved")
 
 
-async def _lose_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], record: Record) -> None:
-    """The websession ended while this request ran: drop the change."""
-    trace = await store.get(record.key)
+def _lose_or_raise(
+    sessions: Settled[Any], session: WebSession[Any], trace: Record | None, has_new_label: bool
+) -> None:
+    """Drop a change that a logout came before; refuse one that a login or a rotation came before.
+
+    Raises:
+        SessionMoved: the websession goes on, but this change cannot follow.
+    """
+    state = session.state
+    is_moved = trace is not None and leads_on(trace)
+    was_changed = has_new_label or state.encoded != state.base
     _lose(sessions, session, was_rotated=trace is not None)
+    if is_moved and was_changed:
+        raise _moved()
+
+
+def _moved() -> SessionMoved:
+    return SessionMoved(
+        "the websession took a new id while this request ran, by a login or a rotation beside it, so nothing of this "
+        "request was stored; sent again with the new cookie, it finds the websession"
+    )
 
 
 def _lose(sessions: Settled[Any], session: WebSession[Any], was_rotated: bool = False) -> None:
@@ -172,10 +191,11 @@ def _lose(sessions: Settled[Any], session: WebSession[Any], was_rotated: bool = 
 
 
 async def _destroy_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], now: float) -> None:
-    record = session.state.record
+    record = session.state.record or session.state.trail
     assert record is not None
-    tag = session.state.tag
+    tag = record.sid.hex()
     await end_flow(sessions, store, record, now)
+    session.state.trail = None
     if session.state.alias is not None:
         await store.delete(session.state.alias)
     session.state.record = session.state.alias = None
@@ -197,14 +217,19 @@ async def _rotate_flow(sessions: Settled[Any], store: Store, session: WebSession
     plain = session.state.encoded
     ended, goes_on = None, None
     if old is not None:
-        if change != "login":
-            # Whoever logs out beside this has to find the new one.
-            session.state.promised = session.state.promised or sessions.new_token()
-            goes_on = sessions.cookie.key_of(session.state.promised)
-        ended = await end_flow(sessions, store, old, now, FOLLOW, goes_on=goes_on, follows=False)
-        if ended is None and change != "login":
+        # Whoever logs out beside this has to find the new one.
+        session.state.promised = session.state.promised or sessions.new_token()
+        goes_on = sessions.cookie.key_of(session.state.promised)
+        by_login = change == "login"
+        ended = await end_flow(
+            sessions, store, old, now, FOLLOW, goes_on=goes_on, by_login=by_login, follows=False
+        )
+        if ended is None and not by_login:
             session.state.promised = None
-            _lose(sessions, session)
+            trace = await last_flow(sessions, store, old.key)
+            _lose(sessions, session, was_rotated=trace is not None)
+            if trace is not None and (trace.is_live or leads_on(trace)):
+                raise _moved()
             return
         if ended is not None and (ended.version, ended.key) != (old.version, old.key):
             plain = merge(session, ended, session.state.kept if change == "login" else None)

@@ -7,6 +7,7 @@ WebSessionError
 ├── SessionTooLarge       the encoded session exceeds max_bytes, or 4096 bytes of cookie
 ├── CSRFError             a token or an origin that does not belong to this websession; 403
 ├── TooManySessions       the user has max_per_user already; 409
+├── SessionMoved          the websession took a new id while this request ran, and the change could not follow; 409
 ├── LockTimeout           the websession's lock was not to be had, or did not last; 503 (also a TimeoutError)
 └── StoreError            the store did not answer, or answered wrongly; 503
 """
@@ -17,6 +18,7 @@ __all__ = [
     "CSRFError",
     "EncodeError",
     "LockTimeout",
+    "SessionMoved",
     "SessionTooLarge",
     "StoreError",
     "TooManySessions",
@@ -56,6 +58,15 @@ class CSRFError(WebSessionError):
 
 class TooManySessions(WebSessionError):
     """The user has as many websessions as `max_per_user` allows, and the policy is "refuse"."""
+
+    status = 409
+
+
+class SessionMoved(WebSessionError):
+    """The websession took a new id while this request ran, and its change could not follow. Nothing was stored.
+
+    The browser has the new cookie, or is about to get it: the same request sent again finds the websession.
+    """
 
     status = 409
 

@@ -27,6 +27,8 @@ __all__ = [
     "end_flow",
     "is_forged",
     "is_revoked_flow",
+    "last_flow",
+    "leads_on",
     "live_flow",
     "replace",
 ]
@@ -37,6 +39,12 @@ FOLLOW = 600.0
 
 # With twenty writers on one websession the last one wins in the twentieth round at the latest.
 ROUNDS = 64
+
+# How often a writer looks for what a rotation beside it is about to store.
+LOOKS = 8
+
+# The label of what a login has ended.
+LOGIN = "login"
 
 replace = msgspec.structs.replace
 
@@ -49,19 +57,47 @@ async def current_flow(
     Args:
         known: what the request was let in with, to search by its user where the trail is cold.
     """
-    record = await store.get(key)
-    hops = 0
-    while record is not None and record.next and hops < 8:
-        if is_forged(sessions, record):
-            return None
-        # A request may have taken longer than several renewals.
-        record = await store.get(record.next)
-        hops += 1
-    if record is None and known is not None:
-        record = await _search_flow(store, known)
+    record = await last_flow(sessions, store, key, known)
     if record is None or not record.is_live or not now < min(record.expires, record.deadline):
         return None
     return record
+
+
+async def last_flow(
+    sessions: Settled[Any], store: Store, key: bytes, known: Record | None = None, *, rotations: bool = True
+) -> Record | None:
+    """Return the record at which the trail of a key ends: a live one, a trace that leads no further, or None.
+
+    A request that was let in before a rotation goes on with what that made of the websession. It does not follow a
+    login, which may be another user's.
+
+    Args:
+        known: what the request was let in with, to search by its user where the trail is cold.
+        rotations: False: stop at what a rotation ended, for a request that was not let in yet.
+    """
+    record = await store.get(key)
+    for _ in range(ROUNDS):  # a request may have taken longer than several renewals
+        if record is None or not leads_on(record) or record.label == LOGIN:
+            break
+        if record.next == ENDED and not rotations:
+            break
+        if is_forged(sessions, record):
+            return None
+        trace = record
+        for _ in range(LOOKS):
+            record = await store.get(trace.next or trace.prev or b"")
+            if record is not None or trace.next:
+                break
+        else:
+            return trace  # the rotation has not stored it yet, or has died
+    if record is None and known is not None:
+        record = await _search_flow(store, known)
+    return record
+
+
+def leads_on(record: Record) -> bool:
+    """Whether a record that is not live says where its websession went on."""
+    return bool(record.next) or (record.next == ENDED and record.prev is not None)
 
 
 async def end_flow(
@@ -72,13 +108,15 @@ async def end_flow(
     keep: float = 0.0,
     *,
     goes_on: bytes | None = None,
+    by_login: bool = False,
     follows: bool = True,
 ) -> Record | None:
     """Make a record, and what it was renewed or rotated to, unusable; return the last live version of it, or None.
 
     Args:
         keep: seconds for which a trace says that it was ended on purpose; 0 removes it.
-        goes_on: the key of what a rotation is about to store.
+        goes_on: the key of what a rotation or a login is about to store.
+        by_login: it is a login, which an end follows and nothing else does.
         follows: False: what another rotation made of it is left alone.
     """
     live: Record | None = record
@@ -95,12 +133,12 @@ async def end_flow(
             # A rotation was faster. What it has stored ends here; what it has not stored yet it ends itself, since it
             # looks whether somebody was here.
             closed = replace(live, version=live.version + 1, prev=None)
-            if await store.put(sessions.sealed(closed, b""), live.version):
-                live = await store.get(live.prev)
-                if live is None:
-                    return None
-            else:
-                live = await store.get(live.key)
+            was_closed = await store.put(sessions.sealed(closed, b""), live.version)
+            trace = None if was_closed else await store.get(live.key)
+            # A trace that was removed meanwhile, since its time was up, still says where to go.
+            live = trace if trace is not None else await store.get(live.prev)
+            if live is None:
+                return None
             continue
         if live.next is not None:
             live = await store.get(live.next)
@@ -113,7 +151,8 @@ async def end_flow(
             user=None,
             next=ENDED,
             prev=goes_on,
-            label=None,
+            label=LOGIN if by_login else None,
+            issued=now,
             expires=now + keep,
         )
         if await store.put(sessions.sealed(trace, b""), live.version):

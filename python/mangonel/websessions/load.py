@@ -8,7 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.content import adopt
-from mangonel.websessions.follow import FOLLOW, current_flow, end_flow, is_forged, is_revoked_flow, replace
+from mangonel.websessions.follow import (
+    FOLLOW,
+    current_flow,
+    end_flow,
+    is_forged,
+    is_revoked_flow,
+    last_flow,
+    leads_on,
+    replace,
+)
 from mangonel.websessions.record import ENDED, Record
 from mangonel.websessions.session import WebSession
 
@@ -72,7 +81,9 @@ async def load_flow(sessions: Settled[Any], store: Store, visit: Visit) -> WebSe
         if is_due and visit.takes_cookies:
             await _renew_flow(sessions, store, session, now)
             if session.state.record is None:
+                trail = session.state.trail
                 session = WebSession(sessions, visit)
+                session.state.trail = trail
                 continue
         return session
     return session
@@ -109,6 +120,7 @@ async def _settle_flow(
     """Judge a record that is anything but plain and in time; return the one that counts, or None."""
     if record.next == ENDED:
         sessions.emit("rejected", record.sid.hex(), reason="ended")
+        _note_trail(sessions, session, record)
         return None
     if is_forged(sessions, record):
         return None
@@ -145,6 +157,8 @@ async def _renewed_flow(
         found = await store.get(alias.next or b"")
         if found is None or found.next == ENDED or is_forged(sessions, found):
             sessions.emit("rejected", record.sid.hex(), reason="ended")
+            if found is not None and found.next == ENDED:
+                _note_trail(sessions, session, found)
             return None
         if found.next is None:
             if not now < min(found.expires, found.deadline):
@@ -154,6 +168,7 @@ async def _renewed_flow(
             session.state.was_lost = now - alias.issued > sessions.grace
             return found
         alias = found
+    session.state.trail = alias
     if now - alias.issued <= sessions.grace:
         sessions.emit("rejected", record.sid.hex(), reason="renewed")
         return None
@@ -164,6 +179,12 @@ async def _renewed_flow(
             await end_flow(sessions, store, found, now)
             sessions.emit("destroyed", record.sid.hex(), reason="reused")
     return None
+
+
+def _note_trail(sessions: Settled[Any], session: WebSession[Any], trace: Record) -> None:
+    """Remember where an id that opens nothing any more leads, for an end alone."""
+    if leads_on(trace) and not is_forged(sessions, trace):
+        session.state.trail = trace
 
 
 async def _close_flow(sessions: Settled[Any], store: Store, prev: bytes, now: float) -> bool:
@@ -233,8 +254,11 @@ async def _renew_flow(sessions: Settled[Any], store: Store, session: WebSession[
     )
     if not await store.put(sessions.sealed(alias, b""), old.version):
         await store.delete(fresh.key)
-        found = await current_flow(sessions, store, old.key, now)
-        if found is None or not adopt(session, found):
+        found = await last_flow(sessions, store, old.key, rotations=False)
+        if found is not None and not found.is_live:
+            _note_trail(sessions, session, found)
+        is_there = found is not None and found.is_live and now < min(found.expires, found.deadline)
+        if found is None or not is_there or not adopt(session, found):
             session.state.record = None
         elif found.key != old.key:
             session.state.alias = old.key

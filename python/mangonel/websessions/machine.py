@@ -8,6 +8,7 @@ What a request asked for and what differs from the stored record decide, and not
     nothing  to stay                  values    INSERT   a new id
     nothing  login                    any       ROTATE   a new id, with a user
     nothing  an end                   values    INSERT   a farewell message
+    a trail  an end                   any       END      of what the given-up id led to
     a record to stay                  nothing   NOTHING
     a record to stay                  its time  TOUCH    `expires` alone moves
     a record to stay                  values    WRITE    on the version that was read, or a merge
@@ -29,14 +30,25 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.content import encoded, fill
-from mangonel.websessions.errors import StoreError, UsageError
+from mangonel.websessions.errors import SessionMoved, StoreError, UsageError
 
 if TYPE_CHECKING:
     from mangonel.websessions.record import Record
     from mangonel.websessions.session import Visit, WebSession
     from mangonel.websessions.settled import Settled
 
-__all__ = ["END", "INSERT", "NOTHING", "ROTATE", "TOUCH", "WRITE", "State", "decide", "discard"]
+__all__ = [
+    "END",
+    "INSERT",
+    "NOTHING",
+    "ROTATE",
+    "TOUCH",
+    "WRITE",
+    "State",
+    "check_not_moved",
+    "decide",
+    "discard",
+]
 
 # What a commit has to do.
 NOTHING, TOUCH, WRITE, INSERT, ROTATE, END = range(6)
@@ -91,6 +103,7 @@ class State:
         is_due: the time of its last use has to be stored.
         has_closed: this request presented the new id, so the old one is dead and needs no mention.
         alias: key of the old id that led here; None: the record's own did.
+        trail: the id that came was given up, and this is what is left of it: an end follows it, and nothing else does.
         was_lost: the old id came again so late that the answer with the new one must have been lost.
         cookie: the Set-Cookie header to send; None: none.
         csrf_secret: of tokens, where it is not kept with the values; "": what the request brought is void.
@@ -124,6 +137,7 @@ class State:
     is_due = False
     has_closed = False
     alias: bytes | None = None
+    trail: Record | None = None
     was_lost = False
     permanent: bool | None = None
     counted: frozenset[str] = frozenset()
@@ -188,6 +202,7 @@ def decide(session: WebSession[Any]) -> int:
         and not state.extra
         and not state.user
         and state.model is None
+        and not (state.is_ended and state.trail is not None)
     ):
         return NOTHING  # the table's first row, without encoding anything
     state.encoded = encoded(session)
@@ -195,7 +210,8 @@ def decide(session: WebSession[Any]) -> int:
         record is not None or state.user or state.encoded != state.sessions.blank
     ):
         _become_permanent(session, state.permanent)
-    plan = PLANS[record is not None, _asked(state), _differs(state)]
+    has_one = record is not None or (state.is_ended and state.trail is not None)
+    plan = PLANS[has_one, _asked(state), _differs(state)]
     return plan if plan not in NEED_COOKIE or _can_give_cookie(state) else NOTHING
 
 
@@ -211,6 +227,19 @@ def _become_permanent(session: WebSession[Any], permanent: bool) -> None:
     if state.record is not None and state.can_take_cookie:
         state.change = state.change or "rotated"
     state.encoded = encoded(session)
+
+
+def check_not_moved(state: State) -> None:
+    """Refuse a new websession to a browser that has the cookie of the one that goes on, or is about to get it.
+
+    Raises:
+        SessionMoved: the request came with an id that was given up within the grace.
+    """
+    if state.trail is not None and state.sessions.now() - state.trail.issued <= state.sessions.grace:
+        raise SessionMoved(
+            "this request came with an id that a login, a rotation or a renewal had just given up, so nothing of it "
+            "was stored; sent again with the new cookie, it finds the websession"
+        )
 
 
 def _asked(state: State) -> int:
@@ -249,6 +278,9 @@ def discard(session: WebSession[Any]) -> None:
     state = session.state
     record = state.record
     state.permanent = None
+    if record is None and state.had_end and state.trail is not None:
+        session.destroy()
+        return
     if record is None:
         session.clear()
         state.change, state.is_ended = "", False

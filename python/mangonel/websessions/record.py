@@ -35,10 +35,10 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         user: whose it is, after a login.
         next: renewed: the key of the record that goes on. `ENDED`: rotated away or logged out.
         prev: the key this one was renewed from, until this record's own id is first presented. Of one that a rotation
-            ended: the key of what goes on, until an end went there.
-        issued: when this id was made; renewal counts from here. Of a renewed record: when it was renewed.
+            or a login ended: the key of what goes on, until an end went there.
+        issued: when this id was made; renewal counts from here. Of one that was renewed or ended: when that was.
         sid: names the websession over renewals in listings and logs; no key and no token.
-        label: what the application calls it in listings, as "Firefox on Linux".
+        label: what the application calls it in listings, as "Firefox on Linux". Of one that a login ended: "login".
     """
 
     key: bytes

@@ -322,6 +322,7 @@ class WebSession(dict[str, Any], Generic[Data]):
             >>> websession.reauthenticated(fingerprint="the new password's hash")
         """
         self._check_cookie_can_leave("reauthenticated()")
+        self._drop_csrf()
         self._keep_fingerprint(fingerprint)
         self.state.challenged = False
         self._bind()
@@ -445,7 +446,7 @@ class WebSession(dict[str, Any], Generic[Data]):
         return [Flash(message) for message in self.state.extra.pop("flash")]
 
     def csrf_token(self) -> str:
-        """Return a token for forms, different each time; it dies with a login or a rotation, not with a renewal."""
+        """Return a token for forms, different each time; it dies with every change of privilege, not with a renewal."""
         self.accessed = True
         secret = self._csrf_secret()
         if secret is None:

@@ -15,6 +15,7 @@ from mangonel.websessions.csrf import FIELD, SAFE, check_request
 from mangonel.websessions.errors import (
     CSRFError,
     LockTimeout,
+    SessionMoved,
     StoreError,
     TooManySessions,
     UsageError,
@@ -99,7 +100,7 @@ class FlaskSessions(SessionInterface):
             plan = last_plan(session, response.status_code)
             if plan != NOTHING:
                 sessions.blocking.commit(session, plan)
-        except (StoreError, TooManySessions) as error:
+        except (SessionMoved, StoreError, TooManySessions) as error:
             app.logger.exception("cannot store the websession")
             _refuse(response, error.status)
             return
@@ -166,7 +167,7 @@ def init_flask(app: Any, sessions: WebSessions[Any], *, csrf: bool = False) -> N
         return flask.Response(REASONS[error.status], error.status, {"Cache-Control": "no-store"})
 
     app.register_error_handler(CSRFError, answer)
-    for each in (TooManySessions, LockTimeout, StoreError):
+    for each in (SessionMoved, TooManySessions, LockTimeout, StoreError):
         app.register_error_handler(each, answer_shortly)
 
 
