@@ -576,6 +576,18 @@ fn a_link_with_more_to_come_is_closed_when_nobody_reads_on() {
 }
 
 #[test]
+fn an_error_with_more_to_come_is_the_last_word_so_that_its_link_is_not_left_behind() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.sent(find());
+    let error = json!({"ok": 0, "code": 91, "errmsg": "shutting down"});
+    let message = op_msg(&error, request_id(&exchange), MORE_TO_COME);
+    exchange.handle_reply(&mut bench.client, &message, bench.now);
+    assert_eq!((exchange.step(), exchange.keeps_link()), (Step::Done, true));
+    exchange.give_up(&mut bench.client, true, bench.now);
+    assert_eq!(bench.sizes(), (0, 0, 0, 0));
+}
+
+#[test]
 fn reading_on_from_a_lost_link_is_a_network_error() {
     let mut bench = Bench::primary();
     let first = exhaust(&mut bench);

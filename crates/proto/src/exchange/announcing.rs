@@ -16,9 +16,28 @@ use crate::message::Replies;
 use crate::operation::SessionChoice;
 use crate::time::Instant;
 
+/// What listeners have heard of an exchange.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    /// What they call the operation; its first request's number unless its caller chose one.
+    operation_id: Option<i64>,
+    /// Whether they know of its start, and not of its end.
+    is_traced: bool,
+    /// Whether they know that it waits for a server.
+    is_selecting: bool,
+    command: Announcement,
+    check_out: CheckOutNotes,
+}
+
+impl Heard {
+    pub(super) fn new(operation_id: Option<i64>) -> Self {
+        Heard { operation_id, ..Heard::default() }
+    }
+}
+
 /// How much listeners have heard of the attempt in flight.
 #[derive(Debug, Default)]
-pub(super) enum Announcement {
+enum Announcement {
     /// Nobody listens, or both its ends were told.
     #[default]
     Nothing,
@@ -30,11 +49,10 @@ pub(super) enum Announcement {
 
 /// The check-out that listeners have heard the start of, and not the end.
 #[derive(Debug, Default)]
-pub(super) struct CheckOutNotes {
+struct CheckOutNotes {
     asked: Option<Instant>,
     created: Option<Instant>,
     trouble: Option<Box<str>>,
-    is_selecting: bool,
 }
 
 /// An empty BSON document.
@@ -43,7 +61,7 @@ const EMPTY: [u8; 5] = [5, 0, 0, 0, 0];
 impl Exchange {
     /// Returns whether [`announce`](Self::announce) has to be called before the message is sent.
     pub fn is_announcement_due(&self) -> bool {
-        matches!(self.announcement, Announcement::Due)
+        matches!(self.heard.command, Announcement::Due)
     }
 
     /// Tells listeners that the command is sent now. A connection found stale before that was never sent anything.
@@ -64,7 +82,7 @@ impl Exchange {
         let own_number = i64::from(self.request_id);
         let operation_id = match authenticating {
             Some(_) => own_number,
-            None => self.operation_id.unwrap_or(own_number),
+            None => self.heard.operation_id.unwrap_or(own_number),
         };
         let is_secret = is_sensitive(name) || is_hello(name) && holds_credentials(&command);
         if is_secret {
@@ -88,9 +106,9 @@ impl Exchange {
             },
         });
         if authenticating.is_none() {
-            self.operation_id = Some(operation_id);
+            self.heard.operation_id = Some(operation_id);
         }
-        self.announcement = Announcement::Started(Arc::clone(&facts), now);
+        self.heard.command = Announcement::Started(Arc::clone(&facts), now);
         client.publish(Event::CommandStarted { facts, command });
     }
 
@@ -99,7 +117,7 @@ impl Exchange {
         if !client.wants(Interests::COMMANDS) || self.operation.is_silent {
             return;
         }
-        self.announcement = Announcement::Due;
+        self.heard.command = Announcement::Due;
         // Nothing is sent for the later replies of an exhaust cursor, so nobody else would ask for it.
         if self.operation.is_under_way {
             self.announce(client, now);
@@ -109,7 +127,7 @@ impl Exchange {
     /// Notes that a command of authentication will be sent, when somebody listens. The hello before it is no event.
     pub(super) fn prepare_authentication_announcement(&mut self, client: &Client) {
         if client.wants(Interests::COMMANDS) {
-            self.announcement = Announcement::Due;
+            self.heard.command = Announcement::Due;
         }
     }
 
@@ -147,10 +165,10 @@ impl Exchange {
 
     /// Tells listeners that the command in flight will not be answered.
     pub(super) fn announce_failure(&mut self, client: &mut Client, failure: CommandFailure, now: Instant) {
-        if !matches!(self.phase, Phase::Handshake | Phase::Reauthenticating | Phase::InFlight) {
+        if !matches!(self.phase, Phase::Handshake(_) | Phase::Reauthenticating(_) | Phase::InFlight { .. }) {
             return;
         }
-        if let Announcement::Started(facts, started) = std::mem::take(&mut self.announcement) {
+        if let Announcement::Started(facts, started) = std::mem::take(&mut self.heard.command) {
             let duration = now.saturating_since(started);
             client.publish(Event::CommandFailed { facts, duration, failure });
         }
@@ -161,8 +179,8 @@ impl Exchange {
         if !client.wants(Interests::OPERATIONS) || self.operation.is_silent {
             return;
         }
-        self.is_traced = true;
-        let operation_id = *self.operation_id.get_or_insert(self.id.0 as i64);
+        self.heard.is_traced = true;
+        let operation_id = *self.heard.operation_id.get_or_insert(self.id.0 as i64);
         let command = &self.operation.command;
         let session = match &self.operation.session {
             SessionChoice::Explicit(session) => Some(*session),
@@ -179,34 +197,34 @@ impl Exchange {
 
     /// Tells listeners that the operation is over, once it is; to be called after every change.
     pub fn announce_end(&mut self, client: &mut Client) {
-        if self.is_traced && self.phase == Phase::Done {
-            self.is_traced = false;
-            let operation_id = self.operation_id.unwrap_or_default();
-            client.publish(Event::OperationEnded { operation_id, failure: self.failure.clone() });
+        if self.heard.is_traced && self.is_done() {
+            self.heard.is_traced = false;
+            let operation_id = self.heard.operation_id.unwrap_or_default();
+            client.publish(Event::OperationEnded { operation_id, failure: self.failure().cloned() });
         }
     }
 
     /// Tells listeners how far the choice of a server has come; its start comes by itself.
     pub(super) fn announce_selection(&mut self, client: &mut Client, event: SelectionEvent) {
         // The search for a server that prepares a bulk write is told of when it waits or fails; the write tells the rest.
-        let is_at_once = matches!(event, SelectionEvent::Succeeded { .. }) && !self.notes.is_selecting;
+        let is_at_once = matches!(event, SelectionEvent::Succeeded { .. }) && !self.heard.is_selecting;
         let is_quiet = self.operation.is_silent && (self.operation.command.name() == "ping" || is_at_once);
         if !client.wants(Interests::SELECTION) || is_quiet {
             return;
         }
-        let operation_id = *self.operation_id.get_or_insert(self.id.0 as i64);
+        let operation_id = *self.heard.operation_id.get_or_insert(self.id.0 as i64);
         let selector = match (&self.operation.server, &self.operation.read_preference) {
             (Some(address), _) => format!("server {address}"),
             (None, Some(preference)) => format!("read preference {}", preference.mode().name()),
             (None, None) if self.operation.kind.is_read() => "read preference primary".to_owned(),
             (None, None) => "server that takes writes".to_owned(),
         };
-        let is_first = !std::mem::replace(&mut self.notes.is_selecting, true);
+        let is_first = !std::mem::replace(&mut self.heard.is_selecting, true);
         // Whoever waits is told so once, however often it looks again.
         if matches!(event, SelectionEvent::Waiting { .. }) && !is_first {
             return;
         }
-        self.notes.is_selecting = matches!(event, SelectionEvent::Waiting { .. });
+        self.heard.is_selecting = matches!(event, SelectionEvent::Waiting { .. });
         let description = client.description().clone();
         let started = is_first.then_some(SelectionEvent::Started);
         for event in started.into_iter().chain([event]) {
@@ -225,16 +243,16 @@ impl Exchange {
         if !client.wants(Interests::POOLS) {
             return;
         }
-        self.notes = CheckOutNotes { asked: Some(now), ..CheckOutNotes::default() };
+        self.heard.check_out = CheckOutNotes { asked: Some(now), ..CheckOutNotes::default() };
         self.publish_pool(client, PoolEvent::CheckOutStarted);
     }
 
-    /// Gives the connection that is to be opened its name, and tells listeners.
+    /// Begins to open a connection: gives it its name, and tells listeners.
     pub(super) fn name_connection(&mut self, client: &mut Client, now: Instant) {
         let link = client.next_link();
-        self.opening = Some(link);
-        if self.notes.asked.is_some() {
-            self.notes.created = Some(now);
+        self.enter(Phase::Connecting { opening: link });
+        if self.heard.check_out.asked.is_some() {
+            self.heard.check_out.created = Some(now);
             self.publish_pool(client, PoolEvent::ConnectionCreated { link });
         }
     }
@@ -242,17 +260,16 @@ impl Exchange {
     /// As [`name_connection`](Self::name_connection), for one that nobody asked for.
     pub(super) fn name_spare_connection(&mut self, client: &mut Client, now: Instant) {
         let link = client.next_link();
-        self.opening = Some(link);
+        self.enter(Phase::Connecting { opening: link });
         if client.wants(Interests::POOLS) {
-            self.notes.created = Some(now);
+            self.heard.check_out.created = Some(now);
             self.publish_pool(client, PoolEvent::ConnectionCreated { link });
         }
     }
 
     /// Tells listeners that a new connection has done its handshake.
     pub(super) fn announce_ready(&mut self, client: &mut Client, now: Instant) {
-        self.opening = None;
-        if let (Some(created), Some(link)) = (self.notes.created.take(), self.link) {
+        if let (Some(created), Some(link)) = (self.heard.check_out.created.take(), self.link) {
             let duration = now.saturating_since(created);
             self.publish_pool(client, PoolEvent::ConnectionReady { link, duration });
             self.announce_checked_out(client, link, now);
@@ -261,7 +278,7 @@ impl Exchange {
 
     /// Tells listeners that a connection was got.
     pub(super) fn announce_checked_out(&mut self, client: &mut Client, link: LinkId, now: Instant) {
-        if let Some(asked) = self.notes.asked.take() {
+        if let Some(asked) = self.heard.check_out.asked.take() {
             let duration = now.saturating_since(asked);
             self.publish_pool(client, PoolEvent::CheckedOut { link, duration });
         }
@@ -269,8 +286,8 @@ impl Exchange {
 
     /// Keeps why a connection cannot be made, for listeners to hear when it is given up.
     pub(super) fn note_trouble(&mut self, message: &str) {
-        if self.notes.asked.is_some() {
-            self.notes.trouble = Some(message.into());
+        if self.heard.check_out.asked.is_some() {
+            self.heard.check_out.trouble = Some(message.into());
         }
     }
 
@@ -281,8 +298,8 @@ impl Exchange {
         reason: CheckOutFailure,
         now: Instant,
     ) {
-        if let Some(asked) = self.notes.asked.take() {
-            let (error, duration) = (self.notes.trouble.take(), now.saturating_since(asked));
+        if let Some(asked) = self.heard.check_out.asked.take() {
+            let (error, duration) = (self.heard.check_out.trouble.take(), now.saturating_since(asked));
             self.publish_pool(client, PoolEvent::CheckOutFailed { reason, error, duration });
         }
     }
@@ -307,7 +324,7 @@ impl Exchange {
     fn take_announced(&mut self, client: &mut Client, now: Instant) -> Option<(Arc<CommandFacts>, Instant)> {
         // A face that sends in a way of its own may not have asked; a late start is better than an end without one.
         self.announce(client, now);
-        match std::mem::take(&mut self.announcement) {
+        match std::mem::take(&mut self.heard.command) {
             Announcement::Started(facts, started) => Some((facts, started)),
             _ => None,
         }

@@ -3,7 +3,7 @@
 
 use mangonel_bson::RawDocument;
 
-use super::{Earlier, Exchange, Phase};
+use super::{Attempt, Attempts, Besides, Earlier, Exchange, Failed, Phase, Stay};
 use crate::client::Client;
 use crate::client_session::ClientSession;
 use crate::envelope::{Envelope, wire_preference};
@@ -38,7 +38,9 @@ impl Exchange {
             Err(failure) => {
                 self.check_in(client, now);
                 self.fail(failure);
-                self.is_out_of_time = self.report_earlier();
+                if self.report_earlier() {
+                    self.note_besides(Besides::OutOfTime);
+                }
                 return self.end_session(client, now);
             }
         };
@@ -48,12 +50,12 @@ impl Exchange {
             && takes_transaction_numbers(&server);
         if let Some(session) = &mut self.session
             && is_retryable
-            && self.attempt == 0
-            && !self.is_reauthenticated
+            && self.attempts.retries == 0
+            && !self.attempts.has_reauthenticated
         {
             session.txn_number += 1;
         }
-        self.has_transaction_number = is_retryable;
+        self.attempts.has_transaction_number = is_retryable;
         self.request_id = client.next_request();
         let stamp = match self.stamp_session(client, &server, is_retryable, now) {
             Ok(stamp) => stamp,
@@ -97,8 +99,7 @@ impl Exchange {
             )));
             return self.end_session(client, now);
         }
-        self.is_sent = false;
-        self.phase = Phase::InFlight;
+        self.enter(Phase::InFlight { is_sent: self.operation.is_under_way });
         self.prepare_announcement(client, now);
     }
 
@@ -115,7 +116,6 @@ impl Exchange {
             let errmsg = body.get_str("errmsg")?.unwrap_or_default();
             self.facts.is_state_change = is_state_change(self.facts.code, errmsg);
         }
-        self.more_to_come = more_to_come;
         self.announce_reply(client, body, self.facts.ok, now);
         if let Some(time) = self.facts.cluster_time.clone() {
             client.advance_cluster_time(&body.as_bytes()[time]);
@@ -123,7 +123,10 @@ impl Exchange {
         if self.explicit.is_some() {
             self.teach_session(client, body, now);
         }
-        if self.facts.code == Some(REAUTHENTICATION_REQUIRED) && self.may_reauthenticate(client) {
+        if self.facts.code == Some(REAUTHENTICATION_REQUIRED)
+            && self.may_reauthenticate(client)
+            && !more_to_come
+        {
             self.unsend_session(client);
             self.begin_reauthentication(client, now);
             return Ok(());
@@ -133,17 +136,27 @@ impl Exchange {
                 format!("{}: {}", self.address(), body.get_str("errmsg")?.unwrap_or("write concern error"));
             self.report(client, topology::Phase::AfterHandshake, Cause::Reply(body), &message, now);
         }
-        if !more_to_come {
-            self.keeps_link = client.is_load_balanced()
-                && self.facts.ok
-                && !self.is_link_pinned(client)
-                && self.facts.cursor.as_ref().is_some_and(|cursor| cursor.id != 0);
+        let stay = if more_to_come {
+            Stay::MoreToCome
+        } else if client.is_load_balanced()
+            && self.facts.ok
+            && !self.is_link_pinned(client)
+            && self.facts.cursor.as_ref().is_some_and(|cursor| cursor.id != 0)
+        {
+            Stay::WithCursor
+        } else {
             self.check_in(client, now);
-        }
-        self.failure = (!self.facts.ok).then_some(Failure::Command);
-        match retry::after_reply(self.operation.kind, &self.facts, &client.options) {
+            Stay::No
+        };
+        self.failed = (!self.facts.ok).then_some(Failed::new(Failure::Command));
+        let again = match stay {
+            Stay::No => retry::after_reply(self.operation.kind, &self.facts, &client.options),
+            // Another attempt would take another connection, and this one would never go back.
+            Stay::MoreToCome | Stay::WithCursor => Again::No,
+        };
+        match again {
             Again::AfterBackoff => {
-                self.retries_as_overloaded = true;
+                self.attempts.met_overload = true;
                 if let Some(until) = self.backoff_end(client, now) {
                     self.put_off_session(client, now);
                     self.wait_out(client, until, message);
@@ -154,13 +167,13 @@ impl Exchange {
                 self.retry(client, message, now);
                 return Ok(());
             }
-            Again::Now => self.is_out_of_time = self.would_retry(now),
-            Again::No => {}
+            Again::Now if self.would_retry(now) => self.note_besides(Besides::OutOfTime),
+            Again::Now | Again::No => {}
         }
         if self.facts.labels.wrote_nothing {
             self.report_earlier();
         }
-        self.finish(client, now);
+        self.finish(client, stay, now);
         Ok(())
     }
 
@@ -178,11 +191,11 @@ impl Exchange {
     }
 
     pub(super) fn may_retry(&self, client: &Client, now: Instant) -> bool {
-        let most = if self.retries_as_overloaded { client.options.max_adaptive_retries } else { 1 };
+        let Attempts { retries, met_overload, .. } = self.attempts;
+        let most = if met_overload { client.options.max_adaptive_retries } else { 1 };
         // A limit of time is one on the attempts too, even when it says that there is none.
-        let has_unlimited_time = self.operation.limit == Limit::None && !self.retries_as_overloaded;
-        self.until.map_or(has_unlimited_time || self.attempt < most, |until| now < until)
-            && self.is_repeatable()
+        let has_unlimited_time = self.operation.limit == Limit::None && !met_overload;
+        self.until.map_or(has_unlimited_time || retries < most, |until| now < until) && self.is_repeatable()
     }
 
     /// Whether another attempt would follow, if the operation's time were not over.
@@ -195,7 +208,7 @@ impl Exchange {
         let is_end = self.operation.kind.end().is_some();
         self.operation.pinned.is_none()
             && self.operation.server.is_none()
-            && (self.operation.kind.is_read() || self.has_transaction_number || is_end)
+            && (self.operation.kind.is_read() || self.attempts.has_transaction_number || is_end)
             // A transaction is run again as a whole, but for its end.
             && (is_end || !self.is_in_transaction())
     }
@@ -203,7 +216,7 @@ impl Exchange {
     /// Tries again elsewhere. `message`: the reply to this attempt, empty without one.
     pub(super) fn retry(&mut self, client: &mut Client, message: &[u8], now: Instant) {
         self.keep_failure(message);
-        self.attempt += 1;
+        self.attempts.retries += 1;
         self.begun = now;
         self.unpin_session(client, now);
         self.unsend_session(client);
@@ -213,42 +226,46 @@ impl Exchange {
 
     /// Returns when an overloaded server may be asked again; `None` when it has been asked often enough.
     fn backoff_end(&self, client: &mut Client, now: Instant) -> Option<Instant> {
-        if self.attempt >= client.options.max_adaptive_retries || self.operation.pinned.is_some() {
+        let retries = self.attempts.retries;
+        if retries >= client.options.max_adaptive_retries || self.operation.pinned.is_some() {
             return None;
         }
-        let end = now + retry::backoff(self.attempt + 1, self.facts.base_backoff, client.chance());
+        let end = now + retry::backoff(retries + 1, self.facts.base_backoff, client.chance());
         self.until.is_none_or(|until| end < until).then_some(end)
     }
 
     /// Leaves the overloaded server alone for a while, then tries again: there, or elsewhere if the user wants it so.
     fn wait_out(&mut self, client: &Client, until: Instant, message: &[u8]) {
         self.keep_failure(message);
-        self.attempt += 1;
+        self.attempts.retries += 1;
         self.begun = until;
         let is_sharded = client.description().topology_type == TopologyType::Sharded;
         if is_sharded || client.options.enable_overload_retargeting {
             self.deprioritized.extend(self.server().cloned());
         }
-        self.phase = Phase::BackingOff(until);
+        self.enter(Phase::BackingOff(until));
     }
 
     /// Keeps the result of this attempt, unless it wrote nothing and an earlier one says more.
     fn keep_failure(&mut self, message: &[u8]) {
-        let failure = self.failure.take();
-        if self.facts.labels.wrote_nothing && self.earlier.is_some() {
+        let failed = self.failed.take();
+        if self.facts.labels.wrote_nothing && matches!(self.earlier, Earlier::Kept(_)) {
             return;
         }
         let facts = std::mem::take(&mut self.facts);
-        self.earlier = Some(Box::new(Earlier { failure, facts, reply: message.to_vec() }));
+        self.earlier = Earlier::Kept(Box::new(Attempt { failed, facts, reply: message.to_vec() }));
     }
 
     /// Ends with the result of an earlier attempt, if there was one; returns whether there was.
     pub(super) fn report_earlier(&mut self) -> bool {
-        let Some(earlier) = &mut self.earlier else { return false };
-        self.failure = earlier.failure.take();
-        self.facts = std::mem::take(&mut earlier.facts);
-        self.reports_earlier = true;
-        true
+        match std::mem::replace(&mut self.earlier, Earlier::None) {
+            Earlier::Kept(attempt) => {
+                let Attempt { failed, facts, reply } = *attempt;
+                (self.failed, self.facts, self.earlier) = (failed, facts, Earlier::Told(reply));
+                true
+            }
+            Earlier::None | Earlier::Told(_) => false,
+        }
     }
 
     /// Returns the `maxTimeMS` that the operation's limit leaves to the server, once its own way there and back is

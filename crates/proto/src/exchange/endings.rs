@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Exchange, Phase};
+use super::{Besides, Exchange, Failed, Phase, Stay};
 use crate::client::Client;
 use crate::error::Failure;
 use crate::events::{CheckOutFailure, CloseReason, CommandFailure};
@@ -48,20 +48,20 @@ impl Exchange {
         let cause = if timed_out { Cause::Timeout } else { Cause::Network };
         let told = if timed_out { CommandFailure::Timeout } else { CommandFailure::Network };
         match self.phase {
-            Phase::Reauthenticating => {
+            Phase::Reauthenticating(_) => {
                 self.announce_failure(client, told(message.clone()), now);
                 self.report(client, topology::Phase::AfterHandshake, cause, &message, now);
                 self.drop_link(client, now);
                 // The command was refused before it ran, so it may be sent again whatever it does.
-                self.back_off(client, message, timed_out, now);
+                self.back_off(client, message, timed_out, Besides::Nothing, now);
             }
-            Phase::Connecting | Phase::Handshake => {
+            Phase::Connecting { .. } | Phase::Handshake(_) => {
                 self.announce_failure(client, told(message.clone()), now);
-                self.report(client, topology::Phase::BeforeHandshake, cause, &message, now);
+                let besides = self.report(client, topology::Phase::BeforeHandshake, cause, &message, now);
                 self.drop_link(client, now);
-                self.back_off(client, message, timed_out, now);
+                self.back_off(client, message, timed_out, besides, now);
             }
-            Phase::InFlight => {
+            Phase::InFlight { .. } => {
                 let message = match timed_out {
                     true if self.until.is_some() => message + TIME_LIMIT_REMEDY,
                     true => message + &late_reply(client.options.socket_timeout),
@@ -78,7 +78,9 @@ impl Exchange {
                 if may && self.may_retry(client, now) {
                     self.retry(client, &[], now);
                 } else {
-                    self.is_out_of_time = may && self.would_retry(now);
+                    if may && self.would_retry(now) {
+                        self.note_besides(Besides::OutOfTime);
+                    }
                     self.end_session(client, now);
                 }
             }
@@ -88,49 +90,52 @@ impl Exchange {
 
     /// Whether the pool was cleared and closed the connection in use, so that the server is not who did.
     fn is_interrupted(&self, client: &mut Client) -> bool {
-        let link = self.link.filter(|_| self.phase == Phase::InFlight);
+        let link = self.link.filter(|_| self.is_in_flight());
         link.is_some_and(|link| self.pool(client).is_some_and(|pool| !pool.is_out(link)))
     }
 
     /// The name of the server could not be looked up. Unlike a connection refused it says nothing of the server's load.
     pub fn handle_name_error(&mut self, client: &mut Client, message: &str, now: Instant) {
-        if self.phase == Phase::Connecting {
+        if matches!(self.phase, Phase::Connecting { .. }) {
             let message = format!("{}: {message}", self.address());
             self.report_load(client, topology::Phase::BeforeHandshake, Cause::Network, &message, false, now);
             self.drop_link(client, now);
-            self.back_off(client, message, false, now);
+            self.back_off(client, message, false, Besides::Nothing, now);
         }
     }
 
     /// Gives up: whatever it holds goes back, and a link that owes a reply is closed. Idempotent.
     pub fn close(&mut self, client: &mut Client, now: Instant) {
         match self.phase {
-            Phase::Selecting => client.stop_waiting(self.id),
+            Phase::Selecting { .. } => client.stop_waiting(self.id),
             Phase::Announced => self.announce_no_connection(client, CheckOutFailure::Connection, now),
-            Phase::Waiting => {
+            Phase::Waiting { .. } => {
                 let id = self.id;
                 if let Some(pool) = self.pool(client) {
                     pool.abandon(id, now);
                 }
                 self.announce_no_connection(client, CheckOutFailure::Connection, now);
             }
-            Phase::Connecting | Phase::Handshake | Phase::Reauthenticating | Phase::InFlight => {
+            Phase::Connecting { .. }
+            | Phase::Handshake(_)
+            | Phase::Reauthenticating(_)
+            | Phase::InFlight { .. } => {
                 let failure = CommandFailure::Cancelled("the caller did not wait for the reply".to_owned());
                 self.announce_failure(client, failure, now);
-                if self.phase == Phase::InFlight {
+                if self.is_in_flight() {
                     self.spoil_session(client);
                 }
                 self.drop_link(client, now);
             }
             // A cursor is open, and nobody came for it.
-            Phase::Done if self.failure.is_none() => self.note_left_cursor(),
+            Phase::Done(_) if self.failed.is_none() => self.note_left_cursor(),
             _ => {}
         }
-        if self.phase != Phase::Done {
-            self.phase = Phase::Done;
-            self.failure.get_or_insert(Failure::Network {
-                message: "the exchange was given up".into(),
-                timed_out: false,
+        if !self.is_done() {
+            self.enter(Phase::Done(Stay::No));
+            self.failed.get_or_insert_with(|| {
+                let message = "the exchange was given up".into();
+                Failed::new(Failure::Network { message, timed_out: false })
             });
         }
         self.end_session(client, now);
@@ -146,6 +151,7 @@ impl Exchange {
         self.announce_end(client);
     }
 
+    /// Tells the topology of an error on the connection; returns what it means for the caller besides.
     pub(super) fn report(
         &mut self,
         client: &mut Client,
@@ -153,13 +159,14 @@ impl Exchange {
         cause: Cause<'_>,
         message: &str,
         now: Instant,
-    ) {
+    ) -> Besides {
         // A connection that cannot be made may say no more than that the server has too much to do; its monitor will
         // find out (client-backpressure).
         let is_overload = phase == topology::Phase::BeforeHandshake
             && matches!(cause, Cause::Network | Cause::Timeout)
             && !self.is_authenticating();
         self.report_load(client, phase, cause, message, is_overload, now);
+        if is_overload { Besides::Overload } else { Besides::Nothing }
     }
 
     fn report_load(
@@ -171,7 +178,6 @@ impl Exchange {
         is_overload: bool,
         now: Instant,
     ) {
-        self.may_be_overload = is_overload;
         if phase == topology::Phase::BeforeHandshake {
             self.note_trouble(message);
         }
@@ -197,7 +203,7 @@ impl Exchange {
     }
 
     pub(super) fn check_in(&mut self, client: &mut Client, now: Instant) {
-        if self.operation.pinned.is_some() || self.keeps_link || self.is_link_pinned(client) {
+        if self.operation.pinned.is_some() || self.is_link_pinned(client) {
             return;
         }
         match (self.link.take(), self.pool(client)) {
@@ -216,7 +222,7 @@ impl Exchange {
             self.unpin_session(client, now);
         }
         let link = self.link.take();
-        let is_new = matches!(self.phase, Phase::Connecting | Phase::Handshake);
+        let is_new = matches!(self.phase, Phase::Connecting { .. } | Phase::Handshake(_));
         match (is_new, self.pool(client), link) {
             (true, Some(pool), link) => pool.failed(link, now),
             (false, Some(pool), Some(link)) => pool.discard(link, now),
@@ -232,7 +238,7 @@ impl Exchange {
             _ => {}
         }
         if is_new {
-            if let (Some(opening), None) = (self.opening.take(), link) {
+            if let (Some(opening), None) = (self.opening(), link) {
                 self.announce_closed(client, opening, CloseReason::Error);
             }
             let is_closed = client.is_closed();
@@ -241,8 +247,10 @@ impl Exchange {
         }
     }
 
-    pub(super) fn finish(&mut self, client: &mut Client, now: Instant) {
-        self.phase = Phase::Done;
+    /// The exchange has its result, and the connection stays or has gone back.
+    #[inline]
+    pub(super) fn finish(&mut self, client: &mut Client, stay: Stay, now: Instant) {
+        self.enter(Phase::Done(stay));
         let has_open_cursor = self.facts.cursor.as_ref().is_some_and(|cursor| cursor.id != 0);
         if !has_open_cursor {
             self.end_session(client, now);
@@ -273,8 +281,21 @@ impl Exchange {
     }
 
     pub(super) fn fail(&mut self, failure: Failure) {
-        self.failure = Some(failure);
-        self.phase = Phase::Done;
+        self.failed = Some(Failed::new(failure));
+        self.enter(Phase::Done(Stay::No));
+    }
+
+    /// Has the caller told of this, too, if there is a failure.
+    pub(super) fn note_besides(&mut self, besides: Besides) {
+        if let Some(failed) = &mut self.failed {
+            failed.besides = besides;
+        }
+    }
+}
+
+impl Failed {
+    pub(super) fn new(failure: Failure) -> Self {
+        Failed { failure, besides: Besides::Nothing }
     }
 }
 

@@ -177,7 +177,7 @@ impl Exchange {
 
     fn is_line_failure(&self) -> bool {
         matches!(
-            self.failure,
+            self.failure(),
             Some(Failure::Network { .. } | Failure::ServerSelection(_) | Failure::WaitQueue(_))
         )
     }

@@ -31,6 +31,10 @@ pub(super) struct Handshake {
 }
 
 impl Handshake {
+    pub(super) fn step(&self) -> Step {
+        if self.command.is_some() { Step::Write } else { Step::Ask }
+    }
+
     pub(super) fn outbound(&self) -> &[u8] {
         self.command.as_ref().map(Command::outbound).unwrap_or_default()
     }
@@ -59,35 +63,24 @@ pub enum Answer {
 }
 
 impl Exchange {
-    pub(super) fn handshake_step(&self) -> Step {
-        match &self.handshake {
-            Some(handshake) if handshake.command.is_none() => Step::Ask,
-            _ => Step::Write,
-        }
-    }
-
     /// Whether the connection has said hello and is busy with its user.
     pub(super) fn is_authenticating(&self) -> bool {
-        matches!(self.phase, Phase::Handshake | Phase::Reauthenticating)
-            && self.handshake.as_ref().is_some_and(|handshake| !handshake.is_hello)
+        self.handshake().is_some_and(|handshake| !handshake.is_hello)
     }
 
     /// Returns whether the message to send may be compressed, once the connection agreed on how.
     pub fn may_compress(&self) -> bool {
-        self.phase == Phase::InFlight
-            && self.step() == Step::Write
+        matches!(self.phase, Phase::InFlight { is_sent: false })
             && is_compressible(self.operation.command.name())
     }
 
     /// Returns what has to be found out at [`Step::Ask`].
     pub fn question(&self) -> Option<Question> {
-        if self.step() != Step::Ask {
-            return None;
+        if let Phase::Choosing(candidates) = &self.phase {
+            return Some(Question::Servers(candidates.0.clone()));
         }
-        if self.phase == Phase::Choosing {
-            return Some(Question::Servers(self.candidates.clone()));
-        }
-        let authentication = self.handshake.as_ref()?.authentication.as_ref()?;
+        let handshake = self.handshake().filter(|handshake| handshake.command.is_none())?;
+        let authentication = handshake.authentication.as_ref()?;
         match authentication.poll_step()? {
             auth::Step::Derive(request) => Some(Question::Keys(request.clone())),
             auth::Step::Ask(prompt) => Some(Question::Word(authentication.mechanism()?, prompt.clone())),
@@ -102,8 +95,9 @@ impl Exchange {
 
     /// Takes what was found out.
     pub fn handle_answer(&mut self, client: &mut Client, answer: Answer, now: Instant) {
-        if let (Answer::Servers(chosen), Phase::Choosing) = (&answer, self.phase) {
-            return self.handle_choice(client, chosen, now);
+        if let (Answer::Servers(chosen), Phase::Choosing(candidates)) = (&answer, &mut self.phase) {
+            let candidates = std::mem::take(&mut candidates.0);
+            return self.handle_choice(client, candidates, chosen, now);
         }
         let question = self.question();
         let Some(authentication) = self.authentication() else { return };
@@ -130,7 +124,6 @@ impl Exchange {
     }
 
     pub(super) fn begin_handshake(&mut self, client: &mut Client, now: Instant) {
-        self.phase = Phase::Handshake;
         self.request_id = client.next_request();
         if let (Some(login), Some(server)) = (&client.options.login, &self.server)
             && !login.allows(server.address.host())
@@ -159,7 +152,7 @@ impl Exchange {
             Ok(command) => {
                 let command = Some(command);
                 let handshake = Handshake { command, authentication, is_hello: true };
-                self.handshake = Some(Box::new(handshake));
+                self.enter(Phase::Handshake(Box::new(handshake)));
             }
             Err(error) => {
                 self.drop_link(client, now);
@@ -170,20 +163,19 @@ impl Exchange {
     }
 
     pub(super) fn may_reauthenticate(&self, client: &Client) -> bool {
-        !self.facts.ok && !self.is_reauthenticated && client.options.login.is_some() && !self.more_to_come
+        !self.facts.ok && !self.attempts.has_reauthenticated && client.options.login.is_some()
     }
 
     /// The server wants to see the user's credentials once more; the command did not run.
     pub(super) fn begin_reauthentication(&mut self, client: &mut Client, now: Instant) {
-        self.is_reauthenticated = true;
+        self.attempts.has_reauthenticated = true;
         let token = self.link.map_or(0, |link| client.token(link));
         let Some(login) = &mut client.options.login else { return };
         match login.begin_again(token) {
             Ok(authentication) => {
-                self.phase = Phase::Reauthenticating;
                 let authentication = Some(authentication);
                 let handshake = Handshake { command: None, authentication, is_hello: false };
-                self.handshake = Some(Box::new(handshake));
+                self.enter(Phase::Reauthenticating(Box::new(handshake)));
                 self.go_on(client, now);
             }
             Err(error) => self.refuse_credential(client, &error, now),
@@ -198,7 +190,7 @@ impl Exchange {
     ) -> Result<(), ProtocolError> {
         let reply = self.answer_of(message)?;
         let facts = Facts::read(reply)?;
-        let is_hello = self.handshake.as_ref().is_some_and(|handshake| handshake.is_hello);
+        let is_hello = self.handshake().is_some_and(|handshake| handshake.is_hello);
         let errmsg = reply.get_str("errmsg")?.unwrap_or("no reason given");
         if !is_hello {
             self.announce_reply(client, reply, facts.ok, now);
@@ -206,14 +198,12 @@ impl Exchange {
         // A server that is about to go away says so to a user as to anyone.
         if !facts.ok && (is_hello || is_state_change(facts.code, errmsg)) {
             let message = format!("{}: the handshake was refused: {errmsg}", self.address());
-            self.report(client, self.progress(), Cause::Reply(reply), &message, now);
+            let besides = self.report(client, self.progress(), Cause::Reply(reply), &message, now);
             self.drop_link(client, now);
-            self.back_off(client, message, false, now);
+            self.back_off(client, message, false, besides, now);
             return Ok(());
         }
-        let Some(handshake) = &mut self.handshake else { return Ok(()) };
         if is_hello {
-            handshake.is_hello = false;
             self.link.into_iter().for_each(|link| client.note_connection(link, reply));
             // The first command of a client has a cluster time to gossip already.
             if let Some(time) = facts.cluster_time.clone() {
@@ -230,12 +220,14 @@ impl Exchange {
                 self.end_session(client, now);
                 return Ok(());
             }
+            let Some(handshake) = self.handshake_mut() else { return Ok(()) };
+            handshake.is_hello = false;
             // An arbiter holds no users; whoever connects to one is nobody there.
             if reply.get_bool_lenient("arbiterOnly").ok().flatten() == Some(true) {
                 handshake.authentication = None;
             }
         }
-        let outcome = match (&mut handshake.authentication, is_hello) {
+        let outcome = match (self.authentication(), is_hello) {
             (Some(authentication), true) => authentication.handle_hello(reply),
             (Some(authentication), false) => authentication.handle_reply(reply),
             (None, _) => Ok(()),
@@ -255,10 +247,7 @@ impl Exchange {
                 Some(auth::Step::Derive(request)) => {
                     let known = client.options.login.as_ref().and_then(|login| login.find_keys(request));
                     let Some(keys) = known else {
-                        if let Some(handshake) = &mut self.handshake {
-                            handshake.command = None;
-                        }
-                        return;
+                        return self.ask();
                     };
                     authentication.handle_keys(keys);
                 }
@@ -266,10 +255,7 @@ impl Exchange {
                     if let (Some(token), Some(login)) = (prompt.refused, &mut client.options.login) {
                         login.forget_token(token);
                     }
-                    if let Some(handshake) = &mut self.handshake {
-                        handshake.command = None;
-                    }
-                    return;
+                    return self.ask();
                 }
                 Some(auth::Step::Send { database, command }) => {
                     let request_id = client.next_request();
@@ -277,7 +263,7 @@ impl Exchange {
                     match command {
                         Ok(command) => {
                             self.request_id = request_id;
-                            if let Some(handshake) = &mut self.handshake {
+                            if let Some(handshake) = self.handshake_mut() {
                                 handshake.command = Some(command);
                             }
                             self.prepare_authentication_announcement(client);
@@ -294,9 +280,8 @@ impl Exchange {
 
     /// The connection is usable, and the command goes out on it.
     fn establish(&mut self, client: &mut Client, now: Instant) {
-        let handshake = self.handshake.take();
         if let (Some(authentication), Some(login)) = (
-            handshake.as_ref().and_then(|handshake| handshake.authentication.as_ref()),
+            self.handshake().and_then(|handshake| handshake.authentication.as_ref()),
             &mut client.options.login,
         ) {
             login.settle(authentication);
@@ -304,7 +289,7 @@ impl Exchange {
                 client.note_token(link, authentication.token());
             }
         }
-        if self.phase == Phase::Handshake {
+        if self.is_handshake() {
             let (link, generation) = (self.link, self.generation);
             let service = link.and_then(|link| client.connection_facts(link).service_id);
             let is_load_balanced = client.is_load_balanced();
@@ -357,8 +342,7 @@ impl Exchange {
     fn explain(&self, client: &Client, error: &AuthError) -> String {
         let Some(login) = &client.options.login else { return error.to_string() };
         let credential = login.credential();
-        let settled =
-            self.handshake.as_ref().and_then(|handshake| handshake.authentication.as_ref()?.mechanism());
+        let settled = self.handshake().and_then(|handshake| handshake.authentication.as_ref()?.mechanism());
         let mechanism = settled.or(credential.mechanism).map_or("SCRAM", |mechanism| mechanism.name());
         let user = match &credential.username {
             Some(name) => format!("{name:?}"),
@@ -384,18 +368,39 @@ impl Exchange {
 
     fn progress(&self) -> topology::Phase {
         match self.phase {
-            Phase::Reauthenticating => topology::Phase::AfterHandshake,
+            Phase::Reauthenticating(_) => topology::Phase::AfterHandshake,
             _ => topology::Phase::BeforeHandshake,
         }
     }
 
     /// The command of authentication that is sent next or was sent last; `None` outside of authentication.
     pub(super) fn authenticating_command(&self) -> Option<&Command> {
-        self.handshake.as_ref().filter(|_| self.is_authenticating())?.command.as_ref()
+        self.handshake().filter(|handshake| !handshake.is_hello)?.command.as_ref()
     }
 
     fn authentication(&mut self) -> Option<&mut Authentication> {
-        self.handshake.as_mut()?.authentication.as_mut()
+        self.handshake_mut()?.authentication.as_mut()
+    }
+
+    fn handshake(&self) -> Option<&Handshake> {
+        match &self.phase {
+            Phase::Handshake(handshake) | Phase::Reauthenticating(handshake) => Some(handshake),
+            _ => None,
+        }
+    }
+
+    fn handshake_mut(&mut self) -> Option<&mut Handshake> {
+        match &mut self.phase {
+            Phase::Handshake(handshake) | Phase::Reauthenticating(handshake) => Some(handshake),
+            _ => None,
+        }
+    }
+
+    /// Nothing can be sent until the owner has answered.
+    fn ask(&mut self) {
+        if let Some(handshake) = self.handshake_mut() {
+            handshake.command = None;
+        }
     }
 }
 

@@ -80,31 +80,94 @@ pub enum Step {
     Done,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What it is busy with, and what it needs for that alone.
 enum Phase {
     /// Waiting for the user's word on the servers that suit.
-    Choosing,
-    /// Waiting for the deployment to change, since no server suits.
-    Selecting,
+    Choosing(Box<Candidates>),
+    /// Waiting for the deployment to change, since no server suits; or the user refused all of those that do.
+    Selecting {
+        refused_by_user: usize,
+    },
     /// Listeners are told that a connection will be asked for.
     Announced,
     /// Waiting in a pool's queue.
-    Waiting,
-    Connecting,
-    Handshake,
+    Waiting {
+        since: Instant,
+    },
+    /// Opening the connection of this name.
+    Connecting {
+        opening: LinkId,
+    },
+    /// Making a new connection usable.
+    Handshake(Box<Handshake>),
     /// Authenticating once more, on a connection that works, because the server asked for it.
-    Reauthenticating,
-    InFlight,
+    Reauthenticating(Box<Handshake>),
+    /// The command goes out, or did: then its reply is awaited.
+    InFlight {
+        is_sent: bool,
+    },
     BackingOff(Instant),
-    Done,
+    Done(Stay),
 }
 
-/// How an attempt failed that was followed by another: it is what the caller is told when the last one says less.
-struct Earlier {
-    failure: Option<Failure>,
+/// The servers that suit.
+struct Candidates(Vec<Arc<ServerDescription>>);
+
+/// Whether the connection goes back to its pool when the exchange is done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stay {
+    /// It does.
+    No,
+    /// The server sends more replies on it without being asked.
+    MoreToCome,
+    /// It is the only one that knows the cursor: no other one leads to this service behind the balancer.
+    WithCursor,
+}
+
+/// Why there is no reply.
+struct Failed {
+    failure: Failure,
+    besides: Besides,
+}
+
+/// What the caller is told besides the failure.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Besides {
+    Nothing,
+    /// A connection could not be made, perhaps since the server has too much to do.
+    Overload,
+    /// Only the end of its time kept it from another attempt.
+    OutOfTime,
+}
+
+/// The result of the attempt before the last one.
+enum Earlier {
+    /// There was none, or it says nothing more.
+    None,
+    /// Another attempt followed. This is what the caller is told when the last one says less.
+    Kept(Box<Attempt>),
+    /// The caller is told of it; this message answered it, and is empty when none did.
+    Told(Vec<u8>),
+}
+
+/// How an attempt failed that was followed by another.
+struct Attempt {
+    failed: Option<Failed>,
     facts: Facts,
-    /// The message that answered it; empty when none did.
     reply: Vec<u8>,
+}
+
+/// How often the command was tried, and what that means for the next time.
+#[derive(Default)]
+struct Attempts {
+    /// How often it was sent before the last time.
+    retries: u32,
+    /// Whether a server had too much to do, so that other rules for retries hold.
+    met_overload: bool,
+    /// Whether it carries a number by which the server knows a repetition.
+    has_transaction_number: bool,
+    /// Whether it authenticated once more already; a second time would not help.
+    has_reauthenticated: bool,
 }
 
 /// One command being run.
@@ -112,60 +175,27 @@ pub struct Exchange {
     id: ExchangeId,
     shard: ShardId,
     operation: Operation,
-    /// In a box, since most commands never shake hands.
-    handshake: Option<Box<Handshake>>,
     phase: Phase,
     /// Where it goes, once a server was selected.
     server: Option<Arc<ServerDescription>>,
     /// Servers that failed it, avoided while there are others.
     deprioritized: Vec<Address>,
     link: Option<LinkId>,
-    /// Whether its connection stays with the cursor, whose later batches no other service behind the balancer has.
-    keeps_link: bool,
-    /// The servers that the user may choose from.
-    candidates: Vec<Arc<ServerDescription>>,
-    /// How many servers suited when the user chose none of them the last time; 0 when one was chosen.
-    refused_by_user: usize,
     /// The generation of the connection that it holds or opens: an error on an older one says nothing of the server.
     generation: u32,
     request_id: i32,
-    attempt: u32,
+    attempts: Attempts,
     session: Option<ServerSession>,
     /// What it must know of the session that the user opened; then there is no other.
     explicit: Option<Box<explicit::Explicit>>,
+    /// When its last attempt began.
     begun: Instant,
-    /// When it last joined the wait queue.
-    queued: Instant,
-    failure: Option<Failure>,
-    facts: Facts,
-    /// The result of the attempt before, when another one followed.
-    earlier: Option<Box<Earlier>>,
-    /// Whether that is what the caller is told.
-    reports_earlier: bool,
-    /// Whether only the end of its time kept it from another attempt.
-    is_out_of_time: bool,
-    /// Whether a server had too much to do, so that other rules for retries hold.
-    retries_as_overloaded: bool,
-    /// Whether the last failure was that of a connection being made, which may mean the same.
-    may_be_overload: bool,
     /// When its time is over (client-side-operations-timeout).
     until: Option<Instant>,
-    /// Whether the server will send more without being asked.
-    more_to_come: bool,
-    /// Whether the command carries a number by which the server knows a repetition.
-    has_transaction_number: bool,
-    /// Whether the command went out ahead of the wait for its reply.
-    is_sent: bool,
-    /// What listeners call this operation; its first request's number unless its caller chose one.
-    operation_id: Option<i64>,
-    announcement: announcing::Announcement,
-    /// Whether it authenticated once more already; a second time would not help.
-    is_reauthenticated: bool,
-    notes: announcing::CheckOutNotes,
-    /// What the connection that it opens will be called.
-    opening: Option<LinkId>,
-    /// Whether listeners have heard of its start, and not of its end.
-    is_traced: bool,
+    failed: Option<Failed>,
+    facts: Facts,
+    earlier: Earlier,
+    heard: announcing::Heard,
 }
 
 impl Exchange {
@@ -190,43 +220,26 @@ impl Exchange {
         if until.is_some() && operation.command.name() != "getMore" {
             operation.command.drop_own_limits();
         }
-        let operation_id = operation.group;
+        let heard = announcing::Heard::new(operation.group);
         let mut exchange = Exchange {
             id: client.next_exchange(),
             shard,
             operation,
-            handshake: None,
-            phase: Phase::Selecting,
+            phase: Phase::Selecting { refused_by_user: 0 },
             server: None,
             deprioritized: Vec::new(),
             link: None,
-            keeps_link: false,
-            candidates: Vec::new(),
-            refused_by_user: 0,
             generation: 0,
             request_id: 0,
-            attempt: 0,
+            attempts: Attempts::default(),
             session: None,
             explicit: None,
             begun: now,
-            queued: now,
-            failure: None,
-            facts: Facts::default(),
-            earlier: None,
-            reports_earlier: false,
-            is_out_of_time: false,
-            retries_as_overloaded: false,
-            may_be_overload: false,
             until,
-            more_to_come: false,
-            has_transaction_number: false,
-            is_sent: false,
-            operation_id,
-            announcement: announcing::Announcement::default(),
-            is_reauthenticated: false,
-            notes: announcing::CheckOutNotes::default(),
-            opening: None,
-            is_traced: false,
+            failed: None,
+            facts: Facts::default(),
+            earlier: Earlier::None,
+            heard,
         };
         exchange.announce_operation(client);
         exchange
@@ -265,21 +278,21 @@ impl Exchange {
 
     /// Returns what to do next.
     pub fn step(&self) -> Step {
-        match self.phase {
-            Phase::Connecting => Step::Connect,
-            Phase::Choosing => Step::Ask,
-            Phase::Handshake | Phase::Reauthenticating => self.handshake_step(),
-            Phase::InFlight if self.operation.is_under_way || self.is_sent => Step::Read,
-            Phase::InFlight => Step::Write,
-            Phase::Selecting | Phase::Announced | Phase::Waiting => Step::Wait,
-            Phase::BackingOff(until) => Step::Sleep(until),
-            Phase::Done => Step::Done,
+        match &self.phase {
+            Phase::Connecting { .. } => Step::Connect,
+            Phase::Choosing(_) => Step::Ask,
+            Phase::Handshake(handshake) | Phase::Reauthenticating(handshake) => handshake.step(),
+            Phase::InFlight { is_sent: true } => Step::Read,
+            Phase::InFlight { is_sent: false } => Step::Write,
+            Phase::Selecting { .. } | Phase::Announced | Phase::Waiting { .. } => Step::Wait,
+            Phase::BackingOff(until) => Step::Sleep(*until),
+            Phase::Done(_) => Step::Done,
         }
     }
 
     /// Returns whether the connection is still being made usable, so that the message to send is not the command.
     pub fn is_handshake(&self) -> bool {
-        self.phase == Phase::Handshake
+        matches!(self.phase, Phase::Handshake(_))
     }
 
     /// Returns the name that wakers and the pool know it by.
@@ -295,7 +308,7 @@ impl Exchange {
     /// Returns whether the connection stays with the caller, to be given back with
     /// [`Client::release_pinned`]: more replies follow on it, or it is the only one that knows the cursor.
     pub fn keeps_link(&self) -> bool {
-        self.more_to_come || self.keeps_link
+        matches!(self.phase, Phase::Done(Stay::MoreToCome | Stay::WithCursor))
     }
 
     /// Returns the server it goes to, once one was selected.
@@ -315,32 +328,37 @@ impl Exchange {
 
     /// Returns what the connection that it wants to open is to be called.
     pub fn opening(&self) -> Option<LinkId> {
-        self.opening
+        match self.phase {
+            Phase::Connecting { opening } => Some(opening),
+            _ => None,
+        }
     }
 
     /// Returns the message to send.
     pub fn outbound(&self) -> &[u8] {
-        match (&self.phase, &self.handshake) {
-            (Phase::Handshake | Phase::Reauthenticating, Some(handshake)) => handshake.outbound(),
+        match &self.phase {
+            Phase::Handshake(handshake) | Phase::Reauthenticating(handshake) => handshake.outbound(),
             _ => self.operation.command.outbound(),
         }
     }
 
     /// Returns whether the message to send is answered.
     pub fn expects_reply(&self) -> bool {
-        self.phase != Phase::InFlight || self.operation.replies != Replies::None
+        self.operation.replies != Replies::None || !self.is_in_flight()
     }
 
     /// Returns how long the current step may take; `None` for no limit.
     pub fn step_timeout(&self, client: &Client, now: Instant) -> Option<Duration> {
         let longest = match self.phase {
-            Phase::Connecting | Phase::Handshake | Phase::Reauthenticating => client.options.connect_timeout,
+            Phase::Connecting { .. } | Phase::Handshake(_) | Phase::Reauthenticating(_) => {
+                client.options.connect_timeout
+            }
             _ if self.until.is_some() => None,
             _ => client.options.socket_timeout,
         };
         let end = match self.phase {
             // A server that swallows everything must not hold the caller for longer than looking for one may take.
-            Phase::Connecting | Phase::Handshake if !self.operation.is_filling => {
+            Phase::Connecting { .. } | Phase::Handshake(_) if !self.operation.is_filling => {
                 Some(self.selection_deadline(client))
             }
             _ => self.until,
@@ -352,9 +370,9 @@ impl Exchange {
     /// Returns when waiting for a connection ends in an error; `None` for never.
     pub fn deadline(&self, client: &Client) -> Option<Instant> {
         match self.phase {
-            Phase::Selecting => Some(self.selection_deadline(client)),
-            Phase::Waiting if self.until.is_some() => self.until,
-            Phase::Waiting => client.options.wait_queue_timeout.map(|longest| self.queued + longest),
+            Phase::Selecting { .. } => Some(self.selection_deadline(client)),
+            Phase::Waiting { .. } if self.until.is_some() => self.until,
+            Phase::Waiting { since } => client.options.wait_queue_timeout.map(|longest| since + longest),
             Phase::BackingOff(until) => Some(until),
             _ => None,
         }
@@ -367,7 +385,7 @@ impl Exchange {
 
     /// Returns why there is no reply, once done.
     pub fn failure(&self) -> Option<&Failure> {
-        self.failure.as_ref()
+        self.failed.as_ref().map(|failed| &failed.failure)
     }
 
     /// Returns what the driver itself read from the reply.
@@ -386,35 +404,38 @@ impl Exchange {
 
     /// Returns whether the connection stays with the caller because more replies follow on it.
     pub fn more_to_come(&self) -> bool {
-        self.more_to_come
+        matches!(self.phase, Phase::Done(Stay::MoreToCome))
     }
 
     /// Takes the message that [`failure`](Self::failure) is about when it answered an earlier attempt, not the last; once.
     pub fn take_earlier_reply(&mut self) -> Option<Vec<u8>> {
-        std::mem::take(&mut self.reports_earlier).then(|| self.earlier.take())?.map(|earlier| earlier.reply)
+        let Earlier::Told(reply) = &mut self.earlier else { return None };
+        let reply = std::mem::take(reply);
+        self.earlier = Earlier::None;
+        Some(reply)
     }
 
     /// Returns whether there would have been another attempt, had there been time: then the failure says how the last one
     /// ended, and the caller is told of a time limit that is over besides.
     pub fn is_out_of_time(&self) -> bool {
-        self.is_out_of_time && self.failure.is_some()
+        self.failed.as_ref().is_some_and(|failed| failed.besides == Besides::OutOfTime)
     }
 
     /// Returns whether the failure carries the label `RetryableWriteError`, which only the client can give it.
     pub fn is_retryable_write_error(&self) -> bool {
-        let is_repeatable = self.has_transaction_number || self.operation.kind.end().is_some();
-        is_repeatable && matches!(self.failure, Some(Failure::Network { .. }))
+        let is_repeatable = self.attempts.has_transaction_number || self.operation.kind.end().is_some();
+        is_repeatable && matches!(self.failure(), Some(Failure::Network { .. }))
     }
 
     /// Returns whether the failure carries the labels `SystemOverloadedError` and `RetryableError`: no connection could
     /// be made, perhaps since the server has too much to do.
     pub fn is_overload_error(&self) -> bool {
-        self.may_be_overload && matches!(self.failure, Some(Failure::Network { .. }))
+        self.failed.as_ref().is_some_and(|failed| failed.besides == Besides::Overload)
     }
 
     /// Returns how often the command was sent before the last time.
     pub fn retries(&self) -> u32 {
-        self.attempt
+        self.attempts.retries
     }
 
     /// Returns the operation.
@@ -439,7 +460,7 @@ impl Exchange {
 
     /// A connection was opened; it is called `link` from now on.
     pub fn handle_connected(&mut self, client: &mut Client, link: LinkId, now: Instant) {
-        if self.phase != Phase::Connecting {
+        if !matches!(self.phase, Phase::Connecting { .. }) {
             return;
         }
         self.link = Some(link);
@@ -456,8 +477,8 @@ impl Exchange {
     /// A whole message arrived on the link. Afterwards the step is `Done`, or `Write` for what comes next.
     pub fn handle_reply(&mut self, client: &mut Client, message: &[u8], now: Instant) {
         let outcome = match self.phase {
-            Phase::Handshake | Phase::Reauthenticating => self.read_handshake(client, message, now),
-            Phase::InFlight => self.read_answer(client, message, now),
+            Phase::Handshake(_) | Phase::Reauthenticating(_) => self.read_handshake(client, message, now),
+            Phase::InFlight { .. } => self.read_answer(client, message, now),
             _ => Err(ProtocolError::new("expected no message, got one")),
         };
         if let Err(error) = outcome {
@@ -467,18 +488,19 @@ impl Exchange {
 
     /// The message was sent. Without a reply to it the exchange is done, otherwise [`Step::Read`] is what remains.
     pub fn handle_sent(&mut self, client: &mut Client, now: Instant) {
-        self.is_sent = self.phase == Phase::InFlight;
-        if self.phase == Phase::InFlight && self.operation.replies == Replies::None {
+        let Phase::InFlight { is_sent } = &mut self.phase else { return };
+        *is_sent = true;
+        if self.operation.replies == Replies::None {
             self.facts = Facts { ok: true, ..Facts::default() };
             self.announce_unacknowledged(client, now);
             self.check_in(client, now);
-            self.finish(client, now);
+            self.finish(client, Stay::No, now);
         }
     }
 
     /// The server had closed the link before anything was sent on it: another one is taken, and no attempt was made.
     pub fn handle_link_lost(&mut self, client: &mut Client, now: Instant) {
-        if self.phase != Phase::InFlight || self.is_sent || self.operation.pinned.is_some() {
+        if !matches!(self.phase, Phase::InFlight { is_sent: false }) || self.operation.pinned.is_some() {
             return;
         }
         self.drop_link(client, now);
@@ -488,7 +510,7 @@ impl Exchange {
 
     /// It was woken: a connection may have been granted to it, or the deployment may have changed.
     pub fn handle_wake(&mut self, client: &mut Client, now: Instant) {
-        if client.is_closed() && matches!(self.phase, Phase::Selecting | Phase::Waiting) {
+        if client.is_closed() && matches!(self.phase, Phase::Selecting { .. } | Phase::Waiting { .. }) {
             // What it was granted before has to be given back all the same.
             let id = self.id;
             if let Some(pool) = self.pool(client) {
@@ -498,12 +520,12 @@ impl Exchange {
             return self.fail(Failure::Closed);
         }
         match self.phase {
-            Phase::Selecting => {
+            Phase::Selecting { .. } => {
                 client.stop_waiting(self.id);
                 self.select(client, now);
             }
             Phase::Announced => self.handle_check_out(client, now),
-            Phase::Waiting => {
+            Phase::Waiting { .. } => {
                 let Some(pool) = self.pool(client) else {
                     self.announce_no_connection(client, CheckOutFailure::PoolClosed, now);
                     return self.select(client, now);
@@ -532,13 +554,13 @@ impl Exchange {
             return;
         }
         match self.phase {
-            Phase::Selecting => {
+            Phase::Selecting { .. } => {
                 client.stop_waiting(self.id);
                 self.fail_selection(client, now);
             }
-            Phase::Waiting => {
+            Phase::Waiting { since } => {
                 let address = self.address();
-                let longest = now.saturating_since(self.queued).as_millis() as f64 / 1000.0;
+                let longest = now.saturating_since(since).as_millis() as f64 / 1000.0;
                 let id = self.id;
                 let Some(pool) = self.pool(client) else { return self.fail(Failure::Closed) };
                 let (_, out, pending) = pool.sizes();
@@ -554,6 +576,26 @@ impl Exchange {
             Phase::BackingOff(_) => self.select(client, now),
             _ => {}
         }
+    }
+
+    /// Leaves the phase for the next one.
+    #[inline]
+    fn enter(&mut self, next: Phase) {
+        let left = std::mem::replace(&mut self.phase, next);
+        // Asked on the way of every command: most phases own nothing, and the compiler calls a function to find that out.
+        if matches!(left, Phase::Choosing(_) | Phase::Handshake(_) | Phase::Reauthenticating(_)) {
+            drop(left);
+        } else {
+            std::mem::forget(left);
+        }
+    }
+
+    fn is_in_flight(&self) -> bool {
+        matches!(self.phase, Phase::InFlight { .. })
+    }
+
+    fn is_done(&self) -> bool {
+        matches!(self.phase, Phase::Done(_))
     }
 
     /// Its server, as messages show it.

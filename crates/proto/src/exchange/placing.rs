@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Exchange, PRIMARY, Phase, RECONNECT_DELAY};
+use super::{Besides, Candidates, Exchange, Failed, PRIMARY, Phase, RECONNECT_DELAY, Stay};
 use crate::client::Client;
 use crate::error::Failure;
 use crate::events::{CheckOutFailure, Interests, SelectionEvent};
@@ -23,7 +23,6 @@ impl Exchange {
             self.fail(Failure::Closed);
             return self.end_session(client, now);
         }
-        self.refused_by_user = 0;
         if self.operation.kind == Kind::Write && self.operation.read_preference.is_some() {
             self.place_writing_aggregation(client);
         }
@@ -36,8 +35,7 @@ impl Exchange {
                 let criteria = if is_writing { Criteria::Writable } else { Criteria::Readable(preference) };
                 match client.candidates(criteria, &self.deprioritized) {
                     Ok(Some(candidates)) if !candidates.is_empty() => {
-                        self.candidates = candidates;
-                        self.phase = Phase::Choosing;
+                        self.enter(Phase::Choosing(Box::new(Candidates(candidates))));
                         return;
                     }
                     Ok(_) => client.select(criteria, &self.deprioritized),
@@ -45,7 +43,7 @@ impl Exchange {
                 }
             }
         };
-        self.take_server(client, selected, now);
+        self.take_server(client, selected, 0, now);
     }
 
     /// An aggregation that writes goes to the primary and names no preference as long as a server is known that would
@@ -62,19 +60,25 @@ impl Exchange {
     }
 
     /// The user has chosen among the servers that suit; none is no error, for others may turn up.
-    pub(super) fn handle_choice(&mut self, client: &mut Client, chosen: &[Address], now: Instant) {
-        let mut among = std::mem::take(&mut self.candidates);
+    pub(super) fn handle_choice(
+        &mut self,
+        client: &mut Client,
+        mut among: Vec<Arc<ServerDescription>>,
+        chosen: &[Address],
+        now: Instant,
+    ) {
         let suitable = among.len();
         among.retain(|server| chosen.contains(&server.address));
-        self.refused_by_user = if among.is_empty() { suitable } else { 0 };
+        let refused_by_user = if among.is_empty() { suitable } else { 0 };
         let server = client.choose(among);
-        self.take_server(client, Ok(server), now);
+        self.take_server(client, Ok(server), refused_by_user, now);
     }
 
     fn take_server(
         &mut self,
         client: &mut Client,
         selected: Result<Option<Arc<ServerDescription>>, SelectionError>,
+        refused_by_user: usize,
         now: Instant,
     ) {
         match selected {
@@ -84,21 +88,23 @@ impl Exchange {
                     self.announce_selection(client, SelectionEvent::Succeeded { address });
                 }
                 if self.operation.kind == Kind::Selection {
-                    self.phase = Phase::Done;
+                    self.enter(Phase::Done(Stay::No));
                     return self.end_session(client, now);
                 }
                 self.server = Some(server);
                 if client.wants(Interests::POOLS) && !self.is_pinned(client) {
                     // Listeners hear of it before it is made, since what they do may need the connection.
                     self.announce_check_out(client, now);
-                    self.phase = Phase::Announced;
+                    self.enter(Phase::Announced);
                 } else {
                     self.take_connection(client, now);
                 }
             }
-            Ok(None) if self.selection_deadline(client) <= now => self.fail_selection(client, now),
             Ok(None) => {
-                self.phase = Phase::Selecting;
+                self.enter(Phase::Selecting { refused_by_user });
+                if self.selection_deadline(client) <= now {
+                    return self.fail_selection(client, now);
+                }
                 let remaining = self.selection_deadline(client).saturating_since(now);
                 self.announce_selection(client, SelectionEvent::Waiting { remaining });
                 client.wait_for_change(self.id, now);
@@ -113,7 +119,7 @@ impl Exchange {
     /// Returns whether a connection was announced that is not asked for yet; then
     /// [`handle_check_out`](Self::handle_check_out) is due, once listeners were told.
     pub fn is_check_out_due(&self) -> bool {
-        self.phase == Phase::Announced
+        matches!(self.phase, Phase::Announced)
     }
 
     /// Asks for the connection that was announced, or for another server when this one was lost meanwhile.
@@ -166,14 +172,8 @@ impl Exchange {
                 self.announce_checked_out(client, link, now);
                 self.send(client, now);
             }
-            CheckOut::Establish => {
-                self.name_connection(client, now);
-                self.phase = Phase::Connecting;
-            }
-            CheckOut::Wait => {
-                self.queued = now;
-                self.phase = Phase::Waiting;
-            }
+            CheckOut::Establish => self.name_connection(client, now),
+            CheckOut::Wait => self.enter(Phase::Waiting { since: now }),
         }
     }
 
@@ -183,17 +183,16 @@ impl Exchange {
         self.server = server;
         let is_due = !client.is_closed() && self.pool(client).is_some_and(|pool| pool.begin_filling());
         if !is_due {
-            self.phase = Phase::Done;
+            self.enter(Phase::Done(Stay::No));
             return;
         }
         self.generation = self.pool(client).map_or(0, |pool| pool.generation());
         self.name_spare_connection(client, now);
-        self.phase = Phase::Connecting;
     }
 
     /// The connection that was opened for nobody is left to whoever comes next.
     pub(super) fn put_by(&mut self, client: &mut Client, now: Instant) {
-        self.phase = Phase::Done;
+        self.enter(Phase::Done(Stay::No));
         match (self.link.take(), self.pool(client)) {
             (Some(link), Some(pool)) => pool.put_by(link, now),
             (Some(link), None) => client.link_lost(self.shard, link, now),
@@ -208,31 +207,40 @@ impl Exchange {
 
     /// No connection could be made. Nothing was sent, so trying again is safe whatever the command; the monitor will
     /// tell when it is of no use. Who turned retries off is told at once.
-    pub(super) fn back_off(&mut self, client: &mut Client, message: String, timed_out: bool, now: Instant) {
+    pub(super) fn back_off(
+        &mut self,
+        client: &mut Client,
+        message: String,
+        timed_out: bool,
+        besides: Besides,
+        now: Instant,
+    ) {
         let until = now + RECONNECT_DELAY;
-        self.failure = Some(Failure::Network { message, timed_out });
+        self.failed = Some(Failed { failure: Failure::Network { message, timed_out }, besides });
         if self.operation.is_filling {
-            self.phase = Phase::Done;
+            self.enter(Phase::Done(Stay::No));
             return;
         }
         if !retry::after_nothing_done(self.operation.kind, &client.options) {
-            self.phase = Phase::Done;
+            self.enter(Phase::Done(Stay::No));
             return self.end_session(client, now);
         }
         if until > self.selection_deadline(client) {
             self.fail_selection(client, now);
         } else {
-            self.phase = Phase::BackingOff(until);
+            self.enter(Phase::BackingOff(until));
         }
     }
 
     pub(super) fn fail_selection(&mut self, client: &mut Client, now: Instant) {
         // That no server could be selected again says less than why another one was needed.
         if self.report_earlier() {
-            self.is_out_of_time = self.until == Some(self.selection_deadline(client));
+            if self.until == Some(self.selection_deadline(client)) {
+                self.note_besides(Besides::OutOfTime);
+            }
             let message = "no other server than those that failed".to_owned();
             self.announce_selection(client, SelectionEvent::Failed { message });
-            self.phase = Phase::Done;
+            self.enter(Phase::Done(Stay::No));
             return self.end_session(client, now);
         }
         let limit = self.selection_deadline(client).saturating_since(self.begun).as_secs_f64();
@@ -241,13 +249,17 @@ impl Exchange {
             None if self.operation.kind.is_read() => "server for read preference primary".to_owned(),
             None => "server that takes writes".to_owned(),
         };
-        let earlier = match self.failure.take() {
-            Some(Failure::Network { message, .. }) => format!("; last attempt: {message}"),
+        let earlier = match self.failed.take() {
+            Some(Failed { failure: Failure::Network { message, .. }, .. }) => {
+                format!("; last attempt: {message}")
+            }
             _ => String::new(),
         };
-        let choice = match self.refused_by_user {
-            0 => String::new(),
-            suitable => format!("the server_selector left none of the {suitable} that suit: "),
+        let choice = match self.phase {
+            Phase::Selecting { refused_by_user: suitable @ 1.. } => {
+                format!("the server_selector left none of the {suitable} that suit: ")
+            }
+            _ => String::new(),
         };
         let description = client.description();
         let message = format!("no {wanted} within {limit} s: {choice}{description}{earlier}");
