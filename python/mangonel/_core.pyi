@@ -302,6 +302,12 @@ KIND_WRITE: int
 KIND_COMMIT: int
 KIND_ABORT: int
 
+# What the server's error codes say: it is no primary any more or is recovering; a read may be sent again.
+NOT_PRIMARY_CODES: frozenset[int]
+RETRYABLE_CODES: frozenset[int]
+# Commands that hold credentials, in lower case: nothing of them is shown.
+SECRET_COMMANDS: frozenset[str]
+
 # How many replies a command has, for `Operation(replies=...)`.
 REPLIES_ONE: int
 REPLIES_NONE: int

@@ -105,12 +105,6 @@ def has_secret(host: Any, keywords: Mapping[str, Any]) -> bool:
     return in_hosts or any(name.lower() in _SECRETS for name in keywords)
 
 
-SECRET_COMMANDS = frozenset(
-    {"authenticate", "copydb", "copydbsaslstart", "createUser", "saslContinue", "saslStart", "updateUser"}
-)
-"""Commands with passwords in them."""
-
-
 def without_frames(error: BaseException | None) -> None:
     """Take the frames, and so their locals, from an error and from those that led to it."""
     # An error may lead to itself: `raise error from error`.

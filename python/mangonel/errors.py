@@ -37,6 +37,7 @@ Specs: server-discovery-and-monitoring (error codes), crud (write errors), clien
 
 from __future__ import annotations
 
+from mangonel import _core
 from mangonel._light import Mapping
 from mangonel.bson.errors import InvalidDocument
 
@@ -399,8 +400,7 @@ class DocumentTooLarge(InvalidDocument):
 
 # --- the server's error documents ---------------------------------------------------------------------------
 
-# SDAM, "not writable primary" and "node is recovering". 10058 is the code of servers before 3.4.
-NOT_PRIMARY_CODES = frozenset({189, 10058, 10107, 11602, 13435, 13436, 91, 11600})
+NOT_PRIMARY_CODES = _core.NOT_PRIMARY_CODES
 DUPLICATE_KEY_CODES = frozenset({11000, 11001, 12582})
 _CLASS_BY_CODE: dict[int, type[OperationFailure]] = {43: CursorNotFound, 50: ExecutionTimeout}
 _CLASS_BY_CODE |= dict.fromkeys(DUPLICATE_KEY_CODES, DuplicateKeyError)

@@ -10,6 +10,7 @@ use flate2::{Compress, Decompress, FlushCompress, FlushDecompress, Status};
 
 use crate::error::ProtocolError;
 use crate::memory;
+use crate::secret_commands::{is_hello, is_secret};
 
 /// Wire code of OP_COMPRESSED.
 pub const OP_COMPRESSED: i32 = 2012;
@@ -19,21 +20,6 @@ pub const HEADER_SIZE: usize = 16;
 pub const PREFIX_SIZE: usize = 9;
 /// The largest message a server may send: maxMessageSizeBytes and the 16 KiB servers allow themselves on top.
 pub const MAX_MESSAGE_SIZE: usize = 48_000_000 + 16 * 1024;
-
-/// Commands that carry credentials or come before the negotiation, in lower case.
-const NEVER_COMPRESSED: &[&str] = &[
-    "authenticate",
-    "copydb",
-    "copydbgetnonce",
-    "copydbsaslstart",
-    "createuser",
-    "getnonce",
-    "hello",
-    "ismaster",
-    "saslcontinue",
-    "saslstart",
-    "updateuser",
-];
 
 /// A compression method a client and a server can agree on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,9 +72,10 @@ pub fn negotiate<'a>(
     client.iter().copied().find(|one| server.clone().into_iter().any(|name| name == one.name()))
 }
 
-/// Tells whether a command of this name may be compressed.
+/// Tells whether a command of this name may be compressed: it holds no credentials, and does not come before it is
+/// agreed how.
 pub fn is_compressible(command_name: &str) -> bool {
-    !NEVER_COMPRESSED.iter().any(|name| name.eq_ignore_ascii_case(command_name))
+    !is_secret(command_name) && !is_hello(command_name)
 }
 
 /// Why a message could not be compressed or decompressed. Nothing of it may be used.

@@ -338,28 +338,5 @@ impl EventQueue {
     }
 }
 
-/// Commands whose content is a secret, in lower case.
-const SENSITIVE: &[&str] = &[
-    "authenticate",
-    "saslstart",
-    "saslcontinue",
-    "getnonce",
-    "createuser",
-    "updateuser",
-    "copydbgetnonce",
-    "copydbsaslstart",
-    "copydb",
-];
-
 /// The parts of a sensitive command's error that may be shown.
 pub(crate) const HARMLESS: &[&str] = &["code", "codeName", "errorLabels"];
-
-/// Returns whether a command of this name is secret whatever it holds.
-pub(crate) fn is_sensitive(name: &str) -> bool {
-    SENSITIVE.iter().any(|secret| secret.eq_ignore_ascii_case(name))
-}
-
-/// Returns whether a command of this name is secret when it holds `speculativeAuthenticate`.
-pub(crate) fn is_hello(name: &str) -> bool {
-    name.eq_ignore_ascii_case("hello") || name.eq_ignore_ascii_case("ismaster")
-}

@@ -3,26 +3,10 @@
 
 use std::time::Duration;
 
+use crate::codes;
 use crate::operation::Kind;
 use crate::options::ClientOptions;
 use crate::reply::Facts;
-
-/// Codes after which a read may be sent again.
-const RETRYABLE_READ_CODES: &[i64] = &[
-    6,     // HostUnreachable
-    7,     // HostNotFound
-    89,    // NetworkTimeout
-    91,    // ShutdownInProgress
-    134,   // ReadConcernMajorityNotAvailableYet
-    189,   // PrimarySteppedDown
-    262,   // ExceededTimeLimit
-    9001,  // SocketException
-    10107, // NotWritablePrimary
-    11600, // InterruptedAtShutdown
-    11602, // InterruptedDueToReplStateChange
-    13435, // NotPrimaryNoSecondaryOk
-    13436, // NotPrimaryOrSecondary
-];
 
 /// Half of the longest first wait for an overloaded server, unless it names another.
 const BASE_BACKOFF: Duration = Duration::from_millis(100);
@@ -69,11 +53,7 @@ pub fn after_reply(kind: Kind, facts: &Facts, options: &ClientOptions) -> Again 
         return if after_nothing_done(kind, options) { Again::AfterBackoff } else { Again::No };
     }
     let may = match kind {
-        Kind::Read => {
-            options.retry_reads
-                && !facts.ok
-                && facts.code.is_some_and(|code| RETRYABLE_READ_CODES.contains(&code))
-        }
+        Kind::Read => options.retry_reads && !facts.ok && facts.code.is_some_and(codes::is_retryable),
         Kind::RetryableWrite => options.retry_writes && labels.is_retryable_write,
         Kind::Commit | Kind::Abort => labels.is_retryable_write,
         Kind::ReadOnce | Kind::Write | Kind::Selection | Kind::Command => false,

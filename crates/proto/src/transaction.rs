@@ -3,16 +3,13 @@
 
 use mangonel_bson::{RawDocument, RawValue, writer};
 
+use crate::codes;
 use crate::ids::LinkId;
 use crate::topology::Address;
 
 /// How long the server may wait to confirm a commit that is sent again, in milliseconds (transactions, "majority write
 /// concern is used when retrying commitTransaction").
 const RETRIED_COMMIT_WTIMEOUT: i32 = 10_000;
-
-/// Codes after which nobody knows whether a commit took place: all that may be retried, and the time limits.
-const UNKNOWN_COMMIT_CODES: &[i64] =
-    &[6, 7, 50, 64, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436];
 
 /// Where a transaction is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -239,7 +236,7 @@ fn append_concern(concern: &[u8], is_repeated: bool, has_limit: bool, out: &mut 
 
 /// Returns whether a commit that was answered with these codes may have taken place.
 pub fn is_commit_unknown(code: Option<i64>, write_concern_code: Option<i64>) -> bool {
-    [code, write_concern_code].into_iter().flatten().any(|code| UNKNOWN_COMMIT_CODES.contains(&code))
+    [code, write_concern_code].into_iter().flatten().any(codes::is_commit_unknown)
 }
 
 /// Returns whether the reply's error labels have one of those after which a mongos may be another one.

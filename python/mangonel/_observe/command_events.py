@@ -18,21 +18,6 @@ if TYPE_CHECKING:
     from mangonel.bson.objectid import ObjectId
     from mangonel.typings import _Address
 
-# Commands that carry secrets; nothing of them is shown. The core has the same list for the events that it makes.
-SENSITIVE_COMMANDS = frozenset(
-    [
-        "authenticate",
-        "copydb",
-        "copydbgetnonce",
-        "copydbsaslstart",
-        "createuser",
-        "getnonce",
-        "saslcontinue",
-        "saslstart",
-        "updateuser",
-    ]
-)
-
 # Whatever is on the wire can be shown: dates out of range as DatetimeMS, broken text with replacement characters.
 SHOWN_AS: CodecOptions[Any] = CodecOptions(
     unicode_decode_error_handler="replace", datetime_conversion=DatetimeConversion.DATETIME_AUTO
@@ -48,7 +33,7 @@ Facts = tuple[str, str, int, "int | None", "_Address", "int | None", "ObjectId |
 
 def _is_secret(name: str, document: Mapping[str, Any]) -> bool:
     name = name.lower()
-    return name in SENSITIVE_COMMANDS or (
+    return name in _core.SECRET_COMMANDS or (
         name in ("hello", "ismaster") and "speculativeAuthenticate" in document
     )
 

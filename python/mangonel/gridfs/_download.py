@@ -47,7 +47,7 @@ _STREAM_SIZE = 4 * 1024 * 1024
 # The server ended the cursor early: it was idle for too long or killed, or the member is shutting down.
 # Routers return one reply for each request.
 _NOT_STREAMING = frozenset({"Mongos", "LoadBalancer"})
-_RESUMABLE_CODES = NOT_PRIMARY_CODES | {6, 7, 43, 89, 175, 237, 262, 9001}
+_RESUMABLE_CODES = NOT_PRIMARY_CODES | _core.RETRYABLE_CODES | {43, 175, 237}
 
 
 class _ChunkCursor(_Cursor[Any], _core.BatchCursor):

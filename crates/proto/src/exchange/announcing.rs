@@ -9,11 +9,12 @@ use super::{Exchange, Phase};
 use crate::client::Client;
 use crate::events::{
     CheckOutFailure, CloseReason, CommandFacts, CommandFailure, Event, HARMLESS, Interests, PoolEvent,
-    ReplyShape, SelectionEvent, is_hello, is_sensitive,
+    ReplyShape, SelectionEvent,
 };
 use crate::ids::LinkId;
 use crate::message::Replies;
 use crate::operation::SessionChoice;
+use crate::secret_commands::{is_hello, is_secret};
 use crate::time::Instant;
 
 /// What listeners have heard of an exchange.
@@ -84,7 +85,7 @@ impl Exchange {
             Some(_) => own_number,
             None => self.heard.operation_id.unwrap_or(own_number),
         };
-        let is_secret = is_sensitive(name) || is_hello(name) && holds_credentials(&command);
+        let is_secret = is_secret(name) || is_hello(name) && holds_credentials(&command);
         if is_secret {
             command = EMPTY.to_vec();
         }

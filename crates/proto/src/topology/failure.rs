@@ -5,13 +5,10 @@ use mangonel_bson::{ObjectId, RawDocument, RawValue};
 
 use super::address::Address;
 use super::description::TopologyVersion;
+use crate::codes;
 
 /// The server said that it cannot serve just now; sent with labels by servers and by the pool.
 pub const SYSTEM_OVERLOADED_ERROR: &str = "SystemOverloadedError";
-
-const NOT_WRITABLE_PRIMARY: &[i64] = &[10058, 10107, 13435];
-const RECOVERING: &[i64] = &[91, 189, 11600, 11602, 13436];
-const SHUTDOWN: &[i64] = &[91, 11600];
 
 /// How far a connection had come when an error was met on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,7 +106,7 @@ fn judge_reply(reply: RawDocument<'_>, phase: Phase) -> Verdict {
     let code = error.get_i64_lenient("code").ok().flatten();
     let message = error.get_str("errmsg").ok().flatten().unwrap_or_default();
     if is_state_change(code, message) {
-        let is_shutdown = code.is_some_and(|code| SHUTDOWN.contains(&code));
+        let is_shutdown = code.is_some_and(codes::is_shutdown);
         return Verdict::StateChange { is_shutdown, topology_version: topology_version(reply) };
     }
     match phase {
@@ -122,7 +119,7 @@ fn judge_reply(reply: RawDocument<'_>, phase: Phase) -> Verdict {
 /// only where there is no code.
 pub fn is_state_change(code: Option<i64>, message: &str) -> bool {
     match code {
-        Some(code) => NOT_WRITABLE_PRIMARY.contains(&code) || RECOVERING.contains(&code),
+        Some(code) => codes::is_state_change(code),
         None => message.contains("not master") || message.contains("node is recovering"),
     }
 }

@@ -26,7 +26,10 @@ mod transfer;
 mod waiter;
 
 pub(crate) use failure::invalid_bson;
+use mangonel_proto::codes;
+use mangonel_proto::secret_commands::SECRET_COMMANDS;
 use pyo3::prelude::*;
+use pyo3::types::PyFrozenSet;
 
 /// Adds the driver's classes to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -50,9 +53,18 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<waiter::Waiter>()?;
     exchange::register(module)?;
     operation::add_constants(module)?;
+    add_tables(module)?;
     chunks::register(module)?;
     deadline::register(module)?;
     source::register(module)?;
     events::register(module)?;
     transfer::register(module)
+}
+
+/// Adds what the core knows of codes and commands and Python decides by, too.
+fn add_tables(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add("NOT_PRIMARY_CODES", PyFrozenSet::new(py, codes::state_changes())?)?;
+    module.add("RETRYABLE_CODES", PyFrozenSet::new(py, codes::retryable())?)?;
+    module.add("SECRET_COMMANDS", PyFrozenSet::new(py, SECRET_COMMANDS)?)
 }

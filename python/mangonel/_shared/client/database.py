@@ -217,7 +217,7 @@ class _Database(
         """
         from mangonel import _core
         from mangonel._shared.operation import command_document
-        from mangonel.auth import SECRET_COMMANDS, without_values
+        from mangonel.auth import without_values
         from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
 
         asked: Any = command_document(command, value)
@@ -231,7 +231,7 @@ class _Database(
         if comment is not None:
             asked["comment"] = comment
         codec = _core.Codec(codec_options or DEFAULT_CODEC_OPTIONS)
-        is_secret = next(iter(asked), "") in SECRET_COMMANDS
+        is_secret = next(iter(asked), "").lower() in _core.SECRET_COMMANDS
         is_plain = check and not allowable_errors and not raises_concern
         refused: Exception | None = None
         try:

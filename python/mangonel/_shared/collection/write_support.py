@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # What a command may be larger than the documents in it; the server's own allowance.
 COMMAND_OVERHEAD = 16_382
 # After a write concern error with one of these a bulk sends nothing more: the member may be leaving its post.
-HALTING_CODES = frozenset({6, 7, 89, 91, 134, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436})
+HALTING_CODES = _core.RETRYABLE_CODES
 # Codecs of write replies by the address of the options they were made for, which each entry keeps alive.
 _codecs: dict[int, tuple[CodecOptions[Any], _core.Codec]] = {}
 _MOST_CODECS = 16

@@ -23,6 +23,7 @@ from secrets import token_bytes
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from mangonel import _core
 from mangonel.websessions.errors import UsageError
 from mangonel.websessions.record import Record
 from mangonel.websessions.stores._sharing import Shared
@@ -49,8 +50,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 
 
-# The server is ending its work as a primary, or shutting down: nothing was written, another one may take it.
-MOVED = frozenset({6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436})
+# The server is ending its work as a primary, shutting down, or out of reach: nothing was written, another one may take it.
+MOVED = _core.RETRYABLE_CODES
 
 
 def _date(seconds: float) -> datetime:
