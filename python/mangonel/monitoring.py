@@ -254,12 +254,26 @@ class ServerListener(_EventListener):
         raise NotImplementedError
 
 
+_KINDS = (
+    CommandListener,
+    ServerHeartbeatListener,
+    ServerListener,
+    TopologyListener,
+    ConnectionPoolListener,
+)
+# The methods of the other three are those of a second kind, too, so that only a base class tells them apart.
+_KINDS_BY_METHODS = (CommandListener, ConnectionPoolListener)
+
 # The listeners of every client that is made from now on.
-_registered: list[_EventListener] = []
+_registered: list[Any] = []
 
 
-def register(listener: _EventListener) -> None:
+def register(listener: Any) -> None:
     """Give `listener` to every client that is made from now on.
+
+    Args:
+        listener: an object of a listener class of this module or of PyMongo's `monitoring`; or one with all methods
+            of a CommandListener or of a ConnectionPoolListener.
 
     Raises:
         TypeError: it is no listener.
@@ -281,10 +295,25 @@ def check_listeners(option: str, listeners: Any) -> Any:
     return listeners
 
 
-def _checked(place: str, listener: Any) -> _EventListener:
-    if not isinstance(listener, _EventListener):
+def kinds_of(listener: Any) -> tuple[type[_EventListener], ...]:
+    """Return the kinds of listener that an object is, as classes of this module; none for what is no listener."""
+    if isinstance(listener, type):
+        return ()
+    # PyMongo's classes have the same names and the same methods.
+    names = {base.__name__ for base in type(listener).__mro__}
+    kinds = tuple(kind for kind in _KINDS if kind.__name__ in names)
+    return kinds or tuple(kind for kind in _KINDS_BY_METHODS if _has_methods(listener, kind))
+
+
+def _has_methods(listener: Any, kind: type[_EventListener]) -> bool:
+    return all(callable(getattr(listener, name, None)) for name in vars(kind) if not name.startswith("_"))
+
+
+def _checked(place: str, listener: Any) -> Any:
+    if not kinds_of(listener):
         raise TypeError(
             f"Listeners for {place} must be either a CommandListener, ServerHeartbeatListener, ServerListener, "
-            f"TopologyListener, or ConnectionPoolListener, not {type(listener)}"
+            f"TopologyListener, or ConnectionPoolListener, not {type(listener)}; an object of another class needs "
+            "every method of a CommandListener or of a ConnectionPoolListener"
         )
     return listener

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import pytest
+from pymongo import event_loggers
 
 from mangonel import DeleteOne, InsertOne, WriteConcern, errors, monitoring
 from mangonel.bson import encode
@@ -197,6 +198,70 @@ def test_what_is_no_listener_is_refused(face: Face, server: Server, wrong: Any) 
         face.client(server.uri, event_listeners=[wrong])
     with pytest.raises(TypeError, match="must be either a CommandListener"):
         monitoring.register(wrong)
+
+
+class OnlyMethods:
+    """Has the methods of a CommandListener, and no base class."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def started(self, event: Any) -> None:
+        self.names.append(event.command_name)
+
+    succeeded = failed = started
+
+
+def test_an_object_with_the_methods_of_a_listener_is_one(face: Face, connect: Connect) -> None:
+    heard = OnlyMethods()
+    face.run(lambda: connect(heard).admin.command("ping"))
+    assert heard.names == ["ping", "ping"]
+
+
+class OnlyBrief:
+    """Lacks two methods of a CommandListener."""
+
+    def started(self, event: Any) -> None: ...
+
+
+class Ambiguous:
+    """Has the methods of a ServerListener, which are those of a TopologyListener."""
+
+    def opened(self, event: Any) -> None: ...
+
+    description_changed = closed = opened
+
+
+@pytest.mark.parametrize("wrong", [OnlyBrief(), Ambiguous(), OnlyMethods])
+def test_an_object_of_which_nothing_tells_what_it_hears_is_refused(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="needs every method"):
+        monitoring.register(wrong)
+
+
+def test_listeners_of_pymongo_hear_of_everything(
+    face: Face, server: Server, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level("INFO")
+    loggers = [
+        event_loggers.CommandLogger(),
+        event_loggers.ConnectionPoolLogger(),
+        event_loggers.HeartbeatLogger(),
+        event_loggers.ServerLogger(),
+        event_loggers.TopologyLogger(),
+    ]
+    client = face.client(server.uri, event_listeners=loggers)
+    face.wait(client.admin.command("ping"))
+    face.wait(client.close())
+    said = " ".join(record.getMessage() for record in caplog.records)
+    for part in (
+        "Command ping",
+        "pool ready",
+        "Heartbeat to server",
+        "added to topology",
+        "Topology with id",
+    ):
+        assert part in said, part
+    assert capsys.readouterr().err == ""
 
 
 def test_replies_to_raw_documents_are_heard_of_as_raw_documents(

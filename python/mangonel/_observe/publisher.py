@@ -28,6 +28,89 @@ SELECTION = 8
 OPERATIONS = 16
 
 
+def _tell(listener: Any, method: str, event: Any) -> None:
+    try:
+        getattr(listener, method)(event)
+    except Exception:
+        if sys.stderr is not None:
+            import traceback
+
+            traceback.print_exc()
+    except KeyboardInterrupt:
+        # Raised from here it would be lost in the core; so the operation is interrupted a moment later.
+        import _thread
+
+        _thread.interrupt_main()
+
+
+def _teller(kind: str, method: str, make: Callable[..., Any]) -> Callable[..., None]:
+    # Makes a method of the publisher, which the core calls: the event is made only where somebody hears of it.
+    def told(self: Publisher, *said: Any) -> None:
+        listeners = getattr(self, kind)
+        if listeners:
+            event = make(self, *said)
+            for listener in listeners:
+                _tell(listener, method, event)
+
+    return told
+
+
+def _plain(event: type[Any]) -> Callable[..., Any]:
+    return lambda _, *said: event(*said)
+
+
+def _of_topology(event: type[Any]) -> Callable[..., Any]:
+    return lambda publisher, *said: event(*said, publisher.topology_id)
+
+
+def _created_pool(publisher: Publisher, address: _Address) -> Any:
+    return monitoring.PoolCreatedEvent(address, publisher.pool_options)
+
+
+def _failed_check_out(
+    _: Publisher, address: _Address, reason: str, error: str | None, duration: float
+) -> Any:
+    event = monitoring.ConnectionCheckOutFailedEvent(address, reason, duration)
+    event._error = error
+    return event
+
+
+def _changed_topology(publisher: Publisher, previous: tuple[Any, ...], new: tuple[Any, ...]) -> Any:
+    from mangonel.topology_description import topology_described
+
+    topology_id = publisher.topology_id
+    return monitoring.TopologyDescriptionChangedEvent(
+        topology_described(previous, topology_id), topology_described(new, topology_id), topology_id
+    )
+
+
+def _changed_server(
+    publisher: Publisher, address: _Address, previous: tuple[Any, ...], new: tuple[Any, ...]
+) -> Any:
+    from mangonel.server_description import described
+
+    return monitoring.ServerDescriptionChangedEvent(
+        described(*previous), described(*new), address, publisher.topology_id
+    )
+
+
+def _succeeded_heartbeat(
+    _: Publisher, address: _Address, duration: float, reply: bytes, is_awaited: bool
+) -> Any:
+    from mangonel.hello import Hello
+
+    hello: Hello[Any] = Hello(_core.decode(reply, commands.SHOWN_AS), is_awaited)
+    event = monitoring.ServerHeartbeatSucceededEvent(duration, hello, address, is_awaited)
+    event._bson = reply
+    return event
+
+
+def _failed_heartbeat(_: Publisher, address: _Address, duration: float, error: str, is_awaited: bool) -> Any:
+    from mangonel.errors import AutoReconnect
+
+    return monitoring.ServerHeartbeatFailedEvent(duration, AutoReconnect(error), address, is_awaited)
+
+
 class Publisher:
     """The listeners of one client; the core calls a method for each event, in order.
 
@@ -49,7 +132,7 @@ class Publisher:
     ) -> None:
         self.listeners = listeners
         self._tracer = tracer
-        self._pool_options = pool_options
+        self.pool_options = pool_options
         self.topology_id = ObjectId()
         self.log(components)
 
@@ -71,7 +154,7 @@ class Publisher:
                 self._selections.append(log.SelectionLog(self.topology_id))
 
         def of_kind(kind: type[Any]) -> list[Any]:
-            return [heard for heard in listeners if isinstance(heard, kind)]
+            return [heard for heard in listeners if kind in monitoring.kinds_of(heard)]
 
         self._commands = of_kind(monitoring.CommandListener)
         self._pools = of_kind(monitoring.ConnectionPoolListener)
@@ -94,25 +177,19 @@ class Publisher:
         """Tell that a command is about to be sent."""
         if self._tracer is not None:
             self._tracer.command_started(facts, command)
-        event = commands.started(facts, command)
-        for listener in self._commands:
-            _tell(listener.started, event)
+        self._started(facts, command)
 
     def command_succeeded(self, facts: Facts, micros: int, reply: bytes) -> None:
         """Tell that a command was answered."""
         if self._tracer is not None:
             self._tracer.command_succeeded(facts, reply)
-        event = commands.succeeded(facts, micros, reply)
-        for listener in self._commands:
-            _tell(listener.succeeded, event)
+        self._succeeded(facts, micros, reply)
 
     def command_failed(self, facts: Facts, micros: int, failure: bytes | tuple[str, str]) -> None:
         """Tell that a command was refused or not answered."""
         if self._tracer is not None:
             self._tracer.command_failed(facts, failure)
-        event = commands.failed(facts, micros, failure)
-        for listener in self._commands:
-            _tell(listener.failed, event)
+        self._failed(facts, micros, failure)
 
     def operation_started(
         self, operation_id: int, name: str, database: str, target: str | None, session: int | None
@@ -126,75 +203,6 @@ class Publisher:
         if self._tracer is not None:
             self._tracer.operation_ended(operation_id, failure)
 
-    def pool_created(self, address: _Address) -> None:
-        """Tell that the pool of a server was made."""
-        event = monitoring.PoolCreatedEvent(address, self._pool_options)
-        for listener in self._pools:
-            _tell(listener.pool_created, event)
-
-    def pool_ready(self, address: _Address) -> None:
-        """Tell that a pool hands out connections from now on."""
-        event = monitoring.PoolReadyEvent(address)
-        for listener in self._pools:
-            _tell(listener.pool_ready, event)
-
-    def pool_cleared(self, address: _Address, service_id: ObjectId | None, is_interrupting: bool) -> None:
-        """Tell that the connections of a pool are not to be used again."""
-        event = monitoring.PoolClearedEvent(address, service_id, is_interrupting)
-        for listener in self._pools:
-            _tell(listener.pool_cleared, event)
-
-    def pool_closed(self, address: _Address) -> None:
-        """Tell that a pool is gone."""
-        event = monitoring.PoolClosedEvent(address)
-        for listener in self._pools:
-            _tell(listener.pool_closed, event)
-
-    def connection_created(self, address: _Address, connection: int) -> None:
-        """Tell that a connection is about to be opened."""
-        event = monitoring.ConnectionCreatedEvent(address, connection)
-        for listener in self._pools:
-            _tell(listener.connection_created, event)
-
-    def connection_ready(self, address: _Address, connection: int, duration: float) -> None:
-        """Tell that a connection has done its handshake."""
-        event = monitoring.ConnectionReadyEvent(address, connection, duration)
-        for listener in self._pools:
-            _tell(listener.connection_ready, event)
-
-    def connection_closed(self, address: _Address, connection: int, reason: str) -> None:
-        """Tell that a connection was closed."""
-        event = monitoring.ConnectionClosedEvent(address, connection, reason)
-        for listener in self._pools:
-            _tell(listener.connection_closed, event)
-
-    def connection_check_out_started(self, address: _Address) -> None:
-        """Tell that an operation asks for a connection."""
-        event = monitoring.ConnectionCheckOutStartedEvent(address)
-        for listener in self._pools:
-            _tell(listener.connection_check_out_started, event)
-
-    def connection_check_out_failed(
-        self, address: _Address, reason: str, error: str | None, duration: float
-    ) -> None:
-        """Tell that an operation gets no connection."""
-        event = monitoring.ConnectionCheckOutFailedEvent(address, reason, duration)
-        event._error = error
-        for listener in self._pools:
-            _tell(listener.connection_check_out_failed, event)
-
-    def connection_checked_out(self, address: _Address, connection: int, duration: float) -> None:
-        """Tell that an operation got a connection."""
-        event = monitoring.ConnectionCheckedOutEvent(address, connection, duration)
-        for listener in self._pools:
-            _tell(listener.connection_checked_out, event)
-
-    def connection_checked_in(self, address: _Address, connection: int) -> None:
-        """Tell that an operation gave its connection back."""
-        event = monitoring.ConnectionCheckedInEvent(address, connection)
-        for listener in self._pools:
-            _tell(listener.connection_checked_in, event)
-
     def selection(
         self, how: str, operation: str, operation_id: int, selector: str, description: str, detail: Any
     ) -> None:
@@ -202,100 +210,39 @@ class Publisher:
         for log in self._selections:
             log.selection(how, operation, operation_id, selector, description, detail)
 
-    def topology_opened(self) -> None:
-        """Tell that the client looks at its deployment."""
-        event = monitoring.TopologyOpenedEvent(self.topology_id)
-        for listener in self._topologies:
-            _tell(listener.opened, event)
+    # Who hears of it, by which method, and the event made of the publisher and what the core says.
+    _started = _teller("_commands", "started", lambda _, *said: commands.started(*said))
+    _succeeded = _teller("_commands", "succeeded", lambda _, *said: commands.succeeded(*said))
+    _failed = _teller("_commands", "failed", lambda _, *said: commands.failed(*said))
 
-    def topology_description_changed(self, previous: tuple[Any, ...], new: tuple[Any, ...]) -> None:
-        """Tell that what is known of the deployment changed."""
-        if not self._topologies:
-            return
-        from mangonel.topology_description import topology_described
+    pool_created = _teller("_pools", "pool_created", _created_pool)
+    pool_ready = _teller("_pools", "pool_ready", _plain(monitoring.PoolReadyEvent))
+    pool_cleared = _teller("_pools", "pool_cleared", _plain(monitoring.PoolClearedEvent))
+    pool_closed = _teller("_pools", "pool_closed", _plain(monitoring.PoolClosedEvent))
+    connection_created = _teller("_pools", "connection_created", _plain(monitoring.ConnectionCreatedEvent))
+    connection_ready = _teller("_pools", "connection_ready", _plain(monitoring.ConnectionReadyEvent))
+    connection_closed = _teller("_pools", "connection_closed", _plain(monitoring.ConnectionClosedEvent))
+    connection_check_out_started = _teller(
+        "_pools", "connection_check_out_started", _plain(monitoring.ConnectionCheckOutStartedEvent)
+    )
+    connection_check_out_failed = _teller("_pools", "connection_check_out_failed", _failed_check_out)
+    connection_checked_out = _teller(
+        "_pools", "connection_checked_out", _plain(monitoring.ConnectionCheckedOutEvent)
+    )
+    connection_checked_in = _teller(
+        "_pools", "connection_checked_in", _plain(monitoring.ConnectionCheckedInEvent)
+    )
 
-        event = monitoring.TopologyDescriptionChangedEvent(
-            topology_described(previous, self.topology_id),
-            topology_described(new, self.topology_id),
-            self.topology_id,
-        )
-        for listener in self._topologies:
-            _tell(listener.description_changed, event)
+    topology_opened = _teller("_topologies", "opened", _of_topology(monitoring.TopologyOpenedEvent))
+    topology_description_changed = _teller("_topologies", "description_changed", _changed_topology)
+    topology_closed = _teller("_topologies", "closed", _of_topology(monitoring.TopologyClosedEvent))
+    server_opened = _teller("_servers", "opened", _of_topology(monitoring.ServerOpeningEvent))
+    server_description_changed = _teller("_servers", "description_changed", _changed_server)
+    server_closed = _teller("_servers", "closed", _of_topology(monitoring.ServerClosedEvent))
 
-    def topology_closed(self) -> None:
-        """Tell that the client was closed."""
-        event = monitoring.TopologyClosedEvent(self.topology_id)
-        for listener in self._topologies:
-            _tell(listener.closed, event)
-
-    def server_opened(self, address: _Address) -> None:
-        """Tell that a server came into the topology."""
-        event = monitoring.ServerOpeningEvent(address, self.topology_id)
-        for listener in self._servers:
-            _tell(listener.opened, event)
-
-    def server_description_changed(
-        self, address: _Address, previous: tuple[Any, ...], new: tuple[Any, ...]
-    ) -> None:
-        """Tell that what is known of a server changed."""
-        if not self._servers:
-            return
-        from mangonel.server_description import described
-
-        event = monitoring.ServerDescriptionChangedEvent(
-            described(*previous), described(*new), address, self.topology_id
-        )
-        for listener in self._servers:
-            _tell(listener.description_changed, event)
-
-    def server_closed(self, address: _Address) -> None:
-        """Tell that a server left the topology."""
-        event = monitoring.ServerClosedEvent(address, self.topology_id)
-        for listener in self._servers:
-            _tell(listener.closed, event)
-
-    def heartbeat_started(self, address: _Address, is_awaited: bool) -> None:
-        """Tell that a check of a server began."""
-        event = monitoring.ServerHeartbeatStartedEvent(address, is_awaited)
-        for listener in self._heartbeats:
-            _tell(listener.started, event)
-
-    def heartbeat_succeeded(self, address: _Address, duration: float, reply: bytes, is_awaited: bool) -> None:
-        """Tell that a server answered to a check."""
-        if not self._heartbeats:
-            return
-        from mangonel.hello import Hello
-
-        hello: Hello[Any] = Hello(_core.decode(reply, commands.SHOWN_AS), is_awaited)
-        event = monitoring.ServerHeartbeatSucceededEvent(duration, hello, address, is_awaited)
-        event._bson = reply
-        for listener in self._heartbeats:
-            _tell(listener.succeeded, event)
-
-    def heartbeat_failed(self, address: _Address, duration: float, error: str, is_awaited: bool) -> None:
-        """Tell that a check of a server failed."""
-        if not self._heartbeats:
-            return
-        from mangonel.errors import AutoReconnect
-
-        event = monitoring.ServerHeartbeatFailedEvent(duration, AutoReconnect(error), address, is_awaited)
-        for listener in self._heartbeats:
-            _tell(listener.failed, event)
-
-
-def _tell(method: Callable[[Any], None], event: Any) -> None:
-    try:
-        method(event)
-    except Exception:
-        if sys.stderr is not None:
-            import traceback
-
-            traceback.print_exc()
-    except KeyboardInterrupt:
-        # Raised from here it would be lost in the core; so the operation is interrupted a moment later.
-        import _thread
-
-        _thread.interrupt_main()
+    heartbeat_started = _teller("_heartbeats", "started", _plain(monitoring.ServerHeartbeatStartedEvent))
+    heartbeat_succeeded = _teller("_heartbeats", "succeeded", _succeeded_heartbeat)
+    heartbeat_failed = _teller("_heartbeats", "failed", _failed_heartbeat)
 
 
 def publisher_for(options: Any, components: Sequence[str], tracer: Tracer | None) -> Publisher | None:

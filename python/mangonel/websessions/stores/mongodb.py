@@ -50,7 +50,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 
 
-# The server is ending its work as a primary, shutting down, or out of reach: nothing was written, another one may take it.
+# The server is ending its work as a primary, or shutting down: nothing was written, another one may take it.
 MOVED = _core.RETRYABLE_CODES
 
 
