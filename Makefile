@@ -183,6 +183,7 @@ lint-stubs:
 lint-floors:
 	$(BIN)/lint-imports --no-cache
 	$(PYTHON) tools/flows.py
+	$(PYTHON) tools/core_rules.py
 	$(PYTHON) tools/third_party.py --check
 
 third-party:    ## Write the licences and the bill of materials of what is linked in

@@ -25,14 +25,12 @@ from tools.spec_table import SpecTable
 # A run in the background of a shell inherits an ignored Ctrl-C, which the tests send to themselves and to programs.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+HERE = Path(__file__).parent
 TEST_COMMANDS = {"enableTestCommands": 1}
 
 if target.URI:
     # Before any test imports it.
     mangonel.server.start = target.refuse_to_start
-
-# One line for each test that may be tried twice: its name, or the beginning of it, and why.
-HERE = Path(__file__).parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

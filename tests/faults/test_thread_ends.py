@@ -1,19 +1,14 @@
 """A daemon thread that the interpreter ends below a function of the Rust module does not take the process with it.
 
-Before 3.14 such a thread is ended by unwinding its stack, which must not cross Rust's frames.
+Before 3.14 such a thread is ended by unwinding its stack, which must not cross Rust's frames. `tools/core_rules.py`
+checks that every entry and every class is guarded.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from pathlib import Path
-
 import pytest
 
 from faults import programs
-
-SOURCES = sorted(Path(programs.ROOT, "crates/py/src").rglob("*.rs"))
 
 # A thread that has called nothing of the module before is inside Python code, below a call of the module, when the main
 # thread ends, and comes back for the interpreter's lock during the finalization.
@@ -94,82 +89,3 @@ def test_a_thread_that_is_ended_below_the_module_does_not_end_the_process(place:
     if "pyarrow" in PLACES[place]:
         pytest.importorskip("pyarrow")
     programs.must_end_well(programs.run(HEAD + PLACES[place] + TAIL))
-
-
-def test_each_entry_keeps_its_thread_from_being_unwound() -> None:
-    bare = []
-    for path in SOURCES:
-        lines = path.read_text().split("\n")
-        for number, line in enumerate(lines):
-            if (
-                re.match(r"\s*#\[(pymethods|pyfunction)\b", line)
-                and lines[number - 1].strip() != "#[entries]"
-            ):
-                bare.append(f"{path.name}:{number + 1}")
-    assert not bare
-
-
-def test_each_class_that_holds_references_keeps_the_thread_that_drops_it_from_being_unwound() -> None:
-    sources = {path: path.read_text() for path in SOURCES}
-    types = _types(sources.values())
-    classes = {name: path for path, source in sources.items() for name in CLASS.findall(source)}
-    # Those that are found through their own fields, those through the fields of these, and one that only borrows.
-    assert {"Waiter", "Exchange", "ArrowReader", "ArrowRows", "DocumentShape"} <= {
-        name for name in classes if _what_it_drops(name, types)
-    }
-    assert _what_it_drops("OdmModel", types) == ""
-
-    bare = {}
-    for name, path in classes.items():
-        has_guard = re.match(r"[({]\s*(_entry: )?Entry,", types.get(name, "")) or re.search(
-            rf"impl Drop for {name} {{\s*fn drop\(&mut self\) {{\s*never_unwind_this_thread\(\);",
-            sources[path],
-        )
-        dropped = _what_it_drops(name, types)
-        if dropped and not has_guard:
-            bare[name] = dropped
-    assert not bare
-
-
-CLASS = re.compile(r"#\[pyclass[^\]]*\](?:\s*#\[[^\]]*\])*\s*(?:pub )?(?:struct|enum) (\w+)")
-BEGIN = re.compile(r"\b(?:struct|enum) (\w+)[^{(;]*[({]")
-ALIAS = re.compile(r"\btype (\w+)[^=;]* = ([^;]*);")
-# What is only borrowed is nobody's to drop.
-BORROWED = re.compile(r"&'\w+ (mut )?[\w:]+")
-REFERENCE = re.compile(r"\bPy<|\bPyBuffer<|\bdyn |\bPyErr\b")
-
-
-def _types(sources: Iterable[str]) -> dict[str, str]:
-    """Return by name what each type of the sources holds; what types of the same name hold is taken together."""
-    types: dict[str, str] = {}
-    for source in sources:
-        code = re.sub(r"//.*", "", source)
-        found = [(begin[1], _body(code, begin.end() - 1)) for begin in BEGIN.finditer(code)]
-        for name, held in found + ALIAS.findall(code):
-            types[name] = types.get(name, "") + BORROWED.sub("", held)
-        # An end that is written by hand may reach Python.
-        for name in re.findall(r"\bDrop for (\w+)", code):
-            types[name] = types.get(name, "") + " PyErr"
-    return types
-
-
-def _body(code: str, start: int) -> str:
-    depth = 0
-    for bracket in re.finditer(r"[({})]", code[start:]):
-        depth += 1 if bracket[0] in "({" else -1
-        if depth == 0:
-            return code[start : start + bracket.end()]
-    raise ValueError(f"a bracket is not closed: {code[start : start + 80]}")
-
-
-def _what_it_drops(name: str, types: dict[str, str], seen: frozenset[str] = frozenset()) -> str:
-    """Return through which fields' types a type holds references, or an empty string."""
-    held = types.get(name, "")
-    if REFERENCE.search(held):
-        return name
-    for inner in re.findall(r"\b[A-Z]\w*", held):
-        if inner in types and inner not in seen and inner != name and inner != "Entry":
-            found = _what_it_drops(inner, types, seen | {name})
-            if found:
-                return f"{name} > {found}"
-    return ""

@@ -16,7 +16,7 @@ use pyo3::prelude::*;
 
 /// The Rust half of mangonel; its public face is the `mangonel` package.
 // The codec's caches are guarded by the GIL, so a free-threaded interpreter has to take it back.
-// tests/unit/test_gil.py names what would have to change.
+// tools/core_rules.py names what would have to change.
 #[pymodule(gil_used = true)]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     if cfg!(Py_GIL_DISABLED) {

@@ -1,4 +1,4 @@
-"""What floor 7 may ask of a face, and the runner for flows on a face that never suspends.
+"""What `_shared` may ask of a face, and the runner for flows on a face that never suspends.
 
 A *port* runs operations (one command each) and flows (several in a row). On a blocking face the methods without an
 `a` return values; on asyncio they return coroutines. Inside a flow only `arun` and `call` are awaited, on every face.

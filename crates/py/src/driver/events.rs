@@ -1,5 +1,5 @@
 //! The core's events handed to Python, once the lock is released: one call of the publisher's method for each.
-//! The publisher is floor 7's; it knows who listens.
+//! The publisher is `_observe/publisher.py`; it knows who listens.
 
 use mangonel_bson::{JsonMode, RawDocument, append_value, begin_document, end_document, write_json};
 use mangonel_entries::entries;

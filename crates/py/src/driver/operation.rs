@@ -1,4 +1,4 @@
-//! A command from Python, encoded: floor 7 says what to run and how its reply is to be read.
+//! A command from Python, encoded: `_shared/operation.py` says what to run and how its reply is to be read.
 
 use mangonel_bson::RawDocument;
 use mangonel_entries::entries;

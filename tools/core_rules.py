@@ -1,0 +1,169 @@
+"""Check the rules of the binding's Rust: what the interpreter's lock guards is named, and no thread is unwound in it.
+
+- Each cell that only the lock guards, and each promise that a type may be shared, is named below with its reason.
+  `gil_used = false` may be declared when both tables are empty: every row is what two threads would do at once.
+- The layout of dicts is refused at compile time where tables have locks of their own.
+- Each function that Python enters by has `#[entries]`, and each class that holds references a guard: a daemon thread
+  that the interpreter ends must not be unwound through Rust's frames.
+
+    python tools/core_rules.py    fails when a rule is broken
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+SOURCES = Path(__file__).resolve().parent.parent / "crates" / "py" / "src"
+
+# State of the process that only the lock guards -> what two threads would do to it.
+CELLS = {
+    "codec/key_cache.rs KEYS": "replace a name that the other one is about to use",
+    "codec/mod.rs SCRATCH": "take the same output buffer",
+    "codec/object_id.rs FREE": "take the same released object",
+    "codec/object_id.rs GENERATOR": "count to the same id",
+    "codec/options.rs CACHE": "replace options that the other one reads",
+    "codec/shapes.rs SHAPES": "change a tree of shapes while the other one walks in it",
+    "codec/stack.rs SPARE": "push to one vector of half-made values",
+    "odm/fields.rs SPARE": "take the same released state",
+    "odm/lifetime.rs LATER": "count the depth of each other's releases",
+}
+
+# Types that are said to be safe to share -> why that takes the lock, or does not.
+SHARED = {
+    "codec/cell.rs Sync for GilCell": "its users are the rows above",
+    "driver/ready.rs Sync for Methods": "never written, so it needs no lock",
+    "odm/json.rs Send for Names": "made once and read, its pointers never followed, so it needs no lock",
+    "odm/json.rs Sync for Names": "made once and read, its pointers never followed, so it needs no lock",
+    "odm/plan.rs Send for ModelRef": "a model's plan, slots and spare instances are cells",
+    "odm/plan.rs Sync for ModelRef": "a model's plan, slots and spare instances are cells",
+}
+
+
+# Found through their own fields, through those of other types, and one that only borrows: else the search is blind.
+KNOWN_HOLDERS = {"Waiter", "Exchange", "ArrowReader", "ArrowRows", "DocumentShape"}
+KNOWN_BORROWER = "OdmModel"
+
+CLASS = re.compile(r"#\[pyclass[^\]]*\](?:\s*#\[[^\]]*\])*\s*(?:pub )?(?:struct|enum) (\w+)")
+BEGIN = re.compile(r"\b(?:struct|enum) (\w+)[^{(;]*[({]")
+ALIAS = re.compile(r"\btype (\w+)[^=;]* = ([^;]*);")
+# What is only borrowed is not dropped.
+BORROWED = re.compile(r"&'\w+ (mut )?[\w:]+")
+REFERENCE = re.compile(r"\bPy<|\bPyBuffer<|\bdyn |\bPyErr\b")
+
+
+def _types(sources: Iterable[str]) -> dict[str, str]:
+    """Return by name what each type of the sources holds; what types of the same name hold is taken together."""
+    types: dict[str, str] = {}
+    for source in sources:
+        code = re.sub(r"//.*", "", source)
+        found = [(begin[1], _body(code, begin.end() - 1)) for begin in BEGIN.finditer(code)]
+        for name, held in found + ALIAS.findall(code):
+            types[name] = types.get(name, "") + BORROWED.sub("", held)
+        # An end that is written by hand may reach Python.
+        for name in re.findall(r"\bDrop for (\w+)", code):
+            types[name] = types.get(name, "") + " PyErr"
+    return types
+
+
+def _body(code: str, start: int) -> str:
+    depth = 0
+    for bracket in re.finditer(r"[({})]", code[start:]):
+        depth += 1 if bracket[0] in "({" else -1
+        if depth == 0:
+            return code[start : start + bracket.end()]
+    raise ValueError(f"a bracket is not closed: {code[start : start + 80]}")
+
+
+def _what_it_drops(name: str, types: dict[str, str], seen: frozenset[str] = frozenset()) -> str:
+    """Return through which fields' types a type holds references, or an empty string."""
+    held = types.get(name, "")
+    if REFERENCE.search(held):
+        return name
+    for inner in re.findall(r"\b[A-Z]\w*", held):
+        if inner in types and inner not in seen and inner != name and inner != "Entry":
+            found = _what_it_drops(inner, types, seen | {name})
+            if found:
+                return f"{name} > {found}"
+    return ""
+
+
+def named(sources: dict[str, str], pattern: str) -> set[str]:
+    """Return what a pattern finds, as "file name" or "file one for other"."""
+    return {
+        f"{path} {' for '.join(match.groups())}"
+        for path, source in sources.items()
+        for match in re.finditer(pattern, source)
+    }
+
+
+def unnamed(sources: dict[str, str]) -> Iterator[str]:
+    """Yield what the interpreter's lock guards and no table names, and rows of the tables that name nothing."""
+    cells = named(sources, r"static (\w+): GilCell<")
+    shared = named(sources, r"unsafe impl(?:<\w+>)? (Send|Sync) for (\w+)")
+    for table, rows, found in (("CELLS", CELLS, cells), ("SHARED", SHARED, shared)):
+        yield from (
+            f"{place}: expected a row of {table} that says why, got none" for place in found - rows.keys()
+        )
+        yield from (
+            f"{place}: expected it in the sources as {table} says, got nothing"
+            for place in rows.keys() - found
+        )
+    for place in named(sources, r"(?<!')static (mut) "):
+        yield f"{place}: expected a cell that the lock guards, got a static mut"
+
+
+def unguarded(sources: dict[str, str]) -> Iterator[str]:
+    """Yield functions and classes whose thread could be unwound through Rust."""
+    for path, source in sources.items():
+        lines = source.split("\n")
+        for number, line in enumerate(lines):
+            is_entry = re.match(r"\s*#\[(pymethods|pyfunction)\b", line)
+            if is_entry and lines[number - 1].strip() != "#[entries]":
+                yield f"{path}:{number + 1}: expected #[entries] before it, got none"
+    types = _types(sources.values())
+    classes = {name: path for path, source in sources.items() for name in CLASS.findall(source)}
+    for name, path in classes.items():
+        has_guard = re.match(r"[({]\s*(_entry: )?Entry,", types.get(name, "")) or re.search(
+            rf"impl Drop for {name} {{\s*fn drop\(&mut self\) {{\s*never_unwind_this_thread\(\);",
+            sources[path],
+        )
+        dropped = _what_it_drops(name, types)
+        if dropped and not has_guard:
+            yield f"{path}: {name} holds references ({dropped}): expected an Entry as its first field, got none"
+
+
+def blind(sources: dict[str, str]) -> Iterator[str]:
+    """Yield what the search for references should find and does not, or the other way round."""
+    types = _types(sources.values())
+    for name in sorted(KNOWN_HOLDERS):
+        if not _what_it_drops(name, types):
+            yield f"{name}: expected it among the types that hold references"
+    if _what_it_drops(KNOWN_BORROWER, types):
+        yield f"{KNOWN_BORROWER}: expected it not to hold references"
+
+
+def problems() -> list[str]:
+    """Return what is wrong, a line each."""
+    sources = {
+        path.relative_to(SOURCES).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(SOURCES.rglob("*.rs"))
+    }
+    found = [*unnamed(sources), *unguarded(sources), *blind(sources)]
+    if "#ifdef Py_GIL_DISABLED\n#error" not in (SOURCES.parent / "layout.c").read_text(encoding="utf-8"):
+        found.append("layout.c: expected an #error where Py_GIL_DISABLED is defined, got none")
+    return found
+
+
+def main() -> int:
+    """Print what is wrong; return the exit status."""
+    found = problems()
+    for problem in found:
+        print(problem, file=sys.stderr)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
