@@ -322,7 +322,7 @@ impl Pool {
 
     /// Returns whether [`poll_closing`](Self::poll_closing), [`poll_woken`](Self::poll_woken) or
     /// [`take_log`](Self::take_log) has something.
-    pub fn has_news(&self) -> bool {
+    pub fn has_pending(&self) -> bool {
         !self.closing.is_empty() || !self.woken.is_empty() || !self.log.is_empty()
     }
 

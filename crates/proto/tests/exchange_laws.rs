@@ -194,7 +194,7 @@ impl Face {
     /// Closes links and wakes waiters, as a face does after every call.
     fn deliver(&mut self) {
         self.bench.discover();
-        while self.bench.client.has_news() {
+        while self.bench.client.has_pending() {
             self.bench.client.poll_actions();
             for link in self.bench.client.poll_closing() {
                 self.open.remove(&link);

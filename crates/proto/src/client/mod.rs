@@ -3,7 +3,7 @@
 //! Spec: server-discovery-and-monitoring, server-selection, connection-monitoring-and-pooling.
 
 mod connections;
-mod news;
+mod drain;
 mod pools;
 mod sessions;
 

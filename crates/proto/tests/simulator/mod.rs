@@ -234,7 +234,7 @@ impl Simulator {
 
     /// Does what the client asks for after every change: wakes its exchanges, starts and wakes its observers.
     fn follow_up(&mut self) {
-        while self.client.has_news() {
+        while self.client.has_pending() {
             self.client.poll_closing();
             for id in self.client.poll_wakers() {
                 let woken =

@@ -27,7 +27,7 @@ use super::descriptions;
 use super::failure;
 use super::interpreter;
 use super::link::Link;
-use super::news::{News, Untold};
+use super::pending::{DeploymentEvents, Pending};
 use crate::codec::{self, Codec};
 use crate::thread_end::Entry;
 
@@ -69,69 +69,69 @@ pub struct State {
     /// Called with an address and a session's id to kill the session there.
     pub(super) sweeper: Option<Py<PyAny>>,
     /// What drops left to do in Python, for whoever enters next.
-    left: Option<Box<News>>,
+    left: Option<Box<Pending>>,
     /// The deployment's events that nobody was told of yet.
-    pub(super) untold: Untold,
+    pub(super) deployment_events: DeploymentEvents,
 }
 
 impl State {
     /// Collects what the last call, and drops before it, left to do; cheap when there is nothing.
-    fn news(&mut self) -> Option<News> {
-        if !self.client.has_news() {
+    fn take_pending(&mut self) -> Option<Pending> {
+        if !self.client.has_pending() {
             return self.left.take().map(|left| *left);
         }
         let closing = self.client.poll_closing();
         let woken = self.client.poll_wakers();
         let mut events = self.client.poll_events();
-        let is_any_untold = events.iter().any(|event| matches!(event, Event::Topology(_)));
-        if is_any_untold {
-            self.untold.events.append(&mut events);
+        let has_deployment_events = events.iter().any(|event| matches!(event, Event::Topology(_)));
+        if has_deployment_events {
+            self.deployment_events.events.append(&mut events);
         }
-        let mut news = News {
+        let mut pending = Pending {
             closing: closing.iter().filter_map(|link| self.links.remove(link)).collect(),
             waking: woken.iter().filter_map(|exchange| self.wakers.remove(exchange)).collect(),
             events,
-            is_any_untold,
-            ..News::default()
+            has_deployment_events,
+            ..Pending::default()
         };
         for action in self.client.poll_actions() {
             match action {
-                Action::Watch(address) => news.starting.push((address, Role::Watch)),
-                Action::Ping(address) => news.starting.push((address, Role::Ping)),
-                Action::KillSession(address, id) => news.killing.push((address, id)),
-                Action::Wake(address) => self.rouse(address, Role::Watch, &mut news),
-                Action::Interrupt(address) => self.interrupt(address, Role::Watch, &mut news),
+                Action::Watch(address) => pending.starting.push((address, Role::Watch)),
+                Action::Ping(address) => pending.starting.push((address, Role::Ping)),
+                Action::KillSession(address, id) => pending.killing.push((address, id)),
+                Action::Wake(address) => self.rouse(address, Role::Watch, &mut pending),
+                Action::Interrupt(address) => self.interrupt(address, Role::Watch, &mut pending),
                 Action::KeepUp => match self.keeper.take() {
-                    Some(keeper) => news.waking.push(keeper),
+                    Some(keeper) => pending.waking.push(keeper),
                     None if self.has_keeper => {}
                     None => {
                         self.has_keeper = true;
-                        news.is_upkeep_due = true;
+                        pending.is_upkeep_due = true;
                     }
                 },
                 Action::Stop(address) => {
                     for role in [Role::Watch, Role::Ping] {
-                        self.interrupt(address.clone(), role, &mut news);
-                        self.rouse(address.clone(), role, &mut news);
+                        self.interrupt(address.clone(), role, &mut pending);
+                        self.rouse(address.clone(), role, &mut pending);
                     }
                 }
             }
         }
         Some(match self.left.take() {
-            Some(left) => left.followed_by(news),
-            None => news,
+            Some(left) => left.followed_by(pending),
+            None => pending,
         })
     }
 
-    fn rouse(&mut self, address: Address, role: Role, news: &mut News) {
+    fn rouse(&mut self, address: Address, role: Role, pending: &mut Pending) {
         let watcher = self.watchers.get_mut(&(address, role));
-        news.waking.extend(watcher.and_then(|watcher| watcher.waker.take()));
+        pending.waking.extend(watcher.and_then(|watcher| watcher.waker.take()));
     }
 
-    fn interrupt(&mut self, address: Address, role: Role, news: &mut News) {
+    fn interrupt(&mut self, address: Address, role: Role, pending: &mut Pending) {
         // Taken out, not copied: a count cannot be raised here without the interpreter.
         let watcher = self.watchers.get_mut(&(address, role));
-        news.interrupting.extend(watcher.and_then(|watcher| watcher.link.take()));
+        pending.interrupting.extend(watcher.and_then(|watcher| watcher.link.take()));
     }
 }
 
@@ -174,13 +174,13 @@ impl Core {
 
     /// Runs `change` under the lock, then does in Python what it left to do.
     pub fn with<T>(&self, py: Python<'_>, change: impl FnOnce(&mut State) -> T) -> T {
-        let (result, news) = {
+        let (result, pending) = {
             let mut state = self.lock();
             let result = change(&mut state);
-            (result, state.news())
+            (result, state.take_pending())
         };
-        if let Some(news) = news {
-            news.deliver(self, py);
+        if let Some(pending) = pending {
+            pending.deliver(self, py);
         }
         result
     }
@@ -216,7 +216,7 @@ impl Core {
         let (_changed, is_anything_left) = {
             let mut state = slf.get().lock();
             let changed = change(&mut state, now);
-            state.left = state.news().map(Box::new);
+            state.left = state.take_pending().map(Box::new);
             (changed, state.left.is_some())
         };
         if is_anything_left {
@@ -376,7 +376,7 @@ impl Core {
             enders: Vec::new(),
             sweeper: None,
             left: None,
-            untold: Untold::default(),
+            deployment_events: DeploymentEvents::default(),
         };
         Ok(Core {
             _entry: Entry,
@@ -531,24 +531,24 @@ impl Core {
             links.iter().filter_map(|link| state.links.remove(link)).collect::<Vec<_>>()
         })
         .into_iter()
-        .for_each(|link| News { closing: vec![link], ..News::default() }.deliver(self, py));
+        .for_each(|link| Pending { closing: vec![link], ..Pending::default() }.deliver(self, py));
     }
 
     /// End every observer, at interpreter exit: what they found out interests nobody any more. Operations go on.
     fn dismiss_watchers(&self, py: Python<'_>) {
-        let news = {
+        let pending = {
             let mut state = self.lock();
             state.is_dismissed = true;
-            let mut news = News::default();
+            let mut pending = Pending::default();
             for watcher in state.watchers.values_mut() {
-                news.interrupting.extend(watcher.link.take());
-                news.waking.extend(watcher.waker.take());
+                pending.interrupting.extend(watcher.link.take());
+                pending.waking.extend(watcher.waker.take());
             }
-            news.waking.append(&mut state.enders);
-            news.waking.extend(state.keeper.take());
-            news
+            pending.waking.append(&mut state.enders);
+            pending.waking.extend(state.keeper.take());
+            pending
         };
-        news.deliver(self, py);
+        pending.deliver(self, py);
     }
 
     /// Close every connection and refuse every later operation.
@@ -560,7 +560,7 @@ impl Core {
             enders.extend(state.keeper.take());
             enders
         });
-        News { waking: enders, ..News::default() }.deliver(self, py);
+        Pending { waking: enders, ..Pending::default() }.deliver(self, py);
     }
 
     /// Make the state of a forked child: no connection, no session, other ids. Returns the parent's links, whose
@@ -573,7 +573,7 @@ impl Core {
             let mut links: Vec<_> = state.links.drain().map(|(_, link)| link).collect();
             links.extend(state.watchers.drain().filter_map(|(_, watcher)| watcher.link));
             state.has_keeper = false;
-            state.untold = Untold::default();
+            state.deployment_events = DeploymentEvents::default();
             let threads = (state.keeper.take(), std::mem::take(&mut state.enders));
             (links, std::mem::take(&mut state.wakers), threads)
         };

@@ -16,13 +16,13 @@ impl Client {
     }
 
     /// Returns whether one of the `poll_*` has something.
-    pub fn has_news(&self) -> bool {
+    pub fn has_pending(&self) -> bool {
         let mut pools = self.servers.values().flat_map(|server| server.pools.values());
         !self.woken.is_empty()
             || !self.closing.is_empty()
             || !self.actions.is_empty()
             || !self.events.is_empty()
-            || pools.any(Pool::has_news)
+            || pools.any(Pool::has_pending)
     }
 
     /// Returns the links to close since the last call.

@@ -17,7 +17,7 @@ use super::{events, interpreter};
 
 /// What must happen in Python once the lock is released.
 #[derive(Default)]
-pub struct News {
+pub struct Pending {
     pub closing: Vec<Py<Link>>,
     pub interrupting: Vec<Py<Link>>,
     pub waking: Vec<Py<PyAny>>,
@@ -27,13 +27,13 @@ pub struct News {
     pub killing: Vec<(Address, [u8; 16])>,
     /// Those that need no order between threads: a command's, a pool's.
     pub events: VecDeque<Event>,
-    /// Whether some are in `State::untold`.
-    pub is_any_untold: bool,
+    /// Whether some are in `State::deployment_events`.
+    pub has_deployment_events: bool,
 }
 
 /// Events of the deployment in the order in which they came about, which is the order in which listeners hear of them.
 #[derive(Default)]
-pub struct Untold {
+pub struct DeploymentEvents {
     pub events: VecDeque<Event>,
     /// The thread that is calling the listeners: one at a time, or the order would be lost.
     teller: Option<ThreadId>,
@@ -43,8 +43,8 @@ pub struct Untold {
 /// other one may itself be waiting in a listener for something that this one holds.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-impl News {
-    pub fn followed_by(mut self, mut later: News) -> News {
+impl Pending {
+    pub fn followed_by(mut self, mut later: Pending) -> Pending {
         self.closing.append(&mut later.closing);
         self.interrupting.append(&mut later.interrupting);
         self.waking.append(&mut later.waking);
@@ -52,7 +52,7 @@ impl News {
         self.is_upkeep_due |= later.is_upkeep_due;
         self.killing.append(&mut later.killing);
         self.events.append(&mut later.events);
-        self.is_any_untold |= later.is_any_untold;
+        self.has_deployment_events |= later.has_deployment_events;
         self
     }
 
@@ -64,7 +64,7 @@ impl News {
         {
             self.events.iter().for_each(|event| events::publish(py, publisher.bind(py), event));
         }
-        if self.is_any_untold {
+        if self.has_deployment_events {
             tell(core, py);
         }
         for link in self.closing {
@@ -119,11 +119,11 @@ fn tell(core: &Core, py: Python<'_>) {
     let end = Instant::now() + LONGEST_WAIT;
     loop {
         let mut state = core.lock();
-        let told = match state.untold.teller {
-            None if state.untold.events.is_empty() => return,
+        let told = match state.deployment_events.teller {
+            None if state.deployment_events.events.is_empty() => return,
             None => {
-                state.untold.teller = Some(this_thread);
-                std::mem::take(&mut state.untold.events)
+                state.deployment_events.teller = Some(this_thread);
+                std::mem::take(&mut state.deployment_events.events)
             }
             Some(teller) if teller == this_thread || Instant::now() >= end => return,
             Some(_) => {
@@ -136,7 +136,7 @@ fn tell(core: &Core, py: Python<'_>) {
         if let Some(publisher) = core.publisher(py) {
             told.iter().for_each(|event| events::publish(py, publisher.bind(py), event));
         }
-        core.lock().untold.teller = None;
+        core.lock().deployment_events.teller = None;
         core.told.notify_all();
     }
 }
@@ -144,6 +144,6 @@ fn tell(core: &Core, py: Python<'_>) {
 /// Waits until no thread is calling the listeners, or until `end`.
 fn wait_for_teller(core: &Core, end: Instant) {
     let left = end.saturating_duration_since(Instant::now());
-    let is_telling = |state: &mut State| state.untold.teller.is_some();
+    let is_telling = |state: &mut State| state.deployment_events.teller.is_some();
     drop(core.told.wait_timeout_while(core.lock(), left, is_telling).unwrap_or_else(PoisonError::into_inner));
 }
