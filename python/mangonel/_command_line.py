@@ -1,4 +1,4 @@
-"""What every sub-command of `mangonel` shares: its parser, the place of a URI, exit statuses, the error for wrong use.
+"""Shared by every sub-command of `mangonel`: the parser, the URI argument, exit statuses and errors of usage.
 
 Must stay light, since the command line loads it first; knows no sub-command.
 """
@@ -35,7 +35,7 @@ LOCAL = "mongodb://localhost:27017"
 FAILURE = "something failed"
 STATUSES = "exit status: 0 done; 1 {failure}; 2 wrong arguments; 130 Ctrl-C"
 
-# What tells users of failures, by where it is defined: only a module that is loaded can have raised one.
+# The base classes of errors to report to the user, by module. Only a module that is loaded can have raised one.
 EXPECTED = {
     "mangonel.errors": "PyMongoError",
     "mangonel.server.errors": "ServerError",
@@ -44,23 +44,23 @@ EXPECTED = {
 }
 WRONG_USE = {"mangonel.errors": "InvalidURI"}
 UNREACHED = {"mangonel.errors": "ServerSelectionTimeoutError"}
-# What is not in everybody's wheel; the extra of the command's own name brings it.
+# Modules that not every installation has; the extra named after the command installs them.
 APART = ("mangonel.lab", "mangonel.demo", "mangonel.engines")
-# What of `pip install "mangonel[…]"` brings a module; of the others the command's own name does.
+# Module -> the extra of `pip install "mangonel[…]"` that installs it, where that is not named after the command.
 EXTRAS = {"dns": "srv", "publicsuffixlist": "srv", "botocore": "aws", "cryptography": "sealing"}
-# Python's own, which Windows has not.
+# Modules of the standard library that Windows lacks.
 POSIX = ("fcntl", "resource")
 
-# What is printed goes to logs, so names and passwords of URIs are not.
+# The output may end up in a log, so names and passwords are removed from URIs.
 _LOGIN = re.compile(r"(:/+)\S*@")
 
 
 class UsageProblem(Exception):
-    """An argument that parses but cannot be meant; `main` prints it as argparse prints its own."""
+    """An argument that parses but makes no sense; `main` prints it as argparse prints its own errors."""
 
 
 class Help(argparse.HelpFormatter):
-    """Wraps texts line by line, and leaves lines that are indented, such as examples, as they are."""
+    """Wraps each line of a text by itself and leaves indented lines, such as examples, unchanged."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         lines = (
@@ -71,9 +71,9 @@ class Help(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose options may stand anywhere, and whose first word may be a URI or left out.
+    """A parser that accepts options anywhere, and whose first word may be a URI or be left out.
 
-    What does not look like a URI, where other words may follow it, is the first of those.
+    A first word that does not look like a URI is taken for the next argument, if there is one.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -85,7 +85,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]  # the overload for namespaces of other classes has no user
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse; see the class for what differs from argparse."""
+        """Parse the arguments; the class's docstring lists the differences from argparse."""
         if self._is_within or self._subparsers is not None:
             return super().parse_known_args(args, namespace)
         self._is_within = True
@@ -106,7 +106,7 @@ class Parser(argparse.ArgumentParser):
             self._is_within = False
 
     def error(self, message: str) -> NoReturn:
-        """Exit as argparse does, without the login of a URI that the message quotes."""
+        """Exit as argparse does, but remove credentials from URIs in the message."""
         super().error(without_login(message))
 
     def _is_misplaced(self, found: argparse.Namespace) -> bool:
@@ -115,7 +115,7 @@ class Parser(argparse.ArgumentParser):
         return len(words) > 1 and given != self.uri.default and "://" not in given
 
     def _refuse_uri_alone(self, found: argparse.Namespace) -> None:
-        """Where one word is missing, argparse leaves out the URI and takes it for the other one."""
+        """Report a missing word where argparse would take the URI for it."""
         for action in self._get_positional_actions():
             given = getattr(found, action.dest, None)
             if (
@@ -140,10 +140,10 @@ def add_command(
 
     Args:
         help: one line, without a full stop.
-        description: more of it, in sentences.
+        description: more help, in full sentences.
         example: a command line, or several, each on its line.
         failure: what exit status 1 means.
-        statuses: all of the exit statuses in words, where they are not the usual ones.
+        statuses: every exit status in words, if they differ from the usual ones.
     """
     parser: Parser = commands.add_parser(name, help=help)
     parser.description = f"{help[0].upper()}{help[1:]}. {description}".strip()
@@ -157,8 +157,8 @@ def add_uri(parser: Parser, help: str = "the deployment", *, default: str | None
     """Add the URI, which every command takes as its first word.
 
     Args:
-        help: what it is of, and what happens without one where no default says so.
-        default: where none is given; "" makes it required.
+        help: what the URI addresses, and what happens without one if no default says so.
+        default: the URI when none is given; "" makes it required.
     """
     told = f"{help} (default: {default})" if default else help
     if default == "":
@@ -168,12 +168,12 @@ def add_uri(parser: Parser, help: str = "the deployment", *, default: str | None
 
 
 def add_output(parser: argparse.ArgumentParser, help: str, metavar: str = "FILE", **more: Any) -> None:
-    """Add -o, which every command has that writes a file."""
+    """Add `-o`, which every command that writes a file has."""
     parser.add_argument("-o", "--output", metavar=metavar, help=help, **more)
 
 
 def children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """Return the parsers of a parser's sub-commands, by their names."""
+    """Return the parsers of a parser's sub-commands, by name."""
     found: dict[str, argparse.ArgumentParser] = {}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -182,22 +182,22 @@ def children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPars
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield a parser and all below it; their `prog` is what one types to get there."""
+    """Yield a parser and all parsers below it; `prog` is the command line that leads to each."""
     yield parser
     for child in children(parser).values():
         yield from parsers(child)
 
 
 def without_login(text: str) -> str:
-    """Return a message that quotes URIs without their names and passwords."""
+    """Return the message with names and passwords removed from its URIs."""
     return _LOGIN.sub(r"\1…@", text)
 
 
 def explain(error: Exception, extra: str) -> tuple[str, int]:
-    """Return what to tell of an error that is no bug of ours, with what helps, and the exit status; "" for a bug.
+    """Return the message, with its remedy, and the exit status for an error; "" if the error is a bug of ours.
 
     Args:
-        extra: of `pip install "mangonel[…]"`, what brings the modules that the command needs.
+        extra: the extra of `pip install "mangonel[…]"` that installs the modules the command needs.
     """
     if isinstance(error, ModuleNotFoundError) and error.name in APART:
         return f'the command {extra} is not installed; pip install "mangonel[{extra}]"', EXIT_FAILURE
@@ -208,14 +208,14 @@ def explain(error: Exception, extra: str) -> tuple[str, int]:
         return f'{error.name} is not installed; pip install "mangonel[{extra}]"', EXIT_FAILURE
     said = str(error)
     if isinstance(error, OSError) and error.filename and error.strerror:
-        # A file that an argument names, or a folder of it.
+        # A file, or its folder, that an argument names.
         return without_login(f"{error.strerror}: {error.filename}"), EXIT_USAGE
     if any(_is_one_of(each, UNREACHED) for each in (error, error.__cause__)):
         said += "; `mangonel doctor URI` says what is in the way"
     said = without_login(said)
     if any(_is_one_of(each, WRONG_USE) for each in (error, error.__cause__)):
         return said, EXIT_USAGE
-    # With a cause, a failed import has been explained by who raised it; without one it is a slip of ours.
+    # An import error with a cause already carries an explanation; one without a cause is a mistake of ours.
     is_told = isinstance(error, ImportError) and isinstance(error.__cause__, ImportError)
     is_expected = is_told or isinstance(error, OSError) or _is_one_of(error, EXPECTED)
     return said if is_expected else "", EXIT_FAILURE

@@ -1,6 +1,6 @@
-"""`mangonel completion bash|zsh|fish`: a script made of the parsers, so that it knows every command and option.
+"""`mangonel completion bash|zsh|fish`: scripts made from the parsers, so they know every command and option.
 
-The script asks nobody at run time: it is a table from what has been typed to what may follow.
+A script runs no program when you press TAB: it is a table from the typed words to the words that may follow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mangonel._command_line import Parser, add_command, add_output, children, pa
 
 __all__ = ["SHELLS", "add_arguments", "dispatch", "script"]
 
-# Shell -> where its script goes.
+# Shell -> the path of its script.
 SHELLS = {
     "bash": "~/.local/share/bash-completion/completions/mangonel",
     "zsh": "a folder of $fpath, as _mangonel",
@@ -24,14 +24,14 @@ SHELLS = {
 
 
 class Place(NamedTuple):
-    """What may follow some typed words.
+    """The words that may follow some typed words.
 
     Args:
-        words: that were typed: the command and sub-commands, without options.
-        offers: each word that may follow, with what it is for.
-        options: the same of options.
-        valued: the options after which a value comes.
-        commands: those of the offers that lead to a place of their own.
+        words: the typed command and sub-commands, without options.
+        offers: each word that may follow, with its description.
+        options: each option that may follow, with its description.
+        valued: the options that take a value.
+        commands: the offers that lead to a place of their own.
     """
 
     words: str
@@ -66,7 +66,7 @@ def dispatch(options: argparse.Namespace) -> int:
 
     known = []
     for name in COMMANDS:
-        # A command that lacks what it needs is offered without what follows it.
+        # A command whose dependencies are missing is offered without its own words.
         with contextlib.suppress(ImportError):
             parser_of([name])
             known.append(name)
@@ -80,7 +80,7 @@ def dispatch(options: argparse.Namespace) -> int:
 
 
 def script(shell: str, parser: argparse.ArgumentParser) -> str:
-    """Return the completion script of a shell."""
+    """Return the completion script for a shell."""
     return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](list(_places(parser)))
 
 
@@ -100,11 +100,11 @@ def _places(parser: argparse.ArgumentParser) -> Iterator[Place]:
 
 
 def _words(prog: str) -> str:
-    # argparse puts the positional arguments of a parser into the `prog` of those below.
+    # argparse includes the positional arguments of a parser in the `prog` of its sub-parsers.
     return " ".join(re.findall(r"[a-z0-9-]+", prog))
 
 
-# Shared by bash and zsh, whose `case` is the same: where one is after the words before the cursor.
+# bash and zsh have the same `case`: it finds the place from the words before the cursor.
 WALK = """\
     local place=mangonel each
     for each in {before}; do
@@ -210,5 +210,5 @@ end
 
 
 def _quoted(text: str) -> str:
-    """Return a text as one word of all three shells."""
+    """Quote a text as one word for all three shells."""
     return "'" + text.replace("'", "'\\''").replace("\n", " ") + "'"

@@ -1,8 +1,10 @@
-"""What keeps the import short: light origins of common names, stand-ins for `typing`, and names that are loaded late.
+"""Keeps the import short: cheap aliases of common names, stand-ins for `typing`, and names that load late.
 
-The first client of a process has a budget, and `typing`, `collections`, `enum` and `re` take longer than it. So a
-module that it needs takes `Mapping`, `deque` and their like from here, and what it only may need it declares with
-`late_names` (names of a module) or `LateClass` (a class attribute): imported at first use. Type checkers see the
+The first client of a process has a time budget, and importing `typing`, `collections`, `enum` and `re` exceeds it. A
+module
+that the first client loads takes `Mapping`, `deque` and the like from here. It declares names that it may not need with
+`late_names` (names of a module) or `LateClass` (a class attribute), which import them at first use. Type checkers see
+the
 originals. Must not know: anything else of the package.
 """
 
@@ -39,7 +41,7 @@ else:
     from _collections_abc import Sequence as Sequence
     from _collections_abc import Set as Set
 
-    # Only aliases and bases are evaluated, and nobody asks them what they hold.
+    # Only aliases and base classes are evaluated; their parameters are never read.
     Any = object
 
     class Generic:
@@ -49,24 +51,24 @@ else:
         __class_getitem__ = classmethod(GenericAlias)
 
     class Protocol:
-        """Base of a class that only describes others."""
+        """Base of a class that only describes an interface."""
 
     def overload(function: object) -> object:
         """Return the function: the definition after the overloads replaces it."""
         return function
 
     def TypeVar(name: str, *_constraints: object, **_options: object) -> str:  # noqa: N802
-        """Return a placeholder: nothing here looks at type parameters at run time."""
+        """Return a placeholder: type parameters are not used at run time here."""
         return name
 
 
 def late_names(module: str, homes: dict[str, str], submodules: tuple[str, ...] = ()) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module whose names are defined elsewhere and imported at first use.
+    """Return a `__getattr__` for a module whose names are defined elsewhere and imported at first use.
 
     Args:
-        module: the module's own name.
+        module: the name of the module.
         homes: name -> the module that defines it.
-        submodules: its modules that are names of it as well.
+        submodules: submodules that are also names of it.
     """
 
     def load(name: str) -> Any:
@@ -87,12 +89,12 @@ def _import(home: str, name: str) -> Any:
 
 
 if TYPE_CHECKING:
-    # A class attribute is what it becomes.
+    # The class attribute is replaced by its class at first access.
     LateClass: Any
 else:
 
     class LateClass:
-        """A class attribute that is a class of another module, imported at first use.
+        """A class attribute that stands for a class of another module and imports it at first use.
 
         Args:
             home: the module that defines it.

@@ -1,4 +1,4 @@
-"""The version of the driver. A test compares it with Cargo.toml's, which the wheel is named after."""
+"""The driver's version. A test compares it with Cargo.toml, which names the wheel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public classes: for each noun, the definition joined with a face; loaded at first use, as few as a program needs.
+"""The public classes: each joins a definition with a face, and is loaded at first use.
 
 `api.pyi` is written by `tools/stubs.py`; run `make stubs` after changing a signature.
 """

@@ -1,6 +1,6 @@
-"""Who a client authenticates as: the mechanisms there are, and a user checked against the rules of one.
+"""The user of a client: the authentication mechanisms, and the checks of a user by their rules.
 
-Knows no connection; the conversation is the core's. Spec: auth; names and rules are PyMongo's.
+Knows no connection; the core runs the conversation. Spec: auth. Names and rules are PyMongo's.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _NAMELESS = frozenset({"MONGODB-AWS", "MONGODB-OIDC", "MONGODB-X509"})
 
 
 class MongoCredential:
-    """A user as a client authenticates it; its password is never shown.
+    """A user as a client authenticates it. Its `repr` hides the password.
 
     Attributes:
-        mechanism: name of the mechanism; `DEFAULT` lets the server say which SCRAM it has for the user.
-        source: the database that knows the user; `$external` for mechanisms that ask somebody else.
+        mechanism: name of the mechanism; with `DEFAULT` the server says which SCRAM it has for the user.
+        source: the database that knows the user; `$external` for mechanisms with an external authority.
         username, password: or None where the mechanism has none.
         mechanism_properties: the checked properties of the mechanism.
-        responder: who says what the mechanism says, where that is not the core; None for most.
-        allowed_hosts: patterns of the hosts that may get the credentials; None for any.
+        responder: computes the client's messages if the core cannot; None for most mechanisms.
+        allowed_hosts: patterns of the hosts that may receive the credentials; None for any.
     """
 
     __slots__ = (
@@ -97,7 +97,7 @@ _SECRETS = frozenset({"authmechanismproperties", "password", "tlscertificatekeyf
 
 
 def has_secret(host: Any, keywords: Mapping[str, Any]) -> bool:
-    """Return whether the arguments of a client hold something that must not be shown."""
+    """Return whether a client's arguments hold a secret."""
     hosts = [host] if isinstance(host, str) else host if isinstance(host, (list, tuple)) else ()
     in_hosts = any(
         "@" in entity or "password=" in entity.lower() for entity in hosts if isinstance(entity, str)
@@ -106,7 +106,7 @@ def has_secret(host: Any, keywords: Mapping[str, Any]) -> bool:
 
 
 def without_frames(error: BaseException | None) -> None:
-    """Take the frames, and so their locals, from an error and from those that led to it."""
+    """Remove the frames, and so their local variables, from an error and from its causes."""
     # An error may lead to itself: `raise error from error`.
     seen: set[int] = set()
     left = [error]
@@ -116,12 +116,12 @@ def without_frames(error: BaseException | None) -> None:
             continue
         seen.add(id(error))
         error.__traceback__ = None
-        # Of most errors they are the same; a tool may follow either.
+        # `__cause__` and `__context__` are the same for most errors; a tool may follow either.
         left += (error.__cause__, error.__context__)
 
 
 def without_values(error: Exception) -> Exception:
-    """Return an error that says the same, without frames and without the document that could not be sent."""
+    """Return the same error without frames and without the document that could not be sent."""
     from mangonel.errors import InvalidDocument
 
     if isinstance(error, InvalidDocument):
@@ -137,16 +137,16 @@ def without_values(error: Exception) -> Exception:
 def build_credential(
     options: Mapping[str, Any], username: str | None, password: str | None, database: str | None
 ) -> MongoCredential | None:
-    """Return the user that the options name, or None when they name nobody.
+    """Return the credential that the options describe, or None if they name no user.
 
     Args:
         options: checked options by lower-case name.
         username, password, database: of the connection string or of keyword arguments.
 
     Raises:
-        ConfigurationError, ValueError: the mechanism cannot do with what it is given. Nothing was sent.
+        ConfigurationError, ValueError: the options do not fit the mechanism. Nothing was sent.
     """
-    # A URI with a name and no password gives an empty one, and no mechanism takes that.
+    # A URI with a name and no password gives an empty password, which no mechanism accepts.
     password = password or None
     mechanism: str | None = options.get("authmechanism")
     if mechanism is None:
@@ -162,7 +162,7 @@ def build_credential(
             "the mechanism GSSAPI (Kerberos) is not supported; use MONGODB-X509, or PLAIN with TLS"
         )
     if mechanism in _NAMELESS and source not in (None, EXTERNAL):
-        # PyMongo raises either class, by the mechanism.
+        # PyMongo raises one class or the other, depending on the mechanism.
         kind = ValueError if mechanism == "MONGODB-X509" else ConfigurationError
         raise kind(f"authentication source must be $external or None for {mechanism}, not {source!r}")
     if mechanism == "MONGODB-X509":

@@ -22,7 +22,7 @@ class OIDCIdPInfo:
     Attributes:
         issuer: URL of the provider's discovery document, without its well-known path.
         clientId: the application's name there.
-        requestScopes: scopes to ask for besides.
+        requestScopes: scopes to request in addition.
     """
 
     issuer: str
@@ -32,13 +32,13 @@ class OIDCIdPInfo:
 
 @dataclass
 class OIDCCallbackContext:
-    """What a callback is told.
+    """The arguments of a callback.
 
     Attributes:
-        timeout_seconds: after this time nobody waits for the token any more.
-        username: of the connection string, or an empty string.
-        version: of this interface: 1.
-        refresh_token: what an earlier result carried. Human callbacks only.
+        timeout_seconds: the driver stops waiting for the token after this time.
+        username: the user name of the connection string, or an empty string.
+        version: the version of this interface: 1.
+        refresh_token: the refresh token of an earlier result. Human callbacks only.
         idp_info: the identity provider to ask. Human callbacks only.
     """
 
@@ -51,12 +51,12 @@ class OIDCCallbackContext:
 
 @dataclass
 class OIDCCallbackResult:
-    """What a callback returns. Its tokens are not shown by `repr`.
+    """The result of a callback. `repr` does not show its tokens.
 
     Attributes:
-        access_token: the token that the server gets.
+        access_token: the token to send to the server.
         expires_in_seconds: accepted for compatibility; a token is used until the server refuses it.
-        refresh_token: given back to the callback when the access token has expired. Human callbacks only.
+        refresh_token: passed to the callback again after the access token has expired. Human callbacks only.
     """
 
     access_token: str = field(repr=False)
@@ -77,13 +77,13 @@ class OIDCCallback(abc.ABC):
 
     @abc.abstractmethod
     def fetch(self, context: OIDCCallbackContext) -> OIDCCallbackResult | Awaitable[OIDCCallbackResult]:
-        """Return a token; with an AsyncMongoClient it may be a coroutine function.
+        """Return a token. With an AsyncMongoClient this may be a coroutine function.
 
-        Called by one thread at a time, and not again within 100 ms. What it raises is raised by the operation that
+        One thread at a time calls it, at most once in 100 ms. An exception from it is raised by the operation that
         needed the token.
 
         Args:
-            context: what the server said about its identity provider, and the refresh token of the last time.
+            context: the server's identity provider, and the last refresh token.
 
         Example:
             >>> class FromFile(OIDCCallback):

@@ -1,4 +1,4 @@
-"""The command `mangonel`: a table of sub-commands, each a module with its arguments and who runs it.
+"""The command `mangonel`: a table of sub-commands. Each is a module with its arguments and a `dispatch` function.
 
 Must stay light: a sub-command's module is imported when it is named, so that `mangonel --help` is instant. To add one,
 write a module with `add_arguments(commands, name, purpose)` and `dispatch(options)`, and give it a row in COMMANDS.
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImportError as error:
         return _fail(f"mangonel {given[0]}", error, given[0])
     options, unknown = parser.parse_known_args(given)
-    # argparse would blame the main parser, whose usage line does not help.
+    # argparse would report the error for the main parser, and that usage line does not help.
     chosen: Parser = options.parser
     if unknown:
         chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has gone, as in `mangonel … | head`; it knows.
+        # The reader of our output has exited, as in `mangonel … | head`: no message is needed.
         sys.stderr.close()
         return EXIT_FAILURE
     except Exception as error:
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _check_uri(chosen: Parser, options: argparse.Namespace) -> None:
-    """Exit with what is wrong with the URI, if something is, before anything is begun."""
+    """Exit with a message if the URI is wrong, before the command starts."""
     given = getattr(options, "uri", None)
     if options.checks_uri and isinstance(given, str) and given.startswith(("mongodb://", "mongodb+srv://")):
         from mangonel.errors import ConfigurationError
@@ -85,7 +85,7 @@ def _check_uri(chosen: Parser, options: argparse.Namespace) -> None:
 
         try:
             with warnings.catch_warnings():
-                # The client warns of what it leaves out.
+                # The client warns of options that it ignores.
                 warnings.simplefilter("ignore")
                 split_uri(given, warn=True)
         except (ConfigurationError, ValueError) as error:
@@ -97,7 +97,7 @@ def _warn(prog: str, message: Warning | str, *_: object) -> None:
 
 
 def _fail(prog: str, error: Exception, extra: str) -> int:
-    """Say what happened and return the exit status; raise what is a bug."""
+    """Print the error and return the exit status; raise errors that are bugs."""
     said, status = explain(error, extra)
     if not said:
         raise error
@@ -106,10 +106,10 @@ def _fail(prog: str, error: Exception, extra: str) -> int:
 
 
 def parser_of(names: Iterable[str]) -> Parser:
-    """Return the parser, in which these sub-commands have their arguments; that imports their modules.
+    """Return the main parser with the arguments of these sub-commands, importing their modules.
 
     Raises:
-        ImportError: one of the modules needs what is not installed.
+        ImportError: a dependency of a module is not installed.
     """
     parser = Parser(prog="mangonel", description="A MongoDB stack for Python.", epilog=EPILOG)
     parser.add_argument("--version", action="version", version=f"mangonel {__version__}")
@@ -119,6 +119,6 @@ def parser_of(names: Iterable[str]) -> Parser:
             module = __import__(where, fromlist=["dispatch"])
             module.add_arguments(commands, name, purpose).set_defaults(run=module.dispatch)
         else:
-            # Seen in the help and in the message for a slip, and never run.
+            # Shown in the help and in messages about mistyped commands; never run.
             commands.add_parser(name, help=purpose)
     return parser

@@ -1,4 +1,4 @@
-"""All options of one client: merged from URI and keyword arguments, checked, and handed to the core.
+"""All options of one client: merged from URI and keyword arguments, checked, and passed to the core.
 
 Knows the option table and the URI parser; opens nothing. Spec: uri-options.
 """
@@ -57,7 +57,7 @@ _CODEC_OPTIONS = (
 
 
 _SECRET_OPTIONS = frozenset(["username", "password", "tlscertificatekeyfilepassword"])
-# Properties of an authentication mechanism that are no secret, whatever their case.
+# Properties of authentication mechanisms that are not secret, in any case.
 _OPEN_PROPERTIES = frozenset(
     [
         "canonicalize_host_name",
@@ -78,7 +78,7 @@ def _shown(name: str, value: Any) -> str:
             {key: found if key.lower() in _OPEN_PROPERTIES else "<redacted>" for key, found in value.items()}
         )
     if name.endswith("ms") and name != "wtimeoutms" and isinstance(value, int | float):
-        # Kept in seconds, given in milliseconds.
+        # Stored in seconds, given in milliseconds.
         return str(int(value * 1000))
     return repr(value)
 
@@ -87,13 +87,13 @@ class ClientOptions:
     """Read-only options of a client; see `client.options`.
 
     Args:
-        username, password, database: of the connection string, or None.
-        options: checked options by lower-case name; time-outs in seconds.
+        username, password, database: from the connection string, or None.
+        options: checked options by lower-case name; times in seconds.
         is_sync: which face the client has.
         seeds: hosts and ports to begin with.
 
     Raises:
-        ConfigurationError: options contradict each other, or need a part of the driver that is not there yet.
+        ConfigurationError: options contradict each other or are not supported.
         ValueError: minPoolSize above maxPoolSize.
     """
 
@@ -158,14 +158,15 @@ class ClientOptions:
         *,
         is_sync: bool = True,
     ) -> ClientOptions:
-        """Return the options that the arguments of a client's constructor ask for.
+        """Return the options for the arguments of a client's constructor.
 
-        Keyword arguments win over the connection string. In the string, what is wrong or unknown is left out
-        with a UserWarning; in a keyword argument it raises.
+        Keyword arguments win over the connection string. A wrong or unknown option is dropped with a UserWarning if it
+        stands in the
+        connection string, and raises if it is a keyword argument.
 
         Args:
             host, port, document_class, tz_aware, connect, type_registry: as for `MongoClient`.
-            keywords: its further arguments.
+            keywords: the other keyword arguments.
             is_sync: False for an asyncio client.
 
         Raises:
@@ -225,7 +226,7 @@ class ClientOptions:
         return cls(username, password, parts["database"], checked, is_sync, seeds)
 
     def described(self) -> list[str]:
-        """Return the options as keyword arguments for a client, secrets left out."""
+        """Return the options as the keyword arguments of a client, without secrets."""
         first = ("document_class", "tz_aware", "connect")
         names = [*first, *(name for name in self._options if name not in first)]
         return [
@@ -236,19 +237,19 @@ class ClientOptions:
 
     @property
     def srv(self) -> SeedList | None:
-        """Where the hosts of a `mongodb+srv://` URI come from; None for any other."""
+        """The DNS lookup behind a `mongodb+srv://` URI; None for other URIs."""
         return self._srv
 
     @property
     def is_resolved(self) -> bool:
-        """Whether `seeds` are hosts, and not a name to ask DNS for."""
+        """Whether `seeds` holds hosts, not a name to look up in DNS."""
         return self._is_resolved
 
     def with_resolved_hosts(self) -> ClientOptions:
-        """Ask DNS, and return the options with the hosts, and what the TXT record adds. Blocks.
+        """Return the options with the hosts from DNS and the options of the TXT record. Blocks.
 
         Raises:
-            ConfigurationError: DNS has no usable answer, or its options contradict these.
+            ConfigurationError: DNS has no usable answer, or the TXT record contradicts these options.
         """
         if self._srv is None or self._is_resolved:
             return self
@@ -261,7 +262,7 @@ class ClientOptions:
             raise
         made._srv = self._srv
         if made._credentials is not None and self._credentials is not None:
-            # The user is the same, and tokens that are known stay known.
+            # The user is the same, so cached tokens stay valid.
             made._credentials.responder = self._credentials.responder
         return made
 
@@ -270,7 +271,7 @@ class ClientOptions:
 
     @property
     def connect(self) -> bool | None:
-        """Whether the client looks for its deployment when it is made."""
+        """Whether the client starts to monitor its deployment when it is made."""
         return self._options.get("connect")
 
     @property
@@ -285,12 +286,12 @@ class ClientOptions:
 
     @property
     def direct_connection(self) -> bool | None:
-        """Whether only the given host is used, whatever it belongs to. None: it depends on what it is."""
+        """Whether only the given host is used, even if it belongs to a replica set. None: decided by its type."""
         return self._options.get("directconnection")
 
     @property
     def local_threshold_ms(self) -> float:
-        """How many milliseconds slower than the nearest a server may be to be used too."""
+        """The latency window in milliseconds: how much slower than the nearest a server may be and still be chosen."""
         value: float = self._get("localthresholdms")
         return value
 
@@ -302,7 +303,7 @@ class ClientOptions:
 
     @property
     def server_selector(self) -> Any:
-        """The user's function that narrows the suitable servers, or None."""
+        """The user's function that filters the suitable servers, or None."""
         return self._get("server_selector")
 
     @property
@@ -318,7 +319,7 @@ class ClientOptions:
 
     @property
     def read_preference(self) -> _ServerMode:
-        """Where reads go that do not say otherwise."""
+        """The default read preference."""
         return self._read_preference
 
     @property
@@ -328,32 +329,32 @@ class ClientOptions:
 
     @property
     def write_concern(self) -> WriteConcern:
-        """The write concern of writes that do not say otherwise."""
+        """The default write concern."""
         return self._write_concern
 
     @property
     def read_concern(self) -> ReadConcern:
-        """The read concern of reads that do not say otherwise."""
+        """The default read concern."""
         return self._read_concern
 
     @property
     def security(self) -> Security | None:
-        """How connections are secured with TLS; None for plain ones."""
+        """The TLS settings of connections; None without TLS."""
         return self._security
 
     @property
     def timeout(self) -> float | None:
-        """Seconds for a whole operation (timeoutMS); 0 is no limit, None leaves it to the other time-outs."""
+        """Seconds for a whole operation (timeoutMS). 0: no limit. None: the other time limits apply."""
         return self._options.get("timeoutms")
 
     @property
     def retry_writes(self) -> bool:
-        """Whether a write is tried once more after a network error or a failover."""
+        """Whether a write is retried once after a network error or a failover."""
         return bool(self._get("retrywrites"))
 
     @property
     def retry_reads(self) -> bool:
-        """Whether a read is tried once more after a network error or a failover."""
+        """Whether a read is retried once after a network error or a failover."""
         return bool(self._get("retryreads"))
 
     @property
@@ -373,7 +374,7 @@ class ClientOptions:
 
     @property
     def tracing(self) -> dict[str, Any]:
-        """Whether OpenTelemetry spans are made, and what they show; empty: as the environment says."""
+        """The settings of OpenTelemetry spans; empty: the environment decides."""
         return dict(self._get("tracing") or {})
 
     @property
@@ -383,13 +384,13 @@ class ClientOptions:
 
     @property
     def max_adaptive_retries(self) -> int:
-        """How often an operation is tried again when a server says it is overloaded."""
+        """How often an operation is retried when a server reports that it is overloaded."""
         keyword = self._options.get("max_adaptive_retries")
         return int(self._get("maxadaptiveretries") if keyword is None else keyword)
 
     @property
     def enable_overload_retargeting(self) -> bool:
-        """Whether such a retry goes to another server."""
+        """Whether a retry after overload goes to another server."""
         keyword = self._options.get("enable_overload_retargeting")
         return bool(self._get("enableoverloadretargeting") if keyword is None else keyword)
 
@@ -411,7 +412,7 @@ class ClientOptions:
         pool = self._pool_options
         api = pool.server_api
         return {
-            # Nobody to talk to before DNS was asked.
+            # There are no hosts before DNS has answered.
             "hosts": list(self.seeds) if self._is_resolved else [],
             "app_name": pool.appname,
             "metadata": pool.metadata,
@@ -449,14 +450,14 @@ class ClientOptions:
 def _parse_hosts(
     entities: Sequence[str], port: int, srv_max_hosts: int | None
 ) -> tuple[dict[str, Any], list[_Address]]:
-    """Return the parts of the one URI among the hosts (empty ones without it), and all seeds once each."""
+    """Return the parts of the one URI among the hosts (empty without one), and every seed once."""
     # A slash cannot stand in a hostname, so it marks a URI.
     uris = [entity for entity in entities if "/" in entity]
     if len(uris) > 1:
         raise ConfigurationError("host must not contain multiple MongoDB URIs")
     parts: dict[str, Any] = {"username": None, "password": None, "database": None, "fqdn": None}
     parts["options"] = CaseInsensitiveDict()
-    # A dict keeps the order, and the first of two equal seeds.
+    # A dict keeps the order and drops repeated seeds.
     seeds: dict[_Address, None] = {}
     for entity in entities:
         if "/" in entity:
@@ -502,7 +503,7 @@ def _parse_read_preference(options: Mapping[str, Any]) -> _ServerMode:
 
 
 def _parse_tls(options: Mapping[str, Any]) -> Security | None:
-    """Return how TLS is done when it is on, by itself or by an option that makes no sense without it."""
+    """Return the TLS settings, or None if TLS is off; raise for options that make no sense without TLS."""
     tls: bool | None = options.get("tls")
     implying = [name for name in _IMPLIES_TLS if options.get(name)]
     implying += [name for name in _FALSE_IMPLIES_TLS if options.get(name, True) is False]
@@ -525,5 +526,5 @@ def _parse_tls(options: Mapping[str, Any]) -> Security | None:
 
 
 def _milliseconds(seconds: float | None) -> int | None:
-    """Return whole milliseconds, rounded up, so that a short time does not become "no limit"."""
+    """Return whole milliseconds, rounded up: rounding a short time down would mean "no limit"."""
     return None if seconds is None else -int(-round(seconds * 1000, 3) // 1)

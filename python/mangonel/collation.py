@@ -1,4 +1,4 @@
-"""Collation: the rules by which the server compares strings. The server knows the locales."""
+"""Collation: the rules by which the server compares strings. The server knows the locales, this module does not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CollationStrength:
 
 
 class CollationAlternate:
-    """Values for `alternate`: do spaces and punctuation count?"""
+    """Values for `alternate`: whether spaces and punctuation count."""
 
     #: They count as letters do.
     NON_IGNORABLE = "non-ignorable"
@@ -44,7 +44,7 @@ class CollationAlternate:
 
 
 class CollationMaxVariable:
-    """Values for `maxVariable`: what SHIFTED ignores."""
+    """Values for `maxVariable`: the characters that SHIFTED ignores."""
 
     #: Punctuation and spaces.
     PUNCT = "punct"
@@ -126,7 +126,7 @@ class Collation:
 
     @property
     def document(self) -> dict[str, Any]:
-        """A new dict with this collation as commands carry it."""
+        """This collation as a new dict, in the form of commands."""
         return self._document.copy()
 
     def __repr__(self) -> str:

@@ -11,12 +11,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# What this driver talks to: MongoDB 4.4 (wire version 9) and newer.
+# The supported servers: MongoDB 4.4 (wire version 9) and newer.
 MIN_SUPPORTED_SERVER_VERSION = "4.4"
 MIN_SUPPORTED_WIRE_VERSION = 9
 MAX_SUPPORTED_WIRE_VERSION = 29
 
-# What a server that reports no limits allows; bytes, bytes, documents.
+# Limits of a server that reports none; bytes, bytes, documents.
 MAX_BSON_SIZE = 16 * 1024 * 1024
 MAX_MESSAGE_SIZE = 2 * MAX_BSON_SIZE
 MAX_WRITE_BATCH_SIZE = 100_000
@@ -149,5 +149,5 @@ def clean_node(node: str) -> tuple[str, int]:
 
 
 def _is_raw(value: Any) -> bool:
-    # Raw documents of any bson package carry this marker, so that the class need not be imported here.
+    # Raw documents of every bson package carry this marker, so the class need not be imported here.
     return getattr(value, "_type_marker", None) == 101

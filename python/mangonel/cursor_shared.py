@@ -13,9 +13,9 @@ class CursorType:
 
     #: The cursor ends.
     NON_TAILABLE = 0
-    #: On a capped collection: the cursor stays open at the end, and a later read goes on from there.
+    #: On a capped collection: the cursor stays open at the end of the data, and a later read continues from there.
     TAILABLE = 2
-    #: As TAILABLE, and the server waits a few seconds for new data before it answers.
+    #: As TAILABLE, but the server waits a few seconds for new data before it answers.
     TAILABLE_AWAIT = 34
     #: The server sends batch after batch without being asked. Not with mongos before 7.1, nor with a limit.
     EXHAUST = 64

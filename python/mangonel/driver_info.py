@@ -28,7 +28,7 @@ class DriverInfo(_Fields):
     Args:
         name: the library's name.
         version: its version.
-        platform: what it runs on, when that says more than the driver does.
+        platform: its platform, if that adds to the driver's own.
 
     Raises:
         TypeError: a field that is neither a string nor None.

@@ -1,6 +1,6 @@
-"""Every exception of the driver, and the reading of a server's error reply. Knows no socket and no command.
+"""Every exception of the driver, and the parsing of a server's error reply. Knows no socket and no command.
 
-The tree is one by fault: whose move is it now? PyMongo's names hang in it with PyMongo's relations.
+One tree, ordered by fault: who has to act? PyMongo's names stand in it with PyMongo's relations.
 
     PyMongoError
     ├── UsageError                          the caller's code or settings
@@ -82,7 +82,7 @@ __all__ = [
 
 
 class PyMongoError(Exception):
-    """Base of all errors of the driver. On its own it says only that the call did not complete."""
+    """Base of all errors of the driver. It says only that the call did not complete."""
 
     def __init__(self, message: str = "", error_labels: Iterable[str] | None = None) -> None:
         super().__init__(message)
@@ -93,7 +93,7 @@ class PyMongoError(Exception):
         """Return whether the server or the driver put `label` on this error.
 
         Args:
-            label: such as `TransientTransactionError`, which means that the whole transaction may be run again.
+            label: such as `TransientTransactionError`, which means that the whole transaction may be retried.
 
         Example:
             >>> AutoReconnect("lost", {"errorLabels": ["RetryableWriteError"]}).has_error_label("RetryableWriteError")
@@ -109,7 +109,7 @@ class PyMongoError(Exception):
 
     @property
     def timeout(self) -> bool:
-        """Whether a time limit ended the operation. A write may have happened all the same."""
+        """Whether a time limit ended the operation. A write may have happened nevertheless."""
         return False
 
 
@@ -126,7 +126,7 @@ class InvalidURI(ConfigurationError):
 
 
 class InvalidOperation(UsageError):
-    """The object is not in a state for this call, as a closed client or a cursor in use. Nothing was sent."""
+    """The object's state does not allow this call: a closed client, a cursor in use. Nothing was sent."""
 
 
 class InvalidName(UsageError):
@@ -142,10 +142,11 @@ class NetworkError(PyMongoError):
 
 
 class ConnectionFailure(NetworkError):
-    """No working connection to the server. What was not acknowledged may or may not have happened.
+    """No working connection to the server. An unacknowledged write may or may not have happened.
 
-    When it ended a collection's `bulk_write` or `insert_many`, `partial_result` holds what the server had confirmed by
-    then. Of the command that was cut off nothing is known.
+    If `bulk_write` or `insert_many` of a collection raises it, `partial_result` holds the writes that the server had
+    confirmed.
+    The outcome of the interrupted command is unknown.
     """
 
     partial_result: BulkWriteResult | None = None
@@ -155,7 +156,7 @@ class AutoReconnect(ConnectionFailure):
     """A connection was lost; the client opens another for the next call.
 
     A write that raises this may or may not have happened: repeat it only if that is harmless.
-    `errors` and `details` carry the server's reply, or what was tried, or are empty.
+    `errors` and `details` hold the server's reply or the failed attempts, or are empty.
     """
 
     errors: Mapping[str, Any] | Sequence[Any]
@@ -176,7 +177,7 @@ class NetworkTimeout(AutoReconnect):
 
 
 class NotPrimaryError(AutoReconnect):
-    """The server has stepped down or is recovering, and refused. A plain write did not happen there.
+    """The server has stepped down or is recovering, and refused. A plain write was not applied there.
 
     The client looks for the new primary at once, so the next call usually finds it.
     """
@@ -195,7 +196,7 @@ class ServerSelectionTimeoutError(AutoReconnect):
 
 
 class WaitQueueTimeoutError(ConnectionFailure):
-    """No connection of the pool became free in time. Nothing was sent; the servers may be well."""
+    """No connection of the pool became free in time. Nothing was sent; the servers may be healthy."""
 
     @property
     def timeout(self) -> bool:
@@ -246,7 +247,7 @@ class OperationFailure(PyMongoError):
 
 
 class CursorNotFound(OperationFailure):
-    """The server no longer knows the cursor: killed, or idle too long. Documents already read are good."""
+    """The server no longer knows the cursor: killed, or idle too long. Documents already read are valid."""
 
 
 class ExecutionTimeout(OperationFailure):
@@ -259,7 +260,7 @@ class ExecutionTimeout(OperationFailure):
 
 
 class WriteConcernError(OperationFailure):
-    """The write was applied, but not confirmed as the write concern asks. Do not repeat it blindly."""
+    """The write was applied, but the write concern was not satisfied. Do not repeat it blindly."""
 
 
 class WTimeoutError(WriteConcernError):
@@ -304,7 +305,7 @@ class BulkWriteError(OperationFailure):
 
 
 class ClientBulkWriteException(OperationFailure):
-    """A bulk write over several collections failed in part. `partial_result` says what was applied."""
+    """A bulk write over several collections failed in part. `partial_result` counts the applied writes."""
 
     verbose: bool
 
@@ -345,7 +346,7 @@ class ClientBulkWriteException(OperationFailure):
 
     @property
     def partial_result(self) -> ClientBulkWriteResult | None:
-        """What was applied before the failure, or None when nothing is known to have been."""
+        """The writes applied before the failure, or None when none is known."""
         return self._partial_result
 
 
@@ -354,11 +355,11 @@ class ProtocolError(PyMongoError):
 
 
 class BugError(PyMongoError):
-    """The driver broke its own rules; please report it. Nothing can be concluded about the operation."""
+    """The driver broke its own rules; please report it. The outcome of the operation is unknown."""
 
 
 class EncryptionError(PyMongoError):
-    """Encrypting or decrypting failed; `cause` is the reason. See there what may be concluded."""
+    """Encrypting or decrypting failed. `cause` is the reason and tells the outcome."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -379,7 +380,7 @@ class EncryptionError(PyMongoError):
 
 
 class EncryptedCollectionError(EncryptionError):
-    """Making an encrypted collection failed. `encrypted_fields` names the data keys known to exist."""
+    """Creating an encrypted collection failed. `encrypted_fields` names the data keys known to exist."""
 
     def __init__(self, cause: Exception, encrypted_fields: Mapping[str, Any]) -> None:
         super().__init__(cause)
@@ -390,12 +391,12 @@ class EncryptedCollectionError(EncryptionError):
 
     @property
     def encrypted_fields(self) -> Mapping[str, Any]:
-        """The encrypted fields as far as they were filled in. May lack a key when `cause` is a timeout."""
+        """The encrypted fields as far as their keys were created. May lack a key if `cause` is a timeout."""
         return self._encrypted_fields
 
 
 class DocumentTooLarge(InvalidDocument):
-    """The encoded document is larger than the server takes. It was not sent."""
+    """The encoded document is larger than the server accepts. It was not sent."""
 
 
 # --- the server's error documents ---------------------------------------------------------------------------
@@ -419,15 +420,15 @@ def command_error(
     Args:
         reply: the server's reply; it becomes `details`.
         max_wire_version: of the server that answered, when known.
-        timeouts: configured limits in milliseconds by option name; named in the message of a time-out.
+        timeouts: configured limits in milliseconds by option name, for the message of a timeout.
     """
     code = reply.get("code")
     if "ok" not in reply:
-        # Before any command ran: the server did not take the message for a command.
+        # No command ran: the server could not parse the message as a command.
         return OperationFailure(str(reply.get("$err")), code, reply, max_wire_version)
     message = str(reply.get("errmsg", ""))
     if type(code) is not int:
-        # Whatever else the server may send there is no code.
+        # A value of another type is not a code.
         code = int(code) if isinstance(code, (int, float)) else None
     if _is_not_primary(code, message):
         return NotPrimaryError(message, reply)
@@ -437,9 +438,9 @@ def command_error(
 
 
 def out_of_time(cause: PyMongoError) -> NetworkTimeout | ExecutionTimeout:
-    """Return the time-out for an operation that `cause` ended because no time was left to try it again.
+    """Return the timeout error for an operation that could not be retried after `cause` before its deadline.
 
-    Whoever expects a lost connection, or a refusal, catches it as before; its labels are those of `cause`.
+    An `except` for a lost connection or a refusal still catches it. It has the labels of `cause`.
     """
     message = f"no time is left for another attempt, raise timeoutMS, or the argument of timeout(): {cause}"
     error: NetworkTimeout | ExecutionTimeout
@@ -453,9 +454,9 @@ def out_of_time(cause: PyMongoError) -> NetworkTimeout | ExecutionTimeout:
 
 
 def is_allowable(reply: Mapping[str, Any], allowable_errors: Container[int | str] | None) -> bool:
-    """Return whether a failed reply is one of those the caller asked not to raise for.
+    """Return whether a failed reply is one of the errors that the caller allows.
 
-    A reply that carries a code is compared by code alone, any other one by message.
+    A reply with a code is compared by code alone, any other by message.
     """
     if not allowable_errors or "ok" not in reply:
         return False
@@ -464,9 +465,9 @@ def is_allowable(reply: Mapping[str, Any], allowable_errors: Container[int | str
 
 
 def write_error(reply: Mapping[str, Any]) -> WriteError | WriteConcernError | ProtocolError | None:
-    """Return the exception for the reply of a single insert, update or delete, or None when it did well.
+    """Return the exception for the reply of a single insert, update or delete, or None on success.
 
-    A write error comes before a write concern error; of several write errors the last one counts.
+    A write error takes precedence over a write concern error; of several write errors the last one counts.
     """
     errors = reply.get("writeErrors")
     if errors:
@@ -514,7 +515,7 @@ def _is_wtimeout(error: Mapping[str, Any]) -> bool:
 
 
 def _labels_in(details: object) -> list[str]:
-    """Return the error labels of a reply; what is none of them may be anything."""
+    """Return the error labels in a reply's details, which may be of any type."""
     labels = details.get("errorLabels") if isinstance(details, Mapping) else None
     return [label for label in labels if isinstance(label, str)] if isinstance(labels, list) else []
 

@@ -1,4 +1,4 @@
-"""Listeners that write one line per event to the root logger: examples, and a first look at what a client does.
+"""Listeners that write one line per event to the root logger: examples, and a first look at a client's work.
 
 The driver's own structured log needs none of these; see `mangonel.logger`.
 """
@@ -33,7 +33,7 @@ class CommandLogger(monitoring.CommandListener):
         self._ended(event, "succeeded")
 
     def failed(self, event: monitoring.CommandFailedEvent) -> None:
-        """Write that a command was refused or not answered."""
+        """Write that a command failed or got no reply."""
         self._ended(event, "failed")
 
     def _ended(
@@ -50,7 +50,7 @@ class CommandLogger(monitoring.CommandListener):
 
 
 class ServerLogger(monitoring.ServerListener):
-    """Writes a line when a server comes, changes its type or goes.
+    """Writes a line when a server is added, changes its type or is removed.
 
     Example:
         >>> from mangonel import event_loggers
@@ -58,11 +58,11 @@ class ServerLogger(monitoring.ServerListener):
     """
 
     def opened(self, event: monitoring.ServerOpeningEvent) -> None:
-        """Write that a server came."""
+        """Write that a server was added."""
         logging.info("Server %s added to topology %s", event.server_address, event.topology_id)
 
     def description_changed(self, event: monitoring.ServerDescriptionChangedEvent) -> None:
-        """Write what a server has become."""
+        """Write a server's new type."""
         before, after = event.previous_description, event.new_description
         if after.server_type != before.server_type:
             logging.info(
@@ -73,12 +73,12 @@ class ServerLogger(monitoring.ServerListener):
             )
 
     def closed(self, event: monitoring.ServerClosedEvent) -> None:
-        """Write that a server went."""
+        """Write that a server was removed."""
         logging.warning("Server %s removed from topology %s", event.server_address, event.topology_id)
 
 
 class HeartbeatLogger(monitoring.ServerHeartbeatListener):
-    """Writes a line for each check of a server and for its outcome.
+    """Writes a line for each heartbeat and its outcome.
 
     Example:
         >>> from mangonel import event_loggers
@@ -86,22 +86,22 @@ class HeartbeatLogger(monitoring.ServerHeartbeatListener):
     """
 
     def started(self, event: monitoring.ServerHeartbeatStartedEvent) -> None:
-        """Write that a check began."""
+        """Write that a heartbeat started."""
         logging.info("Heartbeat sent to server %s", event.connection_id)
 
     def succeeded(self, event: monitoring.ServerHeartbeatSucceededEvent) -> None:
-        """Write what the server said."""
+        """Write the server's answer."""
         logging.info(
             "Heartbeat to server %s succeeded with reply %s", event.connection_id, event.reply.document
         )
 
     def failed(self, event: monitoring.ServerHeartbeatFailedEvent) -> None:
-        """Write why a check failed."""
+        """Write why a heartbeat failed."""
         logging.warning("Heartbeat to server %s failed with error %s", event.connection_id, event.reply)
 
 
 class TopologyLogger(monitoring.TopologyListener):
-    """Writes a line when the deployment changes, and warns when it cannot be written to or read.
+    """Writes a line when the topology changes, and warns if no server is writable or readable.
 
     Example:
         >>> from mangonel import event_loggers
@@ -109,11 +109,11 @@ class TopologyLogger(monitoring.TopologyListener):
     """
 
     def opened(self, event: monitoring.TopologyOpenedEvent) -> None:
-        """Write that a client looks at its deployment."""
+        """Write that a client started monitoring."""
         logging.info("Topology with id %s opened", event.topology_id)
 
     def description_changed(self, event: monitoring.TopologyDescriptionChangedEvent) -> None:
-        """Write what the deployment has become."""
+        """Write the new type of the topology."""
         logging.info("Topology description updated for topology id %s", event.topology_id)
         before, after = event.previous_description, event.new_description
         if after.topology_type != before.topology_type:
@@ -134,7 +134,7 @@ class TopologyLogger(monitoring.TopologyListener):
 
 
 class ConnectionPoolLogger(monitoring.ConnectionPoolListener):
-    """Writes a line for everything that happens to pools and their connections.
+    """Writes a line for every event of pools and their connections.
 
     Example:
         >>> from mangonel import event_loggers
@@ -142,19 +142,19 @@ class ConnectionPoolLogger(monitoring.ConnectionPoolListener):
     """
 
     def pool_created(self, event: monitoring.PoolCreatedEvent) -> None:
-        """Write that a pool was made."""
+        """Write that a pool was created."""
         logging.info("[pool %s] pool created", event.address)
 
     def pool_ready(self, event: monitoring.PoolReadyEvent) -> None:
-        """Write that a pool hands out connections."""
+        """Write that a pool is ready to hand out connections."""
         logging.info("[pool %s] pool ready", event.address)
 
     def pool_cleared(self, event: monitoring.PoolClearedEvent) -> None:
-        """Write that a pool's connections are not to be used again."""
+        """Write that a pool was cleared: its connections will not be used again."""
         logging.info("[pool %s] pool cleared", event.address)
 
     def pool_closed(self, event: monitoring.PoolClosedEvent) -> None:
-        """Write that a pool is gone."""
+        """Write that a pool was closed."""
         logging.info("[pool %s] pool closed", event.address)
 
     def connection_created(self, event: monitoring.ConnectionCreatedEvent) -> None:
@@ -162,7 +162,7 @@ class ConnectionPoolLogger(monitoring.ConnectionPoolListener):
         logging.info("[pool %s][conn #%s] connection created", event.address, event.connection_id)
 
     def connection_ready(self, event: monitoring.ConnectionReadyEvent) -> None:
-        """Write that a connection has done its handshake."""
+        """Write that a connection has completed its handshake."""
         logging.info("[pool %s][conn #%s] connection setup succeeded", event.address, event.connection_id)
 
     def connection_closed(self, event: monitoring.ConnectionClosedEvent) -> None:
@@ -175,17 +175,17 @@ class ConnectionPoolLogger(monitoring.ConnectionPoolListener):
         )
 
     def connection_check_out_started(self, event: monitoring.ConnectionCheckOutStartedEvent) -> None:
-        """Write that a connection is asked for."""
+        """Write that a check-out started."""
         logging.info("[pool %s] connection check out started", event.address)
 
     def connection_check_out_failed(self, event: monitoring.ConnectionCheckOutFailedEvent) -> None:
-        """Write why there is no connection."""
+        """Write why a check-out failed."""
         logging.info("[pool %s] connection check out failed, reason: %s", event.address, event.reason)
 
     def connection_checked_out(self, event: monitoring.ConnectionCheckedOutEvent) -> None:
-        """Write that an operation got a connection."""
+        """Write that a connection was checked out."""
         logging.info("[pool %s][conn #%s] connection checked out of pool", event.address, event.connection_id)
 
     def connection_checked_in(self, event: monitoring.ConnectionCheckedInEvent) -> None:
-        """Write that an operation gave its connection back."""
+        """Write that a connection was checked in."""
         logging.info("[pool %s][conn #%s] connection checked into pool", event.address, event.connection_id)

@@ -1,6 +1,6 @@
-"""What a client tells the server about itself when it connects: driver, platform, system, environment.
+"""The client metadata of the handshake: driver, platform, system, environment.
 
-Spec: mongodb-handshake. Knows no connection; reads the environment when it is called.
+Spec: mongodb-handshake. Knows no connection; reads the environment on each call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # The server refuses a longer document.
 MAX_METADATA_SIZE = 512
 
-# Function services: name, variables that give it away, and variables to report as (field, variable, type).
+# Function services: name, variables that identify it, and variables to report as (field, variable, type).
 _FAAS: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, str, type], ...]], ...] = (
     (
         "aws.lambda",
@@ -51,7 +51,7 @@ def client_metadata(
     """Return the `client` document of the first hello on a connection, cut to 512 bytes.
 
     Args:
-        app_name: the `appname` option.
+        app_name: the client's `appname` option.
         drivers: libraries that wrap this driver, in the order in which they were added.
         is_async: whether the asyncio face is asking.
     """
@@ -81,7 +81,7 @@ def environment() -> dict[str, Any]:
     """Return the `env` document: function service and container, as far as there are any."""
     env: dict[str, Any] = {}
     services = _faas_services()
-    # Several at once mean that one was inherited or faked; none is reported then.
+    # Several at once mean that one was inherited or faked, so none is reported.
     if len(services) == 1:
         name, fields = services[0]
         env["name"] = name
@@ -99,7 +99,7 @@ def environment() -> dict[str, Any]:
 
 
 def truncate(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return the document cut to 512 bytes of BSON in the order of the specification."""
+    """Return the document cut to 512 bytes of BSON, in the specification's order."""
     cut = {key: dict(value) if isinstance(value, dict) else value for key, value in metadata.items()}
 
     def excess() -> int:
@@ -130,7 +130,7 @@ def _faas_services() -> list[tuple[str, tuple[tuple[str, str, type], ...]]]:
         in_lambda = name == "aws.lambda" and os.environ.get("AWS_EXECUTION_ENV", "").startswith("AWS_Lambda_")
         if in_lambda or any(os.environ.get(variable) for variable in variables):
             found.append((name, fields))
-    # Vercel runs on Lambda, and the specification lets it win.
+    # Vercel runs on Lambda, and the specification gives it precedence.
     if any(name == "vercel" for name, _ in found):
         found = [service for service in found if service[0] != "aws.lambda"]
     return found
@@ -147,7 +147,7 @@ def _environment_value(variable: str, kind: type) -> Any:
 
 
 def _platform() -> str:
-    # `platform` would say the same, but importing it takes milliseconds.
+    # `platform` would return the same, but importing it takes milliseconds.
     name = sys.implementation.name
     return f"{_IMPLEMENTATIONS.get(name, name)} {'.'.join(map(str, sys.version_info))}"
 
@@ -166,7 +166,7 @@ def _operating_system() -> dict[str, str]:
     if sys.platform == "darwin":
         import platform
 
-        # The version users know, not the kernel's.
+        # The version that users know, not the kernel's.
         release = platform.mac_ver()[0] or release
     return {
         "type": system.sysname,
@@ -184,7 +184,7 @@ def _cut_text(text: str, excess: int) -> str:
 def _bson_size(value: Any) -> int:
     """Return the size of a value of this module as BSON: a document, a string or a small integer."""
     if isinstance(value, dict):
-        # Length, then type byte, name and its end for each element, then the end.
+        # Length, then type byte, name and content of each element, then the terminator.
         return 5 + sum(2 + len(key.encode()) + _bson_size(item) for key, item in value.items())
     if isinstance(value, str):
         return 5 + len(value.encode())

@@ -1,4 +1,4 @@
-"""A server's answer to hello, as heartbeat listeners are given it. Decides nothing: the core has read it already.
+"""A server's reply to hello, as heartbeat listeners receive it. Decides nothing: the core has its own copy.
 
 Spec: server-discovery-and-monitoring (parsing a hello response).
 """
@@ -26,11 +26,11 @@ _WRITABLE = frozenset(
 
 
 class Hello(Generic[_DocumentType]):
-    """An answer to hello.
+    """A server's reply to hello.
 
     Args:
         doc: the reply.
-        awaitable: whether the server could hold it back until something changed.
+        awaitable: whether the server could delay the reply until something changed.
     """
 
     __slots__ = ("_awaitable", "_doc", "_server_type")
@@ -50,12 +50,12 @@ class Hello(Generic[_DocumentType]):
 
     @property
     def server_type(self) -> int:
-        """What the server is: one of `SERVER_TYPE`."""
+        """The server's type: one of `SERVER_TYPE`."""
         return self._server_type
 
     @property
     def all_hosts(self) -> set[tuple[str, int]]:
-        """Every member of the replica set that the server names."""
+        """Every member of the replica set that the server names: hosts, passives and arbiters."""
         names = [
             *self._doc.get("hosts", ()),
             *self._doc.get("passives", ()),
@@ -77,7 +77,7 @@ class Hello(Generic[_DocumentType]):
 
     @property
     def me(self) -> tuple[str, int] | None:
-        """What the member calls itself."""
+        """The member's own name for itself."""
         me = self._doc.get("me")
         return _node(me) if me else None
 
@@ -89,12 +89,12 @@ class Hello(Generic[_DocumentType]):
 
     @property
     def max_bson_size(self) -> int:
-        """The size of the largest document that it stores, in bytes."""
+        """The size of the largest document that the server stores, in bytes."""
         return int(self._doc.get("maxBsonObjectSize", MAX_BSON_SIZE))
 
     @property
     def max_message_size(self) -> int:
-        """The size of the largest message that it reads, in bytes."""
+        """The size of the largest message that the server accepts, in bytes."""
         return int(self._doc.get("maxMessageSizeBytes", 48_000_000))
 
     @property
@@ -104,12 +104,12 @@ class Hello(Generic[_DocumentType]):
 
     @property
     def min_wire_version(self) -> int:
-        """The oldest wire version that it speaks."""
+        """The oldest wire version that the server supports."""
         return int(self._doc.get("minWireVersion", 0))
 
     @property
     def max_wire_version(self) -> int:
-        """The newest wire version that it speaks."""
+        """The newest wire version that the server supports."""
         return int(self._doc.get("maxWireVersion", 0))
 
     @property
@@ -120,75 +120,75 @@ class Hello(Generic[_DocumentType]):
 
     @property
     def election_id(self) -> ObjectId | None:
-        """The election that made it the primary."""
+        """The id of the election that made this member the primary."""
         election: ObjectId | None = self._doc.get("electionId")
         return election
 
     @property
     def cluster_time(self) -> Mapping[str, Any] | None:
-        """The cluster time that it gossips."""
+        """The cluster time in the reply."""
         time: Mapping[str, Any] | None = self._doc.get("$clusterTime")
         return time
 
     @property
     def logical_session_timeout_minutes(self) -> int | None:
-        """How long it keeps idle sessions."""
+        """How many minutes the server keeps idle sessions."""
         minutes: int | None = self._doc.get("logicalSessionTimeoutMinutes")
         return minutes
 
     @property
     def is_writable(self) -> bool:
-        """Whether it takes writes."""
+        """Whether the server accepts writes."""
         return self._server_type in _WRITABLE
 
     @property
     def is_readable(self) -> bool:
-        """Whether it answers reads."""
+        """Whether the server accepts reads."""
         return self._server_type == SERVER_TYPE.RSSecondary or self.is_writable
 
     @property
     def last_write_date(self) -> datetime.datetime | None:
-        """When it last wrote."""
+        """The time of the server's last write."""
         date: datetime.datetime | None = self._doc.get("lastWrite", {}).get("lastWriteDate")
         return date
 
     @property
     def compressors(self) -> list[str] | None:
-        """The compressors that it shares with the client."""
+        """The compressors that the server shares with the client."""
         compressors: list[str] | None = self._doc.get("compression")
         return compressors
 
     @property
     def sasl_supported_mechs(self) -> list[str]:
-        """The mechanisms that the user may log in with."""
+        """The SASL mechanisms that the server has for the user."""
         mechanisms: list[str] = self._doc.get("saslSupportedMechs", [])
         return mechanisms
 
     @property
     def topology_version(self) -> Mapping[str, Any] | None:
-        """When its view of the deployment last changed."""
+        """The version of the server's view of the topology."""
         version: Mapping[str, Any] | None = self._doc.get("topologyVersion")
         return version
 
     @property
     def awaitable(self) -> bool:
-        """Whether it could hold the reply back until something changed."""
+        """Whether the server could delay the reply until something changed."""
         return self._awaitable
 
     @property
     def service_id(self) -> ObjectId | None:
-        """The service behind a load balancer."""
+        """The id of the service behind a load balancer."""
         service: ObjectId | None = self._doc.get("serviceId")
         return service
 
     @property
     def hello_ok(self) -> bool:
-        """Whether it knows the command by its new name."""
+        """Whether the server supports the command `hello` under that name."""
         return bool(self._doc.get("helloOk", False))
 
     @property
     def connection_id(self) -> int | None:
-        """Its own number for the connection."""
+        """The server's number for the connection."""
         number: int | None = self._doc.get("connectionId")
         return number
 

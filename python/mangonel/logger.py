@@ -1,9 +1,12 @@
-"""What the driver writes to the loggers `mangonel.command`, `.connection`, `.serverSelection` and `.topology`.
+"""The structured log: loggers `mangonel.command`, `.connection`, `.serverSelection` and `.topology`.
 
-Each record's message is a `LogMessage`: its text is one JSON object with the specification's keys. All are debug
-messages: `logging.getLogger("mangonel").setLevel(logging.DEBUG)` turns them on at once; a level above, as of
-`logging.basicConfig`, counts for clients made later, and within a heartbeat. Documents in them are cut after 1000
-bytes, or what the environment variable MONGODB_LOG_MAX_DOCUMENT_LENGTH says. Credentials are never shown.
+The message of each record is a `LogMessage`: one JSON object with the specification's keys. All records have the level
+debug.
+`logging.getLogger("mangonel").setLevel(logging.DEBUG)` switches them on at once. A level set on a logger above, such as
+by
+`logging.basicConfig`, applies to new clients at once and to existing ones within a heartbeat. Documents are cut after
+1000
+bytes; the environment variable MONGODB_LOG_MAX_DOCUMENT_LENGTH changes that. Credentials are never shown.
 
 Spec: logging, command-logging-and-monitoring, connection-monitoring-and-pooling,
 server-selection, server-discovery-and-monitoring-logging-and-monitoring.
@@ -22,12 +25,12 @@ if TYPE_CHECKING:
 __all__ = ["LogMessage"]
 
 _LONGEST = 1000
-# PyMongo looks for the second spelling only.
+# PyMongo reads only the second spelling.
 _VARIABLES = ("MONGODB_LOG_MAX_DOCUMENT_LENGTH", "MONGOB_LOG_MAX_DOCUMENT_LENGTH")
 
 
 def longest_document() -> int:
-    """Return after how many bytes documents are cut, as the environment says now."""
+    """Return the length in bytes at which documents are cut, by the current environment."""
     for name in _VARIABLES:
         text = os.environ.get(name, "")
         if text == "unlimited":
@@ -42,11 +45,11 @@ def longest_document() -> int:
 
 
 class LogMessage:
-    """One message: its fields, made into JSON when a handler asks for its text.
+    """One log message; a handler that asks for its text gets JSON.
 
     Args:
-        message: what happened.
-        fields: the specification's keys; None leaves a key out, BSON documents are bytes.
+        message: the event.
+        fields: values by the specification's keys; a key with None is left out, BSON documents are bytes.
     """
 
     __slots__ = ("_fields", "_text")
@@ -57,7 +60,7 @@ class LogMessage:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What the message says, before it becomes text."""
+        """The fields of the message, before they become text."""
         return {key: value for key, value in self._fields.items() if value is not None}
 
     def __str__(self) -> str:

@@ -1,9 +1,11 @@
-"""Listeners for what a client does: commands, connections and their pools, servers and the whole deployment.
+"""Listeners for a client's events: commands, connections and pools, servers and the topology.
 
-A listener is given to one client with `MongoClient(event_listeners=[...])`, or to every client made later with
-`register`. Its methods are called in the thread or task that caused the event, after the driver has let go of its
-locks: a slow listener slows that operation down, and a listener may use the driver itself. What it raises is printed
-to stderr and harms nothing.
+Pass a listener to one client with `MongoClient(event_listeners=[...])`, or to every later client with `register`. The
+thread
+or task that caused an event calls the listener's method, after the driver has released its locks. So a slow listener
+slows
+that operation down, and a listener may use the driver. An exception in a listener is printed to stderr and otherwise
+ignored.
 
 Spec: command-logging-and-monitoring, connection-monitoring-and-pooling,
 server-discovery-and-monitoring-logging-and-monitoring.
@@ -81,13 +83,13 @@ __all__ = [
 
 
 class _EventListener:
-    """Base of every kind of listener; one class may inherit from several kinds."""
+    """Base of every kind of listener. One class may inherit from several kinds."""
 
 
 class CommandListener(_EventListener):
-    """Hears of every command that is sent, but for those that open a connection or watch a server.
+    """Receives an event for every command, except those of handshakes and heartbeats.
 
-    What a method raises is printed to stderr and harms nothing; one that is not written raises NotImplementedError.
+    An exception is printed to stderr and otherwise ignored. A method that is not overridden raises NotImplementedError.
 
     Example:
         >>> class Slow(CommandListener):
@@ -100,22 +102,22 @@ class CommandListener(_EventListener):
     """
 
     def started(self, event: CommandStartedEvent) -> None:
-        """Hear that a command is about to be sent."""
+        """Called before a command is sent."""
         raise NotImplementedError
 
     def succeeded(self, event: CommandSucceededEvent) -> None:
-        """Hear that a command was answered with `ok: 1`."""
+        """Called when a server has answered a command with `ok: 1`."""
         raise NotImplementedError
 
     def failed(self, event: CommandFailedEvent) -> None:
-        """Hear that a command was refused or not answered."""
+        """Called when a server has refused a command or the connection failed."""
         raise NotImplementedError
 
 
 class ConnectionPoolListener(_EventListener):
-    """Hears of pools, of their connections, and of operations that ask for one.
+    """Receives the events of pools, connections and check-outs.
 
-    What a method raises is printed to stderr and harms nothing; one that is not written raises NotImplementedError.
+    An exception is printed to stderr and otherwise ignored. A method that is not overridden raises NotImplementedError.
 
     Example:
         >>> class Opened(ConnectionPoolListener):
@@ -129,54 +131,54 @@ class ConnectionPoolListener(_EventListener):
     """
 
     def pool_created(self, event: PoolCreatedEvent) -> None:
-        """Hear that the pool of a server was made."""
+        """Called when the pool of a server is created."""
         raise NotImplementedError
 
     def pool_ready(self, event: PoolReadyEvent) -> None:
-        """Hear that a pool hands out connections from now on."""
+        """Called when a pool becomes ready to hand out connections."""
         raise NotImplementedError
 
     def pool_cleared(self, event: PoolClearedEvent) -> None:
-        """Hear that the connections of a pool are not to be used again."""
+        """Called when a pool is cleared: its connections will not be used again."""
         raise NotImplementedError
 
     def pool_closed(self, event: PoolClosedEvent) -> None:
-        """Hear that a pool is gone."""
+        """Called when a pool is closed."""
         raise NotImplementedError
 
     def connection_created(self, event: ConnectionCreatedEvent) -> None:
-        """Hear that a connection is about to be opened."""
+        """Called before a connection is opened."""
         raise NotImplementedError
 
     def connection_ready(self, event: ConnectionReadyEvent) -> None:
-        """Hear that a connection has done its handshake."""
+        """Called when a connection has completed its handshake."""
         raise NotImplementedError
 
     def connection_closed(self, event: ConnectionClosedEvent) -> None:
-        """Hear that a connection was closed."""
+        """Called when a connection is closed."""
         raise NotImplementedError
 
     def connection_check_out_started(self, event: ConnectionCheckOutStartedEvent) -> None:
-        """Hear that an operation asks for a connection."""
+        """Called when an operation starts to check out a connection."""
         raise NotImplementedError
 
     def connection_check_out_failed(self, event: ConnectionCheckOutFailedEvent) -> None:
-        """Hear that an operation gets no connection."""
+        """Called when a check-out fails."""
         raise NotImplementedError
 
     def connection_checked_out(self, event: ConnectionCheckedOutEvent) -> None:
-        """Hear that an operation got a connection."""
+        """Called when a connection is checked out."""
         raise NotImplementedError
 
     def connection_checked_in(self, event: ConnectionCheckedInEvent) -> None:
-        """Hear that an operation gave its connection back."""
+        """Called when a connection is checked in."""
         raise NotImplementedError
 
 
 class ServerHeartbeatListener(_EventListener):
-    """Hears of the checks of servers; its methods are called in the threads that watch them.
+    """Receives the heartbeats of servers. The monitoring threads call its methods.
 
-    What a method raises is printed to stderr and harms nothing; one that is not written raises NotImplementedError.
+    An exception is printed to stderr and otherwise ignored. A method that is not overridden raises NotImplementedError.
 
     Example:
         >>> class Beats(ServerHeartbeatListener):
@@ -188,22 +190,22 @@ class ServerHeartbeatListener(_EventListener):
     """
 
     def started(self, event: ServerHeartbeatStartedEvent) -> None:
-        """Hear that a check began."""
+        """Called when a heartbeat starts."""
         raise NotImplementedError
 
     def succeeded(self, event: ServerHeartbeatSucceededEvent) -> None:
-        """Hear that a server answered to a check."""
+        """Called when a server has answered a heartbeat."""
         raise NotImplementedError
 
     def failed(self, event: ServerHeartbeatFailedEvent) -> None:
-        """Hear that a check failed."""
+        """Called when a heartbeat fails."""
         raise NotImplementedError
 
 
 class TopologyListener(_EventListener):
-    """Hears of the deployment as a whole.
+    """Receives the events of the topology as a whole.
 
-    What a method raises is printed to stderr and harms nothing; one that is not written raises NotImplementedError.
+    An exception is printed to stderr and otherwise ignored. A method that is not overridden raises NotImplementedError.
 
     Example:
         >>> class Deployment(TopologyListener):
@@ -215,22 +217,22 @@ class TopologyListener(_EventListener):
     """
 
     def opened(self, event: TopologyOpenedEvent) -> None:
-        """Hear that a client began to look at its deployment."""
+        """Called when a client starts monitoring its topology."""
         raise NotImplementedError
 
     def description_changed(self, event: TopologyDescriptionChangedEvent) -> None:
-        """Hear that what is known of the deployment changed."""
+        """Called when the topology's description changes."""
         raise NotImplementedError
 
     def closed(self, event: TopologyClosedEvent) -> None:
-        """Hear that a client was closed."""
+        """Called when the client is closed."""
         raise NotImplementedError
 
 
 class ServerListener(_EventListener):
-    """Hears of the servers of the deployment.
+    """Receives the events of the servers in the topology.
 
-    What a method raises is printed to stderr and harms nothing; one that is not written raises NotImplementedError.
+    An exception is printed to stderr and otherwise ignored. A method that is not overridden raises NotImplementedError.
 
     Example:
         >>> class Servers(ServerListener):
@@ -242,15 +244,15 @@ class ServerListener(_EventListener):
     """
 
     def opened(self, event: ServerOpeningEvent) -> None:
-        """Hear that a server came into the topology."""
+        """Called when a server is added to the topology."""
         raise NotImplementedError
 
     def description_changed(self, event: ServerDescriptionChangedEvent) -> None:
-        """Hear that what is known of a server changed."""
+        """Called when a server's description changes."""
         raise NotImplementedError
 
     def closed(self, event: ServerClosedEvent) -> None:
-        """Hear that a server left the topology."""
+        """Called when a server is removed from the topology."""
         raise NotImplementedError
 
 
@@ -261,7 +263,7 @@ _KINDS = (
     TopologyListener,
     ConnectionPoolListener,
 )
-# The methods of the other three are those of a second kind, too, so that only a base class tells them apart.
+# The other three kinds share their method names, so only a base class tells them apart.
 _KINDS_BY_METHODS = (CommandListener, ConnectionPoolListener)
 
 # The listeners of every client that is made from now on.
@@ -269,14 +271,14 @@ _registered: list[Any] = []
 
 
 def register(listener: Any) -> None:
-    """Give `listener` to every client that is made from now on.
+    """Add `listener` to every client that is made from now on.
 
     Args:
-        listener: an object of a listener class of this module or of PyMongo's `monitoring`; or one with all methods
-            of a CommandListener or of a ConnectionPoolListener.
+        listener: an instance of a listener class of this module or of PyMongo's `monitoring`, or an object with all
+            methods of a CommandListener or of a ConnectionPoolListener.
 
     Raises:
-        TypeError: it is no listener.
+        TypeError: the object is not a listener.
 
     Example:
         >>> monitoring.register(Slow())
@@ -285,10 +287,10 @@ def register(listener: Any) -> None:
 
 
 def check_listeners(option: str, listeners: Any) -> Any:
-    """Return the sequence `listeners`, of which each must be a listener.
+    """Return `listeners` after checking that each is a listener.
 
     Raises:
-        TypeError: one is not.
+        TypeError: one of them is not a listener.
     """
     for listener in listeners:
         _checked(option, listener)
@@ -296,7 +298,7 @@ def check_listeners(option: str, listeners: Any) -> Any:
 
 
 def kinds_of(listener: Any) -> tuple[type[_EventListener], ...]:
-    """Return the kinds of listener that an object is, as classes of this module; none for what is no listener."""
+    """Return the listener classes of this module that an object implements; empty if it is not a listener."""
     if isinstance(listener, type):
         return ()
     # PyMongo's classes have the same names and the same methods.

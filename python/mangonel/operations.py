@@ -1,4 +1,4 @@
-"""The models that users put into bulk_write and create_indexes. They check their arguments and run nothing.
+"""The models for bulk_write and create_indexes. They check their arguments and run nothing.
 
 Specs: crud, index-management.
 """
@@ -40,9 +40,9 @@ __all__ = [
 
 
 class _WriteModel:
-    """What all write models share: equality, repr, and their form in a command.
+    """Base of all write models: equality, repr, and the form in a command.
 
-    `_SHOWN` names the slots in the order of the repr; `_namespace` is shown only when it is set.
+    `_SHOWN` lists the slots in the order of the repr; `_namespace` is shown only if it is set.
     """
 
     __slots__ = ("_namespace",)
@@ -54,11 +54,11 @@ class _WriteModel:
     _namespace: str | None
 
     def _statement(self) -> dict[str, Any]:
-        """Return this write as the command's array carries it, after the checks of its documents."""
+        """Return this write in the form of the command's array, after checking its documents."""
         raise NotImplementedError
 
     def _required_namespace(self) -> str:
-        """Return the namespace, which a client's bulk_write needs on each model."""
+        """Return the namespace; a client's bulk_write needs one on each model."""
         if not self._namespace:
             raise InvalidOperation(
                 f"MongoClient.bulk_write needs a namespace on each model; {type(self).__name__} has none"
@@ -84,8 +84,8 @@ class InsertOne(_WriteModel, Generic[_DocumentType]):
     """Insert one document.
 
     Args:
-        document: the document; an `_id` is added to it when it has none.
-        namespace: `"database.collection"`; only for a client's bulk_write, and needed there.
+        document: the document; a missing `_id` is added to it.
+        namespace: `"database.collection"`; required by a client's bulk_write, and only allowed there.
     """
 
     __slots__ = ("_doc",)
@@ -130,10 +130,10 @@ class DeleteOne(_Delete):
     """Delete the first document that matches.
 
     Args:
-        filter: which document.
+        filter: query document.
         collation: how strings compare.
         hint: index to use, by name or by keys.
-        namespace: `"database.collection"`; only for a client's bulk_write, and needed there.
+        namespace: `"database.collection"`; required by a client's bulk_write, and only allowed there.
     """
 
     __slots__ = ()
@@ -151,13 +151,13 @@ class ReplaceOne(_WriteModel, Generic[_DocumentType]):
     """Replace the first document that matches.
 
     Args:
-        filter: which document.
-        replacement: the whole new document; `_id` stays as it was.
-        upsert: True: insert the replacement when nothing matches.
+        filter: query document.
+        replacement: the whole new document; `_id` does not change.
+        upsert: True: insert the replacement if no document matches.
         collation: how strings compare.
         hint: index to use, by name or by keys.
-        namespace: `"database.collection"`; only for a client's bulk_write, and needed there.
-        sort: which of several matching documents is the first.
+        namespace: `"database.collection"`; required by a client's bulk_write, and only allowed there.
+        sort: the order that decides which matching document is the first.
     """
 
     __slots__ = ("_collation", "_doc", "_filter", "_hint", "_sort", "_upsert")
@@ -233,7 +233,7 @@ class _Update(_WriteModel):
     def _statement(self) -> dict[str, Any]:
         validate_ok_for_update(self._doc)
         statement: dict[str, Any] = {"q": self._filter, "u": self._doc, "multi": self._MULTI}
-        # UpdateOne says so even when it is False, as the field's drivers do: errors show the statement.
+        # UpdateOne shows it even if it is False, as other drivers do, because errors show the statement.
         if self._upsert is not None or not self._MULTI:
             statement["upsert"] = bool(self._upsert)
         return _with_options(statement, self._collation, self._array_filters, self._hint, self._sort)
@@ -243,14 +243,14 @@ class UpdateOne(_Update):
     """Change the first document that matches.
 
     Args:
-        filter: which document.
+        filter: query document.
         update: update operators, or an aggregation pipeline.
-        upsert: True: insert a document made from filter and update when nothing matches.
+        upsert: True: insert a document made from filter and update if no document matches.
         collation: how strings compare.
         array_filters: which elements of arrays to change.
         hint: index to use, by name or by keys.
-        namespace: `"database.collection"`; only for a client's bulk_write, and needed there.
-        sort: which of several matching documents is the first.
+        namespace: `"database.collection"`; required by a client's bulk_write, and only allowed there.
+        sort: the order that decides which matching document is the first.
     """
 
     __slots__ = ()
@@ -282,13 +282,13 @@ class IndexModel:
     """An index to create.
 
     Args:
-        keys: a key, or keys, or (key, direction) pairs; a key alone is ascending.
-        kwargs: options of the index, as `name`, `unique`, `sparse`, `expireAfterSeconds`,
-            `partialFilterExpression`, `collation`, `hidden`; sent to the server as they are. Without a name
-            the index is called after its keys: `a_1_b_-1`.
+        keys: a key, a list of keys, or (key, direction) pairs; a key alone is ascending.
+        kwargs: options of the index, such as `name`, `unique`, `sparse`, `expireAfterSeconds`,
+            `partialFilterExpression`, `collation` and `hidden`; sent to the server unchanged. The default name is made
+            of the keys: `a_1_b_-1`.
 
     Raises:
-        TypeError, ValueError: keys that are no keys, or a collation that is none.
+        TypeError, ValueError: wrong keys, or a wrong collation.
     """
 
     __slots__ = ("_document",)
@@ -305,7 +305,7 @@ class IndexModel:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The index as createIndexes carries it."""
+        """The index in the form of createIndexes."""
         return self._document
 
     def __repr__(self) -> str:
@@ -324,10 +324,10 @@ class SearchIndexModel:
     """A search index to create.
 
     Args:
-        definition: its mappings, analyzers and so on.
-        name: its name. None: the server's default name.
+        definition: the mappings, analyzers and so on.
+        name: the name of the index. None: the server's default name.
         type: `"search"` (the server's default) or `"vectorSearch"`.
-        kwargs: sent to the server as they are.
+        kwargs: sent to the server unchanged.
     """
 
     __slots__ = ("_document",)
@@ -342,7 +342,7 @@ class SearchIndexModel:
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """The index as createSearchIndexes carries it."""
+        """The index in the form of createSearchIndexes."""
         return self._document
 
     def __repr__(self) -> str:

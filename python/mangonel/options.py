@@ -1,4 +1,4 @@
-"""The table of every client option: name, check, default, where it goes, and which ones come later.
+"""The table of all client options: name, check, default and target, and the options that are not supported yet.
 
 Knows no URI syntax and no client. Spec: uri-options; names and defaults are PyMongo's.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Option:
-    """One row of the table; `goes_to` names the part of ClientOptions that reads it."""
+    """One row of the table; `goes_to` names the part of ClientOptions that reads the option."""
 
     __slots__ = ("aliases", "check", "default", "goes_to", "name")
 
@@ -56,7 +56,7 @@ class Option:
 _optional = check.optional
 _string_or_none = _optional(validate_string)
 
-# Options of connection strings, which keyword arguments may give too. Time-outs: seconds after the check.
+# Options of connection strings, also accepted as keyword arguments. Times are seconds after the check.
 _URI_OPTIONS = (
     Option("appname", _optional(check.app_name), None, "handshake"),
     Option("authMechanism", check.one_of(*check.MECHANISMS), None, "credentials"),
@@ -120,7 +120,7 @@ _URI_OPTIONS = (
     Option("zlibCompressionLevel", check.zlib_level, -1, "compression"),
 )
 
-# Options that only keyword arguments can give.
+# Options that are only keyword arguments.
 _KEYWORDS = (
     Option("authoidcallowedhosts", validate_list, None, "credentials"),
     Option("auto_encryption_opts", _optional(check.encryption_options), None, "encryption"),
@@ -152,7 +152,7 @@ DEFAULTS = {name: row.default for name, row in ALL_OPTIONS.items()}
 
 
 def find_option(name: str, table: Mapping[str, Option]) -> Option:
-    """Return the row of an option; raise ConfigurationError with likely names when there is none."""
+    """Return the row of an option; raise ConfigurationError with similar names if there is none."""
     row = table.get(name.lower())
     if row is not None:
         return row
@@ -168,11 +168,11 @@ def find_option(name: str, table: Mapping[str, Option]) -> Option:
 
 
 def validate_keyword(name: str, value: Any) -> Any:
-    """Return the value that a keyword argument gives an option.
+    """Return the checked value of an option given as a keyword argument.
 
     Raises:
-        ConfigurationError: no such option.
-        TypeError, ValueError: not a value for it.
+        ConfigurationError: the option does not exist.
+        TypeError, ValueError: the value does not fit the option.
     """
     return find_option(name, ALL_OPTIONS).check(name, value)
 
@@ -182,7 +182,7 @@ def validate_uri_options(options: Mapping[str, Any], warn: bool) -> CaseInsensit
 
     Args:
         options: name to text.
-        warn: True: leave out unknown options and wrong values with a UserWarning; False: raise for them.
+        warn: True: drop unknown options and wrong values with a UserWarning. False: raise for them.
     """
     checked = CaseInsensitiveDict()
     for name, value in options.items():

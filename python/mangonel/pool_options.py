@@ -19,14 +19,14 @@ class PoolOptions:
 
     Args:
         max_pool_size, min_pool_size: connections to each server.
-        max_idle_time_seconds: how long a connection may go unused.
-        connect_timeout, socket_timeout: for opening a connection, and for each send and receive on it.
+        max_idle_time_seconds: how long a connection may be idle.
+        connect_timeout, socket_timeout: limits for opening a connection, and for each send and receive on it.
         wait_queue_timeout: how long an operation waits for a free connection.
-        tls_allow_invalid_hostnames: take a certificate for another host.
-        appname, driver: who the client says that it is.
-        max_connecting: connections to one server that are opened at the same time.
+        tls_allow_invalid_hostnames: accept a certificate for another host.
+        appname, driver: how the client names itself to the server.
+        max_connecting: how many connections to one server may be opened at the same time.
         server_api: the stable API that commands declare, if any.
-        load_balanced: whether a load balancer stands in front.
+        load_balanced: whether the client is behind a load balancer.
         is_sync: whether the client is a blocking one.
     """
 
@@ -84,14 +84,14 @@ class PoolOptions:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The document that introduces this client to the server, made anew."""
+        """The client metadata document, made anew on each access."""
         from mangonel.handshake_metadata import client_metadata
 
         return client_metadata(self.appname, self._drivers, self._is_async)
 
     @property
     def non_default_options(self) -> dict[str, Any]:
-        """The options that differ from the defaults, by their URI names, as PoolCreatedEvent reports them."""
+        """The options that differ from their defaults, by URI name, as PoolCreatedEvent reports them."""
         options: dict[str, Any] = {}
         if self.max_pool_size != MAX_POOL_SIZE:
             options["maxPoolSize"] = self.max_pool_size
@@ -106,10 +106,10 @@ class PoolOptions:
         return options
 
     def append_driver(self, driver: DriverInfo) -> bool:
-        """Add a library to the metadata; return whether that changed it, since a second time does nothing.
+        """Add a library to the metadata; return False if it was there already.
 
         Args:
-            driver: the library that stands on this driver.
+            driver: a library that wraps this driver.
 
         Example:
             >>> client.options.pool_options.append_driver(DriverInfo("another-library", "1.0"))

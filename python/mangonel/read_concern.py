@@ -1,4 +1,4 @@
-"""Read concern: how settled data must be before a read may return it. Sends nothing itself.
+"""Read concern: how durable data must be before a read may return it. Sends nothing itself.
 
 Spec: read-write-concern.
 """
@@ -13,11 +13,11 @@ __all__ = ["DEFAULT_READ_CONCERN", "ReadConcern"]
 
 
 class ReadConcern:
-    """How settled the data must be that a read returns. Immutable.
+    """The consistency and isolation that a read requires of its data. Immutable.
 
     Args:
-        level: `"local"`, `"available"`, `"majority"`, `"linearizable"`, `"snapshot"` or what else
-            the server knows. None: the server's default.
+        level: `"local"`, `"available"`, `"majority"`, `"linearizable"`, `"snapshot"` or another level that the server
+            knows. None: the server's default.
 
     Raises:
         TypeError: `level` is neither a string nor None.
@@ -32,17 +32,17 @@ class ReadConcern:
 
     @property
     def level(self) -> str | None:
-        """The level as given."""
+        """The level, as passed in."""
         return self._level
 
     @property
     def ok_for_legacy(self) -> bool:
-        """Whether servers without read concerns behave this way anyhow."""
+        """Whether servers without read concerns behave this way already."""
         return self._level is None or self._level == "local"
 
     @property
     def document(self) -> dict[str, Any]:
-        """A new dict with this read concern as commands carry it; empty for the server's default."""
+        """This read concern as a new dict, in the form of commands; empty for the server's default."""
         return {"level": self._level} if self._level else {}
 
     def __eq__(self, other: object) -> bool:

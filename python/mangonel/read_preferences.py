@@ -72,7 +72,7 @@ def _validate_hedge(hedge: _Hedge | None) -> _Hedge | None:
 def _warn_of_hedge() -> None:
     import warnings
 
-    # Two frames of this module stand between here and the caller.
+    # Two frames of this module lie between this line and the caller.
     warnings.warn(
         "The read preference 'hedge' option is deprecated, as servers from 8.0 on ignore it",
         DeprecationWarning,
@@ -123,7 +123,7 @@ class _ServerMode:
 
     @property
     def document(self) -> dict[str, Any]:
-        """A new dict with this preference as `$readPreference` carries it."""
+        """This preference as a new dict, in the form of `$readPreference`."""
         document: dict[str, Any] = {"mode": self.mongos_mode}
         if self._tag_sets not in (None, [{}]):
             document["tags"] = self._tag_sets
@@ -152,7 +152,7 @@ class _ServerMode:
 
     @property
     def min_wire_version(self) -> int:
-        """The wire version that all servers must have for this preference."""
+        """The wire version that every server must support for this preference."""
         return 0 if self._max_staleness == _NO_MAX_STALENESS else 5
 
     def _key(self) -> tuple[Any, ...]:
@@ -186,21 +186,21 @@ class Primary(_ServerMode):
 
 
 class PrimaryPreferred(_ServerMode):
-    """Read from the primary, or from a secondary while there is none."""
+    """Read from the primary, or from a secondary if there is no primary."""
 
     __slots__ = ()
     _MODE = 1
 
 
 class Secondary(_ServerMode):
-    """Read from a secondary; fail while there is none."""
+    """Read from a secondary; fail if there is none."""
 
     __slots__ = ()
     _MODE = 2
 
 
 class SecondaryPreferred(_ServerMode):
-    """Read from a secondary, or from the primary while there is none."""
+    """Read from a secondary, or from the primary if there is no secondary."""
 
     __slots__ = ()
     _MODE = 3
@@ -217,7 +217,7 @@ _CLASSES = (Primary, PrimaryPreferred, Secondary, SecondaryPreferred, Nearest)
 
 
 class ReadPreference:
-    """The five modes. For tags or limits make an instance: `Nearest(tag_sets=[{"dc": "ny"}])`."""
+    """The five modes. For tags or limits, make an instance: `Nearest(tag_sets=[{"dc": "ny"}])`."""
 
     PRIMARY = Primary()
     PRIMARY_PREFERRED = PrimaryPreferred()
@@ -227,7 +227,7 @@ class ReadPreference:
 
 
 class MovingAverage:
-    """An average to which newer samples count more, as that of a server's ping times.
+    """A moving average that weights newer samples more; used for the ping times of servers.
 
     Example:
         >>> average = MovingAverage()
@@ -246,10 +246,10 @@ class MovingAverage:
         self.average: float | None = None
 
     def add_sample(self, sample: float) -> None:
-        """Count a sample, of 0 or more.
+        """Add a sample of 0 or more.
 
         Raises:
-            ValueError: it is negative.
+            ValueError: the sample is negative.
         """
         if sample < 0:
             raise ValueError(f"expected a duration of 0 or more, got {sample}")

@@ -1,4 +1,4 @@
-"""What write methods return. Plain holders of what the server said; they compute counts and nothing else.
+"""The results of write methods. They hold the server's reply and compute counts, nothing else.
 
 Spec: crud (write results).
 """
@@ -40,12 +40,12 @@ class _WriteResult:
 
     @property
     def acknowledged(self) -> bool:
-        """Whether the server confirmed the write. If not (`w=0`), counts raise InvalidOperation."""
+        """Whether the server confirmed the write. If not (`w=0`), the counts raise InvalidOperation."""
         return self._acknowledged
 
 
 class InsertOneResult(_WriteResult):
-    """What insert_one returns."""
+    """The result of insert_one."""
 
     __slots__ = ("_inserted_id",)
 
@@ -58,12 +58,12 @@ class InsertOneResult(_WriteResult):
 
     @property
     def inserted_id(self) -> Any:
-        """The document's `_id`, given or made."""
+        """The document's `_id`, given or generated."""
         return self._inserted_id
 
 
 class InsertManyResult(_WriteResult):
-    """What insert_many returns."""
+    """The result of insert_many."""
 
     __slots__ = ("_inserted_ids",)
 
@@ -81,7 +81,7 @@ class InsertManyResult(_WriteResult):
 
 
 class UpdateResult(_WriteResult):
-    """What update_one, update_many and replace_one return."""
+    """The result of update_one, update_many and replace_one."""
 
     __slots__ = ("_in_client_bulk", "_raw_result")
 
@@ -112,7 +112,7 @@ class UpdateResult(_WriteResult):
 
     @property
     def modified_count(self) -> int:
-        """How many documents were changed; a match that already had the new values is not."""
+        """How many documents were changed. A match that already had the new values does not count."""
         count: int = self._reply("modified_count").get("nModified", 0)
         return count
 
@@ -133,7 +133,7 @@ class UpdateResult(_WriteResult):
 
 
 class DeleteResult(_WriteResult):
-    """What delete_one and delete_many return."""
+    """The result of delete_one and delete_many."""
 
     __slots__ = ("_raw_result",)
 
@@ -174,7 +174,7 @@ class _BulkResult(_WriteResult):
 
     @property
     def bulk_api_result(self) -> dict[str, Any]:
-        """The merged replies of all commands that the bulk needed."""
+        """The merged replies of all commands of the bulk."""
         return self._bulk_api_result
 
     @property
@@ -205,13 +205,13 @@ class _BulkResult(_WriteResult):
 
 
 class BulkWriteResult(_BulkResult):
-    """What a collection's bulk_write returns."""
+    """The result of a collection's bulk_write."""
 
     __slots__ = ()
 
     @property
     def upserted_ids(self) -> dict[int, Any] | None:
-        """The `_id` of each upserted document by the index of its model; None when there is no result."""
+        """The `_id` of each upserted document by the index of its model; None without a result."""
         self._raise_if_unacknowledged("upserted_ids")
         if not self._bulk_api_result:
             return None
@@ -219,7 +219,7 @@ class BulkWriteResult(_BulkResult):
 
 
 class ClientBulkWriteResult(_BulkResult):
-    """What a client's bulk_write returns. Results of single models need `verbose_results=True`."""
+    """The result of a client's bulk_write. Results of single models need `verbose_results=True`."""
 
     __slots__ = ("_has_verbose_results",)
 
@@ -237,7 +237,7 @@ class ClientBulkWriteResult(_BulkResult):
 
     @property
     def has_verbose_results(self) -> bool:
-        """Whether results of single models were asked for."""
+        """Whether the results of single models were requested."""
         return self._has_verbose_results
 
     @property

@@ -1,4 +1,4 @@
-"""The Stable API: which version of the server's commands a client promises to stay within.
+"""The Stable API: the version of the server's commands that a client promises to use.
 
 Spec: versioned-api.
 """
@@ -15,11 +15,11 @@ class ServerApiVersion:
 
 
 class ServerApi:
-    """Ask the server to behave as one version of the Stable API says.
+    """Ask the server to behave as one version of the Stable API specifies.
 
     Args:
         version: a value of ServerApiVersion.
-        strict: True: the server refuses commands outside that version. None: the server's default.
+        strict: True: the server refuses commands outside of that version. None: the server's default.
         deprecation_errors: True: the server refuses what that version deprecates. None: the server's default.
 
     Raises:

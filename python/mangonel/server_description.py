@@ -1,4 +1,4 @@
-"""What is known of one server, as listeners and server selectors are given it. The core decides by its own copy.
+"""The description of one server, as listeners and server selectors receive it. The core decides by its own copy.
 
 Spec: server-discovery-and-monitoring (ServerDescription).
 """
@@ -24,7 +24,7 @@ __all__ = ["ServerDescription"]
 _WRITABLE = frozenset(
     [SERVER_TYPE.RSPrimary, SERVER_TYPE.Standalone, SERVER_TYPE.Mongos, SERVER_TYPE.LoadBalancer]
 )
-# By these two descriptions are the same; times and round trips do not count.
+# Equality compares these fields; times and round trips do not count.
 _COMPARED = (
     "address",
     "server_type",
@@ -61,14 +61,14 @@ _UNKNOWN: dict[str, Any] = {
 
 
 class ServerDescription:
-    """What the last check of one server told. It never changes.
+    """The result of a server's last check. Immutable.
 
     Args:
         address: host and port.
-        hello: the server's answer; None: nothing is known.
-        round_trip_time: seconds that a check takes on average.
-        error: why nothing is known.
-        min_round_trip_time: the least of the last checks, in seconds.
+        hello: the server's reply; None: the server is unknown.
+        round_trip_time: the average duration of a check, in seconds.
+        error: why the server is unknown.
+        min_round_trip_time: the shortest of the last checks, in seconds.
     """
 
     __slots__ = (
@@ -107,13 +107,13 @@ class ServerDescription:
 
     @property
     def server_type(self) -> int:
-        """What the server is: one of `SERVER_TYPE`."""
+        """The server's type: one of `SERVER_TYPE`."""
         value: int = self._facts["server_type"]
         return value
 
     @property
     def server_type_name(self) -> str:
-        """The specification's name of what the server is."""
+        """The specification's name of the server's type."""
         return SERVER_TYPE._fields[self.server_type]
 
     @property
@@ -141,12 +141,12 @@ class ServerDescription:
 
     @property
     def max_bson_size(self) -> int:
-        """The size of the largest document that it stores, in bytes."""
+        """The size of the largest document that the server stores, in bytes."""
         return int(self._facts["max_bson_size"])
 
     @property
     def max_message_size(self) -> int:
-        """The size of the largest message that it reads, in bytes."""
+        """The size of the largest message that the server accepts, in bytes."""
         return int(self._facts["max_message_size"])
 
     @property
@@ -156,12 +156,12 @@ class ServerDescription:
 
     @property
     def min_wire_version(self) -> int:
-        """The oldest wire version that it speaks."""
+        """The oldest wire version that the server supports."""
         return int(self._facts["min_wire_version"])
 
     @property
     def max_wire_version(self) -> int:
-        """The newest wire version that it speaks."""
+        """The newest wire version that the server supports."""
         return int(self._facts["max_wire_version"])
 
     @property
@@ -172,73 +172,73 @@ class ServerDescription:
 
     @property
     def election_id(self) -> ObjectId | None:
-        """The election that made it the primary."""
+        """The id of the election that made this member the primary."""
         value: ObjectId | None = self._facts["election_id"]
         return value
 
     @property
     def cluster_time(self) -> Mapping[str, Any] | None:
-        """The cluster time in its answer to hello; the core keeps the newest of the deployment apart."""
+        """The cluster time in its hello reply; the core keeps the deployment's newest elsewhere."""
         value: Mapping[str, Any] | None = self._facts["cluster_time"]
         return value
 
     @property
     def me(self) -> tuple[str, int] | None:
-        """What the member calls itself."""
+        """The member's own name for itself."""
         value: tuple[str, int] | None = self._facts["me"]
         return value
 
     @property
     def logical_session_timeout_minutes(self) -> int | None:
-        """How long it keeps idle sessions."""
+        """How many minutes the server keeps idle sessions."""
         value: int | None = self._facts["logical_session_timeout_minutes"]
         return value
 
     @property
     def last_write_date(self) -> float | None:
-        """When it last wrote, in seconds since 1970."""
+        """The time of the server's last write, in seconds since 1970."""
         value: float | None = self._facts["last_write_date"]
         return value
 
     @property
     def topology_version(self) -> Mapping[str, Any] | None:
-        """When its view of the deployment last changed: `processId` and `counter`."""
+        """The version of the server's view of the topology: `processId` and `counter`."""
         value: Mapping[str, Any] | None = self._facts["topology_version"]
         return value
 
     @property
     def last_update_time(self) -> float:
-        """When this was learnt, by `time.monotonic()`."""
+        """The time of this description, by `time.monotonic()`."""
         return self._last_update_time
 
     @property
     def round_trip_time(self) -> float | None:
-        """Seconds that a check takes on average; None before the first."""
+        """The average duration of a check, in seconds; None before the first."""
         return self._round_trip_time
 
     @property
     def min_round_trip_time(self) -> float:
-        """The least of the last checks, in seconds; 0 while there are too few."""
+        """The shortest of the last checks, in seconds; 0 if there are too few."""
         return self._min_round_trip_time
 
     @property
     def error(self) -> Exception | None:
-        """Why nothing is known of the server."""
+        """Why the server is unknown, or None."""
         return self._error
 
     @property
     def is_writable(self) -> bool:
-        """Whether it takes writes."""
+        """Whether the server accepts writes."""
         return self.server_type in _WRITABLE
 
     @property
     def is_readable(self) -> bool:
-        """Whether it answers reads."""
+        """Whether the server accepts reads."""
         return self.server_type == SERVER_TYPE.RSSecondary or self.is_writable
 
     @property
     def mongos(self) -> bool:
-        """Whether it is a router."""
+        """Whether the server is a mongos."""
         return bool(self.server_type == SERVER_TYPE.Mongos)
 
     @property
@@ -248,19 +248,19 @@ class ServerDescription:
 
     @property
     def retryable_writes_supported(self) -> bool:
-        """Whether it knows a repeated write when it sees one."""
+        """Whether the server supports retryable writes."""
         return self.server_type in (SERVER_TYPE.Mongos, SERVER_TYPE.RSPrimary, SERVER_TYPE.LoadBalancer)
 
     @property
     def retryable_reads_supported(self) -> bool:
-        """Whether reads may be sent to it twice."""
+        """Whether the server supports retryable reads."""
         return self.max_wire_version >= 6
 
     def to_unknown(self, error: Exception | None = None) -> ServerDescription:
         """Return the description of the same server after a failure.
 
         Args:
-            error: what went wrong. None: nothing is known of it.
+            error: the failure. None: no reason is known.
 
         Example:
             >>> ServerDescription(("db.example", 27017)).to_unknown().server_type_name
@@ -295,7 +295,7 @@ def described(
     error: str | None,
     facts: dict[str, Any],
 ) -> ServerDescription:
-    """Return the description that the core has: its facts by the names of the properties above."""
+    """Return the description for the core's facts, given by the names of the properties above."""
     from mangonel.errors import AutoReconnect
 
     made = ServerDescription(

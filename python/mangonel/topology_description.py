@@ -1,4 +1,4 @@
-"""What is known of a deployment, as listeners are given it. The core decides by its own copy.
+"""The description of a deployment, as listeners receive it. The core decides by its own copy.
 
 Spec: server-discovery-and-monitoring (TopologyDescription).
 """
@@ -29,15 +29,15 @@ TOPOLOGY_TYPE = _TopologyType(*range(6))
 
 
 class TopologyDescription:
-    """What the checks of all servers told. It never changes.
+    """The state of the topology by the checks of all servers. Immutable.
 
     Args:
         topology_type: one of `TOPOLOGY_TYPE`.
-        server_descriptions: each server's description by its address.
+        server_descriptions: the server descriptions by address.
         replica_set_name: the name of the replica set, or None.
-        max_set_version: the greatest version that a primary reported, or None.
+        max_set_version: the greatest set version that a primary reported, or None.
         max_election_id: the greatest election id that a primary reported, or None.
-        topology_id: the id that events of this topology carry.
+        topology_id: the id in the events of this topology.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class TopologyDescription:
 
     @property
     def topology_type(self) -> int:
-        """What the deployment is: one of `TOPOLOGY_TYPE`."""
+        """The topology's type: one of `TOPOLOGY_TYPE`."""
         return self._topology_type
 
     @property
     def topology_type_name(self) -> str:
-        """The specification's name of what the deployment is."""
+        """The specification's name of the topology's type."""
         return TOPOLOGY_TYPE._fields[self._topology_type]
 
     @property
@@ -73,7 +73,7 @@ class TopologyDescription:
 
     @property
     def max_set_version(self) -> int | None:
-        """The greatest version of the set's configuration that a primary reported."""
+        """The greatest set version that a primary reported."""
         return self._max_set_version
 
     @property
@@ -83,7 +83,7 @@ class TopologyDescription:
 
     @property
     def logical_session_timeout_minutes(self) -> int | None:
-        """The least of all readable servers; None when one of them reports none, or none is known."""
+        """The smallest value of all readable servers; None if one of them reports none, or none is known."""
         minutes = [server.logical_session_timeout_minutes for server in self.readable_servers]
         known = [number for number in minutes if number is not None]
         return min(known) if known and len(known) == len(minutes) else None
@@ -100,20 +100,20 @@ class TopologyDescription:
 
     @property
     def readable_servers(self) -> list[ServerDescription]:
-        """The servers that answer reads."""
+        """The servers that accept reads."""
         return [server for server in self._servers.values() if server.is_readable]
 
     @property
     def common_wire_version(self) -> int | None:
-        """The newest wire version that all known servers speak."""
+        """The newest wire version that all known servers support."""
         return min((server.max_wire_version for server in self.known_servers), default=None)
 
     def server_descriptions(self) -> dict[_Address, ServerDescription]:
-        """Return each server's description by its address."""
+        """Return the server descriptions by address."""
         return self._servers.copy()
 
     def has_server(self, address: _Address) -> bool:
-        """Return whether the deployment has a server of this address.
+        """Return whether the topology has a server with this address.
 
         Args:
             address: host and port.
@@ -125,13 +125,13 @@ class TopologyDescription:
         return address in self._servers
 
     def has_readable_server(self, read_preference: _ServerMode = ReadPreference.PRIMARY) -> bool:
-        """Return whether a server suits this read preference, by its mode and its tags.
+        """Return whether a server matches this read preference, by mode and tags.
 
         Args:
             read_preference: which members may be read from.
 
         Raises:
-            TypeError: it is no read preference.
+            TypeError: not a read preference.
 
         Example:
             >>> client.admin.command("ping")["ok"], client.topology_description.has_readable_server()
@@ -154,7 +154,7 @@ class TopologyDescription:
         return _any_tagged(secondaries, tag_sets)
 
     def has_writable_server(self) -> bool:
-        """Return whether a server takes writes."""
+        """Return whether a server accepts writes."""
         return self.has_readable_server(ReadPreference.PRIMARY)
 
     def __repr__(self) -> str:
@@ -170,7 +170,7 @@ def _any_tagged(servers: list[ServerDescription], tag_sets: Iterable[Any]) -> bo
 
 
 def topology_described(known: tuple[Any, ...], topology_id: ObjectId) -> TopologyDescription:
-    """Return the description that the core has; its servers as `server_description.described` takes them."""
+    """Return the description for the core's facts; servers as `server_description.described` takes them."""
     type_name, set_name, max_set_version, max_election_id, servers = known
     made = [described(*facts) for facts in servers]
     return TopologyDescription(

@@ -1,4 +1,4 @@
-"""Connection strings: from `mongodb://...` to hosts, user and options. Opens nothing; asks DNS for SRV only.
+"""Connection strings: from `mongodb://...` to hosts, user and options. Opens nothing; queries DNS only for SRV.
 
 Specs: connection-string, uri-options, initial-dns-seedlist-discovery. Names and results are PyMongo's.
 """
@@ -32,17 +32,17 @@ SCHEME = "mongodb://"
 SRV_SCHEME = "mongodb+srv://"
 DEFAULT_PORT = 27017
 
-# A database name in a URI may not hold these; a dot splits off a collection.
+# Characters that a database name in a URI may not hold; a dot separates a collection.
 _FORBIDDEN_IN_DATABASE = frozenset('/ "$')
 
-# What tlsInsecure stands for, and what may therefore not stand beside it.
+# The options that tlsInsecure sets, which therefore may not stand beside it.
 _TLS_INSECURE = ("tlsAllowInvalidCertificates", "tlsAllowInvalidHostnames", "tlsDisableOCSPEndpointCheck")
 
-# All that a TXT record may set; DNS is not trusted with more.
+# The only options that a TXT record may set; DNS is not trusted with more.
 _TXT_OPTIONS = frozenset({"authsource", "replicaset", "loadbalanced"})
 
-# How parse_uri spells options in its result, whatever the URI's spelling was. Those that PyMongo leaves in
-# lower case are left so here.
+# The spelling of options in the result of parse_uri, whatever the URI's was. Options that PyMongo leaves in lower case
+# stay in lower case.
 _LOWER_CASE = frozenset(
     {"enableoverloadretargeting", "maxadaptiveretries", "timeoutms", "tlscrlfile", "uuidrepresentation"}
     | {"waitqueuemultiple"}
@@ -55,7 +55,7 @@ _ESCAPE_HINT = "username and password must be escaped according to RFC 3986, use
 
 
 def parse_userinfo(userinfo: str) -> tuple[str, str]:
-    """Return user and password of `user:password`, both unescaped; the password may be empty.
+    """Return user and password of `user:password`, both unescaped. The password may be empty.
 
     Raises:
         InvalidURI: no user, or a reserved character that is not escaped.
@@ -73,11 +73,11 @@ def parse_userinfo(userinfo: str) -> tuple[str, str]:
 
 
 def parse_ipv6_literal_host(entity: str, default_port: int | None) -> tuple[str, str | int | None]:
-    """Return address and port of `[address]:port`; the port is text, or `default_port` when there is none.
+    """Return address and port of `[address]:port`. The port is text, or `default_port` if there is none.
 
     Args:
         entity: an address in brackets.
-        default_port: given back when there is none.
+        default_port: returned if the text has no port.
 
     Raises:
         ValueError: the closing bracket is missing.
@@ -96,11 +96,11 @@ def parse_host(entity: str, default_port: int | None = DEFAULT_PORT) -> _Address
     """Return host (in lower case) and port of `host`, `host:port`, `[ipv6]:port` or a socket's path.
 
     Args:
-        entity: one host as it stands in a URI.
-        default_port: the port when it names none.
+        entity: one host of a URI.
+        default_port: the port if the host has none.
 
     Raises:
-        ValueError: the port is no number from 1 to 65535, or there is more than one colon.
+        ValueError: the port is not a number from 1 to 65535, or there is more than one colon.
 
     Example:
         >>> parse_host("DB.example:27018")
@@ -124,11 +124,11 @@ def parse_host(entity: str, default_port: int | None = DEFAULT_PORT) -> _Address
 
 
 def split_hosts(hosts: str, default_port: int | None = DEFAULT_PORT) -> list[_Address]:
-    """Return (host, port) for each of `host1[:port],host2[:port]...`; a socket's path has the port None.
+    """Return (host, port) for each of `host1[:port],host2[:port]...`. The port of a socket path is None.
 
     Args:
         hosts: the part of a URI between the credentials and the path.
-        default_port: for hosts without one.
+        default_port: the port of hosts without one.
 
     Raises:
         ConfigurationError: an empty host.
@@ -146,7 +146,7 @@ def split_hosts(hosts: str, default_port: int | None = DEFAULT_PORT) -> list[_Ad
         if entity.endswith(".sock"):
             addresses.append(parse_host(unquote(entity), None))
         elif entity.startswith("["):
-            # RFC 6874 writes the zone of a link-local address as %25.
+            # RFC 6874 writes the zone of a link-local address with %25.
             addresses.append(parse_host(entity.replace("%25", "%"), default_port))
         elif "%" in entity:
             raise InvalidURI(f"expected escapes only in socket paths and IPv6 zones, got one in {entity}")
@@ -156,11 +156,11 @@ def split_hosts(hosts: str, default_port: int | None = DEFAULT_PORT) -> list[_Ad
 
 
 def validate_options(opts: Mapping[str, Any], warn: bool = False) -> CaseInsensitiveDict | dict[str, Any]:
-    """Return the checked options of a connection string; from a plain dict, with names in lower case.
+    """Return the checked options of a connection string. For a plain dict, the names become lower case.
 
     Args:
         opts: name to text.
-        warn: True: leave out what is wrong, with a UserWarning; False: raise for it.
+        warn: True: drop wrong options with a UserWarning. False: raise for them.
 
     Example:
         >>> dict(validate_options({"maxPoolSize": "10"}))
@@ -175,13 +175,13 @@ def validate_options(opts: Mapping[str, Any], warn: bool = False) -> CaseInsensi
 def split_options(
     opts: str, validate: bool = True, warn: bool = False, normalize: bool = True
 ) -> CaseInsensitiveDict:
-    """Return the options of a connection string: what stands behind the `?`.
+    """Return the options of a connection string: the part after the `?`.
 
     Args:
         opts: `name=value` pairs, all separated by `&` or all by `;`.
         validate: check and convert the values; otherwise they stay text.
-        warn: leave out wrong options with a UserWarning instead of raising.
-        normalize: use the names the driver uses inside (`tls` for `ssl`).
+        warn: drop wrong options with a UserWarning instead of raising.
+        normalize: replace names by the driver's own (`tls` for `ssl`).
 
     Raises:
         InvalidURI: not pairs, both separators, or options that contradict each other.
@@ -193,7 +193,7 @@ def split_options(
     """
     if "&" in opts and ";" in opts:
         raise InvalidURI("can not mix '&' and ';' as option separators")
-    # Without a separator PyMongo splits at blanks, so that one behind a single option does no harm.
+    # Without a separator PyMongo splits at blanks, so a blank after a single option does no harm.
     options = _parse_pairs(opts.split("&" if "&" in opts else ";" if ";" in opts else None) or [""])
     check_security_options(options)
     if normalize:
@@ -217,17 +217,17 @@ def parse_uri(
     srv_allowed_hosts_suffix: str | None = None,
     srv_host_validator: Callable[[str], bool] | None = None,
 ) -> dict[str, Any]:
-    """Return nodelist, username, password, database, collection, options and fqdn of a connection string.
+    """Parse a connection string into nodelist, username, password, database, collection, options and fqdn.
 
     Args:
-        uri: `mongodb://` or `mongodb+srv://`; the latter asks DNS for the hosts and for options.
-        default_port: for hosts without one.
+        uri: `mongodb://` or `mongodb+srv://`; the latter queries DNS for hosts and options.
+        default_port: the port of hosts without one.
         validate, warn, normalize: as for split_options.
         connect_timeout: seconds for each DNS query. None: connectTimeoutMS of the URI.
         srv_service_name: service to look up. None: srvServiceName of the URI, or `mongodb`.
-        srv_max_hosts: use at most so many hosts, chosen at random.
-        srv_allowed_hosts_suffix: domain that the hosts found must lie in.
-        srv_host_validator: says whether a host found may be used; instead of the rule of the specification.
+        srv_max_hosts: use at most this many hosts, chosen at random.
+        srv_allowed_hosts_suffix: the domain that the hosts found must belong to.
+        srv_host_validator: decides whether a host may be used, in place of the specification's rule.
 
     Raises:
         InvalidURI: the string cannot be read.
@@ -255,7 +255,7 @@ def parse_uri(
 
 
 def with_spelling(parts: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of `split_uri` with the names of their options as documented, as parse_uri returns them."""
+    """Return the parts of `split_uri` with option names in the documented spelling, as parse_uri returns them."""
     parts["options"] = {_SPELLING.get(name, name): value for name, value in parts["options"].items()}
     return parts
 
@@ -270,7 +270,7 @@ def split_uri(
 ) -> dict[str, Any]:
     """Return the parts of a connection string without asking DNS; arguments and errors as for parse_uri.
 
-    For `mongodb+srv://` the nodelist holds the name to look up, and `fqdn` too.
+    For `mongodb+srv://` both the nodelist and `fqdn` hold the name to look up.
     """
     is_srv = uri.startswith(SRV_SCHEME)
     if not is_srv and not uri.startswith(SCHEME):
@@ -314,7 +314,7 @@ def split_uri(
 
 
 def resolve_srv(parts: dict[str, Any], **settings: Any) -> None:
-    """Run `resolve_srv_flow`, with its keyword arguments, where DNS may be waited for."""
+    """Run `resolve_srv_flow` with its keyword arguments, blocking."""
     from mangonel._options import srv
 
     srv.run_at_once(resolve_srv_flow(parts, srv.ask_at_once, **settings))
@@ -333,11 +333,11 @@ async def resolve_srv_flow(
     allowed_hosts_suffix: str | None = None,
     host_validator: Callable[[str], bool] | None = None,
 ) -> None:
-    """Ask DNS for the hosts and options of a `mongodb+srv://` URI and put them into `parts` of split_uri.
+    """Query DNS for the hosts and options of a `mongodb+srv://` URI and put them into the `parts` of split_uri.
 
     Raises:
         ConfigurationError: DNS has no answer, or one that the specification forbids.
-        InvalidURI: options of the TXT record that cannot stand beside srvMaxHosts.
+        InvalidURI: an option of the TXT record contradicts srvMaxHosts.
     """
     from mangonel._options import srv
 
@@ -369,7 +369,7 @@ async def resolve_srv_flow(
 
 
 def check_topology_options(nodes: Collection[Any], options: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError when directConnection, loadBalanced, replicaSet and the hosts contradict."""
+    """Raise ConfigurationError if directConnection, loadBalanced, replicaSet and the hosts contradict each other."""
     direct = options.get("directconnection")
     if direct and len(nodes) > 1:
         raise ConfigurationError("Cannot specify multiple hosts with directConnection=true")
@@ -384,7 +384,7 @@ def check_topology_options(nodes: Collection[Any], options: Mapping[str, Any]) -
 
 
 def check_security_options(options: CaseInsensitiveDict) -> None:
-    """Raise InvalidURI when TLS options contradict each other; derive what they imply.
+    """Raise InvalidURI if TLS options contradict each other; set the options that they imply.
 
     Values may be text (from a URI) or already checked.
     """
@@ -413,7 +413,7 @@ def check_security_options(options: CaseInsensitiveDict) -> None:
 
 
 def normalize_options(options: CaseInsensitiveDict) -> None:
-    """Bring options to the names used inside: tlsInsecure to what it stands for, `ssl` to `tls`."""
+    """Convert options to the driver's own names: tlsInsecure to the options it sets, `ssl` to `tls`."""
     insecure = options.get("tlsinsecure")
     if insecure is not None:
         for name in _TLS_INSECURE:
@@ -430,14 +430,14 @@ def _parse_pairs(pairs: list[str]) -> CaseInsensitiveDict:
             raise InvalidURI("MongoDB URI options are name=value pairs; escape '=' in a value as %3D")
         lower = name.lower()
         if lower == "readpreferencetags":
-            # One tag set per occurrence, in order of preference; its check unescapes the parts.
+            # One tag set per occurrence, in order of preference; the check unescapes its parts.
             options.setdefault(name, []).append(value)
             continue
         if name in options:
             import warnings
 
             warnings.warn(f"Duplicate URI option '{name}': the last one counts", stacklevel=4)
-        # The properties are unescaped after they are taken apart, as a value may hold an escaped comma.
+        # Properties are unescaped after splitting, since a value may hold an escaped comma.
         options[name] = value if lower == "authmechanismproperties" else unquote(value)
     return options
 
@@ -467,7 +467,7 @@ def _parse_port(text: str) -> int:
         spaces = [letter for letter in text if letter.isspace()]
         if spaces and all(letter.isspace() or letter.isdigit() for letter in text):
             raise ValueError(f"Port contains whitespace character: {spaces[0]!r}")
-        # The text stays out: it may be a part of a password that was not escaped.
+        # The text is left out: it may be part of a password that was not escaped.
         raise ValueError(f"Port contains non-digit characters. Hint: {_ESCAPE_HINT}")
     port = int(text)
     if not 0 < port <= 65535:

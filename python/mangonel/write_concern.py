@@ -1,4 +1,4 @@
-"""Write concern: how far a write must have travelled before the server confirms it. Sends nothing itself.
+"""Write concern: how many members must have a write before the server confirms it. Sends nothing itself.
 
 Spec: read-write-concern.
 """
@@ -19,11 +19,11 @@ class WriteConcern:
     """How many members must confirm a write, and how durably. Immutable.
 
     Args:
-        w: number of members that must have the write, or `"majority"`, or the name of a custom tag set.
-            0: the server confirms nothing, so no error and no result comes back.
+        w: number of members that must have the write, or `"majority"`, or the name of a custom tag set. 0: the server
+            confirms nothing, so there is neither error nor result.
         wtimeout: milliseconds to wait for the confirmation. Deprecated: use `timeout`.
-        j: True: the write must have reached the journal on disk.
-        fsync: True: as `j`, or a flush of all files where the server keeps no journal. Not together with `j`.
+        j: True: the write must be in the journal on disk.
+        fsync: True: as `j`, or a flush of all files if the server has no journal. Not together with `j`.
 
     Raises:
         ConfigurationError: the arguments contradict each other.
@@ -66,17 +66,17 @@ class WriteConcern:
 
     @property
     def is_server_default(self) -> bool:
-        """Whether nothing is set here, so that the server's own default applies."""
+        """Whether no option is set, so that the server's own default applies."""
         return not self._document
 
     @property
     def document(self) -> dict[str, Any]:
-        """A new dict with this write concern as commands carry it."""
+        """This write concern as a new dict, in the form of commands."""
         return self._document.copy()
 
     @property
     def acknowledged(self) -> bool:
-        """Whether the server confirms writes made with this concern."""
+        """Whether the server confirms writes with this concern."""
         return self._acknowledged
 
     def __repr__(self) -> str:

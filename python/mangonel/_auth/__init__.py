@@ -1,5 +1,5 @@
-"""Mechanisms whose words come from somebody else: AWS signs, identity providers give out tokens.
+"""Mechanisms with an external authority: AWS signs, identity providers issue tokens.
 
-Each has a *responder*, one for each client, that the handshake asks for its next word through `_core`. It may block:
-the blocking face calls it in the caller's thread, asyncio in the loop's executor.
+Each has a *responder*, one for each client; the handshake calls it through `_core` for its next message. A responder
+may block: the blocking face calls it in the caller's thread, asyncio in the loop's executor.
 """

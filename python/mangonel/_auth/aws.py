@@ -1,6 +1,6 @@
 """MONGODB-AWS: the server asks AWS who signed a request that is never sent. Spec: auth, "MONGODB-AWS".
 
-Finding credentials and signing are botocore's, the extra `mangonel[aws]`.
+botocore, the extra `mangonel[aws]`, finds credentials and signs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
 NONCE_SIZE = 32
-# What the field has named "gs2-cb-flag" in its first message: the letter n, no channel binding.
+# The "gs2-cb-flag" of the first message: the letter n, no channel binding.
 NO_CHANNEL_BINDING = ord("n")
 BODY = "Action=GetCallerIdentity&Version=2011-06-15"
 MOST_HOST = 255
@@ -26,10 +26,10 @@ MOST_HOST = 255
 class AWSResponder:
     """The AWS identity of one client.
 
-    Args:
-        username, password: access key id and secret, or None for what botocore finds: environment, files, container,
+    username, password: access key id and secret, or None to let botocore find them: environment, files, container,
+        instance, web identity.
             instance, web identity.
-        session_token: beside temporary keys.
+        session_token: belongs to temporary keys.
     """
 
     def __init__(self, username: str | None, password: str | None, session_token: str | None) -> None:
@@ -47,9 +47,9 @@ class AWSResponder:
         timeout: float | None = None,
         loop: AbstractEventLoop | None = None,
     ) -> tuple[bytes, int, bool]:
-        """Return the client's next word; there is no token in it that could be used again."""
+        """Return the client's next message; it contains no reusable token."""
         if challenge is None or previous is None:
-            # Said before anything is sent.
+            # Raised before anything is sent.
             _botocore()
             ours = Binary(os.urandom(NONCE_SIZE), 0)
             return _core.encode({"r": ours, "p": NO_CHANNEL_BINDING}), 0, False
@@ -58,7 +58,7 @@ class AWSResponder:
         return _core.encode(self._sign(nonce, host)), 0, False
 
     def after_fork(self) -> None:
-        """Nothing is held that a fork could break."""
+        """Do nothing: no state could break in a fork."""
 
     def _sign(self, nonce: bytes, host: str) -> dict[str, Any]:
         auth, request_class, credentials = self._prepare()
@@ -86,29 +86,29 @@ class AWSResponder:
             )
         if self._session is None:
             self._session = botocore.session.Session()
-        # botocore keeps them, and renews them before they expire.
+        # botocore caches them and renews them before they expire.
         found = self._session.get_credentials()
         if found is None:
             raise ConfigurationError(
                 "no AWS credentials for MONGODB-AWS: expected them in the options, or in the environment, files, "
                 "container or instance that botocore looks at, got none"
             )
-        # Taken together, so that a renewal cannot come between; and in an object that does not show them.
+        # Frozen together, so that a renewal cannot come between; the object's repr does not show them.
         credentials = botocore.credentials.Credentials(*found.get_frozen_credentials()[:3])
         return botocore.auth, botocore.awsrequest.AWSRequest, credentials
 
 
 def region(host: str) -> str:
-    """Return the region that a host of the security token service is in."""
+    """Return the region of a host of the security token service."""
     parts = host.split(".")
     return "us-east-1" if host == "sts.amazonaws.com" or len(parts) == 1 else parts[1]
 
 
 def _check(nonce: Any, host: Any, ours: bytes) -> tuple[bytes, str]:
-    """Return the server's nonce and host, which decide what is signed and so what the signature is good for.
+    """Return the server's nonce and host; they decide what the signature is valid for.
 
     Raises:
-        ProtocolError: they are not what the specification allows. Nothing was signed.
+        ProtocolError: the specification does not allow them. Nothing was signed.
     """
     if not isinstance(nonce, bytes) or len(nonce) != 2 * NONCE_SIZE or nonce[:NONCE_SIZE] != ours:
         raise ProtocolError(

@@ -1,7 +1,7 @@
-"""The tokens that cloud environments give to the programs in them, for MONGODB-OIDC's property ENVIRONMENT.
+"""Tokens that cloud environments issue to their programs, for MONGODB-OIDC's property ENVIRONMENT.
 
-All of them are a file or one request to an address inside the machine; no library is needed. Spec: auth, "Built-in OIDC
-Environment Integrations".
+Each comes from a file or from one request to an address on the machine; no library is needed. Spec: auth, "Built-in
+OIDC Environment Integrations".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mangonel.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# The properties of these environments that must be given.
+# The required properties of these environments.
 NEEDS_RESOURCE = ("azure", "gcp")
 
 _KUBERNETES_FILES = ("AZURE_FEDERATED_TOKEN_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE")
@@ -29,7 +29,7 @@ _GCP = "http://metadata/computeMetadata/v1/instance/service-accounts/default/ide
 
 
 class EnvironmentCallback(OIDCCallback):
-    """Fetches tokens from where the program runs."""
+    """Fetches tokens from the environment of the program."""
 
     def __init__(self, environment: str, resource: str) -> None:
         self._environment = environment
@@ -56,7 +56,7 @@ def _azure(resource: str, context: OIDCCallbackContext) -> OIDCCallbackResult:
     headers = {"Metadata": "true", "Accept": "application/json"}
     result = _azure_result(_ask(f"{_AZURE}?{urlencode(query)}", headers, context))
     if result is None:
-        # The body may hold a token, so neither it nor an error that quotes it is at hand here.
+        # The body may hold a token, so neither it nor an error that quotes it is kept in this frame.
         raise ConfigurationError(
             "expected access_token and expires_in from Azure's metadata service, got others"
         )
@@ -94,7 +94,7 @@ def _read(what: str, path: str | None) -> OIDCCallbackResult:
 
 
 def _ask(url: str, headers: dict[str, str], context: OIDCCallbackContext) -> str:
-    # A metadata service is inside the machine: a proxy could only fail, or read the token.
+    # A metadata service is on the machine itself: a proxy could only fail, or read the token.
     opener = build_opener(ProxyHandler({}))
     try:
         with opener.open(Request(url, headers=headers), timeout=context.timeout_seconds) as response:

@@ -1,7 +1,7 @@
-"""MONGODB-OIDC: tokens from a callback, kept until the server refuses them. Spec: auth, "MONGODB-OIDC".
+"""MONGODB-OIDC: tokens from a callback, cached until the server refuses them. Spec: auth, "MONGODB-OIDC".
 
-A connection says {"jwt": token}. A human's first connection asks the server first which identity provider it trusts,
-by saying {"n": user}, since the callback has to know.
+A connection sends {"jwt": token}. The first connection for a human callback first sends {"n": user} to learn the
+server's trusted identity provider, which the callback needs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 VERSION = 1
 MACHINE_TIMEOUT_S = 60.0
 HUMAN_TIMEOUT_S = 300.0
-# A provider must not be asked in a tight loop (specification).
+# The provider must not be called in a tight loop (specification).
 LEAST_BETWEEN_CALLS_S = 0.1
 
 
@@ -30,9 +30,9 @@ class OIDCResponder:
     """The tokens of one client.
 
     Args:
-        callback: where tokens come from.
-        username: of the connection string.
-        is_human: the callback needs to know the identity provider, and may be given refresh tokens.
+        callback: the source of tokens.
+        username: the user name of the connection string.
+        is_human: the callback needs the identity provider, and may receive refresh tokens.
     """
 
     def __init__(self, callback: OIDCCallback, username: str | None, *, is_human: bool) -> None:
@@ -42,7 +42,7 @@ class OIDCResponder:
         self._lock = allocate_lock()
         self._called = float("-inf")
         self._token: _Token | None = None
-        # Counts tokens from 1 on, so that a refusal of an old one does not throw the newest away.
+        # Numbers tokens from 1 on, so that the refusal of an old token does not discard the newest.
         self._number = 0
         self._refresh_token: str | None = None
         self._is_refreshed = False
@@ -59,13 +59,13 @@ class OIDCResponder:
         timeout: float | None = None,
         loop: AbstractEventLoop | None = None,
     ) -> tuple[bytes, int, bool]:
-        """Return the client's next word, the number of the token in it, and whether another token may come after it.
+        """Return the client's next message, the number of its token, and whether another token may follow.
 
         Args:
-            challenge: what the server said, None at the start.
-            previous: what was said before; not needed here.
+            challenge: the server's message; None at the start.
+            previous: the client's previous message; not needed here.
             refused: number of the token that the server refused.
-            timeout: seconds that the operation has left. None: no limit of its own.
+            timeout: seconds left for the operation. None: no limit.
             loop: the event loop that coroutines of the callback run on. None on the blocking face.
         """
         if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
@@ -90,14 +90,14 @@ class OIDCResponder:
             self._lock.release()
 
     def after_fork(self) -> None:
-        """Forget what another thread of the parent may hold."""
+        """Replace the lock that another thread of the parent may hold."""
         self._lock = allocate_lock()
 
     def _forget(self, refused: int) -> None:
         if refused == self._number and refused:
             self._token = None
             if self._is_refreshed:
-                # The provider does not honour it any more, or the server does not trust what it gives for it.
+                # The provider rejects the refresh token, or the server rejects the access token that it gave.
                 self._refresh_token = None
                 self._is_refreshed = False
 
@@ -113,7 +113,7 @@ class OIDCResponder:
             time.sleep(wait)
         timeout = HUMAN_TIMEOUT_S if self._is_human else MACHINE_TIMEOUT_S
         if left is not None and not self._is_human:
-            # A person is not made to type faster by timeoutMS (specification).
+            # timeoutMS must not rush a person who types (specification).
             timeout = min(timeout, left)
         context = OIDCCallbackContext(timeout, self._username, VERSION, self._refresh_token, self._provider)
         try:
@@ -146,7 +146,7 @@ class OIDCResponder:
 
 
 class _Token:
-    """A token that tracebacks with locals do not show."""
+    """A token that is not shown in tracebacks with locals."""
 
     __slots__ = ("text",)
 

@@ -1,10 +1,10 @@
-"""PyMongoArrow's functions on this driver's columns: an import changes, the calls stay.
+"""PyMongoArrow's functions on this driver's columns: change the import, keep the calls.
 
     >>> find_arrow_all(client.shop.orders, {}, schema=Schema({"_id": int, "total": float})).num_rows
     2
 
-A value that does not fit its column becomes null, as there. `cursor.to_arrow()` and its like take the policy as an
-argument, and `to_arrow` needs no other package. All take collections of the blocking face.
+As in PyMongoArrow, a value that does not fit its column becomes null. `cursor.to_arrow()` and similar methods have an
+argument for that, and `to_arrow` needs no other package. All functions take collections of the blocking face.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def _aggregated(collection: Any, pipeline: Any, schema: Any, options: dict[str, 
 
 
 def find_arrow_all(collection: Any, query: Mapping[str, Any], *, schema: Any = None, **kwargs: Any) -> Any:
-    """Return what a query finds as a `pyarrow.Table`.
+    """Return the documents of a query as a `pyarrow.Table`.
 
     Args:
         collection: a collection of the blocking face.
-        query: the filter.
+        query: query document.
         schema: a Schema; None: inferred.
         **kwargs: arguments of `collection.find`.
 
@@ -62,7 +62,7 @@ def find_arrow_all(collection: Any, query: Mapping[str, Any], *, schema: Any = N
 def aggregate_arrow_all(
     collection: Any, pipeline: Sequence[Mapping[str, Any]], *, schema: Any = None, **kwargs: Any
 ) -> Any:
-    """Return what a pipeline gives as a `pyarrow.Table`.
+    """Return the documents of a pipeline as a `pyarrow.Table`.
 
     Args:
         collection: a collection of the blocking face.
@@ -83,11 +83,11 @@ def aggregate_arrow_all(
 
 
 def find_pandas_all(collection: Any, query: Mapping[str, Any], *, schema: Any = None, **kwargs: Any) -> Any:
-    """Return what a query finds as a `pandas.DataFrame`.
+    """Return the documents of a query as a `pandas.DataFrame`.
 
     Args:
         collection: a collection of the blocking face.
-        query: the filter.
+        query: query document.
         schema: a Schema; None: inferred.
         **kwargs: arguments of `collection.find`.
 
@@ -105,7 +105,7 @@ def find_pandas_all(collection: Any, query: Mapping[str, Any], *, schema: Any = 
 def aggregate_pandas_all(
     collection: Any, pipeline: Sequence[Mapping[str, Any]], *, schema: Any = None, **kwargs: Any
 ) -> Any:
-    """Return what a pipeline gives as a `pandas.DataFrame`.
+    """Return the documents of a pipeline as a `pandas.DataFrame`.
 
     Args:
         collection: a collection of the blocking face.
@@ -128,11 +128,11 @@ def aggregate_pandas_all(
 def find_numpy_all(
     collection: Any, query: Mapping[str, Any], *, schema: Any = None, **kwargs: Any
 ) -> dict[str, Any]:
-    """Return what a query finds as a dict of a `numpy.ndarray` for each column.
+    """Return the documents of a query as a dict with a `numpy.ndarray` for each column.
 
     Args:
         collection: a collection of the blocking face.
-        query: the filter.
+        query: query document.
         schema: a Schema; None: inferred.
         **kwargs: arguments of `collection.find`.
 
@@ -150,7 +150,7 @@ def find_numpy_all(
 def aggregate_numpy_all(
     collection: Any, pipeline: Sequence[Mapping[str, Any]], *, schema: Any = None, **kwargs: Any
 ) -> dict[str, Any]:
-    """Return what a pipeline gives as a dict of a `numpy.ndarray` for each column.
+    """Return the documents of a pipeline as a dict with a `numpy.ndarray` for each column.
 
     Args:
         collection: a collection of the blocking face.
@@ -171,11 +171,11 @@ def aggregate_numpy_all(
 
 
 def find_polars_all(collection: Any, query: Mapping[str, Any], *, schema: Any = None, **kwargs: Any) -> Any:
-    """Return what a query finds as a `polars.DataFrame`.
+    """Return the documents of a query as a `polars.DataFrame`.
 
     Args:
         collection: a collection of the blocking face.
-        query: the filter.
+        query: query document.
         schema: a Schema; None: inferred.
         **kwargs: arguments of `collection.find`.
 
@@ -193,7 +193,7 @@ def find_polars_all(collection: Any, query: Mapping[str, Any], *, schema: Any = 
 def aggregate_polars_all(
     collection: Any, pipeline: Sequence[Mapping[str, Any]], *, schema: Any = None, **kwargs: Any
 ) -> Any:
-    """Return what a pipeline gives as a `polars.DataFrame`.
+    """Return the documents of a pipeline as a `polars.DataFrame`.
 
     Args:
         collection: a collection of the blocking face.
@@ -218,14 +218,14 @@ def write(collection: Any, tabular: Any, *, exclude_none: bool = False) -> dict[
 
     Args:
         collection: a collection of the blocking face.
-        tabular: as for `collection.insert_arrow`: a table or a frame, or a dict of arrays.
-        exclude_none: leave out columns that are null in a row.
+        tabular: a table, a data frame or a dict of arrays, as for `collection.insert_arrow`.
+        exclude_none: leave out fields that are null.
 
     Returns:
-        How many were inserted: `{"insertedCount": 2}`.
+        The number of inserted documents: `{"insertedCount": 2}`.
 
     Raises:
-        BulkWriteError: a row was refused; those before it are stored.
+        BulkWriteError: a row was refused; the rows before it are stored.
         ColumnError, TypeError: a row or a column cannot be stored.
         OperationFailure, AutoReconnect: as for `insert_many`.
 

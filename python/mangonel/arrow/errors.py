@@ -1,4 +1,4 @@
-"""What goes wrong between documents and columns."""
+"""Errors between documents and columns."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ __all__ = ["ColumnError"]
 
 
 class ColumnError(PyMongoError, ValueError):
-    """A document does not fit its columns: the message says what was expected and found, where, and its `_id`."""
+    """A document does not fit its columns. The message has the expectation, the finding, the path and the `_id`."""

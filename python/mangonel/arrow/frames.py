@@ -1,4 +1,4 @@
-"""Tables of columns as what other libraries have of them, imported when they are asked for."""
+"""Converts tables of columns to and from the types of other libraries, which are imported on demand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["arrow_of", "numpy_of", "pandas_of", "polars_of", "table_of"]
 
 
 def arrow_of(table: Any) -> Any:
-    """Return a `pyarrow.Table`, without copying."""
+    """Return a `pyarrow.Table` without copying."""
     import pyarrow
 
     return pyarrow.table(table)
@@ -30,7 +30,7 @@ def pandas_of(table: Any) -> Any:
 
     found = arrow_of(table)
     for at, column in enumerate(found.columns):
-        # With split blocks pyarrow looks for a class of pandas for them, and there is none.
+        # With split blocks, pyarrow looks for a pandas class for these, and there is none.
         if isinstance(column.type, pyarrow.UuidType):
             bare = pyarrow.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
             found = found.set_column(at, found.field(at).name, bare)
@@ -38,18 +38,18 @@ def pandas_of(table: Any) -> Any:
 
 
 def numpy_of(table: Any) -> dict[str, Any]:
-    """Return an array for each column."""
+    """Return a dict with an array for each column."""
     found = arrow_of(table)
     return {name: found[name].to_numpy() for name in found.column_names}
 
 
 def table_of(found: Any) -> Any:
-    """Return something with Arrow's interface: what has it, or a `pyarrow.Table` made of a frame or of arrays.
+    """Return an object with Arrow's interface: the object itself, or a `pyarrow.Table` made of a frame or of arrays.
 
     Raises:
-        ImportError: pyarrow is not installed, and it takes that.
-        TypeError: this is no table.
-        ColumnError: a column's name holds a NUL.
+        ImportError: the conversion needs pyarrow, which is not installed.
+        TypeError: the object is not a table.
+        ColumnError: the name of a column contains a NUL.
     """
     table = _with_interface(found)
     _check_names(table)
@@ -61,7 +61,7 @@ def _with_interface(found: Any) -> Any:
     if kind.__module__.partition(".")[0] == "pandas":
         import pyarrow
 
-        # Its own interface would give the index as a column.
+        # Its own interface would export the index as a column.
         return pyarrow.Table.from_pandas(found, preserve_index=False)
     if hasattr(found, "__arrow_c_stream__") or hasattr(found, "__arrow_c_array__"):
         return found
@@ -80,7 +80,7 @@ def _with_interface(found: Any) -> Any:
 
 
 def _check_names(table: Any) -> None:
-    """Refuse names that Arrow's interface, whose names end at a NUL, would give cut; Polars would end the process."""
+    """Refuse names with a NUL: Arrow's interface would truncate them, and Polars would abort the process."""
     kinds = [("", getattr(table, each)) for each in ("schema", "type", "dtype") if hasattr(table, each)]
     while kinds:
         path, kind = kinds.pop()
@@ -93,7 +93,7 @@ def _check_names(table: Any) -> None:
 
 
 def _columns_of(kind: Any) -> Iterator[tuple[str, Any]]:
-    """The columns of a schema, or what is inside a type, of pyarrow or of Polars."""
+    """Yield the columns of a schema, or the parts of a type, of pyarrow or Polars."""
     if isinstance(kind, Mapping):
         yield from kind.items()
     elif hasattr(kind, "num_fields"):

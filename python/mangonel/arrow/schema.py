@@ -1,4 +1,4 @@
-"""Names and types of columns, in the ways that people write them, as what `_core.ColumnBuilder` takes."""
+"""Converts column names and types, in every accepted notation, to the input of `_core.ColumnBuilder`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mangonel.bson import Decimal128, Int64, ObjectId
 
 __all__ = ["Schema", "fields_of", "projection_of"]
 
-# A kind is a name, or a tuple of a name and what belongs to it.
+# A kind is a name, or a tuple of a name and its parameters.
 _Kind = str | tuple[Any, ...]
 
 _BY_CLASS: dict[Any, _Kind] = {
@@ -55,7 +55,7 @@ _BY_NAME: dict[str, _Kind] = {
 
 
 class Schema:
-    """Names and types of columns, as PyMongoArrow has them.
+    """Names and types of columns, in PyMongoArrow's notation.
 
     Types are Python's (`int`, `float`, `str`, `bool`, `bytes`, `datetime`, `ObjectId`, `Decimal128`, `uuid.UUID`), a
     list of one type, a mapping of names and types for documents, names such as "int32" or "category" (strings that
@@ -65,8 +65,8 @@ class Schema:
         schema: a mapping of names and types.
 
     Raises:
-        ValueError: a type has no columns.
-        TypeError: `schema` is no mapping.
+        ValueError: a type cannot be a column.
+        TypeError: `schema` is not a mapping.
 
     Example:
         >>> Schema({"_id": int, "tags": [str]})
@@ -97,22 +97,22 @@ class Schema:
 
 
 def fields_of(schema: Any) -> list[tuple[str, _Kind]]:
-    """Return pairs of a name and a kind.
+    """Return (name, kind) pairs for a schema.
 
     Raises:
-        ValueError: a type has no columns.
-        TypeError: this is no schema.
+        ValueError: a type cannot be a column.
+        TypeError: not a schema.
     """
     if isinstance(schema, Schema):
         return schema.fields
     if isinstance(schema, type) and hasattr(schema, "__plan__"):
-        # A model of the mapper, a floor above.
+        # A model of the mapper, from a higher floor.
         found: list[tuple[str, _Kind]] = above("mangonel.odm.model.columns").column_fields(schema)
         return found
     if isinstance(schema, Mapping):
         pairs = list(schema.items())
     elif hasattr(schema, "names") and hasattr(schema, "types"):
-        # pyarrow's.
+        # A pyarrow schema.
         pairs = list(zip(schema.names, schema.types, strict=True))
     else:
         raise TypeError(
@@ -145,7 +145,7 @@ def _kind_of(given: Any, name: str) -> _Kind:
 
 
 def _arrow_kind(given: Any, name: str) -> _Kind | None:
-    """Return the kind of one of pyarrow's data types that have parts."""
+    """Return the kind of a pyarrow data type with parameters."""
     if hasattr(given, "storage_type"):
         return _kind_of(given.storage_type, name)
     text = str(given)
@@ -162,10 +162,10 @@ def _arrow_kind(given: Any, name: str) -> _Kind | None:
 
 
 def projection_of(fields: Sequence[tuple[str, _Kind]], *, is_deep: bool = True) -> dict[str, int] | None:
-    """Return what the server need send for these columns; None: all, since a name could be taken for a path.
+    """Return the projection that fetches these columns. None: everything, since a name could be read as a path.
 
-    The `_id` is asked for as well, so that errors can name it. Deep: only those fields of a document that have columns;
-    a null where a document is expected then does not come at all.
+    It includes `_id`, so that errors can name it. Deep: it fetches only those fields of a nested document that have
+    columns; then a null in place of a document is not fetched at all.
     """
     found: dict[str, int] = {}
     paths: list[tuple[str, str, _Kind]] = [(name, name, kind) for name, kind in fields]

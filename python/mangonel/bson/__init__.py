@@ -1,6 +1,6 @@
-"""BSON: the types MongoDB stores, and the way to bytes and back, under the names of the `bson` package.
+"""BSON: the types that MongoDB stores, and their encoding, under the names of the `bson` package.
 
-The codec itself is native; what is here names it. The classes are loaded at first use: most programs need few of them.
+The codec itself is native; this package names it. Classes load at first use, since most programs need few of them.
 Spec: bson.
 """
 
@@ -126,7 +126,7 @@ _MODULES = {
 }
 _HOMES = {name: f"mangonel.bson.{module}" for module, names in _MODULES.items() for name in names.split()}
 
-# The modules too, for `bson.codec_options.CodecOptions` after `import bson`.
+# Submodules too, so that `bson.codec_options.CodecOptions` works after `import bson`.
 __getattr__ = _light.late_names(__name__, _HOMES, (*_MODULES, "objectid"))
 
 
@@ -134,7 +134,7 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *_HOMES})
 
 
-# The byte in front of each element, by type.
+# The type byte of each element.
 BSONNUM = b"\x01"
 BSONSTR = b"\x02"
 BSONOBJ = b"\x03"
@@ -164,7 +164,7 @@ def has_c() -> bool:
 
 
 def gen_list_name() -> Iterator[bytes]:
-    """Yield the keys of an array: "0", "1", "2" and so on, each with the zero byte that ends it in BSON."""
+    """Yield the keys of an array: "0", "1", "2" and so on, each with the terminating zero byte of BSON."""
     number = 0
     while True:
         yield b"%d\0" % number
@@ -172,10 +172,10 @@ def gen_list_name() -> Iterator[bytes]:
 
 
 def get_data_and_view(data: _ReadableBuffer) -> tuple[bytes | bytearray, memoryview]:
-    """Return the bytes of a buffer, copied only if they are not bytes yet, and a view of it.
+    """Return the bytes of a buffer, copied only if they are not bytes already, and a view of them.
 
     Args:
-        data: any object with a buffer.
+        data: any object with the buffer protocol.
 
     Example:
         >>> bson.get_data_and_view(bytearray(b"ab"))[0]

@@ -1,4 +1,4 @@
-"""The enumerations of the package, by themselves: `enum` is imported by those who use one."""
+"""The enumerations of the package, in a module of their own so that only their users import `enum`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class DatetimeConversion(int, Enum):
-    """What BSON dates become. Python's datetime covers the years 1 to 9999, BSON far more."""
+    """The Python type of decoded dates. Python's datetime covers the years 1 to 9999, BSON far more."""
 
     DATETIME = 1
     """datetime; a date out of range raises InvalidBSON."""
@@ -19,7 +19,7 @@ class DatetimeConversion(int, Enum):
 
 
 class BinaryVectorDtype(Enum):
-    """The type of a vector's elements; the value is the byte that stands for it."""
+    """The type of a vector's elements; the value is its code in BSON."""
 
     INT8 = b"\x03"
     """Signed, 8 bits."""
@@ -29,6 +29,6 @@ class BinaryVectorDtype(Enum):
     """Eight elements of one bit in each byte; given and read as bytes, 0 to 255."""
 
 
-# Where programs, pickles among them, know them from.
+# Programs, and pickles, know the classes under these modules.
 DatetimeConversion.__module__ = "mangonel.bson.codec_options"
 BinaryVectorDtype.__module__ = "mangonel.bson.binary"

@@ -1,6 +1,6 @@
 """JSON objects with a `$` key to BSON values. Spec: extended-json, both formats, and the older legacy one.
 
-The first key that names a type decides; from then on the object must be of that type or it is an error.
+The first key that names a type decides. From then on, an object that is not of that type is an error.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _ISO8601 = re.compile(
     r"(\d{4})-(\d\d?)-(\d\d?)T(\d\d?):(\d\d?):(\d\d?)(?:\.(\d+))?(?:Z|([+-])(\d\d)(?::?(\d\d))?)?", re.ASCII
 )
 _UUID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-# The value of JSONMode.CANONICAL, which is defined a floor above.
+# The value of JSONMode.CANONICAL, which is defined on a higher floor.
 _CANONICAL_MODE = 2
 # Other drivers once wrote subtypes as negative 32-bit numbers.
 _NEGATIVE_SUBTYPES = 0xFFFF_FF80
 
 
 def read(document: Mapping[str, Any], options: JSONOptions) -> Any:
-    """Return the BSON value that `document` stands for, or `document` itself when it stands for none.
+    """Return the BSON value that `document` represents, or `document` itself if it represents none.
 
     Raises:
-        TypeError: a value is of the wrong type or missing, or there are keys that must not be there.
-        ValueError: a value is not in the format of its type.
+        TypeError: a value has the wrong type or is missing, or there is a surplus key.
+        ValueError: a value does not have the format of its type.
     """
     for key in document:
         if key in _READERS:
@@ -55,7 +55,7 @@ def read(document: Mapping[str, Any], options: JSONOptions) -> Any:
 
 
 def _only(document: Mapping[str, Any], key: str) -> Any:
-    """Return the value of `key`, which must be the only one."""
+    """Return the value of `key`; raise if there are other keys."""
     if len(document) != 1:
         extra = ", ".join(repr(other) for other in document if other != key)
         raise TypeError(f"expected {key} alone, got {extra} beside it: {document!r}")
@@ -70,7 +70,7 @@ def _only_str(document: Mapping[str, Any], key: str) -> str:
 
 
 def _is_bare(value: Any, options: JSONOptions) -> bool:
-    """Tell whether `value` is a plain number where canonical JSON has none; old exports have."""
+    """Return whether `value` is a plain number where canonical JSON has none, as in old exports."""
     return options.json_mode == _CANONICAL_MODE and not isinstance(value, str | Int64)
 
 
@@ -79,7 +79,7 @@ def _read_oid(document: Mapping[str, Any], _options: JSONOptions) -> ObjectId:
 
 
 def _read_dbref(document: Mapping[str, Any], _options: JSONOptions) -> Any:
-    # Queries use $ref and $id too; what cannot be a DBRef is left alone.
+    # Queries use $ref and $id too, so an object that cannot be a DBRef is left alone.
     collection, database = document["$ref"], document.get("$db")
     if not isinstance(collection, str) or "$id" not in document:
         return document
@@ -101,7 +101,7 @@ def _read_dbpointer(document: Mapping[str, Any], _options: JSONOptions) -> DBRef
 
 
 def _read_regex(document: Mapping[str, Any], _options: JSONOptions) -> Any:
-    # Also an operator of queries: its pattern may be a Regex by now, and its neighbours are allowed.
+    # This is also a query operator: its pattern may be a Regex already, and other keys are allowed.
     pattern = document["$regex"]
     if not isinstance(pattern, str | bytes):
         return document
@@ -167,7 +167,7 @@ def _binary_or_uuid(data: bytes, subtype: int, options: JSONOptions) -> bytes | 
     representation = options.uuid_representation
     if subtype not in ALL_UUID_SUBTYPES or representation == UuidRepresentation.UNSPECIFIED:
         return binary
-    # The subtype says more than the option does: 4 is always standard, and 3 never is.
+    # The subtype overrides the option: 4 is always standard, and 3 never is.
     if subtype == UUID_SUBTYPE:
         representation = UuidRepresentation.STANDARD
     elif representation == UuidRepresentation.STANDARD:
@@ -179,7 +179,7 @@ def _read_binary(document: Mapping[str, Any], options: JSONOptions) -> Any:
     value, subtype = document["$binary"], document.get("$type")
     if "$type" in document:
         number = subtype if isinstance(subtype, int) else _subtype(subtype, 8)
-        # Their last two digits are the subtype.
+        # The last two digits are the subtype.
         return _binary_or_uuid(
             _base64(value), number & 0xFF if number >= _NEGATIVE_SUBTYPES else number, options
         )
@@ -204,7 +204,7 @@ def _read_uuid(document: Mapping[str, Any], options: JSONOptions) -> Binary | UU
     from uuid import UUID
 
     text = _only_str(document, "$uuid")
-    # The class itself takes hyphens anywhere, braces and more.
+    # The UUID class itself accepts hyphens anywhere, braces and more.
     if _UUID.fullmatch(text) is None:
         raise ValueError(f"expected 32 hex digits, or 8-4-4-4-12 of them, for $uuid, got {text!r}")
     value = UUID(text)
@@ -250,7 +250,7 @@ def _read_max_key(document: Mapping[str, Any], _options: JSONOptions) -> MaxKey:
 
 def _check_one(document: Mapping[str, Any], key: str) -> None:
     value = _only(document, key)
-    # In canonical text an int may arrive as Int64; a bool may not.
+    # In canonical text an int may be an Int64 by now; a bool is an error.
     if isinstance(value, bool) or not isinstance(value, int) or value != 1:
         raise TypeError(f"expected 1 for {key}, got {value!r}")
 

@@ -1,6 +1,6 @@
-"""BSON values to the objects that `json.dumps` takes. Spec: extended-json.
+"""BSON values to objects that `json.dumps` accepts. Spec: extended-json.
 
-Knows types by class, then by `_type_marker`, so that values of another `bson` package are written too.
+Recognises types by class, then by `_type_marker`, so that it can write values of another `bson` package too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mangonel.bson.tz_util import utc
 if TYPE_CHECKING:
     from mangonel.bson.json_util import JSONOptions
 
-# The values of JSONMode and DatetimeRepresentation, which are defined a floor above.
+# The values of JSONMode and DatetimeRepresentation, which are defined on a higher floor.
 _LEGACY_MODE, _RELAXED_MODE, _CANONICAL_MODE = 0, 1, 2
 _LEGACY_DATE, _ISO8601_DATE = 0, 2
 
@@ -44,9 +44,9 @@ _RE_FLAGS = (
 
 
 def convert(obj: Any, options: JSONOptions) -> Any:
-    """Return `obj` with every BSON value in it replaced by its JSON form; unknown values stay as they are."""
+    """Return `obj` with every BSON value in it replaced by its JSON form; unknown values do not change."""
     if type(obj) not in _WRITERS:
-        # DBRef answers every attribute with its own keys, so its class is asked.
+        # A DBRef answers every attribute with its own keys, so this checks its class.
         if hasattr(type(obj), "items"):
             return {key: convert(value, options) for key, value in obj.items()}
         if hasattr(type(obj), "__iter__") and not isinstance(obj, str | bytes):
@@ -61,7 +61,7 @@ def write(obj: Any, options: JSONOptions) -> Any:
     """Return the JSON form of one BSON value.
 
     Raises:
-        TypeError: `obj` is no BSON value.
+        TypeError: `obj` is not a BSON value.
     """
     writer = _WRITERS.get(type(obj))
     if writer is None:
@@ -114,7 +114,7 @@ def _write_datetime(obj: datetime.datetime, options: JSONOptions) -> Any:
     if options.datetime_representation == _ISO8601_DATE:
         moment = obj.replace(tzinfo=utc) if obj.tzinfo is None else obj
         if moment >= EPOCH_AWARE:
-            # Milliseconds are all that BSON keeps, and are left out when there are none.
+            # BSON keeps milliseconds only; the fraction is left out if it is zero.
             millis = moment.microsecond // 1000
             fraction = f".{millis:03}" if millis else ""
             zone = moment.strftime("%z") if moment.utcoffset() else "Z"
@@ -186,7 +186,7 @@ _MARKED: dict[int | None, _Writer] = {
     known._type_marker: writer for known, writer in _WRITERS.items() if hasattr(known, "_type_marker")
 }
 
-# Characters of a type's JSON that do not depend on the value.
+# The characters of a type's JSON that do not depend on the value.
 _CONSTANT_SIZES: dict[type, int] = {
     ObjectId: 28,
     int: 11,
@@ -206,7 +206,7 @@ _SIZES: dict[type, Callable[[Any], int]] = {
 
 
 def measure(obj: Any, max_size: int, current_size: int) -> int:
-    """Return `current_size` and roughly the length of `obj` as JSON; stop counting at `max_size`."""
+    """Return `current_size` plus roughly the length of `obj` as JSON; stop counting at `max_size`."""
     if current_size >= max_size:
         return current_size
     kind = type(obj)

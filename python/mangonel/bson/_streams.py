@@ -1,6 +1,6 @@
-"""Documents one after another, in bytes and in files; and a document as bytes, as old programs hold it.
+"""Sequences of documents in bytes and files, and the class `BSON` that old programs use.
 
-`mangonel.bson` offers all of it. Must not know: the options' meaning, which is the codec's.
+`mangonel.bson` exports all of it. Must not know: the meaning of options, which is the codec's.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from mangonel.bson.typings import _DocumentType
 
-# Shortest document: its length and the final zero byte.
+# The shortest document: its length and the final zero byte.
 _SHORTEST = 5
-# How much of a document is asked of a file at once, so that a wrong length cannot ask for gigabytes.
+# The most bytes to request from a file at once, so that a wrong length cannot request gigabytes.
 _READ_AT_ONCE = 1 << 20
 
 
@@ -28,15 +28,15 @@ def decode_iter(data: bytes, codec_options: None = None) -> Iterator[dict[str, A
 @overload
 def decode_iter(data: bytes, codec_options: CodecOptions[_DocumentType]) -> Iterator[_DocumentType]: ...
 def decode_iter(data: bytes, codec_options: CodecOptions[Any] | None = None) -> Iterator[Any]:
-    """Yield the documents that stand one after another in `data`, each decoded when it is asked for.
+    """Yield the documents stored one after another in `data`, decoding each when it is requested.
 
     Args:
         data: the documents.
-        codec_options: how to decode them. None: DEFAULT_CODEC_OPTIONS.
+        codec_options: options for decoding. None: DEFAULT_CODEC_OPTIONS.
 
     Raises:
-        InvalidBSON: a document is cut off or not valid; those before it were yielded.
-        TypeError: `codec_options` is no CodecOptions.
+        InvalidBSON: a document is truncated or invalid; the documents before it were yielded.
+        TypeError: `codec_options` is not a CodecOptions.
 
     Example:
         >>> list(decode_iter(encode({"a": 1}) + encode({"b": 2})))
@@ -69,15 +69,15 @@ def decode_file_iter(
 def decode_file_iter(
     file_obj: BinaryIO | IO[bytes], codec_options: CodecOptions[Any] | None = None
 ) -> Iterator[Any]:
-    """Yield the documents that stand one after another in a file, holding one at a time in memory.
+    """Yield the documents stored one after another in a file, holding one at a time in memory.
 
     Args:
-        file_obj: a file opened for reading bytes, for example a `mongodump` archive member.
-        codec_options: how to decode them. None: DEFAULT_CODEC_OPTIONS.
+        file_obj: a file opened for reading bytes, for example a `.bson` file of `mongodump`.
+        codec_options: options for decoding. None: DEFAULT_CODEC_OPTIONS.
 
     Raises:
-        InvalidBSON: a document is cut off or not valid; those before it were yielded.
-        TypeError: `codec_options` is no CodecOptions.
+        InvalidBSON: a document is truncated or invalid; the documents before it were yielded.
+        TypeError: `codec_options` is not a CodecOptions.
 
     Example:
         >>> import io
@@ -105,7 +105,7 @@ def _decode_file_iter(
 
 
 def _size(head: bytes, where: str) -> int:
-    """Return the length that the first four bytes of a document state."""
+    """Return the document length in the first four bytes."""
     if len(head) < 4:
         raise InvalidBSON(f"expected the 4 bytes of a document's length {where}, got {len(head)}")
     size = int.from_bytes(head, "little", signed=True)
@@ -120,10 +120,10 @@ def _check_codec_options(codec_options: object) -> None:
 
 
 def is_valid(bson: bytes) -> bool:
-    """Tell whether `bson` is one whole valid document that the default options can decode.
+    """Return whether `bson` is exactly one valid document that the default options can decode.
 
     Args:
-        bson: what to look at.
+        bson: the bytes to check.
 
     Raises:
         TypeError: `bson` is not bytes.
@@ -162,5 +162,5 @@ class BSON(bytes):
         return document
 
 
-# Where programs, pickles among them, know it from.
+# Programs, and pickles, know the class under this module.
 BSON.__module__ = "mangonel.bson"

@@ -1,4 +1,4 @@
-"""Vectors to and from the bytes of a Binary of subtype 9. Spec: bson-binary-vector.
+"""Vectors: conversion to and from the bytes of a Binary of subtype 9. Spec: bson-binary-vector.
 
 The layout: one byte of type, one byte of padding, the elements in little-endian order.
 """
@@ -31,9 +31,9 @@ class BinaryVector:
     Args:
         data: the numbers, or a numpy array of one dimension.
         dtype: their type, one of BinaryVectorDtype.
-        padding: for PACKED_BIT: how many low bits of the last byte do not count, 0 to 7.
+        padding: for PACKED_BIT: how many low bits of the last byte to ignore, 0 to 7.
 
-    Nothing is checked before it is stored.
+    The arguments are checked only when the vector is stored.
     """
 
     __slots__ = ("data", "dtype", "padding")
@@ -52,7 +52,7 @@ class BinaryVector:
         self.dtype = dtype
         self.padding = padding
 
-    # In the form that object's own __setstate__ rules expect; protocols 0 and 1 need it spelled out.
+    # The form that object's own __setstate__ rules expect; protocols 0 and 1 need it in full.
     def __getstate__(self) -> Any:
         return (None, {"data": self.data, "dtype": self.dtype, "padding": self.padding})
 
@@ -62,7 +62,7 @@ class BinaryVector:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, BinaryVector):
             return False
-        # Two numpy arrays give an array of answers, as they do in the field's package.
+        # Comparing two numpy arrays gives an array, as in PyMongo.
         return self.dtype == other.dtype and self.padding == other.padding and self.data == other.data
 
     __hash__ = None  # type: ignore[assignment]
@@ -71,7 +71,7 @@ class BinaryVector:
         return len(self.data)
 
 
-# Where programs, pickles among them, know it from.
+# Programs, and pickles, know the class under this module.
 BinaryVector.__module__ = "mangonel.bson.binary"
 
 
@@ -84,7 +84,7 @@ def pack(vector: Any, dtype: BinaryVectorDtype | None, padding: int | None) -> b
     padding = 0 if padding is None else padding
     if not isinstance(dtype, BinaryVectorDtype):
         raise TypeError(f'expected BinaryVectorDtype.INT8, FLOAT32 or PACKED_BIT for "dtype", got {dtype!r}')
-    # The spec counts a vector from its own data, so all checks on padding look at the packed bytes.
+    # The spec counts a vector from its own data, so all checks of padding use the packed bytes.
     data = _pack_list(vector, dtype) if isinstance(vector, list) else _pack_array(vector, dtype)
     if not isinstance(padding, int):
         raise struct.error(f'expected int for "padding", got {type(padding).__name__}')
@@ -114,7 +114,7 @@ def _pack_list(vector: list[Any], dtype: BinaryVectorDtype) -> bytes:
 
 
 def _pack_array(vector: Any, dtype: BinaryVectorDtype) -> bytes:
-    # Without a loaded numpy nobody can hold an array of it.
+    # If numpy is not loaded, the value cannot be a numpy array.
     import sys
 
     numpy = sys.modules.get("numpy")
@@ -149,7 +149,7 @@ def unpack(binary: bytes, return_numpy: bool) -> BinaryVector:
     if padding and binary[-1] & ((1 << padding) - 1):
         import warnings
 
-        # Older drivers stored such vectors; refusing them would make data unreadable.
+        # Older drivers stored such vectors; refusing them would make the data unreadable.
         warnings.warn(
             f"the low {padding} bits of the last byte are padding but not zero",
             DeprecationWarning,

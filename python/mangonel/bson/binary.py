@@ -1,6 +1,6 @@
-"""Binary data with a subtype, UUIDs and vectors inside it. Spec: bson (type 0x05), uuid, bson-binary-vector.
+"""Binary data with a subtype, and the UUIDs and vectors in it. Spec: bson (type 0x05), uuid, bson-binary-vector.
 
-`uuid`, `struct` and numpy are imported on first use only.
+`uuid`, `struct` and numpy are imported at first use only.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ ALL_UUID_SUBTYPES = (OLD_UUID_SUBTYPE, UUID_SUBTYPE)
 
 
 class UuidRepresentation:
-    """How a `uuid.UUID` is stored: as which subtype, in which byte order."""
+    """How a `uuid.UUID` is stored: the subtype and the byte order."""
 
     UNSPECIFIED = 0
     """Not at all: encoding a UUID is an error, and stored UUIDs stay Binary."""
@@ -117,8 +117,8 @@ class Binary(bytes):
     """Bytes with a subtype.
 
     Args:
-        data: bytes, or anything with the buffer protocol; it is copied.
-        subtype: 0 to 255; from 128 on, yours to define.
+        data: bytes, or any object with the buffer protocol; it is copied.
+        subtype: 0 to 255; applications define those from 128 on.
 
     Raises:
         TypeError: `data` is not bytes-like, or `subtype` not an int.
@@ -189,10 +189,11 @@ class Binary(bytes):
         """Return the UUID stored here.
 
         Args:
-            uuid_representation: how it was stored, one of UuidRepresentation, but not UNSPECIFIED.
+            uuid_representation: the representation that it was stored with; one of UuidRepresentation, but not
+                UNSPECIFIED.
 
         Raises:
-            ValueError: subtype or length say that this is no UUID of that representation, or the
+            ValueError: subtype or length do not fit a UUID of that representation, or the
                 representation is UNSPECIFIED or unknown.
 
         Example:
@@ -228,15 +229,13 @@ class Binary(bytes):
         """Return numbers as a vector, subtype 9.
 
         Args:
-            vector: the numbers; a BinaryVector brings `dtype` and `padding` along.
+            vector: the numbers; a BinaryVector also supplies `dtype` and `padding`.
             dtype: type of the elements. Required, except with a BinaryVector.
-            padding: for PACKED_BIT: how many low bits of the last byte do not count, 0 to 7. They must be
-                zero.
+            padding: for PACKED_BIT: how many low bits of the last byte to ignore, 0 to 7. They must be zero.
 
         Raises:
-            TypeError: `vector` is none of these types, or `dtype` is missing.
-            ValueError: `padding` does not suit the data, or `dtype` or `padding` are given beside a
-                BinaryVector.
+            TypeError: `vector` has another type, or `dtype` is missing.
+            ValueError: `padding` does not fit the data, or `dtype` or `padding` is given with a BinaryVector.
             struct.error: a number does not fit the type.
             OverflowError: a number is too large for FLOAT32.
 
@@ -252,11 +251,10 @@ class Binary(bytes):
         """Return the vector stored here.
 
         Args:
-            return_numpy: True: `data` is a numpy array that shares these bytes and cannot be written; False:
-                a list.
+            return_numpy: True: `data` is a read-only numpy array over these bytes. False: `data` is a list.
 
         Raises:
-            ValueError: the subtype is not 9, or the bytes are no valid vector.
+            ValueError: the subtype is not 9, or the bytes are not a valid vector.
             struct.error: there are fewer than two bytes.
             ImportError: numpy is not installed.
 
@@ -279,7 +277,7 @@ class Binary(bytes):
         return bytes(self), self.__subtype
 
     def __eq__(self, other: object) -> bool:
-        # Never equal to plain bytes: they are stored as another subtype, or not at all.
+        # Never equal to plain bytes, which are stored with another subtype or not at all.
         return (
             isinstance(other, Binary)
             and self.__subtype == other.__subtype

@@ -13,8 +13,8 @@ class Code(str):
     """A str that is stored as JavaScript code.
 
     Args:
-        code: the source; a Code brings its scope along.
-        scope: variables the code sees; None and an empty mapping are different things to the server.
+        code: the source; a Code also supplies its scope.
+        scope: variables for the code; None and an empty mapping are different to the server.
         **kwargs: more variables; they are added to `scope` itself.
 
     Raises:
@@ -25,7 +25,7 @@ class Code(str):
         {'x': 1}
     """
 
-    # The codec fills and reads the slot directly.
+    # The codec reads and writes the slot directly.
     __slots__ = ("__scope",)
     _type_marker = 13
 
@@ -38,7 +38,7 @@ class Code(str):
             raise TypeError(f'expected a mapping for "scope", got {type(scope).__name__}')
         self = str.__new__(cls, code)
         own = code.scope if isinstance(code, Code) else None
-        # Added in place: callers of the field's package see their own mapping grow.
+        # Added in place: with PyMongo's bson, too, callers see their own mapping grow.
         for extra in (scope, kwargs or None):
             if extra is not None:
                 if own is None:
@@ -50,7 +50,7 @@ class Code(str):
 
     @property
     def scope(self) -> Mapping[str, Any] | None:
-        """The variables the code sees, or None."""
+        """The variables for the code, or None."""
         return self.__scope
 
     def __getstate__(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Code(str):
             return (self.__scope, str(self)) == (other.__scope, str(other))
         return False
 
-    # The scope is mutable, so not hashable.
+    # Not hashable, since the scope is mutable.
     __hash__ = None  # type: ignore[assignment]
 
     def __ne__(self, other: object) -> bool:

@@ -1,4 +1,4 @@
-"""How BSON becomes Python objects and back: options, and hooks for the user's own types.
+"""Codec options: how BSON becomes Python objects and back, with hooks for your own types.
 
 Must not know: the codec that reads them.
 """
@@ -51,7 +51,7 @@ _DATETIME: Any = 1
 
 
 class TypeEncoder(abc.ABC):
-    """Turns one Python type into something that BSON can hold; subclass it.
+    """Converts values of one Python type to a type that BSON can store; subclass it.
 
     Example:
         >>> class FractionEncoder(TypeEncoder):
@@ -63,7 +63,7 @@ class TypeEncoder(abc.ABC):
     @property
     @abc.abstractmethod
     def python_type(self) -> Any:
-        """The type to encode; subclasses of it are not included."""
+        """The type to encode. Its subclasses are not included."""
 
     @abc.abstractmethod
     def transform_python(self, value: Any) -> Any:
@@ -71,7 +71,7 @@ class TypeEncoder(abc.ABC):
 
 
 class TypeDecoder(abc.ABC):
-    """Turns decoded values of one type into something else; subclass it."""
+    """Converts decoded values of one type to another type; subclass it."""
 
     @property
     @abc.abstractmethod
@@ -80,23 +80,23 @@ class TypeDecoder(abc.ABC):
 
     @abc.abstractmethod
     def transform_bson(self, value: Any) -> Any:
-        """Return what to put in place of the decoded `value`."""
+        """Return the replacement of the decoded `value`."""
 
 
 class TypeCodec(TypeEncoder, TypeDecoder):
-    """Both directions in one object; subclass it."""
+    """Both directions in one class; subclass it."""
 
 
 class TypeRegistry:
-    """The hooks of a CodecOptions.
+    """The type hooks of a CodecOptions.
 
     Args:
-        type_codecs: TypeEncoder, TypeDecoder and TypeCodec objects; the last one for a type wins.
-        fallback_encoder: called with a value of any unknown type; returns one that can be encoded.
+        type_codecs: TypeEncoder, TypeDecoder and TypeCodec objects; for each type the last one wins.
+        fallback_encoder: called with a value of an unknown type; returns a value that can be encoded.
 
     Raises:
-        TypeError: an element is no codec, an encoder is for a type that BSON holds already, or
-            `fallback_encoder` cannot be called.
+        TypeError: an element is not a codec, an encoder is for a type that BSON stores already, or `fallback_encoder`
+            is not callable.
     """
 
     def __init__(
@@ -123,12 +123,12 @@ class TypeRegistry:
 
     @property
     def codecs(self) -> list[TypeEncoder | TypeDecoder | TypeCodec]:
-        """The codecs given to the constructor."""
+        """The codecs passed to the constructor."""
         return self.__type_codecs
 
     @property
     def fallback_encoder(self) -> _Fallback | None:
-        """The fallback given to the constructor, or None."""
+        """The fallback passed to the constructor, or None."""
         return self._fallback_encoder
 
     def __repr__(self) -> str:
@@ -150,7 +150,7 @@ class TypeRegistry:
 
 
 def _check_type_encoder(codec: TypeEncoder) -> None:
-    """Refuse to change how a built-in BSON type is encoded: readers could not tell the two apart."""
+    """Refuse an encoder for a built-in BSON type: readers could not tell the two encodings apart."""
     import re
     from collections.abc import Mapping
     from uuid import UUID
@@ -164,7 +164,7 @@ def _check_type_encoder(codec: TypeEncoder) -> None:
 
 
 def _own_bases(python_type: Any) -> list[type]:
-    """Return the classes of this package among the bases: they have a marker, and none has to be imported for it."""
+    """Return the bases that are classes of this package; a marker identifies them without an import."""
     bases = getattr(python_type, "__mro__", ())
     return [
         base for base in bases if "_type_marker" in vars(base) and base.__module__.startswith("mangonel.bson")
@@ -179,7 +179,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    # What a type checker sees: a named tuple cannot tell it the class that documents become.
+    # For type checkers: a named tuple cannot express the class of decoded documents.
     class _BaseCodecOptions(tuple[Any, ...], Generic[_DocumentType]):
         _fields: ClassVar[tuple[str, ...]]
         document_class: type[_DocumentType]
@@ -201,7 +201,7 @@ else:
     from _collections import _tuplegetter
 
     class _BaseCodecOptions(tuple):
-        """What `namedtuple` would make; the last field's default is a number, since `enum` takes long to import."""
+        """The same as `namedtuple` makes; the last field's default is a number, since importing `enum` takes long."""
 
         __slots__ = ()
         _fields = (
@@ -221,12 +221,12 @@ else:
         unicode_decode_error_handler = _tuplegetter(3, "What is done with bytes that are not UTF-8.")
         tzinfo = _tuplegetter(4, "The time zone of aware datetimes, or None for UTC.")
         type_registry = _tuplegetter(5, "The hooks for the user's own types.")
-        # For the codec, to which a member is its number.
+        # The codec uses the member's number.
         _datetime_conversion = _tuplegetter(6, "What dates become, as a number or a member.")
 
         @property
         def datetime_conversion(self) -> DatetimeConversion | None:
-            """What dates become, one of DatetimeConversion."""
+            """The Python type of decoded dates, one of DatetimeConversion."""
             kept = self[6]
             if kept is not _DATETIME:
                 return kept
@@ -253,19 +253,19 @@ else:
 
 
 class CodecOptions(_BaseCodecOptions[_DocumentType]):
-    """Options of the codec; a named tuple that never changes.
+    """Options of the codec; an immutable named tuple.
 
     Args:
-        document_class: what documents become: dict, SON, RawBSONDocument, or any MutableMapping class. None:
+        document_class: the class of decoded documents: dict, SON, RawBSONDocument, or any MutableMapping class. None:
             dict.
-        tz_aware: True: dates become aware datetimes (UTC unless `tzinfo` says otherwise); False: naive ones,
+        tz_aware: True: dates are decoded as aware datetimes (in UTC, unless `tzinfo` is set). False: as naive datetimes
             in UTC.
         uuid_representation: how `uuid.UUID` is stored, one of UuidRepresentation.
         unicode_decode_error_handler: what to do with bytes that are not UTF-8: strict, replace,
             backslashreplace, surrogateescape or ignore.
         tzinfo: time zone that aware datetimes are converted to. Needs `tz_aware`.
         type_registry: hooks for your own types.
-        datetime_conversion: what dates become, one of DatetimeConversion.
+        datetime_conversion: the Python type of decoded dates, one of DatetimeConversion.
 
     Raises:
         TypeError: an option has the wrong type.
@@ -328,7 +328,7 @@ class CodecOptions(_BaseCodecOptions[_DocumentType]):
         uuid_representation = UUID_REPRESENTATION_NAMES.get(
             self.uuid_representation, self.uuid_representation
         )
-        # As format() shows them: the enum's member, or the plain int or str somebody passed in its place.
+        # As format() shows them: the enum's member, or the plain int or str passed in its place.
         conversion: object = self.datetime_conversion
         return (
             f"document_class={document_class}, tz_aware={self.tz_aware!r}, "
@@ -354,7 +354,7 @@ class CodecOptions(_BaseCodecOptions[_DocumentType]):
 
 
 def _check_document_class(document_class: Any) -> None:
-    # `dict[str, Any]` and its like make objects of their origin.
+    # `dict[str, Any]` and the like create objects of their origin.
     plain = getattr(document_class, "__origin__", document_class)
     if getattr(plain, "_type_marker", None) == _RAW_BSON_DOCUMENT_MARKER:
         return
@@ -370,7 +370,7 @@ DEFAULT_CODEC_OPTIONS: CodecOptions[dict[str, Any]] = CodecOptions()
 
 
 def _parse_codec_options(options: Any) -> CodecOptions[Any]:
-    """Return the CodecOptions in a mapping of URI or client options; other options are left out."""
+    """Return the CodecOptions in a mapping of URI or client options; other options are ignored."""
     names = {name.replace("_", ""): name for name in CodecOptions._fields}
     found = {names[key.replace("_", "")]: options[key] for key in options if key.replace("_", "") in names}
     return CodecOptions(**found)

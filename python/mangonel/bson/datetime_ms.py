@@ -1,4 +1,4 @@
-"""Dates as BSON keeps them: milliseconds since 1970, in 64 bits; and the way to datetime and back.
+"""BSON dates: milliseconds since 1970 in 64 bits, and the conversion to and from datetime.
 
 Spec: bson, type 0x09.
 """
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 EPOCH_AWARE = datetime.datetime(1970, 1, 1, tzinfo=utc)
 EPOCH_NAIVE = datetime.datetime(1970, 1, 1)
 
-# An enum finds its members slowly.
+# Looking up an enum's member is slow.
 _DATETIME, _DATETIME_CLAMP, _DATETIME_MS, _DATETIME_AUTO = DatetimeConversion
 
-# What datetime can hold, in UTC: the years 1 to 9999.
+# The range of datetime in UTC: the years 1 to 9999.
 _MIN_UTC_MS = -62_135_596_800_000
 _MAX_UTC_MS = 253_402_300_799_999
 
@@ -31,11 +31,11 @@ _DATETIME_ERROR_SUGGESTION = (
 
 
 class DatetimeMS:
-    """A date in milliseconds, as far from 1970 as BSON goes.
+    """A date in milliseconds, in the full range of BSON.
 
     Args:
         value: milliseconds since 1970-01-01 UTC, or a datetime (a naive one is taken as UTC; microseconds are
-            cut off).
+            truncated).
 
     Raises:
         TypeError: `value` is of another type.
@@ -91,10 +91,10 @@ class DatetimeMS:
         return self._value >= other
 
     def as_datetime(self, codec_options: CodecOptions[Any] = DEFAULT_CODEC_OPTIONS) -> datetime.datetime:
-        """Return the date as `codec_options` would decode it.
+        """Return the date as a decoder with `codec_options` would.
 
         Args:
-            codec_options: whether it has a time zone, and what is done outside of the range.
+            codec_options: set the time zone, and the result for dates outside of datetime's range.
 
         Raises:
             InvalidBSON: the date is outside the years 1 to 9999 and `datetime_conversion` is DATETIME.
@@ -103,8 +103,7 @@ class DatetimeMS:
             >>> DatetimeMS(0).as_datetime()
             datetime.datetime(1970, 1, 1, 0, 0)
         """
-        # DATETIME_MS and DATETIME_AUTO may give a DatetimeMS back; the annotation is that of the
-        # field's package.
+        # DATETIME_MS and DATETIME_AUTO may return a DatetimeMS; the annotation is PyMongo's.
         return _millis_to_datetime(self._value, codec_options)  # type: ignore[return-value]
 
 
@@ -117,20 +116,20 @@ def _offset_ms(tz: datetime.tzinfo, moment: datetime.datetime) -> int:
 
 
 def _min_datetime_ms(tz: datetime.tzinfo = utc) -> int:
-    """Return the first millisecond that is a datetime both in UTC and in `tz`."""
+    """Return the first millisecond that datetime can hold both in UTC and in `tz`."""
     return max(_MIN_UTC_MS, _MIN_UTC_MS - _offset_ms(tz, datetime.datetime.min))
 
 
 def _max_datetime_ms(tz: datetime.tzinfo = utc) -> int:
-    """Return the last millisecond that is a datetime both in UTC and in `tz`."""
+    """Return the last millisecond that datetime can hold both in UTC and in `tz`."""
     return min(_MAX_UTC_MS, _MAX_UTC_MS - _offset_ms(tz, datetime.datetime.max))
 
 
 def _millis_to_datetime(millis: int, opts: CodecOptions[Any]) -> datetime.datetime | DatetimeMS:
-    """Return the date `millis` as `opts` asks for it.
+    """Return the date `millis` in the form that `opts` asks for.
 
     Raises:
-        InvalidBSON: it is no datetime, and `opts` asks for one.
+        InvalidBSON: `opts` asks for a datetime, and the date is out of its range.
     """
     conversion = opts.datetime_conversion
     if conversion == _DATETIME_MS:

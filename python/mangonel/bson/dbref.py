@@ -1,6 +1,6 @@
 """A reference to a document of another collection. Spec: dbref.
 
-It is stored as a document with the keys `$ref`, `$id` and perhaps `$db`, then any others.
+It is stored as a document with the keys `$ref`, `$id`, optionally `$db`, then any others.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class DBRef:
     Args:
         collection: name of the collection.
         id: the `_id` of the document.
-        database: name of the database. None: the one the reference is stored in.
-        _extra: more keys, those that are no Python names.
-        **kwargs: more keys; each can be read as an attribute.
+        database: name of the database. None: the database that holds the reference.
+        _extra: more keys, for names that are not Python identifiers.
+        **kwargs: more keys; each is readable as an attribute.
 
     Raises:
         TypeError: `collection` or `database` is not a str.
@@ -68,7 +68,7 @@ class DBRef:
         return self.__database
 
     def __getattr__(self, key: Any) -> Any:
-        # A slot that is not filled yet ends here too (copy and pickle make empty objects first).
+        # A slot that is not set yet ends here too (copy and pickle create empty objects first).
         if not key.startswith("_DBRef__"):
             try:
                 return self.__kwargs[key]
@@ -77,7 +77,7 @@ class DBRef:
         raise AttributeError(key)
 
     def as_doc(self) -> SON[str, Any]:
-        """Return the document that is stored."""
+        """Return the reference in its stored form, as a document."""
         document: SON[str, Any] = SON([("$ref", self.__collection), ("$id", self.__id)])
         if self.__database is not None:
             document["$db"] = self.__database

@@ -1,6 +1,6 @@
 """Decimal numbers of 34 digits. Spec: bson-decimal128; IEEE 754-2008 decimal128, binary integer encoding.
 
-`decimal` is imported on first use only. The codec fills the two slots directly.
+`decimal` is imported at first use only. The codec sets the two slots directly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SIGN = 0x8000_0000_0000_0000
 _INF = 0x7800_0000_0000_0000
 _NAN = 0x7C00_0000_0000_0000
 _SNAN = 0x7E00_0000_0000_0000
-# Two bits that, both set, mean a coefficient beyond 34 digits: such a number counts as zero.
+# If both bits are set, the coefficient exceeds 34 digits, and the number counts as zero.
 _LARGE_COEFFICIENT = 0x6000_0000_0000_0000
 _COEFFICIENT_HIGH = 0x0001_FFFF_FFFF_FFFF
 _UINT64_MAX = 0xFFFF_FFFF_FFFF_FFFF
@@ -58,7 +58,7 @@ def create_decimal128_context() -> decimal.Context:
 
 
 def _decimal_to_128(value: Any) -> tuple[int, int]:
-    """Return the two halves of a Decimal, or of a str that is one."""
+    """Return the two halves of a Decimal, or of a str that spells one."""
     import decimal
 
     with decimal.localcontext(_context(trap=True)) as context:
@@ -72,7 +72,7 @@ def _decimal_to_128(value: Any) -> tuple[int, int]:
             raise ValueError("a NaN with a payload cannot be stored in a Decimal128")
         return high | (_SNAN if value.is_snan() else _NAN), 0
     coefficient = int("".join(map(str, digits)))
-    # The context kept the coefficient within 34 digits (113 bits) and the exponent within 14 bits.
+    # The context limits the coefficient to 34 digits (113 bits) and the exponent to 14 bits.
     return (
         high | (exponent + _EXPONENT_BIAS) << 49 | coefficient >> 64,
         coefficient & _UINT64_MAX,
@@ -82,19 +82,18 @@ def _decimal_to_128(value: Any) -> tuple[int, int]:
 class Decimal128:
     """A decimal number as BSON stores it: up to 34 digits, exact, with infinities and NaN.
 
-    It does no arithmetic: see `to_decimal`. Two are equal when they are the same 16 bytes, so 1.0 is not
-    1.00.
+    It has no arithmetic; use `to_decimal`. Two values are equal if their 16 bytes are, so 1.0 is not equal to 1.00.
 
     Args:
-        value: a decimal.Decimal, a str that is one, or the two halves of the number as unsigned 64-bit ints
-            (high, low).
+        value: a decimal.Decimal, a str that spells one, or the two halves of the number as unsigned 64-bit ints (high,
+            low).
 
     Raises:
-        TypeError: `value` is of another type; a float has no exact decimal value to store.
+        TypeError: `value` has another type. A float is refused, since it has no exact decimal value.
         decimal.Inexact: more than 34 digits. Nothing is rounded silently.
         decimal.Overflow: the exponent is too large.
         decimal.InvalidOperation: the str is not a number.
-        ValueError: a NaN carries a payload, or the list does not hold two 64-bit numbers.
+        ValueError: a NaN has a payload, or the list does not hold two 64-bit numbers.
 
     Example:
         >>> Decimal128("0.10")
@@ -153,7 +152,7 @@ class Decimal128:
 
         high = self.__high
         sign = 1 if high & _SIGN else 0
-        # From the longest bit pattern to the shortest: each one begins with the next.
+        # From the longest bit pattern to the shortest, since each begins with the next.
         for pattern, name in ((_SNAN, "sNaN"), (_NAN, "NaN"), (_INF, "Infinity")):
             if high & pattern == pattern:
                 return decimal.Decimal(f"-{name}" if sign else name)
@@ -175,7 +174,7 @@ class Decimal128:
 
     def __str__(self) -> str:
         number = self.to_decimal()
-        # The server writes neither a sign nor a signal with NaN.
+        # The server writes NaN without a sign or a signal.
         return "NaN" if number.is_nan() else str(number)
 
     def __repr__(self) -> str:
@@ -186,7 +185,7 @@ class Decimal128:
             return self.__high == other.__high and self.__low == other.__low
         return NotImplemented
 
-    # Unequal objects can be the same number, so no hash would be right for both.
+    # Unequal objects can be the same number, so no hash fits both.
     __hash__ = None  # type: ignore[assignment]
 
     def __ne__(self, other: object) -> bool:
@@ -205,7 +204,7 @@ def _checked_halves(value: Any) -> tuple[int, int]:
 
 
 class DecimalEncoder(TypeEncoder):
-    """Stores decimal.Decimal as Decimal128; for a TypeRegistry."""
+    """Stores decimal.Decimal as Decimal128; for use in a TypeRegistry."""
 
     @property
     def python_type(self) -> type[decimal.Decimal]:
@@ -220,7 +219,7 @@ class DecimalEncoder(TypeEncoder):
 
 
 class DecimalDecoder(TypeDecoder):
-    """Gives decimal.Decimal for Decimal128; for a TypeRegistry."""
+    """Decodes Decimal128 as decimal.Decimal; for use in a TypeRegistry."""
 
     @property
     def bson_type(self) -> type[Decimal128]:

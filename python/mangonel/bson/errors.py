@@ -1,4 +1,4 @@
-"""Exceptions of the BSON package: what could not be read, written or parsed.
+"""Exceptions of the BSON package: failures to decode, encode or parse.
 
 Must not know: the codec, the driver's own errors.
 """
@@ -41,4 +41,4 @@ class InvalidDocument(BSONError):
 
 
 class InvalidId(BSONError):
-    """A value cannot be made into an ObjectId."""
+    """A value cannot be converted to an ObjectId."""

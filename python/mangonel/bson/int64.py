@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 @plain_int_class
 class Int64(int):
-    """An int that is stored in 64 bits even when 32 would do.
+    """An int that is stored in 64 bits even if 32 would suffice.
 
-    A plain int is written as int32 when it fits. Arithmetic gives plain ints.
+    A plain int that fits is stored as int32. Arithmetic returns plain ints.
 
     Example:
         >>> Int64(5) + 1

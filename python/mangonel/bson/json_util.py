@@ -3,8 +3,8 @@
     >>> dumps({"_id": ObjectId("5f5f5f5f5f5f5f5f5f5f5f5f"), "at": datetime.datetime(2020, 1, 2)})
     '{"_id": {"$oid": "5f5f5f5f5f5f5f5f5f5f5f5f"}, "at": {"$date": "2020-01-02T00:00:00Z"}}'
 
-The options and the public functions are here. `_core` reads and writes what has the usual types; how every other value
-is written and read, and what is wrong with it, is in `_json_write` and `_json_read`.
+The options and the public functions are here. `_core` reads and writes the usual types; `_json_write` and `_json_read`
+handle all other values and report errors.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Self
 
-# Found once: finding it in its module would be a tenth of what a short text takes.
+# Looked up once: a lookup in the module would take a tenth of the time for a short text.
 _json_loads = _core.json_loads
 
 
 class JSONMode:
-    """Which of the formats to write; all of them can be read."""
+    """The format to write. Every format can be read."""
 
     LEGACY = 0
     """The oldest: `$date` is a number, `$regex` and `$options` stand side by side."""
@@ -47,7 +47,7 @@ class DatetimeRepresentation:
     """`{"$date": "1970-01-01T00:00:00Z"}`; as NUMBERLONG outside the years 1970 to 9999."""
 
 
-# For each mode: strict_number_long, datetime_representation, strict_uuid; LEGACY alone allows others.
+# For each mode: strict_number_long, datetime_representation, strict_uuid; only LEGACY allows others.
 _MODES = {
     JSONMode.LEGACY: ("LEGACY", False, DatetimeRepresentation.LEGACY, False),
     JSONMode.RELAXED: ("RELAXED", False, DatetimeRepresentation.ISO8601, True),
@@ -57,18 +57,18 @@ _OWN_OPTIONS = ("strict_number_long", "datetime_representation", "strict_uuid", 
 
 
 class JSONOptions(CodecOptions[Any]):
-    """Options of `dumps` and `loads`: how JSON is written, and, as CodecOptions, what is made of it.
+    """Options of `dumps` and `loads`: the JSON format to write, and, as CodecOptions, the objects to read.
 
     Args:
-        strict_number_long: True: Int64 is written as `$numberLong`. None: as the mode wants it.
-        datetime_representation: one of DatetimeRepresentation. None: as the mode wants it.
-        strict_uuid: True: UUIDs are written as `$binary`; False: as `$uuid`. None: as the mode wants it.
+        strict_number_long: True: write Int64 as `$numberLong`. None: the mode decides.
+        datetime_representation: one of DatetimeRepresentation. None: the mode decides.
+        strict_uuid: True: write UUIDs as `$binary`. False: as `$uuid`. None: the mode decides.
         json_mode: one of JSONMode.
         *args: the arguments of CodecOptions.
         **kwargs: the arguments of CodecOptions; with `tz_aware`, `tzinfo` is UTC unless given.
 
     Raises:
-        ValueError: an option is unknown to its class, or contradicts the mode.
+        ValueError: an option has an unknown value or contradicts the mode.
         TypeError: an option of CodecOptions is unknown or has the wrong type.
 
     Example:
@@ -117,8 +117,7 @@ class JSONOptions(CodecOptions[Any]):
     def _options(self) -> dict[str, Any]:
         return self._asdict() | {name: getattr(self, name) for name in _OWN_OPTIONS}
 
-    # The tuple holds the options of CodecOptions, which come last in the arguments; the others are in
-    # `__dict__`.
+    # The tuple holds the options of CodecOptions, which come last in the arguments; the others are in `__dict__`.
     def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
         return (), self._asdict()
 
@@ -128,10 +127,10 @@ class JSONOptions(CodecOptions[Any]):
     def with_options(self, **kwargs: Any) -> JSONOptions:
         """Return these options with some of them replaced.
 
-        Another `json_mode` needs the options that contradict it replaced too.
+        If you change `json_mode`, also replace the options that contradict the new mode.
 
         Raises:
-            ValueError: an option is unknown to its class, or contradicts the mode.
+            ValueError: an option has an unknown value or contradicts the mode.
             TypeError: an option is unknown.
 
         Example:
@@ -159,8 +158,8 @@ def dumps(obj: Any, *args: Any, **kwargs: Any) -> str:
         **kwargs: arguments of `json.dumps`, and `json_options`, a JSONOptions (default: relaxed).
 
     Raises:
-        TypeError: a value is neither JSON nor BSON.
-        ValueError: a UUID, while `uuid_representation` is UNSPECIFIED.
+        TypeError: a value has neither a JSON nor a BSON type.
+        ValueError: there is a UUID, and `uuid_representation` is UNSPECIFIED.
         RecursionError: the documents are nested too deep, or contain themselves.
 
     Example:
@@ -184,7 +183,7 @@ def _dumps_in_python(obj: Any, json_options: JSONOptions, *args: Any, **kwargs: 
 
 
 def loads(s: str | bytes | bytearray, *args: Any, **kwargs: Any) -> Any:
-    """Return the documents in extended JSON; all three formats are understood.
+    """Return the documents in extended JSON text; all three formats are accepted.
 
     Args:
         s: JSON text, or UTF-8, UTF-16 or UTF-32 bytes.
@@ -192,9 +191,9 @@ def loads(s: str | bytes | bytearray, *args: Any, **kwargs: Any) -> Any:
         **kwargs: arguments of `json.loads`, and `json_options`, a JSONOptions (default: relaxed).
 
     Raises:
-        json.JSONDecodeError: this is no JSON.
-        TypeError: a `$` key has a value of the wrong type, lacks one, or has a neighbour it must not have.
-        ValueError: a value is not in the format of its type. InvalidId is raised for an ObjectId.
+        json.JSONDecodeError: the text is not JSON.
+        TypeError: a `$` key has a value of the wrong type, lacks a companion, or has a surplus one.
+        ValueError: a value does not have the format of its type. InvalidId is raised for an ObjectId.
         InvalidBSON: a date is outside the years 1 to 9999; see `datetime_conversion`.
         RecursionError: the documents are nested too deep.
 
@@ -211,7 +210,7 @@ def loads(s: str | bytes | bytearray, *args: Any, **kwargs: Any) -> Any:
 
 
 def _loads_in_python(s: str | bytes | bytearray, json_options: JSONOptions, *args: Any, **kwargs: Any) -> Any:
-    # Only pairs go through any document class in order. One call per object, since most of the time is spent in calls.
+    # Only pairs keep their order in every document class. One call per object, since calls take most of the time.
     document_class, read = json_options.document_class, _json_read.read
     kwargs.setdefault("object_pairs_hook", lambda pairs: read(document_class(pairs), json_options))
     return json.loads(s, *args, **kwargs)
@@ -220,7 +219,7 @@ def _loads_in_python(s: str | bytes | bytearray, json_options: JSONOptions, *arg
 def object_pairs_hook(
     pairs: Sequence[tuple[str, Any]], json_options: JSONOptions = DEFAULT_JSON_OPTIONS
 ) -> Any:
-    """Return the BSON value that one JSON object stands for; for `json.loads(object_pairs_hook=…)`.
+    """Return the BSON value that one JSON object represents; for `json.loads(object_pairs_hook=…)`.
 
     Args:
         pairs: keys and values of the object.
@@ -238,15 +237,15 @@ def object_pairs_hook(
 
 
 def object_hook(dct: Mapping[str, Any], json_options: JSONOptions = DEFAULT_JSON_OPTIONS) -> Any:
-    """Return the BSON value that one JSON object stands for; for `json.loads(object_hook=…)`.
+    """Return the BSON value that one JSON object represents; for `json.loads(object_hook=…)`.
 
     Args:
         dct: the object.
         json_options: how to read it.
 
     Raises:
-        TypeError: a `$` key has a value of the wrong type, lacks one, or has a neighbour it must not have.
-        ValueError: a value is not in the format of its type.
+        TypeError: a `$` key has a value of the wrong type, lacks a companion, or has a surplus one.
+        ValueError: a value does not have the format of its type.
 
     Example:
         >>> bson.json_util.object_hook({"$numberLong": "3"})
@@ -263,7 +262,7 @@ def default(obj: Any, json_options: JSONOptions = DEFAULT_JSON_OPTIONS) -> Any:
         json_options: how to write it.
 
     Raises:
-        TypeError: `obj` is no BSON value.
+        TypeError: `obj` is not a BSON value.
 
     Example:
         >>> bson.json_util.default(Int64(3))
@@ -273,11 +272,11 @@ def default(obj: Any, json_options: JSONOptions = DEFAULT_JSON_OPTIONS) -> Any:
 
 
 def get_size(obj: Any, max_size: int, current_size: int = 0) -> int:
-    """Return roughly how long `obj` would be as JSON.
+    """Return the approximate length of `obj` as JSON.
 
     Args:
-        obj: any value; one of an unknown type counts nothing.
-        max_size: characters after which counting ends; the answer may be a little more.
+        obj: any value; an unknown type counts as 0.
+        max_size: stop counting after this many characters; the result may be a little more.
         current_size: characters to start from.
 
     Example:

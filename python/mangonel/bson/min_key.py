@@ -13,7 +13,7 @@ class MinKey:
     __slots__ = ()
     _type_marker = 255
 
-    # An empty state, because objects without a dict cannot be pickled by protocols 0 and 1 otherwise.
+    # An empty state, because protocols 0 and 1 cannot otherwise pickle objects without a dict.
     def __getstate__(self) -> Any:
         return {}
 

@@ -1,4 +1,4 @@
-"""Documents that stay bytes until somebody asks for a key, and are sent as they came.
+"""Documents that stay bytes until a key is read, and are sent unchanged.
 
 Must not know: the layout of BSON beyond a document's length and its last byte.
 """
@@ -18,17 +18,17 @@ _RAW_BSON_DOCUMENT_MARKER = 101
 
 
 class RawBSONDocument(Mapping[str, "Any"]):
-    """A read-only document over BSON bytes; it is decoded the first time a key is asked for.
+    """A read-only document over BSON bytes; it is decoded when a key is first read.
 
-    Nested documents are RawBSONDocuments too. Encoding it copies the bytes as they are.
+    Nested documents are RawBSONDocuments too. Encoding copies the bytes unchanged.
 
     Args:
-        bson_bytes: one whole document.
-        codec_options: how to decode the values; its `document_class` must be RawBSONDocument. None:
+        bson_bytes: exactly one document.
+        codec_options: options for decoding the values; `document_class` must be RawBSONDocument. None:
             DEFAULT_RAW_BSON_OPTIONS.
 
     Raises:
-        InvalidBSON: the length or the final zero byte is wrong. Other faults show when a key is asked for.
+        InvalidBSON: the length or the final zero byte is wrong. Other faults show when a key is read.
         TypeError: `codec_options` has another document class.
 
     Example:
@@ -117,14 +117,14 @@ def _check_document(data: bytes | memoryview) -> None:
 
 
 def _inflate_bson(bson_bytes: bytes | memoryview, codec_options: CodecOptions[Any]) -> dict[str, Any]:
-    """Return the top level of a document as a dict; documents inside it stay raw.
+    """Return the top level of a document as a dict; nested documents stay raw.
 
     Args:
-        bson_bytes: one whole document.
-        codec_options: how to decode the values; its `document_class` is made of each nested document.
+        bson_bytes: exactly one document.
+        codec_options: options for decoding the values; `document_class` is called for each nested document.
 
     Raises:
-        InvalidBSON: the bytes are no valid document.
+        InvalidBSON: the bytes are not a valid document.
     """
     from mangonel._core import decode_fields
 

@@ -1,7 +1,7 @@
-"""A regular expression as the server keeps it. Spec: bson, type 0x0B.
+"""A regular expression as the server stores it. Spec: bson, type 0x0B.
 
-The pattern is never compiled unasked: the server's dialect (PCRE) accepts what `re` rejects, and a hostile
-pattern can take `re` forever. The codec fills the two slots directly.
+The driver never compiles a pattern by itself: the server's dialect (PCRE) accepts patterns that `re` rejects, and a
+hostile pattern can keep `re` busy forever. The codec sets the two slots directly.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FLAGS: dict[str, int] = {
 
 
 def str_flags_to_int(str_flags: str) -> int:
-    """Return the `re` flags named by the letters `ilmsux`; other letters are left out.
+    """Return the `re` flags for the letters `ilmsux`; other letters are ignored.
 
     Args:
         str_flags: letters.
@@ -47,11 +47,11 @@ def str_flags_to_int(str_flags: str) -> int:
 
 
 class Regex(Generic[_T]):
-    """A pattern and its flags, not compiled.
+    """A pattern with its flags, not compiled.
 
     Args:
         pattern: str or bytes.
-        flags: `re` flags as an int, or letters out of `ilmsux` (others are ignored).
+        flags: `re` flags as an int, or letters from `ilmsux` (others are ignored).
 
     Raises:
         TypeError: `pattern` is neither str nor bytes, or `flags` neither str nor int.
@@ -71,10 +71,10 @@ class Regex(Generic[_T]):
     def from_native(cls: type[Regex[Any]], regex: re.Pattern[_T]) -> Regex[_T]:
         """Return the Regex of a compiled pattern.
 
-        The two dialects differ: the server may read the same pattern another way than `re`.
+        The two dialects differ: the server may interpret the same pattern differently than `re`.
 
         Args:
-            regex: what `re.compile` returned.
+            regex: the result of `re.compile`.
 
         Raises:
             TypeError: `regex` is not a compiled pattern.
@@ -101,7 +101,7 @@ class Regex(Generic[_T]):
     def try_compile(self) -> re.Pattern[_T]:
         """Return the compiled pattern.
 
-        A pattern from an untrusted source may take exponential time to match; this method only compiles.
+        Matching a pattern from an untrusted source may take exponential time; this method only compiles.
 
         Raises:
             re.error: the pattern is valid for the server but not for `re`.
@@ -120,7 +120,7 @@ class Regex(Generic[_T]):
             return bool(self.pattern == other.pattern and self.flags == other.flags)
         return NotImplemented
 
-    # Mutable, so not hashable.
+    # Not hashable, since it is mutable.
     __hash__ = None  # type: ignore[assignment]
 
     def __ne__(self, other: object) -> bool:

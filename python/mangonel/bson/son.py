@@ -1,6 +1,6 @@
-"""A dict whose equality with its own kind depends on order. Kept for code written when dicts had no order.
+"""An ordered dict that compares its order too. For code written when dicts had no order.
 
-A plain dict does the same work everywhere in this package.
+A plain dict serves equally well everywhere in this package.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Value = TypeVar("_Value")
 
 
 def _plain(value: Any) -> Any:
-    """Return `value` with every SON and mapping in it, down through lists, as a plain dict."""
+    """Return `value` with every SON and mapping in it, also those in lists, as a plain dict."""
     from mangonel._light import Mapping
 
     if isinstance(value, list):
@@ -28,7 +28,7 @@ def _plain(value: Any) -> Any:
 
 
 class SON(dict[_Key, _Value]):
-    """An ordered dict: two SONs are equal when their items are equal in the same order.
+    """An ordered dict: two SONs are equal if they have equal items in the same order.
 
     Args:
         data: a mapping, or pairs of key and value. None: empty.
@@ -46,7 +46,7 @@ class SON(dict[_Key, _Value]):
         data: Mapping[_Key, _Value] | Iterable[tuple[_Key, _Value]] | None = None,
         **kwargs: Any,
     ) -> None:
-        # Most are made empty, as one for each document by MongoEngine.
+        # Most are created empty, for example one for each document by MongoEngine.
         if data is not None:
             self.update(data)
         if kwargs:
@@ -94,7 +94,7 @@ class SON(dict[_Key, _Value]):
         raise KeyError("popitem(): the SON is empty")
 
     def setdefault(self, key: _Key, default: _Value) -> _Value:
-        """Return the value of `key`, after storing `default` when there was none.
+        """Return the value of `key`; a missing key is stored with `default` first.
 
         Example:
             >>> SON([("a", 1)]).setdefault("b", 2)
@@ -136,7 +136,7 @@ class SON(dict[_Key, _Value]):
         return not self == other
 
     def to_dict(self) -> dict[_Key, _Value]:
-        """Return a plain dict; nested mappings, also those inside lists, become plain dicts too."""
+        """Return a plain dict; nested mappings, also those in lists, become plain dicts too."""
         return {key: _plain(value) for key, value in self.items()}
 
 

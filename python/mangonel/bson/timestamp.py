@@ -1,6 +1,6 @@
 """MongoDB's internal timestamp: seconds and a counter. Spec: bson, type 0x11.
 
-Not for dates: use datetime. The codec fills the two slots directly, so they are part of a contract with it.
+Not for dates: use datetime. The codec sets the two slots directly, so they are part of its contract.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _check_range(name: str, value: object) -> None:
 
 
 class Timestamp:
-    """A point in a deployment's history, as the oplog counts it.
+    """A point in a deployment's history, as the oplog records it.
 
     Args:
         time: seconds since 1970-01-01 UTC, in [0, 2**32), or a datetime (a naive one is taken as UTC).
@@ -68,7 +68,7 @@ class Timestamp:
         return self.__inc
 
     def as_datetime(self) -> datetime.datetime:
-        """Return `time` as an aware datetime in UTC; `inc` is left out."""
+        """Return `time` as an aware datetime in UTC; `inc` is ignored."""
         return datetime.datetime(1970, 1, 1, tzinfo=utc) + datetime.timedelta(seconds=self.__time)
 
     def __getstate__(self) -> Any:

@@ -1,4 +1,4 @@
-"""Type variables, for code written against `bson.typings`. Made on first use, to keep imports light."""
+"""Type variables for code written against `bson.typings`. Created at first use, to keep imports light."""
 
 from __future__ import annotations
 

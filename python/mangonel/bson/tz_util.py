@@ -8,11 +8,11 @@ ZERO: timedelta = timedelta(0)
 
 
 class FixedOffset(tzinfo):
-    """A time zone that is always the same distance from UTC.
+    """A time zone with a constant offset from UTC.
 
     Args:
         offset: minutes east of UTC, or a timedelta.
-        name: what `tzname` answers.
+        name: the result of `tzname`.
 
     Example:
         >>> FixedOffset(60, "CET")
@@ -32,11 +32,11 @@ class FixedOffset(tzinfo):
         return f"{type(self).__name__}({self.__offset!r}, {self.__name!r})"
 
     def utcoffset(self, dt: datetime | None) -> timedelta:
-        """Return the distance from UTC, the same for every `dt`."""
+        """Return the offset from UTC, the same for every `dt`."""
         return self.__offset
 
     def tzname(self, dt: datetime | None) -> str:
-        """Return the name given to the constructor."""
+        """Return the name passed to the constructor."""
         return self.__name
 
     def dst(self, dt: datetime | None) -> timedelta:

@@ -1,4 +1,4 @@
-"""Programs written for PyMongo run on this driver: their imports of it resolve to this package.
+"""Runs programs written for PyMongo on this driver: their imports resolve to this package.
 
     import mangonel.compat
 
@@ -6,8 +6,8 @@
 
     from pymongo import MongoClient  # this driver's
 
-`python -m mangonel.compat SCRIPT` does the same for a program without changing it. What has no counterpart raises
-NotImplementedError; docs/compatibility.md lists it.
+`python -m mangonel.compat SCRIPT` does the same without a change to the program. A name without a counterpart raises
+NotImplementedError; docs/compatibility.md lists them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["install_as_motor", "install_as_pymongo"]
 
 
 def install_as_pymongo() -> None:
-    """Let `pymongo`, `bson`, `gridfs` and their submodules name this package, for the whole process.
+    """Make `pymongo`, `bson`, `gridfs` and their submodules resolve to this package, for the whole process.
 
-    Whether PyMongo is installed does not matter. Calling it again changes nothing. The driver's loggers are named
-    `pymongo.command` and so on from then on, as programs written for PyMongo configure them.
+    PyMongo need not be installed. Calling it again changes nothing. From then on the driver's loggers are named
+    `pymongo.command` and so on, since programs written for PyMongo configure those.
 
     Raises:
         RuntimeError: PyMongo was already imported.
@@ -40,7 +40,7 @@ def install_as_pymongo() -> None:
 
 
 def install_as_motor() -> None:
-    """Let `motor` name this package as well, with `pymongo`, `bson` and `gridfs`, for the whole process.
+    """Make `motor` resolve to this package too, along with `pymongo`, `bson` and `gridfs`, for the whole process.
 
     Raises:
         RuntimeError: Motor or PyMongo was already imported.

@@ -17,7 +17,7 @@ Runs a program that imports PyMongo, bson, gridfs or Motor; these imports find m
 
 
 def main(arguments: list[str]) -> int:
-    """Run the program; its exit status is the process's."""
+    """Run the program; its exit status becomes the process's."""
     if arguments[:1] in (["-h"], ["--help"]):
         print(USAGE)
         return 0
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _is_module(name: str) -> bool:
-    """Return whether the outermost part of a name is there; looking for the rest would run that part too early."""
+    """Return whether the first part of a module name exists; a search for the rest would import it too early."""
     from importlib.util import find_spec
 
     try:

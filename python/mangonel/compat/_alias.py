@@ -1,4 +1,4 @@
-"""Modules that stand for another package's, and the finder that hands them out. Knows no driver and no BSON."""
+"""Modules that stand in for another package's, and the finder that imports them. Knows no driver and no BSON."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 def missing(name: str) -> NotImplementedError:
-    """Return the error that says: PyMongo or Motor has `name`, this package has no counterpart of it."""
+    """Return the error for a name of PyMongo or Motor that has no counterpart in this package."""
     return NotImplementedError(
         f"{name} has no counterpart in mangonel yet; docs/compatibility.md lists what has none"
     )
 
 
 class AliasModule(ModuleType):
-    """A module whose names are looked up in others, at first use.
+    """A module that looks its names up in other modules at first use.
 
-    What the aliased package has and this one has not raises NotImplementedError; what neither has is an
-    AttributeError, as of any module.
+    A name that the aliased package has and this one lacks raises NotImplementedError. A name that neither has raises
+    AttributeError, as in any module.
     """
 
     _sources: Sequence[str]
@@ -40,12 +40,12 @@ class AliasModule(ModuleType):
         if name in self._missing:
             raise missing(full)
         if name == "__all__" and self._sources:
-            # For `from bson.binary import *`, which would find no more than what was looked up before.
+            # For `from bson.binary import *`, which would otherwise bind only names that were looked up before.
             if self.__name__ in EXPORTS:
                 return list(EXPORTS[self.__name__])
             own = vars(import_module(self._sources[0]))
             return own.get(name, [public for public in own if not public.startswith("_")])
-        # A name of the import system answers for one module only.
+        # The import system's own names belong to one module only.
         sources = () if name in ("__path__", "__file__", "__cached__") else self._sources
         for source in sources:
             module = import_module(source)
@@ -54,7 +54,7 @@ class AliasModule(ModuleType):
             except AttributeError:
                 continue
             if isinstance(value, ModuleType) and value.__name__.startswith("mangonel"):
-                # A module of ours that the aliased package has not: `mangonel.odm` is not `pymongo.odm`.
+                # A module of ours that the aliased package lacks: `mangonel.odm` is not `pymongo.odm`.
                 continue
             if not name.startswith("__"):
                 self.__dict__[name] = value
@@ -64,7 +64,7 @@ class AliasModule(ModuleType):
     def __dir__(self) -> list[str]:
         names = set(self.__dict__)
         if "." not in self.__name__ and self._sources:
-            # The counterpart has further names, and its own of the import system.
+            # The counterpart has more names, and the import system's own.
             exported = self.__getattr__("__all__")
             return sorted(names.union(cast("list[str]", exported), ["__all__"]))
         for source in self._sources:
@@ -73,11 +73,11 @@ class AliasModule(ModuleType):
 
 
 class AliasFinder(Loader):
-    """Finds the modules of whole packages among aliases; it stands first in `sys.meta_path`.
+    """Finds modules of aliased packages; it comes first in `sys.meta_path`.
 
     Args:
-        counterparts: module name -> the modules that it stands for; empty when there is none.
-        packages: those of them that have submodules.
+        counterparts: module name -> the modules that replace it; empty if none does.
+        packages: the module names that have submodules.
         gaps: module name -> names that raise NotImplementedError.
     """
 
@@ -95,7 +95,7 @@ class AliasFinder(Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of an alias, or None for every other module."""
+        """Return the spec of an alias, or None for any other module."""
         if fullname not in self._counterparts and fullname not in self._gaps:
             return None
         return ModuleSpec(
@@ -106,7 +106,7 @@ class AliasFinder(Loader):
         )
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Make the alias; importing what it stands for waits for the first use."""
+        """Create the alias; its counterparts are imported at first use."""
         module = AliasModule(spec.name)
         module._sources = [
             f"mangonel.{source}" if source else "mangonel" for source in self._counterparts.get(spec.name, ())
@@ -116,14 +116,14 @@ class AliasFinder(Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing is left to run."""
+        """Do nothing: an alias has no code to run."""
 
 
 def install(finder: AliasFinder, package: str) -> None:
-    """Let `finder` answer for its packages from now on.
+    """Add `finder` to the import system for its packages.
 
     Raises:
-        RuntimeError: one of them was already imported; who imported it holds its classes.
+        RuntimeError: one of them was imported before; its importer already holds its classes.
     """
     if any(isinstance(found, AliasFinder) and found.roots == finder.roots for found in sys.meta_path):
         return

@@ -1,4 +1,4 @@
-"""What `from pymongo import *` binds, for the packages whose counterpart here exports other names.
+"""The names that `from pymongo import *` binds, for packages whose counterpart here exports other names.
 
 Names only; a test compares them with the installed PyMongo.
 """

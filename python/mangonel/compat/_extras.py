@@ -1,4 +1,4 @@
-"""Names that libraries take from inside PyMongo and that nothing here needs for itself; and the version."""
+"""Internals of PyMongo that libraries import and this package does not need itself; and the version."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _UUID_REPRESENTATIONS = {
 
 
 def get_version_string() -> str:
-    """Return the version of PyMongo whose names these are."""
+    """Return the version of PyMongo that the names belong to."""
     return version
 
 
 def get_version_tuple(text: str) -> tuple[int | str, ...]:
-    """Return a version as numbers, with what is not a number at its end."""
+    """Return a version as a tuple of numbers, with a non-numeric part last."""
     return tuple(int(part) if part.isdigit() else part for part in text.split("."))
 
 
 def _check_name(name: str) -> None:
-    """Raise InvalidName unless `name` can name a database. MongoEngine checks its own arguments with it."""
+    """Raise InvalidName unless `name` can be a database's name. MongoEngine checks its arguments with it."""
     if not name:
         raise InvalidName("expected a name of a database, got an empty one")
     for character in ' .$/\\\x00"':
@@ -40,7 +40,7 @@ def _check_name(name: str) -> None:
 
 
 def validate_read_preference(option: str, value: object) -> _ServerMode:
-    """Return `value` if it is a read preference; raise TypeError if not. MongoEngine checks its arguments with it."""
+    """Return `value` if it is a read preference, else raise TypeError. MongoEngine checks its arguments with it."""
     if not isinstance(value, _ServerMode):
         raise TypeError(f"{value!r} is not a read preference")
     return value

@@ -1,13 +1,13 @@
-"""Which module of this package stands for which of PyMongo's. Knows names only; nothing is imported here."""
+"""Maps PyMongo's modules to modules of this package. Holds names only; imports nothing."""
 
 from __future__ import annotations
 
-# The surface that the names were compared with; programs and mappers branch on it.
+# The version that the names were compared with; programs and mappers branch on it.
 PYMONGO_VERSION = (4, 20, 0)
 
 ROOTS = frozenset(["bson", "gridfs", "pymongo"])
 
-# Modules of PyMongo that have the same name here, below `mangonel`.
+# Modules that have the same name below `mangonel` as in PyMongo.
 _SAME = [
     "asynchronous",
     "asynchronous.change_stream",
@@ -50,7 +50,7 @@ _SAME = [
     "write_concern",
 ]
 
-# What PyMongo defines once for each face and names without a face at its public module.
+# Classes that PyMongo defines once for each face, and exports without a face from its public module.
 _BLOCKING = [
     "change_stream",
     "client_session",
@@ -83,7 +83,7 @@ _BSON = [
     "tz_util",
 ]
 
-# Modules without a module of that name here: their names are looked for in these, in this order.
+# PyMongo's modules without a namesake here: their names are looked up in these modules, in this order.
 _ELSEWHERE = {
     "pymongo._csot": ["_faces.deadline"],
     "pymongo._version": ["_version"],
@@ -115,7 +115,7 @@ _ELSEWHERE = {
     "gridfs.synchronous.grid_file": ["gridfs.api", "gridfs"],
 }
 
-# PyMongo's name -> the modules below `mangonel` that stand for it; an empty one has no counterpart at all.
+# PyMongo's name -> the modules below `mangonel` that replace it; empty if none does.
 COUNTERPARTS: dict[str, list[str]] = {
     "bson": ["bson"],
     "gridfs": ["gridfs"],
@@ -125,7 +125,7 @@ COUNTERPARTS: dict[str, list[str]] = {
     **{f"bson.{name}": [f"bson.{name}", "bson"] for name in _BSON},
     **_ELSEWHERE,
 }
-# Names that libraries take from inside PyMongo, and the version that is claimed.
+# Internals that libraries import, and the version.
 COUNTERPARTS["pymongo"].insert(0, "compat._extras")
 COUNTERPARTS["pymongo._version"].insert(0, "compat._extras")
 COUNTERPARTS["pymongo.common"].append("compat._extras")

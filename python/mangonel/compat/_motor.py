@@ -1,4 +1,4 @@
-"""Motor's classes over the asyncio face, which differ from it where Motor differs from PyMongo Async."""
+"""Motor's classes on the asyncio face; they differ from it where Motor differs from PyMongo Async."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class AgnosticClientSession(AsyncClientSession):
-    """A session; Motor's `start_session` is awaited."""
+    """A session. Motor awaits `start_session`."""
 
     def get_io_loop(self) -> Any:
         """Return the event loop of the client."""
@@ -30,7 +30,7 @@ class AgnosticClientSession(AsyncClientSession):
 
 
 class AgnosticCollection(AsyncCollection):
-    """A collection whose aggregations, listings and change streams are not awaited."""
+    """A collection. Its `aggregate`, listings and `watch` are not awaited."""
 
     _cursor_class: type[Any] = AgnosticCursor
     _raw_cursor_class: type[Any] = AgnosticRawBatchCursor
@@ -44,36 +44,36 @@ class AgnosticCollection(AsyncCollection):
         return client.get_io_loop()
 
     def aggregate(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a cursor over the results; the command is sent by the first wait for one."""
+        """Return a cursor over the results; the first wait for a result sends the command."""
         return self._command_cursor_class.latent(
             self, lambda: AsyncCollection.aggregate(self, *args, **kwargs)
         )
 
     def aggregate_raw_batches(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a cursor over batches of bytes; the command is sent by the first wait for one."""
+        """Return a cursor over batches of bytes; the first wait for a batch sends the command."""
         return self._raw_command_cursor_class.latent(
             self, lambda: AsyncCollection.aggregate_raw_batches(self, *args, **kwargs)
         )
 
     def list_indexes(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a cursor over the indexes; the command is sent by the first wait for one."""
+        """Return a cursor over the indexes; the first wait for an index sends the command."""
         return self._command_cursor_class.latent(
             self, lambda: AsyncCollection.list_indexes(self, *args, **kwargs)
         )
 
     def list_search_indexes(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a cursor over the search indexes; the command is sent by the first wait for one."""
+        """Return a cursor over the search indexes; the first wait for an index sends the command."""
         return self._command_cursor_class.latent(
             self, lambda: AsyncCollection.list_search_indexes(self, *args, **kwargs)
         )
 
     def watch(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a change stream; it is opened by the first wait for a change."""
+        """Return a change stream; the first wait for a change opens it."""
         return self._stream_class(lambda: AsyncCollection.watch(self, *args, **kwargs), self.get_io_loop)
 
 
 class AgnosticDatabase(AsyncDatabase):
-    """A database whose aggregations and change streams are not awaited."""
+    """A database. Its `aggregate` and `watch` are not awaited."""
 
     _collection_class: type[Any] = AgnosticCollection
     _command_cursor_class: type[Any] = AgnosticCommandCursor
@@ -85,19 +85,19 @@ class AgnosticDatabase(AsyncDatabase):
         return client.get_io_loop()
 
     def aggregate(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a cursor over the results; the command is sent by the first wait for one."""
+        """Return a cursor over the results; the first wait for a result sends the command."""
         collection = self["$cmd.aggregate"]
         return self._command_cursor_class.latent(
             collection, lambda: AsyncDatabase.aggregate(self, *args, **kwargs)
         )
 
     def watch(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a change stream; it is opened by the first wait for a change."""
+        """Return a change stream; the first wait for a change opens it."""
         return self._stream_class(lambda: AsyncDatabase.watch(self, *args, **kwargs), self.get_io_loop)
 
 
 class AgnosticClient(AsyncMongoClient):
-    """A client that knows its event loop, and is closed without an await."""
+    """A client that knows its event loop. Its `close` is not awaited."""
 
     _database_class: type[Any] = AgnosticDatabase
     _session_class: type[Any] = AgnosticClientSession
@@ -109,30 +109,30 @@ class AgnosticClient(AsyncMongoClient):
 
     @property
     def io_loop(self) -> Any:
-        """The event loop that the client was made with, or the running one."""
+        """The event loop that the client was created with, or the running one."""
         return self.get_io_loop()
 
     def get_io_loop(self) -> Any:
-        """Return the event loop that the client was made with, or the running one."""
+        """Return the event loop that the client was created with, or the running one."""
         if self._io_loop is None:
             self._io_loop = asyncio.get_event_loop()
         return self._io_loop
 
     async def start_session(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]  # awaited in Motor
-        """Return a new session; nothing is sent."""
+        """Return a new session. Sends nothing."""
         return super().start_session(*args, **kwargs)
 
     def watch(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a change stream; it is opened by the first wait for a change."""
+        """Return a change stream; the first wait for a change opens it."""
         return self._stream_class(lambda: AsyncMongoClient.watch(self, *args, **kwargs), self.get_io_loop)
 
     def close(self) -> Any:
-        """Close every connection; on a running loop a task does it, which may be awaited."""
+        """Close every connection; on a running loop, in a task that can be awaited."""
         this: Any = self
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            # Nothing can be sent any more, so the server forgets the sessions by itself.
+            # Nothing can be sent any more, so the server's own timeout ends the sessions.
             this._core.close()
             this._port.close()
             return None

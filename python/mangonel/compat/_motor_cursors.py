@@ -1,4 +1,4 @@
-"""Motor's cursors and change streams over the asyncio face: what is not awaited before it is iterated over."""
+"""Motor's cursors and change streams on the asyncio face. They are iterated without being awaited first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class MotorIteration:
-    """Motor's own ways of going through a cursor, beside `async for`."""
+    """Motor's own methods of iterating over a cursor, in addition to `async for`."""
 
     if TYPE_CHECKING:
         _batch: Any
@@ -24,7 +24,7 @@ class MotorIteration:
 
     @property
     def fetch_next(self) -> Awaitable[bool]:
-        """Wait until a document is at hand; False when there are no more. `next_object` hands it out."""
+        """Wait until a document is fetched; False at the end. `next_object` returns the document."""
         return self._has_next_flow()
 
     async def _has_next_flow(self) -> bool:
@@ -41,9 +41,9 @@ class MotorIteration:
         return document
 
     def to_list(self, length: int | None = None) -> Any:
-        """Return a future with the documents that are left, at most `length`; 0 is none of them.
+        """Return a future with the remaining documents, at most `length`; 0 means none.
 
-        It is a future, as Motor's, since umongo adds a callback to it.
+        Motor returns a future too, and umongo adds a callback to it.
 
         Raises:
             ValueError: `length` is negative.
@@ -56,7 +56,7 @@ class MotorIteration:
         return [] if length == 0 else await self._to_list_flow(length)
 
     def each(self, callback: Callable[[Any, BaseException | None], object]) -> None:
-        """Call `callback(document, None)` for each, until it returns False; at the end `callback(None, error)`."""
+        """Call `callback(document, None)` for each document until it returns False, then `callback(None, error)`."""
         self._each_task = self.get_io_loop().create_task(self._each_flow(callback))
 
     async def _each_flow(self, callback: Callable[[Any, BaseException | None], object]) -> None:
@@ -76,13 +76,13 @@ class MotorIteration:
 
 
 class LatentOpening(MotorIteration):
-    """A cursor whose command is sent by the first wait for a document, so that nobody has to await the cursor."""
+    """A cursor that sends its command at the first wait for a document, so the cursor itself need not be awaited."""
 
     _opening: Callable[[], Awaitable[Any]] | None = None
 
     @classmethod
     def latent(cls, collection: Any, opening: Callable[[], Awaitable[Any]]) -> Any:
-        """Return a cursor that calls `opening` when it is asked for a document."""
+        """Return a cursor that calls `opening` when the first document is requested."""
         cursor: Any = cls.__new__(cls)
         cursor._begin_state(collection, collection._codec)
         cursor._opening = opening
@@ -99,7 +99,7 @@ class LatentOpening(MotorIteration):
         except BaseException:
             self._end()
             raise
-        # What the command opened lives on in this cursor; the other one must not end it.
+        # This cursor takes over the opened server cursor, so the other object must not close it.
         size = self._batch_size
         self.__dict__.update(opened.__dict__)
         self._batch = opened._batch
@@ -126,7 +126,7 @@ class AgnosticRawBatchCursor(MotorIteration, AsyncRawBatchCursor):
 
 
 class AgnosticCommandCursor(LatentOpening, AsyncCommandCursor):
-    """The documents of a command; of `aggregate` it is iterated over without an await before."""
+    """The documents of a command. `aggregate` returns it without being awaited."""
 
 
 class AgnosticRawBatchCommandCursor(LatentOpening, AsyncRawBatchCommandCursor):
@@ -142,7 +142,7 @@ class AgnosticGridOutCursor(MotorIteration, AsyncGridOutCursor):
 
 
 class AgnosticChangeStream:
-    """A change stream that is opened by the first wait for a change."""
+    """A change stream that the first wait for a change opens."""
 
     def __init__(self, opening: Callable[[], Awaitable[Any]], loop: Callable[[], AbstractEventLoop]) -> None:
         self._opening = opening
@@ -161,7 +161,7 @@ class AgnosticChangeStream:
 
     @property
     def resume_token(self) -> Any:
-        """Where a stream could go on; None before it is open."""
+        """The token to resume from; None before the stream is open."""
         return None if self._stream is None else self._stream.resume_token
 
     @property
@@ -176,7 +176,7 @@ class AgnosticChangeStream:
         return await (await self._opened()).next()
 
     async def try_next(self) -> Any:
-        """Return the next change, or None when there is none for now."""
+        """Return the next change, or None if there is none now."""
         return None if self._is_closed else await (await self._opened()).try_next()
 
     async def close(self) -> None:

@@ -47,7 +47,7 @@ class MotorClient(_motor.AgnosticClient):
     _stream_class: type[Any] = MotorChangeStream
 
     def get_io_loop(self) -> Any:
-        """Return the `tornado.ioloop.IOLoop` that the client was made with, or the current one."""
+        """Return the `tornado.ioloop.IOLoop` that the client was created with, or the current one."""
         from tornado.ioloop import IOLoop
 
         return self._io_loop if self._io_loop is not None else IOLoop.current()

@@ -1,4 +1,4 @@
-"""Who is who: logging in, logging out here or everywhere, and a listing of one's websessions."""
+"""Accounts: log in, log out here or everywhere, and list one's websessions."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from mangonel.demo.models import Account
 
 __all__ = ["AccountPage", "Login", "Logout", "LogoutEverywhere", "Revoke", "hashed"]
 
-# OWASP's first choice of parameters for scrypt; 64 MiB and some 100 ms each.
+# OWASP's first choice of parameters for scrypt; 64 MiB and about 100 ms each.
 SCRYPT: dict[str, Any] = {"n": 2**16, "r": 8, "p": 1, "maxmem": 128 << 20}
 SALT = 16
-# So many passwords are hashed at once; the others wait, and the memory stays bounded.
+# How many passwords are hashed at once; the others wait, so memory is bounded.
 _hashing = asyncio.Semaphore(2)
 
 
 def hashed(password: str, salt: bytes) -> bytes:
-    """Return what is stored of a password."""
+    """Return the stored form of a password."""
     return hashlib.scrypt(password.encode(), salt=salt, **SCRYPT)
 
 
 class Login(Base):
-    """A form, and what it sends."""
+    """The login form and its handler."""
 
     is_public = True
 
@@ -41,10 +41,10 @@ class Login(Base):
         self.page("login.html", "Log in", next=self._next(), users=await Account.find().sort("id"))
 
     async def post(self) -> None:
-        """Log in: a new id for the websession, so that whoever planted the old one gains nothing."""
+        """Log in with a new websession id, so that a planted id is worthless."""
         name = self.get_body_argument("user", "")
         account = await Account.aget_or_none(name)
-        # A user who does not exist takes as long as a wrong password.
+        # An unknown user takes as long as a wrong password.
         salt = account.salt if account is not None else secrets.token_bytes(SALT)
         async with _hashing:
             found = await asyncio.to_thread(hashed, self.get_body_argument("password", "", strip=False), salt)
@@ -58,7 +58,7 @@ class Login(Base):
         self.redirect(self._next())
 
     def _next(self) -> str:
-        """The page that was asked for before the login; of this site only."""
+        """The page that was requested before the login; only pages of this site."""
         wanted = self.get_argument("next", "/")
         return wanted if wanted.startswith("/") and not wanted.startswith(("//", "/\\")) else "/"
 
@@ -76,10 +76,10 @@ class Logout(Base):
 
 
 class LogoutEverywhere(Base):
-    """Ends all websessions of the user; pages that are open elsewhere notice within seconds."""
+    """Ends all websessions of the user; open pages elsewhere notice within seconds."""
 
     async def post(self) -> None:
-        """Log out everywhere, here too."""
+        """Log out everywhere, including here."""
         user = self.user
         self.session.destroy()
         await self.sessions.revoke_user(user)
@@ -91,7 +91,7 @@ class Revoke(Base):
     """Ends one of the user's websessions."""
 
     async def post(self) -> None:
-        """End the websession that the form names; only one's own can be named."""
+        """End the websession that the form names; it must be the user's own."""
         user = self.user
         wanted = self.get_body_argument("id")
         for handle in await self.sessions.of(user, self.session):
@@ -114,12 +114,12 @@ class AccountPage(Base):
 
 
 def when(seconds: float) -> str:
-    """Return a time as people read it."""
+    """Return a time in a readable form."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%d %b %Y, %H:%M UTC")
 
 
 def browser_name(agent: str) -> str:
-    """Return what a listing calls a browser; a guess, which nothing depends on."""
+    """Return a browser's name for the listing; a guess that nothing depends on."""
     browsers = ("Firefox/", "Edg/", "Chrome/", "Safari/")
     systems = ("Android", "iPhone", "iPad", "Windows", "Mac OS X", "Linux")
     browser = next((name.rstrip("/") for name in browsers if name in agent), "A browser")

@@ -1,4 +1,4 @@
-"""The application: its parts, its routes, and the order in which they begin and end. Start reading here."""
+"""The application: its parts, its routes, and the order in which they start and stop. Start reading here."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ MAX_BODY = 1 << 20
 
 @dataclass(frozen=True)
 class Demo:
-    """What handlers share.
+    """The objects that handlers share.
 
     Attributes:
         settings: from the command line.
         client: the process's only client.
-        feed: what is written, as it is written.
-        fanout: sends it to the browsers that keep up.
-        bucket: where the files are.
-        commands, pools, requests, events, elections: what is counted for the status page.
-        history: what was counted in each of the last seconds.
-        shop: the process that trades; None where the shop is closed.
-        deployment: the replica set that was started with the demo; None where it is somebody else's.
+        feed: the events of the shop, as they are written.
+        fanout: sends events to the browsers that keep up.
+        bucket: stores the files.
+        commands, pools, requests, events, elections: counters for the status page.
+        history: the counts of each of the last seconds.
+        shop: the process that trades; None if the shop is closed.
+        deployment: the replica set started with the demo; None for a deployment that was named.
     """
 
     settings: Settings
@@ -77,38 +77,38 @@ class Demo:
 
     @property
     def database(self) -> Any:
-        """The database that everything is in."""
+        """The database that holds everything."""
         return self.client[self.settings.database]
 
     def background(self, task: asyncio.Future[Any]) -> None:
-        """Hold a task that nobody waits for; the loop alone would let it be collected."""
+        """Keep a reference to a background task; without one, the loop would let it be collected."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
 class Missing(Base):
-    """Whatever has no route."""
+    """Answers every path without a route."""
 
     is_public = True
 
     async def get(self) -> None:
-        """Show a page that says so, to scripts a line."""
+        """Answer 404: with a page, or with one line to a script."""
         if "text/html" not in self.request.headers.get("Accept", ""):
             raise HTTPError(404)
         self.missing()
 
 
 class Static(StaticFileHandler):
-    """Styles and scripts, which are part of the package."""
+    """Serves the styles and scripts of the package."""
 
     def set_default_headers(self) -> None:
-        """Set the headers that protect every answer."""
+        """Set the security headers of every response."""
         self.clear_header("Server")
         for name, value in HEADERS.items():
             self.set_header(name, value)
 
     def set_extra_headers(self, path: str) -> None:
-        """Let a browser ask again for what a page does not name with its version: modules import each other without."""
+        """Make browsers revalidate files without a version in their URL: modules import each other without one."""
         if "v" not in self.request.arguments:
             self.set_header("Cache-Control", "no-cache")
 
@@ -137,7 +137,7 @@ ROUTES: list[Any] = [
 
 
 def application(demo: Demo, sessions: WebSessions[Any]) -> Application:
-    """Return the application of the parts."""
+    """Build the application from its parts."""
     return Application(
         [*ROUTES, (r"/files/([0-9a-f]{24})", Download, {"bucket": demo.bucket, "find": open_by_id})],
         default_handler_class=Missing,
@@ -152,7 +152,7 @@ def application(demo: Demo, sessions: WebSessions[Any]) -> Application:
 
 
 async def serve(settings: Settings, deployment: Any = None) -> None:
-    """Serve until SIGTERM or Ctrl-C; a deployment of our own may be killed by visitors."""
+    """Serve until SIGTERM or Ctrl-C; visitors may kill members of our own deployment."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -185,7 +185,7 @@ async def serve(settings: Settings, deployment: Any = None) -> None:
         await stack.enter_async_context(_running(history.run()))
         counted = (commands, pools, requests, events, elections, history)
         demo = Demo(settings, client, feed, fanout, bucket, *counted, shop, deployment)
-        # Bodies are small; the one handler that takes large ones raises its limit itself.
+        # Bodies are small; the one handler for large ones raises its limit itself.
         server = HTTPServer(
             application(demo, sessions), xheaders=settings.is_behind_tls, max_body_size=MAX_BODY
         )
@@ -199,25 +199,26 @@ async def serve(settings: Settings, deployment: Any = None) -> None:
         await asyncio.wait((stopping, following, sending), return_when=asyncio.FIRST_COMPLETED)
         for task in (following, sending):
             if task.done():
-                # They mend what they can. Pages that stand still would be worse than a process that is started again.
+                # These tasks recover where they can. If one ends, restarting the process is better than pages that
+                # stand still.
                 task.result()
 
 
 @asynccontextmanager
 async def _running(work: Coroutine[Any, Any, Any]) -> AsyncIterator[asyncio.Task[Any]]:
-    """Run a task for the time of a block."""
+    """Run a task for the duration of a block."""
     task = asyncio.create_task(work)
     try:
         yield task
     finally:
         task.cancel()
-        # Its own error, if it has one, was the reason for leaving the block.
+        # If the task failed, its error was the reason for leaving the block.
         await asyncio.wait((task,))
 
 
 @asynccontextmanager
 async def _shop(settings: Settings) -> AsyncIterator[Shop]:
-    """Run the simulated shop for the time of a block, in a process of its own, which ends when its input does."""
+    """Run the simulated shop for the duration of a block, in a process that exits when its input ends."""
     command = [
         sys.executable,
         "-m",

@@ -1,4 +1,4 @@
-"""What every handler has: a websession, a user, headers that keep a browser to what these pages do, one look."""
+"""The base of every handler: a websession, a user, security headers, one layout."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ PAGES = (
 
 
 class Base(SessionMixin, RequestHandler):
-    """The base of all handlers: they are for who is logged in, and what changes something needs a CSRF token.
+    """The base of all handlers: they require a login, and changes require a CSRF token.
 
     Attributes:
-        is_public: whether anybody may ask.
+        is_public: whether the handler works without a login.
     """
 
     check_csrf = True
@@ -58,19 +58,19 @@ class Base(SessionMixin, RequestHandler):
 
     @property
     def demo(self) -> Demo:
-        """The application's own parts."""
+        """The application's shared objects."""
         demo: Demo = self.settings["demo"]
         return demo
 
     @property
     def user(self) -> str:
-        """Who is logged in."""
+        """The name of the logged-in user."""
         user = self.session.user
         assert user is not None, "a public handler has no user"
         return user
 
     async def prepare(self) -> None:
-        """Load the websession, and let nobody in who is not logged in: pages send to the login, scripts get 401."""
+        """Load the websession. Without a login, redirect pages to the login form and answer scripts with 401."""
         await super().prepare()  # type: ignore[misc]  # of the handler beside this mixin
         if self.is_public or self._finished or self.session.user is not None:
             return
@@ -80,7 +80,7 @@ class Base(SessionMixin, RequestHandler):
         self.redirect(f"/login?next={quote(self.request.uri or '/', safe='')}")
 
     def set_default_headers(self) -> None:
-        """Set the headers that protect every answer."""
+        """Set the security headers of every response."""
         self.clear_header("Server")
         for name, value in HEADERS.items():
             self.set_header(name, value)
@@ -99,10 +99,10 @@ class Base(SessionMixin, RequestHandler):
         )
 
     def missing(self) -> None:
-        """Answer that there is no such page."""
+        """Answer 404."""
         self.set_status(404)
         user = self.session.user
-        # Whoever is not logged in gets no websession for it.
+        # A visitor without a login gets no websession for this.
         token = self.session.csrf_token() if user else ""
         self.render(
             "missing.html",
@@ -115,7 +115,7 @@ class Base(SessionMixin, RequestHandler):
         )
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Answer with the status and its reason, as JSON to scripts and as a line of text to people."""
+        """Answer with the status and its reason: as JSON to scripts, as a line of text to people."""
         reason = self._reason
         error = kwargs.get("exc_info", (None, None, None))[1]
         if isinstance(error, HTTPError) and error.log_message and status_code < 500:

@@ -1,4 +1,4 @@
-"""`mangonel demo`: its arguments, and the deployment that it starts when none is named."""
+"""`mangonel demo`: its arguments, and the deployment that it starts if none is named."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
 
 
 def dispatch(options: argparse.Namespace) -> int:
-    """Start what is missing, serve until Ctrl-C, and return an exit status."""
+    """Start a deployment if needed, serve until Ctrl-C, and return an exit status."""
     import asyncio
     import socket
 
@@ -70,7 +70,7 @@ def dispatch(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         uri, deployment = options.uri, None
         try:
-            # Before a replica set is started for nothing.
+            # Checked before a replica set is started for nothing.
             socket.create_server((options.host, options.port)).close()
             if uri is None:
                 print(f"starting a replica set of {options.members}", file=sys.stderr, flush=True)

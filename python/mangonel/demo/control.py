@@ -1,6 +1,6 @@
-"""What visitors may do to the demo's own deployment and shop: kill the primary, start it again, trade faster.
+"""Controls for visitors: kill or restart the demo's own primary, change the shop's rate.
 
-A deployment that somebody else runs is never touched: `deployment` is None then, and the page has no such button.
+They never touch a deployment that was named: then `deployment` is None, and the page has no such button.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Elections", "PrimaryAPI", "RateAPI", "Shop"]
 
 
 class Elections(monitoring.TopologyListener):
-    """How long the deployment has had no primary, and how long the last time was, as the driver sees it."""
+    """How long the driver sees no primary: now, and the last time."""
 
     def __init__(self) -> None:
         self._lost: float | None = None
@@ -30,13 +30,13 @@ class Elections(monitoring.TopologyListener):
         self.count = 0
 
     def opened(self, event: monitoring.TopologyOpenedEvent) -> None:
-        """Take no notice."""
+        """Ignore the event."""
 
     def closed(self, event: monitoring.TopologyClosedEvent) -> None:
-        """Take no notice."""
+        """Ignore the event."""
 
     def description_changed(self, event: monitoring.TopologyDescriptionChangedEvent) -> None:
-        """Note when the primary went, and when there was one again."""
+        """Record when the primary was lost, and when there was one again."""
         now = time.monotonic()
         if event.new_description.has_writable_server():
             if self._lost is not None:
@@ -46,19 +46,19 @@ class Elections(monitoring.TopologyListener):
             self._lost = now
 
     def summary(self) -> dict[str, Any]:
-        """Return whether members elect, how many elections there were, and the seconds of the last one."""
+        """Return whether an election is under way, the number of elections, and the seconds of the last one."""
         return {"electing": self._lost is not None, "count": self.count, "last_s": round(self._last, 1)}
 
 
 class Shop:
-    """The shop's process: a line on its input is a new rate, the end of the input ends it."""
+    """The shop's process: a line on its input sets the rate, the end of its input ends it."""
 
     def __init__(self, process: asyncio.subprocess.Process, rate: float) -> None:
         self._process = process
         self.rate = rate
 
     async def trade(self, rate: float) -> None:
-        """Let it write so many customers a second."""
+        """Set how many customers it writes in a second."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{rate}\n".encode())
         await self._process.stdin.drain()
@@ -66,10 +66,10 @@ class Shop:
 
 
 class RateAPI(Base):
-    """`POST /api/rate?rate=N`: customers a second."""
+    """`POST /api/rate?rate=N`: sets customers per second."""
 
     async def post(self) -> None:
-        """Tell the shop."""
+        """Pass the rate to the shop."""
         try:
             rate = float(self.get_query_argument("rate"))
         except ValueError:
@@ -83,13 +83,13 @@ class RateAPI(Base):
 
 
 class PrimaryAPI(Base):
-    """`POST /api/primary/kill` ends the primary as a power cut would, `/api/primary/restart` starts it again."""
+    """`POST /api/primary/kill` kills the primary as a power failure would, `/api/primary/restart` restarts it."""
 
-    # One at a time: whoever asks twice must not kill two of three.
+    # One at a time: a double click must not kill two members of three.
     _lock = threading.Lock()
 
     async def post(self, what: str) -> None:
-        """Kill, or start whatever does not run."""
+        """Kill the primary, or restart every member that does not run."""
         deployment = self.demo.deployment
         if deployment is None:
             raise HTTPError(409, "this deployment is not the demo's own")

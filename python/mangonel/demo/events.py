@@ -1,6 +1,6 @@
-"""What a change of the shop is to a page: a row that comes, some of its values that change, or a row that goes.
+"""Converts a change of the shop to an event for pages: a new row, changed values, or a removed row.
 
-Knows the documents' fields and the shape of a change event; neither browsers nor how changes come here.
+Knows the fields of documents and the form of change events; knows neither browsers nor the change stream.
 Spec: change-streams.
 """
 
@@ -22,9 +22,9 @@ Row = dict[str, Any]
 ROWS = 100
 """Rows of each kind that the state has, and a page shows."""
 
-# Collections, and what their rows are called.
+# Collection -> the name of its rows.
 KINDS = {"customers": "customer", "orders": "order"}
-# Fields of the documents that are shown, and what they are called in rows.
+# Field of a document -> its name in rows.
 SHOWN = {
     "customer": {"name": "name", "city": "city", "joined": "at", "number": "n"},
     "order": {"customer": "customer", "item": "item", "cents": "cents", "state": "state", "placed": "at"},
@@ -38,10 +38,10 @@ class Event(NamedTuple):
     """A change.
 
     Attributes:
-        kind: of row.
-        id: of the document, in hexadecimal digits.
+        kind: kind of row.
+        id: the document's id in hexadecimal digits.
         op: "insert", "update", "replace" or "delete".
-        row: what is shown of the document; of an update, what of that has changed.
+        row: the displayed values of the document; for an update, only the changed ones.
     """
 
     kind: str
@@ -51,30 +51,30 @@ class Event(NamedTuple):
 
     @property
     def difference(self) -> int:
-        """How many documents more there are."""
+        """The change in the number of documents."""
         return {"insert": 1, "delete": -1}.get(self.op, 0)
 
     def json(self) -> bytes:
-        """Return it as pages get it: encoded once, however many browsers there are."""
+        """Return the event as JSON for pages: encoded once for all browsers."""
         return encode({"op": self.op, "kind": self.kind, "id": self.id, **self.row})
 
 
 class Rows:
-    """The newest rows of one kind, by the same rules as the page's table, so that both always agree."""
+    """The newest rows of one kind. It follows the same rules as the page's table, so both always agree."""
 
     def __init__(self) -> None:
         self._rows: OrderedDict[str, Row] = OrderedDict()
 
     def begin(self, rows: Iterable[Row]) -> None:
-        """Forget all, and begin with these, the newest last."""
+        """Replace all rows by these; the newest comes last."""
         self._rows = OrderedDict((row["id"], row) for row in rows)
 
     def all(self) -> list[Row]:
-        """Return them, the newest last."""
+        """Return the rows; the newest comes last."""
         return list(self._rows.values())
 
     def take(self, event: Event) -> None:
-        """Follow a change; of rows that are too old to be shown nothing is known, nor has to be."""
+        """Apply an event; ignore it if its row is too old to be kept."""
         if event.op == "insert":
             self._rows[event.id] = {"id": event.id, **event.row}
             if len(self._rows) > ROWS:
@@ -86,13 +86,13 @@ class Rows:
 
 
 def position_of(change: Mapping[str, Any]) -> Position:
-    """Return where a change stands."""
+    """Return the position of a change."""
     at = change["clusterTime"]
     return Position(at.time, at.inc, change["_id"]["_data"])
 
 
 def event_of(change: Mapping[str, Any]) -> Event:
-    """Return what a change is to a page."""
+    """Return the event for a change."""
     kind, op = KINDS[change["ns"]["coll"]], change["operationType"]
     if op == "update":
         row = _shown(kind, change["updateDescription"]["updatedFields"])
@@ -102,7 +102,7 @@ def event_of(change: Mapping[str, Any]) -> Event:
 
 
 def row_of(kind: str, document: Mapping[str, Any]) -> Row:
-    """Return what a page shows of a document."""
+    """Return the row for a document."""
     return {"id": str(document["_id"]), **_shown(kind, document)}
 
 

@@ -1,10 +1,10 @@
-"""What all browsers that keep up are sent: each frame made once, and the same bytes written to every one of them.
+"""Sends frames to all browsers that keep up: makes each frame once and writes the same bytes to all.
 
-Who is here is in step: has all events up to one number, the same for all, and is ready for a frame. Everybody else (who
-begins, catches up, or takes nothing in just now) goes a way of his own in `reader.py`, and comes back. A frame is
-written to a few browsers in each turn of the event loop, so that other requests never wait for all of them.
+A browser is in step if it has all events up to one number, the same for all, and is ready for a frame. Any other
+browser (one that starts, catches up or is not ready) is served by `reader.py` until it is in step. A frame is written
+to a few browsers in each turn of the event loop, so that other requests never wait for all of them.
 
-Knows neither WebSockets, but for the shape of their frames, nor MongoDB. Spec: RFC 6455, section 5.2.
+Of WebSockets it knows only the frame format; it does not know MongoDB. Spec: RFC 6455, section 5.2.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from mangonel.demo.ring import Position
 
 __all__ = ["EVENTS_PER_FRAME", "Fanout", "Follower", "events_frame", "text_frame"]
 
-# A frame every 33 ms at most, and no more frames than this in a second for all browsers together.
+# At most one frame in 33 ms, and at most this many frames a second for all browsers together.
 FRAME_S = 0.033
 FRAMES_PER_SECOND = 3000
 EVENTS_PER_FRAME = 1000
-# Browsers that are written to in one turn of the loop: some 150 µs.
+# How many browsers are written to in one turn of the loop: about 150 µs.
 SLICE = 8
 
 
 class Follower(Protocol):
-    """Somebody who can be in step."""
+    """A browser that can be in step."""
 
     def take(self, frame: bytes) -> bool:
-        """Write a frame, ready as it is; False: nothing was written, since the browser is not ready for one."""
+        """Write a finished frame; return False, having written nothing, if the browser is not ready for one."""
 
 
 class Fanout:
-    """Sends what happens to everybody who is in step.
+    """Sends each event to all browsers that are in step.
 
     Args:
-        feed: of this process.
+        feed: the feed of this process.
 
     Attributes:
-        number: those in step have every event before this one.
+        number: browsers in step have every event before this one.
     """
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
-        # Each with the future that is done when it falls out of step.
+        # The value is a future that completes when the browser falls out of step.
         self._followers: dict[Follower, asyncio.Future[int]] = {}
         self._moved: asyncio.Future[None] | None = None
         self.number = feed.ring.next
 
     async def walk(self, follower: Follower) -> int:
-        """Keep somebody in step who has every event before `number`; return the first event that it could not take."""
+        """Keep a browser in step that has every event before `number`; return the first event that it did not get."""
         left: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._followers[follower] = left
         try:
@@ -60,7 +60,7 @@ class Fanout:
             self._followers.pop(follower, None)
 
     async def reached(self, number: int) -> None:
-        """Wait until those in step are at this number, or have passed it."""
+        """Wait until browsers in step have reached this number."""
         while self.number < number:
             if self._moved is None:
                 self._moved = asyncio.get_running_loop().create_future()
@@ -74,17 +74,17 @@ class Fanout:
             await asyncio.sleep(max(FRAME_S, self._feed.readers / FRAMES_PER_SECOND))
 
     async def _step(self) -> None:
-        """Send what there is, in one frame."""
+        """Send all new events in one frame."""
         first, ring = self.number, self._feed.ring
         if first < ring.first or not self._followers:
-            # The ring has passed us by, or the feed began again: each has to see for himself what he lacks.
+            # The ring no longer has our position, or the feed restarted: each browser must catch up by itself.
             self._move(ring.next)
             for follower in list(self._followers):
                 self._leave(follower, first)
             return
         events, position = ring.events(first, EVENTS_PER_FRAME)
         frame = events_frame(events, position)
-        # Those who come from here on have what this frame brings.
+        # Browsers that join from here on have this frame's events already.
         followers = list(self._followers)
         self._move(first + len(events))
         for turn, follower in enumerate(followers):
@@ -106,14 +106,14 @@ class Fanout:
 
 
 def events_frame(events: Sequence[bytes], position: Position) -> bytes:
-    """Return the frame of events up to a position."""
+    """Return the frame with these events and their last position."""
     return text_frame(
         b'{"type":"events","position":"%s","events":[%s]}' % (str(position).encode(), b",".join(events))
     )
 
 
 def text_frame(payload: bytes) -> bytes:
-    """Return a whole WebSocket frame of a text, as a server sends it: without a mask, not compressed."""
+    """Return a complete WebSocket text frame as a server sends it: unmasked, uncompressed."""
     length = len(payload)
     if length < 126:
         head = bytes((0x81, length))

@@ -1,10 +1,10 @@
-"""One change stream for the whole process, and what all browsers see of it: the state now, and the events that follow.
+"""One change stream for the whole process: the current state, and the events that follow it, for all browsers.
 
-The state (how many, and the newest rows) is read once, in a snapshot; the stream begins at the snapshot's cluster time,
-and what it brings is counted into the state. So a page is answered from memory, without asking the database, and its
-state and its events join without a gap and without a double.
+The state (counts and newest rows) is read once, in a snapshot. The stream begins at the snapshot's cluster time, and
+its changes update the state. So pages are answered from memory, without a query, and state and events join without gap
+or duplicate.
 
-Spec: change-streams, snapshot-sessions (the same read concern, set by hand because its cluster time is wanted).
+Spec: change-streams, snapshot-sessions (the same read concern, set by hand because the cluster time is needed).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PIPELINE: list[dict[str, Any]] = [
             "ns.coll": {"$in": list(KINDS)},
         }
     },
-    # An update tells its own changes. The whole document, looked up, would be that of a later moment.
+    # An update event lists its own changes. A looked-up document would be that of a later moment.
     {
         "$project": {
             "clusterTime": 1,
@@ -52,10 +52,10 @@ PIPELINE: list[dict[str, Any]] = [
 CHANGE_STREAM_HISTORY_LOST = 286
 SNAPSHOT_UNAVAILABLE = 246
 
-# When changes come faster than this, they are let gather for a moment: one getMore then brings many.
+# If changes come faster than this, the feed waits a moment so that one getMore returns many.
 BUSY_RATE = 200.0
 GATHER_S = 0.01
-# What takes less was at hand; what takes longer the server was asked for.
+# A shorter wait means that the change was at hand; a longer one means that the server was asked.
 ANSWER_S = 0.0002
 MAX_AWAIT_MS = 1000
 PAUSE_S = 0.5
@@ -63,23 +63,23 @@ CHART_S = 60
 
 
 class HistoryLost(Exception):
-    """The oplog does not reach back to a position any more."""
+    """The oplog does not reach back to the position any more."""
 
 
 class Feed:
     """The events of a deployment, kept in a ring for any number of readers.
 
     Args:
-        client: its only user of a change stream is this.
-        database: where the shop writes.
-        size: events to keep.
+        client: the client; only this object uses a change stream of it.
+        database: the shop's database.
+        size: how many events to keep.
 
     Attributes:
-        totals: documents of each kind, from the state and the events since.
+        totals: documents of each kind, by the state and the later events.
         ring: the events; None until `open`.
         seen: events since the process began.
-        resumes: how often the stream had to be opened again by us; the driver's own resumes do not count.
-        readers: browsers that follow it now.
+        resumes: how often the feed reopened the stream; the driver's own resumes do not count.
+        readers: browsers that follow the feed now.
     """
 
     def __init__(self, client: AsyncMongoClient[Any], database: str, size: int) -> None:
@@ -87,7 +87,7 @@ class Feed:
         self._database: Any = client[database]
         self._size = size
         self._rows = {kind: Rows() for kind in KINDS.values()}
-        # Events in each second of the deployment's clock, for charts that begin full.
+        # Events in each second of the deployment's clock, so that new charts are full.
         self._counts: OrderedDict[int, int] = OrderedDict()
         self._news: asyncio.Future[None] | None = None
         self.totals: dict[str, int] = dict.fromkeys(KINDS.values(), 0)
@@ -97,12 +97,12 @@ class Feed:
         self.readers = 0
 
     async def open(self) -> None:
-        """Read the state; the stream will begin where it ends."""
+        """Read the state; the stream will begin where the state ends."""
         at = await self._snapshot()
         self.ring = Ring(self._size, Position(at.time, at.inc, LAST))
 
     async def run(self) -> None:
-        """Follow the stream until cancelled; the driver resumes it over failovers, and we what it gave up."""
+        """Follow the stream until cancelled, and reopen it after errors; after failovers the driver resumes it."""
         is_lost = False
         while True:
             try:
@@ -121,7 +121,7 @@ class Feed:
                 await asyncio.sleep(PAUSE_S)
 
     async def _begin_again(self) -> None:
-        """Read the state anew; nobody can know what was missed, so every reader finds its place gone."""
+        """Read the state again. Events may have been missed, so every reader's position becomes invalid."""
         number = self.ring.next
         await self.open()
         self.ring.first = number + 1
@@ -130,20 +130,20 @@ class Feed:
     async def changes(
         self, after: Position, until: Position | None = None
     ) -> AsyncGenerator[tuple[Position, Event], None]:
-        """Yield each event behind a position, with its own.
+        """Yield each event after a position, with its own position.
 
         Args:
-            after: begin behind it.
-            until: end once every event up to this position was seen; None: never.
+            after: start after this position.
+            until: stop once every event up to this position was seen. None: never.
 
         Raises:
-            HistoryLost: the oplog does not reach back so far.
+            HistoryLost: the oplog does not reach back that far.
         """
         loop = asyncio.get_running_loop()
         pace = Pace(loop.time())
         async with self._client.start_session() as session:
             if until is not None:
-                # No server may answer "nothing more" before it has seen what `until` stands for.
+                # A server may answer "no more changes" only after it has reached the time of `until`.
                 session.advance_operation_time(Timestamp(until.seconds, until.increment))
             try:
                 async with await self._database.watch(
@@ -172,7 +172,7 @@ class Feed:
                 raise
 
     def state(self) -> bytes:
-        """Return the state as JSON, for a page that begins: it holds everything before `ring.next`."""
+        """Return the state as JSON for a new page; it includes everything before `ring.next`."""
         now = int(time.time())
         return encode(
             {
@@ -185,7 +185,7 @@ class Feed:
         )
 
     async def news(self, number: int) -> None:
-        """Wait until there is an event of this number."""
+        """Wait until the event with this number exists."""
         while self.ring.next <= number:
             if self._news is None:
                 self._news = asyncio.get_running_loop().create_future()
@@ -207,13 +207,13 @@ class Feed:
             news.set_result(None)
 
     async def _snapshot(self) -> Timestamp:
-        """Read counts and newest rows of one moment, and return that moment's cluster time."""
+        """Read counts and newest rows at one moment, and return that moment's cluster time."""
         at: Timestamp | None = None
         for collection, kind in KINDS.items():
             counted, at = await self._at_snapshot(collection, [{"$count": "n"}], at)
             newest, at = await self._at_snapshot(collection, [{"$sort": {"_id": -1}}, {"$limit": ROWS}], at)
             self.totals[kind] = counted[0]["n"] if counted else 0
-            # The newest last, as they would have come.
+            # The newest last, in the order of their arrival.
             self._rows[kind].begin(row_of(kind, document) for document in reversed(newest))
         assert at is not None
         return at
@@ -221,7 +221,7 @@ class Feed:
     async def _at_snapshot(
         self, collection: str, pipeline: list[dict[str, Any]], at: Timestamp | None
     ) -> tuple[list[dict[str, Any]], Timestamp]:
-        """Run a pipeline on the data of one moment; None: of now, which the answer tells."""
+        """Run a pipeline on the data of one moment. None: now; the reply has the time."""
         concern: dict[str, Any] = {"level": "snapshot"}
         if at is not None:
             concern["atClusterTime"] = at
@@ -231,7 +231,7 @@ class Feed:
                     "aggregate", collection, pipeline=pipeline, cursor={}, readConcern=concern
                 )
             except OperationFailure as error:
-                # A collection that was made a moment ago has no snapshot yet.
+                # A collection that was just created has no snapshot yet.
                 if error.code != SNAPSHOT_UNAVAILABLE or at is not None:
                     raise
                 await asyncio.sleep(PAUSE_S)
@@ -241,14 +241,14 @@ class Feed:
 
 
 class Pace:
-    """Tells when to let changes gather, by how fast they come."""
+    """Decides when to wait for more changes, by the rate of changes."""
 
     def __init__(self, now: float) -> None:
         self._since = now
         self._count = 0
 
     def wait(self, asked: float, now: float) -> float:
-        """Count a change that was asked for and came; return the seconds to wait before the next one."""
+        """Count a change that was requested and arrived; return the seconds to wait before the next request."""
         self._count += 1
         if now - asked < ANSWER_S:
             return 0.0

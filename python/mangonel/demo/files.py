@@ -1,4 +1,4 @@
-"""Files in GridFS: taken in as they arrive, given out as they are read; neither is ever whole in memory."""
+"""Files in GridFS: stored while they arrive, sent while they are read; never whole in memory."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9.+-]+", re.IGNORECASE)
 
 
 class FilesPage(Base):
-    """Files to store and to fetch."""
+    """The page of files."""
 
     async def get(self) -> None:
-        """Show the page; its list comes from the API."""
+        """Show the page; the API supplies its list."""
         self.page("files.html", "Files", limit=MAX_UPLOAD >> 20)
 
 
@@ -37,7 +37,7 @@ class FilesAPI(Base):
     """`GET /api/files`: the newest files."""
 
     async def get(self) -> None:
-        """Answer with an array of the files' documents, as JSON straight from BSON."""
+        """Answer with an array of file documents, as JSON straight from BSON."""
         files: Any = self.demo.database[f"{BUCKET}.files"]
         shown = {"filename": 1, "length": 1, "uploadDate": 1, "metadata": 1}
         self.set_header("Content-Type", "application/json")
@@ -52,7 +52,7 @@ class FileAPI(Base):
     _is_whole = False
 
     async def prepare(self) -> None:
-        """Open the upload once it is known whose it is; the body is not read before."""
+        """Open the upload once the user is known; the body is not read earlier."""
         await super().prepare()
         if self.request.method != "PUT" or self._finished:
             return
@@ -66,7 +66,7 @@ class FileAPI(Base):
         self._file = self.demo.bucket.open_upload_stream(self.path_args[0], metadata=metadata)
 
     async def data_received(self, chunk: bytes) -> None:
-        """Write a piece; the browser is not read from until this has returned."""
+        """Write a piece; the browser's connection is not read until this returns."""
         if self._file is not None:
             await self._file.write(chunk)
 
@@ -87,16 +87,16 @@ class FileAPI(Base):
         self.set_status(204)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Answer with the error; what is refused before its body was read ends the connection, so say that too."""
+        """Answer with the error. If the body was not read, the connection closes, so announce that too."""
         self.set_header("Connection", "close")
         super().write_error(status_code, **kwargs)
 
     def on_finish(self) -> None:
-        """Leave nothing of an upload that an error ended."""
+        """Remove the upload if an error ended it."""
         self._drop()
 
     def on_connection_close(self) -> None:
-        """Leave nothing of an upload that the browser broke off."""
+        """Remove the upload if the browser disconnected."""
         super().on_connection_close()
         self._drop()
 
@@ -107,20 +107,20 @@ class FileAPI(Base):
 
 
 class Download(Base, GridFSHandler):
-    """`GET /files/ID`: a file or a range of it. Somebody uploaded it, so no browser may run it as a page of ours."""
+    """`GET /files/ID`: a file or a range of it. Files are untrusted, so browsers must not run them as pages of ours."""
 
     async def prepare(self) -> None:
-        """Say what the answer is before it begins."""
+        """Set headers for the download before it begins."""
         await super().prepare()
         self.set_header("Content-Disposition", "attachment")
         self.set_header("Content-Security-Policy", f"{POLICY}; sandbox")
 
 
 async def open_by_id(bucket: AsyncGridFSBucket, id: str) -> AsyncGridOut:
-    """Return the file of an id.
+    """Open the file with an id.
 
     Raises:
-        NoFile: there is none.
+        NoFile: there is no such file.
     """
     try:
         return await bucket.open_download_stream(ObjectId(id))

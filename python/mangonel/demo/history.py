@@ -1,4 +1,4 @@
-"""What was counted in each of the last seconds, for plots that begin full. Reads counters, and no database."""
+"""Counts of each of the last seconds, so that new plots are full. Reads counters, and no database."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Reading(NamedTuple):
     """The counters at one moment.
 
     Attributes:
-        totals: by name, what only grows; a sample has its growth in a second.
-        levels: by name, what stands at a value, or None; a sample has it as it is.
+        totals: counters that only grow, by name; a sample holds the growth in a second.
+        levels: current values or None, by name; a sample holds them unchanged.
     """
 
     totals: dict[str, int]
@@ -27,11 +27,11 @@ class Reading(NamedTuple):
 
 
 class History:
-    """Samples of the last minutes, numbered from 0 since the process began.
+    """Samples of the last minutes, numbered from 0 at the start of the process.
 
     Args:
-        read: returns the counters as they are now.
-        clock: seconds, which never go back.
+        read: returns the current counters.
+        clock: seconds of a monotonic clock.
     """
 
     def __init__(self, read: Callable[[], Reading], clock: Callable[[], float] = time.monotonic) -> None:
@@ -47,7 +47,7 @@ class History:
             self.take()
 
     def take(self) -> None:
-        """Take a sample: how fast the totals grew since the last one, and the levels."""
+        """Take a sample: the growth of the totals since the last one, and the levels."""
         now, reading = self._clock(), self._read()
         spent = max(now - self._at, 0.001)
         grown = {
@@ -58,6 +58,6 @@ class History:
         self._last, self._at, self.next = reading, now, self.next + 1
 
     def since(self, number: int) -> list[dict[str, Any]]:
-        """Return the samples from a number on, as far as they are kept."""
+        """Return the samples from a number on, as far as they are still kept."""
         kept = list(self._samples)
         return kept[max(0, number - (self.next - len(kept))) :]

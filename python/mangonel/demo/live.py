@@ -1,4 +1,4 @@
-"""The live page, and its WebSocket: from the feed to a browser, and the browser's word on what it is ready for."""
+"""The live page and its WebSocket: events to the browser, and credit for frames back from it."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ class LivePage(Base):
     """Customers and orders, as they are written."""
 
     async def get(self) -> None:
-        """Show the page; what it shows comes over its WebSocket."""
+        """Show the page; its WebSocket supplies the content."""
         demo = self.demo
         rate = None if demo.shop is None else round(demo.shop.rate)
         self.page("live.html", "Live", rate=rate, has_own=demo.deployment is not None)
 
 
 class SessionSocket(Base, WebSocketHandler):
-    """Tells a page that its websession has ended, by closing with 4401; it has nothing else to say."""
+    """Closes with 4401 when the page's websession has ended; sends nothing else."""
 
     is_public = True  # `open` turns away
     check_csrf = False  # a WebSocket has no token; `check_origin` keeps other sites out
     session_revalidate = "5s"
 
     async def open(self, *args: str, **kwargs: str) -> None:
-        """Turn away who is not logged in; with a code, since a script cannot see the status of a handshake."""
+        """Close without a login; with a close code, since a script cannot see the status of a handshake."""
         if self.session.user is None:
             self.close(UNAUTHENTICATED, "log in first")
 
     def on_message(self, message: str | bytes) -> None:
-        """Take no notice: a page says where it is, as on every socket, and is nowhere."""
+        """Ignore the message: pages send their position on every socket, and here it has no meaning."""
 
 
 class LiveSocket(SessionSocket):
-    """Streams the feed.
+    """Sends the feed to a browser.
 
-    The browser sends `{"after": POSITION or null}` first, then `{"credit": FRAMES}` as it takes frames in. It gets a
-    state, unless it goes on behind a position, and then events; each frame names the position to come back with.
+    The browser first sends `{"after": POSITION or null}`, then `{"credit": FRAMES}` as it processes frames. It gets a
+    state, unless it continues from a position, and then events. Each frame contains the position to resume from.
     """
 
     _reader: Reader | None = None
     _task: asyncio.Task[None] | None = None
 
     def on_message(self, message: str | bytes) -> None:
-        """Begin, or take note of credit."""
+        """Start, or add credit."""
         if self.session.user is None:
             return
         try:
@@ -79,10 +79,10 @@ class LiveSocket(SessionSocket):
             self._task.cancel()
 
     def _write(self, frame: bytes) -> None:
-        """Write a whole frame, past `write_message`: that would pack it again, and start a task, for each browser.
+        """Write a finished frame without `write_message`, which would encode it again and start a task per browser.
 
-        What is written waits in memory until the socket takes it; the browser's credit bounds how much that is. No
-        compression was agreed on, since `get_compression_options` is not overridden.
+        Written bytes stay in memory until the socket accepts them; the browser's credit bounds their number.
+        Compression was not negotiated, since `get_compression_options` is not overridden.
         """
         connection: Any = self.ws_connection
         if connection is not None and not connection.is_closing():

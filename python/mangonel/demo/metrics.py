@@ -1,4 +1,4 @@
-"""What the driver's listeners see, kept as counters and histograms that cost little and take no memory over time."""
+"""Counters and histograms fed by the driver's listeners; they are cheap, and their memory does not grow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUCKETS = 30 * STEPS
 
 
 class Histogram:
-    """Durations in buckets that double; from a microsecond to a quarter of an hour."""
+    """Durations in buckets of doubling size, from a microsecond to a quarter of an hour."""
 
     __slots__ = ("_counts", "count")
 
@@ -36,7 +36,7 @@ class Histogram:
         self.count += 1
 
     def quantile(self, share: float) -> float:
-        """Return the duration in microseconds that this share of all did not exceed; 0 when there are none."""
+        """Return the duration in microseconds that this share of all durations did not exceed; 0 without any."""
         left = share * self.count
         for bucket, count in enumerate(self._counts):
             left -= count
@@ -45,7 +45,7 @@ class Histogram:
         return 0.0
 
     def summary(self) -> dict[str, float]:
-        """Return count, median and 99th percentile; durations in milliseconds."""
+        """Return count, median and 99th percentile, in milliseconds."""
         return {
             "count": self.count,
             "median_ms": round(self.quantile(0.5) / 1000, 3),
@@ -54,7 +54,7 @@ class Histogram:
 
 
 class Commands(monitoring.CommandListener):
-    """Commands by name: how many, how long, how many failed."""
+    """Statistics by command name: count, duration, failures."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -62,20 +62,20 @@ class Commands(monitoring.CommandListener):
         self._failures: Counter[str] = Counter()
 
     def started(self, event: monitoring.CommandStartedEvent) -> None:
-        """Take no notice: the end of a command tells everything."""
+        """Ignore the event: the end of a command has all data."""
 
     def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
-        """Count it."""
+        """Count a successful command."""
         self._count(event.command_name, event.duration_micros)
 
     def failed(self, event: monitoring.CommandFailedEvent) -> None:
-        """Count it, and that it failed."""
+        """Count a failed command."""
         with self._lock:
             self._failures[event.command_name] += 1
         self._count(event.command_name, event.duration_micros)
 
     def _count(self, name: str, micros: int) -> None:
-        # Tasks, and the threads that hash passwords or watch servers, may all be in here.
+        # Tasks, hashing threads and monitoring threads may all call this at once.
         with self._lock:
             durations = self._durations.get(name)
             if durations is None:
@@ -98,7 +98,7 @@ class Commands(monitoring.CommandListener):
 
 
 class Pools(monitoring.ConnectionPoolListener):
-    """Connections by server: open, in use, and what check-outs waited."""
+    """Statistics by server: open and used connections, waits of check-outs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -114,49 +114,49 @@ class Pools(monitoring.ConnectionPoolListener):
             counter[f"{host}:{port}"] += number
 
     def pool_created(self, event: monitoring.PoolCreatedEvent) -> None:
-        """Name the pool, though it is empty."""
+        """Add the server's row."""
         self._add(self._open, event, 0)
 
     def pool_ready(self, event: monitoring.PoolReadyEvent) -> None:
-        """Take no notice."""
+        """Ignore the event."""
 
     def pool_cleared(self, event: monitoring.PoolClearedEvent) -> None:
-        """Count it: the server was lost."""
+        """Count the clearing: the server was lost."""
         self._add(self._cleared, event, 1)
 
     def pool_closed(self, event: monitoring.PoolClosedEvent) -> None:
-        """Take no notice: its connections are told one by one."""
+        """Ignore the event: each connection has its own."""
 
     def connection_created(self, event: monitoring.ConnectionCreatedEvent) -> None:
-        """Count it."""
+        """Count an opened connection."""
         self._add(self._open, event, 1)
 
     def connection_ready(self, event: monitoring.ConnectionReadyEvent) -> None:
-        """Take no notice."""
+        """Ignore the event."""
 
     def connection_closed(self, event: monitoring.ConnectionClosedEvent) -> None:
-        """Count it out."""
+        """Count a closed connection."""
         self._add(self._open, event, -1)
 
     def connection_check_out_started(self, event: monitoring.ConnectionCheckOutStartedEvent) -> None:
-        """Take no notice: the end of a check-out tells everything."""
+        """Ignore the event: the end of a check-out has all data."""
 
     def connection_check_out_failed(self, event: monitoring.ConnectionCheckOutFailedEvent) -> None:
-        """Count it."""
+        """Count a failed check-out."""
         self._add(self._failed, event, 1)
 
     def connection_checked_out(self, event: monitoring.ConnectionCheckedOutEvent) -> None:
-        """Count it, and how long it took."""
+        """Count a check-out and its wait."""
         self._add(self._used, event, 1)
         with self._lock:
             self._waits.add((event.duration or 0.0) * 1e6)
 
     def connection_checked_in(self, event: monitoring.ConnectionCheckedInEvent) -> None:
-        """Count it back."""
+        """Count a check-in."""
         self._add(self._used, event, -1)
 
     def summary(self) -> dict[str, Any]:
-        """Return a row for each server, and the waits of all."""
+        """Return a row for each server, and the waits of all check-outs."""
         with self._lock:
             servers = {
                 address: {
@@ -171,14 +171,14 @@ class Pools(monitoring.ConnectionPoolListener):
 
 
 class Requests:
-    """HTTP requests: how long, and how many of each kind of status. For `Application(log_function=…)`."""
+    """HTTP requests: durations, and counts by class of status. For `Application(log_function=…)`."""
 
     def __init__(self) -> None:
         self._durations = Histogram()
         self._statuses: Counter[str] = Counter()
 
     def __call__(self, handler: Any) -> None:
-        """Count a request that was answered. A WebSocket's lasts as long as its page, and says nothing."""
+        """Count an answered request. WebSockets are left out: they last as long as their page."""
         if handler.get_status() == 101:
             return
         self._durations.add(handler.request.request_time() * 1e6)
@@ -195,7 +195,7 @@ class Requests:
 
 
 class Events:
-    """Events of websessions by kind. For `WebSessions(events=…)`."""
+    """Counts of websession events by kind. For `WebSessions(events=…)`."""
 
     def __init__(self) -> None:
         self._kinds: Counter[str] = Counter()

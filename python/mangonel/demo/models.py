@@ -16,12 +16,12 @@ STATES = ("new", "paid", "shipped")
 
 
 def now() -> dt.datetime:
-    """The time in UTC; BSON keeps its milliseconds."""
+    """The current time in UTC, in whole milliseconds as in BSON."""
     return dt.datetime.now(dt.UTC)
 
 
 class Account(Document):
-    """Somebody who may log in. The id is the name."""
+    """A user who may log in. The id is the name."""
 
     __collection__ = "accounts"
 
@@ -32,19 +32,19 @@ class Account(Document):
 
 
 class Customer(Document):
-    """Somebody who signed up in the shop."""
+    """A customer who signed up in the shop."""
 
     __collection__ = "customers"
 
     name: Annotated[str, MaxLen(80)]
     city: str
-    # Counted by the shop without a gap, so that a page can tell what it missed or saw twice.
+    # The shop numbers customers without gaps, so that a page can detect missed or repeated ones.
     number: int = 0
     joined: dt.datetime = field(default_factory=now)
 
 
 class Order(Document):
-    """What a customer bought; the name is copied, since the list of orders shows it."""
+    """An order of a customer; it copies the name for the list of orders."""
 
     __collection__ = "orders"
 
@@ -56,7 +56,7 @@ class Order(Document):
 
 
 class Post(Document):
-    """A post with a place."""
+    """A post with a location."""
 
     __collection__ = "posts"
     __indexes__: ClassVar[list[Index]] = [Index("title", "body", kind="text", weights={"title": 3})]

@@ -1,4 +1,4 @@
-"""Words that the simulated shop and its posts are made of: people, goods, and cities with their places."""
+"""Word lists for the simulated shop and its posts: people, goods, and cities with coordinates."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CITIES: dict[str, tuple[float, float]] = {
     "Zagreb": (15.98, 45.81),
 }
 
-# What is sold, and for how many cents.
+# Goods and their prices in cents.
 ITEMS = (
     ("Bicycle bell", 1450),
     ("Blue notebook", 690),

@@ -1,4 +1,4 @@
-"""The posts: a page, and an API that answers with JSON made from BSON in the driver's core, no object in between."""
+"""The posts: a page, and an API whose JSON the driver's core makes from BSON, without Python objects."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ PLACES = 2000
 
 
 class PostsPage(Base):
-    """Posts to search, by words and by place."""
+    """The page to search posts by text and location."""
 
     async def get(self) -> None:
-        """Show the page; its posts come from the API."""
+        """Show the page; the API supplies the posts."""
         self.page("posts.html", "Posts", cities=CITIES)
 
 
 class _Search(Base):
-    """What both APIs ask for: `text=WORDS`, and `lon=`, `lat=`, `km=` for the posts around a place."""
+    """The parameters of both APIs: `text=WORDS`, and `lon=`, `lat=`, `km=` for posts around a location."""
 
     def _query(self) -> Query[Post]:
         query = Post.find()
@@ -35,7 +35,7 @@ class _Search(Base):
             query = query.find(text(words))
         if "km" in self.request.query_arguments:
             lon, lat, km = (self._number(name) for name in ("lon", "lat", "km"))
-            # Within, not near: it keeps the order by id, which pages go by, and goes together with words.
+            # $geoWithin, not $near: it keeps the order by id that paging needs, and combines with text search.
             query = query.find(F(Post.place).within_sphere(Point(lon, lat), km * 1000))
         return query
 
@@ -58,12 +58,12 @@ class _Search(Base):
 class PostsAPI(_Search):
     """`GET /api/posts`: a page of posts, the newest first.
 
-    `size=` posts, behind the one of the id `after=`: pages go by keys, so the thousandth costs what the first does, and
-    posts that are written meanwhile move nothing.
+    `size=` posts after the one with the id `after=`. Paging by key makes the thousandth page as cheap as the first, and
+    new posts do not shift pages.
     """
 
     async def get(self) -> None:
-        """Answer with an array of posts; the id of its last is `after` of the next page."""
+        """Answer with an array of posts; the last one's id is `after` of the next page."""
         query = self._query()
         if after := self.get_query_argument("after", ""):
             try:
@@ -77,9 +77,9 @@ class PostsAPI(_Search):
 
 
 class PlacesAPI(_Search):
-    """`GET /api/places`: where the posts are that a search finds, for the map."""
+    """`GET /api/places`: the locations of the posts that match a search, for the map."""
 
     async def get(self) -> None:
-        """Answer with an array of ids and places."""
+        """Answer with an array of ids and locations."""
         found = self._query().sort(desc(Post.id)).limit(PLACES)
         self._answer(await found.ajson(exclude=(Post.title, Post.body, Post.author, Post.city, Post.written)))

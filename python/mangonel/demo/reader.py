@@ -1,9 +1,9 @@
-"""One browser's way through the feed: where it is, what it is sent next, and how much it may be sent.
+"""Serves one browser from the feed: its position, the next frame, and how much it may be sent.
 
-A reader holds no queue. It is a number in the feed's ring, so a slow one costs nothing but its place; when the ring has
-passed it by, it gets the state anew, which stands for everything it missed. A browser says how many frames it is ready
-to take, and is sent no more: what its tab cannot follow never leaves this process. One that keeps up walks in step
-with all others, and `fanout.py` sends it what it sends them.
+A reader has no queue. It is a number in the feed's ring, so a slow one costs only its number; if the ring has dropped
+that number, the reader sends the state again, which includes everything that was missed. A browser grants credit for
+frames and is sent no more than that, so frames that a tab cannot process never leave this process. A browser that keeps
+up is in step with all others, and `fanout.py` serves it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from mangonel.demo.ring import Position
 
 __all__ = ["Reader"]
 
-# Frames that a browser may have before it has said that it took any.
+# Frames that a browser may receive before its first credit.
 CREDIT = 16
 MAX_CREDIT = 64
 
 
 class Reader:
-    """Sends one browser what it has not seen.
+    """Sends one browser the events that it has not seen.
 
     Args:
-        feed: of this process.
-        fanout: of the feed.
-        write: writes a whole WebSocket frame, or drops it when the browser is gone; it does not wait.
+        feed: the feed of this process.
+        fanout: the fanout of that feed.
+        write: writes a complete WebSocket frame without waiting, or drops it if the browser is gone.
     """
 
     def __init__(self, feed: Feed, fanout: Fanout, write: Callable[[bytes], None]) -> None:
@@ -41,12 +41,12 @@ class Reader:
         self.skipped = 0
 
     def grant(self, frames: int) -> None:
-        """The browser is ready for so many frames more."""
+        """Add credit for this many frames."""
         self._credit = min(self._credit + max(frames, 0), MAX_CREDIT)
         self._granted.set()
 
     def take(self, frame: bytes) -> bool:
-        """Write a frame, if the browser is ready for one."""
+        """Write a frame if the browser is ready for one."""
         if self._credit <= 0:
             return False
         self._credit -= 1
@@ -57,7 +57,7 @@ class Reader:
         """Send until cancelled.
 
         Args:
-            position: of the last event that the browser has; None: it has nothing.
+            position: position of the browser's last event. None: it has none.
         """
         feed, fanout = self._feed, self._fanout
         feed.readers += 1
@@ -68,17 +68,17 @@ class Reader:
                 if number == fanout.number:
                     number = await fanout.walk(self)
                 elif number > fanout.number:
-                    # A state may be newer than what was sent last.
+                    # The state may be newer than the last frame.
                     await fanout.reached(number)
                 else:
                     number = self._frame(number)
-                    # Many may be catching up; the others are not to wait for all of them.
+                    # Many browsers may be catching up; the others must not wait for all of them.
                     await asyncio.sleep(0)
         finally:
             feed.readers -= 1
 
     async def _begin(self, position: Position | None) -> int:
-        """Bring the browser to where the ring takes over, and return the number it goes on with."""
+        """Bring the browser to a position in the ring, and return the number to continue with."""
         while position is not None:
             number = self._feed.ring.number_behind(position)
             if number is not None:
@@ -91,7 +91,7 @@ class Reader:
         return self._state()
 
     async def _catch_up(self, position: Position) -> Position:
-        """Send the events between a position and the ring's start, from a stream of the browser's own."""
+        """Send the events between a position and the ring's start, from a change stream of its own."""
         target = self._feed.ring.start
         events: list[bytes] = []
         async with aclosing(self._feed.changes(position, target)) as changes:
@@ -108,7 +108,7 @@ class Reader:
         return max(position, target)
 
     def _frame(self, number: int) -> int:
-        """Send a frame of those events that are behind what others have had, or the state."""
+        """Send a frame with the events from `number` on, or with the state."""
         ring = self._feed.ring
         if number < ring.first:
             self.skipped += ring.first - number

@@ -1,8 +1,8 @@
-"""The last events in the order in which they happened, each with its position. Knows neither browsers nor MongoDB.
+"""The last events in order, each with its position. Knows neither browsers nor MongoDB.
 
 A position is a pair: the cluster time of a change, and its resume token, which orders the changes of one cluster time
-(a transaction has many). Positions of one deployment can be compared, whichever process saw the change, so a browser
-that comes back to another process says with its last one what it has.
+(a transaction has many). All positions of a deployment are comparable, whichever process saw the change. So a browser
+that reconnects to another process sends its last position to say what it has.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ __all__ = ["Position", "Ring"]
 
 
 class Position(NamedTuple):
-    """Where an event stands among all of its deployment.
+    """The position of an event in its deployment.
 
     Attributes:
         seconds, increment: the cluster time.
-        token: the resume token's text; "" stands before every event of the cluster time, `LAST` behind.
+        token: the text of the resume token; "" sorts before every event of the cluster time, `LAST` after all of them.
     """
 
     seconds: int
@@ -33,7 +33,7 @@ class Position(NamedTuple):
         """Return the position that a browser sent back.
 
         Raises:
-            ValueError: it is none.
+            ValueError: the text is not a position.
         """
         seconds, increment, token = text.split(".")
         if not token.isalnum() and token not in ("", LAST):
@@ -41,18 +41,18 @@ class Position(NamedTuple):
         return cls(int(seconds), int(increment), token)
 
 
-# Sorts behind every token, which is written in hexadecimal digits.
+# Sorts after every token, since tokens consist of hexadecimal digits.
 LAST = "~"
 
 
 class Ring:
-    """A bounded list of events, numbered from 0 since the process began.
+    """A bounded list of events, numbered from 0 at the start of the process.
 
-    Invariant: every event behind `start` that has happened up to `end` is here, once, in order.
+    Invariant: every event after `start` up to `end` is here, once, in order.
 
     Args:
-        size: how many events are kept; for a moment up to a quarter more.
-        start: the position behind which events will be added.
+        size: how many events to keep; temporarily up to a quarter more.
+        start: the position after which events will be added.
     """
 
     def __init__(self, size: int, start: Position) -> None:
@@ -64,7 +64,7 @@ class Ring:
 
     @property
     def next(self) -> int:
-        """The number that the next event will have."""
+        """The number of the next event."""
         return self.first + len(self._events)
 
     @property
@@ -73,7 +73,7 @@ class Ring:
         return self._positions[-1] if self._positions else self.start
 
     def add(self, position: Position, event: bytes) -> None:
-        """Add an event; the oldest leave in slices, since a list's head is dear to cut."""
+        """Add an event. The oldest are removed in slices, since cutting the head of a list is expensive."""
         self._positions.append(position)
         self._events.append(event)
         surplus = len(self._events) - self._size
@@ -83,13 +83,13 @@ class Ring:
             self.first += surplus
 
     def number_behind(self, position: Position) -> int | None:
-        """Return the number of the first event behind a position, or None when some of those have left the ring."""
+        """Return the number of the first event after a position, or None if some of those were dropped."""
         if position < self.start:
             return None
         return self.first + bisect_right(self._positions, position)
 
     def events(self, number: int, limit: int) -> tuple[list[bytes], Position]:
-        """Return up to `limit` events from a number on, and the position of the last of them."""
+        """Return up to `limit` events from a number on, and the position of the last one."""
         index = number - self.first
         found = self._events[index : index + limit]
         stop = index + len(found)

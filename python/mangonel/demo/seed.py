@@ -1,4 +1,4 @@
-"""Makes what is there when it starts: collections, indexes, demo users, posts. Running it again adds nothing."""
+"""Creates the initial data: collections, indexes, demo users, posts. Running it again adds nothing."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SPREAD = 0.35
 
 
 async def seed(password: str) -> None:
-    """Make what is missing."""
+    """Create missing data."""
     for model in MODELS:
         try:
-            # Snapshots and change streams want collections that are there.
+            # Snapshots and change streams need existing collections.
             await model.acreate_collection()
         except CollectionInvalid:
             continue
@@ -47,7 +47,7 @@ async def seed(password: str) -> None:
 
 
 def _posts() -> list[Post]:
-    # The same posts everywhere, so that pictures and tests can rely on them.
+    # The same posts everywhere, so that screenshots and tests are reproducible.
     chance = random.Random(1815)
     began = datetime(2026, 1, 1, tzinfo=UTC)
     posts = []

@@ -1,4 +1,4 @@
-"""What can be set from outside, with the bounds that keep the application within its memory. Reads nothing itself."""
+"""The settings of the demo, with bounds that limit its memory. Reads nothing itself."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Settings:
     """The settings of one web process.
 
     Attributes:
-        uri: of the deployment; it must be a replica set or a sharded cluster, for change streams and snapshots.
-        database: everything is in this one.
+        uri: URI of the deployment; it must be a replica set or a sharded cluster, for change streams and snapshots.
+        database: the database for everything.
         host: address to listen on.
-        port: to listen on; 0: a free one.
-        password: of the demo users.
-        rate: customers that the simulated shop writes in a second; 0: nobody writes.
-        is_behind_tls: a proxy in front ends TLS: cookies are Secure, its X-Forwarded headers are believed.
-        ring: events that are kept for browsers that come back or are slow.
+        port: port to listen on; 0: a free one.
+        password: password of the demo users.
+        rate: customers that the simulated shop writes in a second; 0: the shop is closed.
+        is_behind_tls: a proxy in front terminates TLS: cookies are Secure, and its X-Forwarded headers are trusted.
+        ring: events to keep for browsers that reconnect or are slow.
     """
 
     uri: str

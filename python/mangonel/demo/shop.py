@@ -1,10 +1,10 @@
-"""The simulated shop: a process of its own that writes customers and their orders at a steady rate.
+"""The simulated shop: a process that writes customers and their orders at a steady rate.
 
-Orders are paid and shipped a few seconds later, and some customers close their account.
+Orders are paid and shipped a few seconds later, and some customers close their accounts.
 
-Run as `python -m mangonel.demo.shop URI DATABASE RATE`; a line on standard input is a new rate, and it ends when the
-input does, that is with whoever started it. It knows nothing of the web: the web process learns of its writes as of
-anybody's, from the change stream.
+Run as `python -m mangonel.demo.shop URI DATABASE RATE`. A line on standard input sets the rate; the process exits when
+its input ends, that is, with its parent. It does not know the web process, which learns of the writes from the change
+stream.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from mangonel.odm import F, connect, set_
 
 __all__ = ["main", "trade"]
 
-# Writes are made in this many portions a second at most.
+# Writes are made in at most this many batches a second.
 PORTIONS = 50
 ORDERS_PER_CUSTOMER = 0.6
 LEAVERS_PER_CUSTOMER = 0.08
-# Seconds until the next thing happens to an order, or a customer leaves; and how many of these are remembered.
+# Seconds until an order changes or a customer leaves; and how many such changes are remembered.
 SOON_S = (2.0, 12.0)
 REMEMBERED = 20_000
 PAUSE_S = 0.5
@@ -38,21 +38,21 @@ DUPLICATE_KEY = 11000
 
 
 class Rate:
-    """Customers a second, which may change at any time."""
+    """Customers per second; it may change at any time."""
 
     def __init__(self, value: float) -> None:
         self.value = value
 
 
 async def trade(rate: Rate) -> None:
-    """Write so many customers a second until cancelled; after an outage it goes on, without making up for it.
+    """Write customers at this rate until cancelled. After an outage, continue without catching up.
 
-    Each has a number, one more than the last: what fails is written again until it is there, by the same id.
+    Customers are numbered without gaps: a failed insert is repeated with the same id until it succeeds.
     """
     loop = asyncio.get_running_loop()
     due, owed = loop.time(), 0.0
     later = Later()
-    # Above those of any shop before, and exact in a browser.
+    # Above the numbers of any earlier shop, and exact in a browser.
     numbers = itertools.count(int(time.time()) * 1_000_000)
     while True:
         every = 1 / min(max(rate.value, 1.0), PORTIONS)
@@ -76,7 +76,7 @@ async def trade(rate: Rate) -> None:
 
 
 async def _until_written(customers: list[Customer]) -> None:
-    """Insert them; after a failure, nobody knows which are there, so all are tried again."""
+    """Insert these customers. After a failure it is unknown which were stored, so all are inserted again."""
     while True:
         try:
             await Customer.ainsert_many(customers, ordered=False)
@@ -91,13 +91,13 @@ async def _until_written(customers: list[Customer]) -> None:
 
 
 class Later:
-    """What is still to happen to orders and customers."""
+    """The pending changes to orders and customers."""
 
     def __init__(self) -> None:
         self._plans: list[tuple[float, ObjectId, str]] = []
 
     def plan(self, customers: list[Customer], orders: list[Order], now: float) -> None:
-        """Choose who leaves, and when orders are paid and shipped; at high rates many are forgotten."""
+        """Choose who leaves, and when orders are paid and shipped; at high rates many changes are dropped."""
         leavers = [one for one in customers if random.random() < LEAVERS_PER_CUSTOMER]
         for what, document in [("leave", one) for one in leavers] + [(STATES[1], order) for order in orders]:
             self._plan(now, document.id, what)
@@ -107,7 +107,7 @@ class Later:
             heapq.heappush(self._plans, (now + random.uniform(*SOON_S), id, what))
 
     async def happen(self, now: float) -> None:
-        """Write what is due: one command for each kind of change."""
+        """Write the changes that are due, with one command for each kind."""
         due: dict[str, list[ObjectId]] = {}
         while self._plans and self._plans[0][0] <= now:
             _, id, what = heapq.heappop(self._plans)
@@ -122,13 +122,13 @@ class Later:
 
 
 def new_customer(number: int) -> Customer:
-    """Return somebody who signs up now."""
+    """Return a new customer."""
     name = f"{random.choice(FIRST)} {random.choice(LAST)}"
     return Customer(name=name, city=random.choice(list(CITIES)), number=number)
 
 
 def new_order(customer: Customer) -> Order:
-    """Return something that a customer buys now."""
+    """Return a new order of a customer."""
     item, cents = random.choice(ITEMS)
     return Order(customer=customer.name, item=item, cents=cents * random.randint(1, 3))
 
@@ -147,14 +147,14 @@ async def _run(uri: str, database: str, rate: float) -> None:
                 speed.value = float(line)
 
         await asyncio.wait([trading, asyncio.create_task(listen())], return_when=asyncio.FIRST_COMPLETED)
-        # Before the client is closed, which a trader would take for one more outage.
+        # Stop before the client is closed: the trader would take that for an outage.
         trading.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await trading
 
 
 def main() -> int:
-    """Trade until the parent goes away."""
+    """Trade until the parent exits."""
     uri, database, rate = sys.argv[1:]
     asyncio.run(_run(uri, database, float(rate)))
     return 0

@@ -1,4 +1,4 @@
-"""How the process is: a page that is pushed a report every second, and a check for whoever balances the load."""
+"""The status page, which gets a report every second, and a health check for load balancers."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ TIMEOUT_S = 2.0
 
 
 class StatusPage(Base):
-    """The report, as it changes."""
+    """The page with the live report."""
 
     async def get(self) -> None:
-        """Show the page; the report comes over its WebSocket."""
+        """Show the page; its WebSocket supplies the report."""
         self.page("status.html", "Status")
 
 
 class StatusSocket(SessionSocket):
-    """Sends the report, and the samples since the last one; from memory, so the database is not asked."""
+    """Sends the report, and the samples since the last one; from memory, without a query."""
 
     _task: asyncio.Task[None] | None = None
 
     def on_message(self, message: str | bytes) -> None:
-        """Begin, once the page has said that it is there."""
+        """Start once the page has announced itself."""
         if self._task is None and self.session.user is not None:
             self._task = asyncio.create_task(self._run())
 
@@ -60,7 +60,7 @@ class StatusSocket(SessionSocket):
 
 
 class Health(Base):
-    """`GET /health`: 200 while the database takes writes, 503 otherwise. Needs no websession."""
+    """`GET /health`: 200 while the database accepts writes, 503 otherwise. Needs no websession."""
 
     is_public = True
     use_session = False
@@ -78,7 +78,7 @@ class Health(Base):
 
 
 def report(demo: Any) -> dict[str, Any]:
-    """Return what the parts have counted."""
+    """Return the counters of all parts."""
     feed, client = demo.feed, demo.client
     servers = {
         f"{host}:{port}": {"type": server.server_type_name, "rtt_ms": _milliseconds(server.round_trip_time)}
@@ -103,7 +103,7 @@ def report(demo: Any) -> dict[str, Any]:
 
 
 def reading(client: Any, commands: Commands, pools: Pools, requests: Requests, **more: Any) -> Reading:
-    """Return the counters for the history; `more` has the feed, and who counts elections."""
+    """Return the counters for the history; `more` has the feed and the election counter."""
     servers = client.topology_description.server_descriptions().items()
     open_pools = pools.summary()["servers"]
     return Reading(

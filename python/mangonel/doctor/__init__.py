@@ -1,6 +1,6 @@
-"""`mangonel doctor URI`: resolves, connects, explains what keeps a client from its deployment, and what to do about it.
+"""`mangonel doctor URI`: finds out what keeps a client from connecting, and names the remedy.
 
-Stands beside applications, not below them: nothing of the driver imports it.
+An application on top of the driver: nothing in the driver imports it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Finding", "Report", "examine"]
 
 
 def __getattr__(name: str) -> Any:
-    # The command line needs the arguments only, for its help; sockets and the driver come with the check-up.
+    # The command line's help needs only the arguments; sockets and the driver are imported by the check-up.
     if name == "examine":
         from mangonel.doctor.checkup import examine
 

@@ -1,6 +1,6 @@
-"""The steps concerns, pool, clock, limits and driver: what the options mean for this deployment and this machine.
+"""The steps concerns, pool, clock, limits and driver: the effect of options on this deployment and this machine.
 
-Decides from what was seen; of this machine it asks for the limit of open files only. Specs: read-write-concern, CMAP.
+Works on the collected facts; from this machine it reads only the limit of open files. Specs: read-write-concern, CMAP.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MONITORS = 2  # connections that a client keeps to each server beside its pool
 
 
 def report_concerns(sights: list[Sight], target: Target, report: Report) -> None:
-    """Report what a write waits for and where reads go, by the URI or by the servers' defaults."""
+    """Report the write concern and read preference in effect, from the URI or from the servers' defaults."""
     options = target.options
     defaults = next((sight.defaults for sight in sights if sight.defaults), {})
     given = options.write_concern.document
@@ -88,7 +88,7 @@ def _shown(concern: dict[str, Any]) -> str:
 
 
 def report_pool(sights: list[Sight], target: Target, report: Report) -> None:
-    """Compare the pool of one client with what the servers take."""
+    """Compare the pool size of one client with the connections that the servers accept."""
     pool = target.options.pool_options
     most = pool.max_pool_size
     if not most:
@@ -176,7 +176,7 @@ def report_limits(sights: list[Sight], target: Target, report: Report, open_file
     """Compare the pools with the number of files that this process may open.
 
     Args:
-        open_files: the soft limit; None where there is none, or it is not known.
+        open_files: the soft limit; None if there is none or it is unknown.
     """
     if open_files is None:
         report.add(
@@ -207,18 +207,18 @@ def report_limits(sights: list[Sight], target: Target, report: Report, open_file
 
 
 def open_files_limit() -> int | None:
-    """Return the soft limit of open files of this process."""
+    """Return this process's soft limit of open files."""
     try:
         import resource
     except ImportError:
-        # Windows: sockets do not count as files there.
+        # On Windows, sockets do not count as files.
         return None
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return None if soft == resource.RLIM_INFINITY else int(soft)
 
 
 def report_driver(report: Report) -> None:
-    """Report whether documents are decoded the fast way on this interpreter, and why not."""
+    """Report whether this interpreter decodes documents the fast way, and if not, why."""
     paths = _core._fast_paths()
     slow = [f"{name} {word}" for name, word in paths.items() if word != "on"]
     if not slow:

@@ -1,6 +1,6 @@
-"""`examine`: the steps of a check-up in their order; each goes on with the servers that the one before could reach.
+"""`examine`: runs the steps of a check-up in order, each on the servers that the previous one reached.
 
-Knows no step's business. Servers are looked at side by side, so that one that is silent delays nobody else.
+Knows no step's details. Servers are checked in parallel, so that a silent one does not delay the others.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def examine(
     pings: int = PINGS,
     listener: Callable[[Finding], None] | None = None,
 ) -> Report:
-    """Look at a deployment as a client of `uri` would, step by step, and return what was found. Blocks.
+    """Check a deployment step by step, as a client of `uri` would, and return the findings. Blocks.
 
     Nothing is written to the deployment. The report holds no password.
 
     Args:
         uri: connection string or `host:port`.
-        timeout: seconds for each connection and each question.
-        pings: how often each server is asked to measure its latency; at least 1.
+        timeout: seconds for each connection and each command.
+        pings: how often to measure the latency of each server; at least 1.
         listener: called with each finding as it is made.
 
     Returns:
@@ -84,7 +84,7 @@ def _visit(
     """Take servers through the steps from DNS to hello.
 
     Args:
-        others: whether another server stands already, so that a failure is a warning.
+        others: whether another server was reached already, which turns a failure into a warning.
     """
 
     def reachable() -> list[Sight]:

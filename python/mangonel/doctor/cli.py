@@ -37,7 +37,7 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         parser,
         "connection string or host:port; - reads it from standard input, so that no list of processes shows it",
     )
-    # A URI that cannot be parsed is a finding with a status of its own.
+    # A URI that cannot be parsed is a finding with its own exit status.
     parser.set_defaults(checks_uri=False)
     parser.add_argument("--json", action="store_true", help="one JSON document instead of text")
     parser.add_argument("--strict", action="store_true", help="exit with 10 when there are warnings")

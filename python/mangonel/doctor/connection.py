@@ -1,6 +1,6 @@
-"""One connection to one server, for looking at it: no pool, no retry, no login. Plain sockets and the standard TLS.
+"""One connection to one server, for inspection: no pool, no retry, no login. Plain sockets and the standard TLS.
 
-Says what a peer that is no mongod seems to be. Knows neither the report nor the client. Spec: OP_MSG.
+Identifies peers that are not mongods. Knows neither the report nor the client. Spec: OP_MSG.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Connection", "NotMongoDB", "identify", "open_connection"]
 _HEADER = struct.Struct("<iiii")
 _OP_MSG = 2013
 _MOST_BYTES = 48_000_000
-# What a peer says first, or to a request that it cannot read -> what it is.
+# The first bytes of a peer, or its answer to a request that it cannot read -> the kind of program.
 _GREETINGS = (
     (b"HTTP/", "an HTTP server"),
     (b"SSH-", "an SSH server"),
@@ -35,7 +35,7 @@ _CODEC = CodecOptions[dict[str, Any]](tz_aware=True)
 
 
 class NotMongoDB(Exception):
-    """The peer answered, but not as a MongoDB server does; `peer` says what it seems to be."""
+    """The peer answered, but not as a MongoDB server does; `peer` names what it seems to be."""
 
     def __init__(self, peer: str) -> None:
         super().__init__(f"expected a MongoDB server, got {peer}")
@@ -43,7 +43,7 @@ class NotMongoDB(Exception):
 
 
 class Connection:
-    """A connection that runs commands one after the other; a context manager."""
+    """A connection that runs commands one after another; a context manager."""
 
     _ids = itertools.count(1)
 
@@ -51,11 +51,11 @@ class Connection:
         self.sock = sock
 
     def ask(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Return the reply to a command on `admin`, be it an error.
+        """Run a command on `admin` and return the reply, even if it is an error.
 
         Raises:
-            OSError: the connection broke, or no answer came in time.
-            NotMongoDB: something else answered.
+            OSError: the connection broke, or no reply came in time.
+            NotMongoDB: another kind of server answered.
         """
         number = next(Connection._ids)
         body = struct.pack("<iB", 0, 0) + encode({**command, "$db": "admin"})
@@ -92,10 +92,10 @@ class Connection:
 def open_connection(
     host: str, port: int | None, timeout: float, context: ssl.SSLContext | None = None
 ) -> Connection:
-    """Connect, in `timeout` seconds for each address of the host, and secure it when there is a context.
+    """Connect, within `timeout` seconds for each address of the host; start TLS if a context is given.
 
     Raises:
-        OSError: of connecting, or ssl.SSLError.
+        OSError: connecting failed; ssl.SSLError: TLS failed.
     """
     if port is None:
         ((family, _),) = resolve((host, port))
@@ -119,7 +119,7 @@ def open_connection(
 
 
 def identify(host: str, port: int | None, timeout: float) -> str | None:
-    """Return what seems to listen there when it is no MongoDB server, else None. Blocks up to twice `timeout`."""
+    """Return the kind of server that seems to listen there, or None if it is MongoDB. Blocks up to twice `timeout`."""
     for request in (b"", b"GET / HTTP/1.0\r\n\r\n"):
         with contextlib.suppress(OSError), open_connection(host, port, timeout) as connection:
             if request:

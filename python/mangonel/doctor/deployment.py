@@ -1,4 +1,4 @@
-"""The steps topology, versions and latency: what the servers are together. Decides from what was seen; does no I/O.
+"""The steps topology, versions and latency: how the servers fit together. Works on collected facts; does no I/O.
 
 Spec: server-discovery-and-monitoring, server-selection.
 """
@@ -16,12 +16,12 @@ from mangonel.doctor.target import Target
 
 __all__ = ["members_of", "report_latency", "report_topology", "report_versions"]
 
-# What the driver speaks: MongoDB 4.4 and newer.
+# The driver's range: MongoDB 4.4 and newer.
 OLDEST_WIRE, NEWEST_WIRE = 9, 29
 FAR = 0.1  # seconds
 LATE = 10.0  # seconds that a secondary may lag without a word
 
-# The first wire version with it -> what an application can use.
+# The first wire version with a feature -> the feature.
 _FEATURES = (
     (13, "versioned API, snapshot reads, time series"),
     (17, "clustered collections, change streams with pre-images"),
@@ -31,7 +31,7 @@ _FEATURES = (
 
 
 def members_of(sights: list[Sight]) -> list[tuple[str, int, str]]:
-    """Return host, port and the server that named it, for each member that was not looked at yet."""
+    """Return host, port and the naming server of each member that was not checked yet."""
     known = {sight.name for sight in sights}
     found: dict[str, tuple[str, int, str]] = {}
     for sight in sights:
@@ -48,7 +48,7 @@ def _members(sight: Sight) -> list[str]:
 
 
 def report_topology(sights: list[Sight], target: Target, report: Report) -> None:
-    """Report what the servers are together, and whether an operation will find one."""
+    """Report the topology, and whether an operation will find a server."""
     reached = [sight for sight in sights if sight.is_reached]
     options = target.options
     if options.load_balanced:
@@ -108,7 +108,7 @@ def _report_balancer(reached: list[Sight], report: Report) -> None:
 
 
 def _report_set_name(reached: list[Sight], target: Target, report: Report) -> bool:
-    """Report servers that do not belong to the set that the URI names; True when none does."""
+    """Report servers outside of the set that the URI names; return True if none belongs to it."""
     wanted = target.options.replica_set_name
     if wanted is None:
         return False
@@ -259,7 +259,7 @@ def _last_write(sight: Sight) -> datetime | None:
 
 
 def report_versions(sights: list[Sight], report: Report) -> None:
-    """Report what the servers are versions of, and what the driver can do with them."""
+    """Report the servers' versions, and the features that the driver can use with them."""
     reached = [sight for sight in sights if sight.is_reached]
     versions = {sight.name: str(sight.build["version"]) for sight in reached if sight.build}
     for sight in reached:
@@ -299,7 +299,7 @@ def report_versions(sights: list[Sight], report: Report) -> None:
 
 
 def report_latency(sights: list[Sight], target: Target, report: Report) -> None:
-    """Report how long hello takes, and which servers are near enough for reads that may choose."""
+    """Report how long hello takes, and which servers lie within the latency window."""
     medians = {sight.name: statistics.median(sight.pings) for sight in sights if sight.pings}
     for sight in sights:
         if not sight.pings:

@@ -1,7 +1,7 @@
-"""The login step: does the user get in, and why not? Then what a server tells those who are in. Blocks.
+"""The login step: whether the user can authenticate, and if not, why. Then reads server details. Blocks.
 
-Spec: auth. A server tells a wrong password from an unknown user to nobody; what it does tell is which mechanisms a
-user of a database may use, in the reply to hello.
+Spec: auth. A server never tells a wrong password from an unknown user. But its reply to hello lists the mechanisms that
+a user of a database may use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANY_MEMBER = ReadPreference.PRIMARY_PREFERRED
 
 
 def report_login(sights: list[Sight], target: Target, report: Report, timeout: float) -> None:
-    """Log in at each server that takes users, report about it, and take note of what servers tell of themselves."""
+    """Log in at each server with users, report the result, and record details of the servers."""
     # An arbiter holds no data, so it knows no users.
     sights = [sight for sight in sights if sight.kind not in ("RSArbiter", "RSGhost")]
     credential = target.options._credentials
@@ -37,7 +37,7 @@ def report_login(sights: list[Sight], target: Target, report: Report, timeout: f
         try:
             seen = _look_inside(sight, target, timeout)
         except (PyMongoError, OSError, ValueError) as error:
-            # The next one would be refused for the same reason.
+            # The next server would refuse for the same reason.
             if not is_explained:
                 _report_refusal(error, sight, target, report, timeout)
             is_explained = True
@@ -81,14 +81,14 @@ def _mechanism(target: Target) -> str:
 
 
 def _look_inside(sight: Sight, target: Target, timeout: float) -> dict[str, Any]:
-    """Return authInfo of one server, and keep what it tells of itself; errors are the driver's."""
+    """Return the authInfo of one server and record the server's details; errors are the driver's."""
     from mangonel import MongoClient
 
     uri, keywords = target.direct(sight.host, sight.port)
     milliseconds = int(timeout * 1000)
     keywords |= {"connectTimeoutMS": milliseconds, "serverSelectionTimeoutMS": milliseconds}
     with warnings.catch_warnings():
-        # They were reported when the connection string was read.
+        # These were reported with the connection string.
         warnings.simplefilter("ignore")
         client = MongoClient[Any](uri, **keywords)
     with client:
@@ -96,14 +96,14 @@ def _look_inside(sight: Sight, target: Target, timeout: float) -> dict[str, Any]
             "authInfo"
         ]
         if target.options._credentials is None:
-            # Anybody may ask who they are; this tells whether anybody may read.
+            # Every user may ask for its own identity; this tells whether the user may read.
             client.admin.command("listDatabases", nameOnly=True, read_preference=ANY_MEMBER)
         for keep, command in (
             (sight.build, {"buildInfo": 1}),
             (sight.status, {"serverStatus": 1, "repl": 0, "metrics": 0, "wiredTiger": 0, "locks": 0}),
             (sight.defaults, {"getDefaultRWConcern": 1}),
         ):
-            # Each may need a role that the user does not have; the steps behind say what is missing.
+            # Each command may need a role that the user lacks; later steps report what is missing.
             with contextlib.suppress(OperationFailure):
                 keep.update(client.admin.command(command, read_preference=ANY_MEMBER))
     return seen
@@ -177,7 +177,7 @@ def _explain(error: Exception, sight: Sight, target: Target, timeout: float) -> 
 
 
 def _mechanisms(sight: Sight, target: Target, timeout: float) -> dict[str, list[str]]:
-    """Return the mechanisms that a user of this name may use, by database."""
+    """Return the mechanisms that a user with this name may use, by database."""
     credential = target.options._credentials
     assert credential is not None
     security = target.options.security
@@ -188,7 +188,7 @@ def _mechanisms(sight: Sight, target: Target, timeout: float) -> dict[str, list[
         connection: Connection
         with open_connection(sight.host, sight.port, timeout, context) as connection:
             for database in known:
-                # Only the first hello of a connection may ask on old servers; MongoDB 4.4 answers each.
+                # Old servers answer only in the first hello of a connection; MongoDB 4.4 answers in each.
                 reply = connection.ask(
                     {"hello": 1, "saslSupportedMechs": f"{database}.{credential.username}"}
                 )
@@ -197,7 +197,7 @@ def _mechanisms(sight: Sight, target: Target, timeout: float) -> dict[str, list[
 
 
 def note_missing_rights(sights: list[Sight], report: Report) -> None:
-    """Say once that the user may not see what the steps behind would like to know."""
+    """Report once that the user lacks rights that later steps need."""
     inside = [sight for sight in sights if sight.build]
     if inside and not any(sight.status for sight in inside):
         report.add(

@@ -1,4 +1,4 @@
-"""The DNS step: SRV and TXT records of a seed list, and the addresses of hosts. Blocks while it asks.
+"""The DNS step: SRV and TXT records of a seed list, and the addresses of hosts. Blocks during queries.
 
 Spec: initial-dns-seedlist-discovery.
 """
@@ -24,7 +24,7 @@ _RESOLVER_REMEDY = (
 
 
 def resolve_seeds(target: Target, report: Report, timeout: float) -> bool:
-    """Ask for the SRV and TXT records and put the hosts into the target's options; False when there are none."""
+    """Look up the SRV and TXT records and put the hosts into the target's options; return False without records."""
     if not target.is_srv:
         return True
     assert target.options.srv is not None
@@ -104,7 +104,7 @@ def _exists(fqdn: str, resolver: Any, timeout: float) -> bool:
         except resolver.NXDOMAIN:
             return False
         except resolver.NoAnswer:
-            # There is such a name; it has records of another kind.
+            # The name exists, with records of another kind.
             return True
         except Exception:
             continue
@@ -112,7 +112,7 @@ def _exists(fqdn: str, resolver: Any, timeout: float) -> bool:
 
 
 def look_up(sight: Sight) -> None:
-    """Find the IP addresses of a host and put them, or what is wrong, into the sight. Blocks."""
+    """Look up the IP addresses of a host; record them, or the error, in the sight. Blocks."""
     if sight.port is None:
         return
     try:
@@ -124,7 +124,7 @@ def look_up(sight: Sight) -> None:
 
 
 def report_addresses(sights: list[Sight], report: Report, *, others: bool = False) -> None:
-    """Report what `look_up` found; a failure is a warning while another server stands, here or among `others`."""
+    """Report the results of `look_up`; a failure is a warning if another server, here or in `others`, was reached."""
     some = others or any(sight.failed_at is None for sight in sights)
     for sight in sights:
         if sight.port is None:

@@ -1,4 +1,4 @@
-"""The steps TCP, TLS and hello: can each server be reached, who is it, and what does it answer? Blocks.
+"""The steps TCP, TLS and hello: whether each server can be reached, and how it answers. Blocks.
 
 Spec: mongodb-handshake, uri-options ("TLS Options").
 """
@@ -48,7 +48,7 @@ def connect(sight: Sight, timeout: float) -> None:
 
 
 def report_connections(sights: list[Sight], report: Report, *, others: bool = False) -> None:
-    """Report what `connect` found; a failure is a warning while another server stands, here or among `others`."""
+    """Report the results of `connect`; a failure is a warning if another server, here or in `others`, was reached."""
     some = others or any(sight.failed_at is None for sight in sights)
     for sight in sights:
         if sight.failed_at is None:
@@ -103,7 +103,7 @@ def _explain_connection(sight: Sight) -> tuple[str, str, str]:
 
 
 def secure(sight: Sight, target: Target, timeout: float) -> None:
-    """Shake hands and look at the certificates; TLS 1.3 tells of a missing client certificate at the first reply."""
+    """Do the TLS handshake and check certificates; TLS 1.3 reports a missing client certificate in the first reply."""
     security = target.options.security
     assert security is not None
     address = (sight.host, sight.port)
@@ -116,7 +116,7 @@ def secure(sight: Sight, target: Target, timeout: float) -> None:
                 sight.failed_at, sight.error = "tls", security.explain(error, address)
                 sight.tls["is_shaken"] = True
     except NotMongoDB:
-        # For the next step to tell.
+        # Reported by the next step.
         return
     except OSError as error:
         sight.failed_at, sight.error = "tls", security.explain(error, address)
@@ -127,12 +127,12 @@ def _look_at(sight: Sight, sock: Any) -> None:
     cipher = sock.cipher()
     sight.tls.update(version=sock.version(), cipher=cipher[0] if cipher else None)
     with contextlib.suppress(AttributeError, ssl.SSLError, ValueError):
-        # The public way is there from CPython 3.13 on, and gives no fields.
+        # The public method exists from CPython 3.13 on, and returns no fields.
         sight.certificates = [made.get_info() for made in sock._sslobj.get_unverified_chain() or ()]
 
 
 def _look_without_checking(sight: Sight, target: Target, timeout: float) -> None:
-    """Look at what a server shows that was refused, or find out that it speaks no TLS."""
+    """Inspect a certificate that was refused, or find out that the server does not speak TLS."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -154,7 +154,7 @@ def _look_without_checking(sight: Sight, target: Target, timeout: float) -> None
 
 
 def report_security(sights: list[Sight], target: Target, report: Report, *, others: bool = False) -> None:
-    """Report what `secure` found; `others` as in report_connections."""
+    """Report the results of `secure`; `others` as in report_connections."""
     if target.options.security is None:
         if others:
             return
@@ -249,7 +249,7 @@ def _explain_security(sight: Sight) -> tuple[str, str, str]:
 
 
 def greet(sight: Sight, target: Target, timeout: float, pings: int) -> None:
-    """Say hello `pings` times over one connection; find out what it is when it is no MongoDB server."""
+    """Send hello `pings` times over one connection; identify a server that is not MongoDB."""
     security = target.options.security
     command: dict[str, Any] = {"hello": 1}
     if target.options.load_balanced:
@@ -287,7 +287,7 @@ def _speaks_tls(sight: Sight, timeout: float) -> bool:
     try:
         open_connection(sight.host, sight.port, timeout, context).close()
     except ssl.SSLError as error:
-        # An alert is TLS as well.
+        # A TLS alert is TLS as well.
         return "ALERT" in (error.reason or "")
     except OSError:
         return False
@@ -295,7 +295,7 @@ def _speaks_tls(sight: Sight, timeout: float) -> bool:
 
 
 def report_hellos(sights: list[Sight], report: Report, *, others: bool = False) -> None:
-    """Report what `greet` found; `others` as in report_connections."""
+    """Report the results of `greet`; `others` as in report_connections."""
     some = others or any(sight.is_reached for sight in sights)
     for sight in sights:
         if sight.is_reached:

@@ -1,4 +1,4 @@
-"""What a check-up found: findings by step, how bad they are, how they are shown. Does no I/O and holds no secret."""
+"""The report of a check-up: findings by step, with severity and presentation. Does no I/O and holds no secret."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["EXIT_STRICT", "FAILURE", "NOTE", "OK", "SKIPPED", "STEPS", "WARNING"
 
 OK, NOTE, WARNING, FAILURE, SKIPPED = "ok", "note", "warning", "failure", "skipped"
 
-# In the order of the check-up: step -> what it is called, exit status when it is the first that failed.
+# In the order of the check-up: step -> its title, and the exit status if it is the first to fail.
 STEPS: dict[str, tuple[str, int]] = {
     "uri": ("URI", 3),
     "dns": ("DNS", 4),
@@ -35,15 +35,15 @@ _INDENT = " " * 13
 
 
 class Finding(NamedTuple):
-    """One thing that was found.
+    """One result of the check-up.
 
     Args:
         step: a key of STEPS.
         status: OK, NOTE, WARNING, FAILURE or SKIPPED.
-        code: names the kind of finding for programs, such as `tcp-refused`; it does not change between versions.
-        text: what was found, for people.
-        about: the server, as `host:port`; empty when it is about the whole deployment or this machine.
-        remedy: what to do about it; empty when nothing has to be done.
+        code: identifies the kind of finding to programs, such as `tcp-refused`; it stays the same between versions.
+        text: the finding, for people.
+        about: the server, as `host:port`; empty for the whole deployment or this machine.
+        remedy: what to do; empty if nothing needs to be done.
         facts: the values in `text`, for programs.
     """
 
@@ -56,10 +56,10 @@ class Finding(NamedTuple):
     facts: Mapping[str, Any] = {}
 
     def lines(self, *, colour: bool = False) -> str:
-        """Return the finding as it is printed, without a newline at the end.
+        """Return the finding as text, without a final newline.
 
         Args:
-            colour: with the escape codes of a terminal.
+            colour: add the escape codes of a terminal.
 
         Example:
             >>> Finding("tcp", "ok", "tcp-reached", "connected in 0.2 ms", "db:27017").lines()
@@ -95,10 +95,10 @@ class Report:
         Args:
             step: a key of STEPS.
             status: OK, NOTE, WARNING, FAILURE or SKIPPED.
-            code: names the kind of finding for programs.
-            text: what was found, for people.
+            code: identifies the kind of finding to programs.
+            text: the finding, for people.
             about: the server, as `host:port`.
-            remedy: what to do about it.
+            remedy: what to do.
             facts: the values in `text`, for programs.
 
         Example:
@@ -113,17 +113,17 @@ class Report:
             self._listener(finding)
 
     def has_failed(self) -> bool:
-        """Whether anything that was found so far keeps the deployment from being used."""
+        """Whether a finding so far makes the deployment unusable."""
         return any(finding.status == FAILURE for finding in self.findings)
 
     @property
     def status(self) -> str:
-        """The worst of all: OK, WARNING or FAILURE."""
+        """The worst status of all findings: OK, WARNING or FAILURE."""
         worst = max((_RANKS[finding.status] for finding in self.findings), default=0)
         return (OK, WARNING, FAILURE)[worst]
 
     def exit_status(self, *, strict: bool = False) -> int:
-        """Return 0 when the deployment can be used, else the status of the first step that failed (see STEPS).
+        """Return 0 if the deployment is usable, else the status of the first step that failed (see STEPS).
 
         Args:
             strict: return EXIT_STRICT for warnings as well.
@@ -138,7 +138,7 @@ class Report:
         return EXIT_STRICT if strict and self.status == WARNING else 0
 
     def verdict(self) -> str:
-        """Return the last line: whether the deployment can be used, and what to look at."""
+        """Return the last line: whether the deployment is usable, and which steps need a look."""
         failed = [finding for finding in self.findings if finding.status == FAILURE]
         warned = sum(finding.status == WARNING for finding in self.findings)
         if failed:
@@ -149,7 +149,7 @@ class Report:
         return "All is well."
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as plain values that JSON has."""
+        """Return the report as values that JSON can represent."""
         return {
             "uri": self.uri,
             "status": self.status,

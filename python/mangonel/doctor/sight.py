@@ -1,4 +1,4 @@
-"""What the check-up knows of one server: filled step by step, read by the steps behind. Does nothing by itself."""
+"""The facts that the check-up collects about one server: each step adds some, later steps read them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["Sight"]
 
 @dataclass
 class Sight:
-    """One server as it is seen from here.
+    """One server as seen from this machine.
 
     Args:
         host: name, IP address or path of a socket.
-        port: None for a socket's path.
+        port: None for the path of a socket.
         named_by: the server that named it as a member; empty for a seed.
     """
 
@@ -22,7 +22,7 @@ class Sight:
     port: int | None
     named_by: str = ""
     addresses: list[str] = field(default_factory=list)
-    # The step it failed at, the error, and what else listens there.
+    # The step that failed, its error, and the other program that listens there.
     failed_at: str | None = None
     error: BaseException | None = None
     peer: str | None = None
@@ -41,19 +41,19 @@ class Sight:
 
     @property
     def name(self) -> str:
-        """The server as it is written in a connection string."""
+        """The server's name as in a connection string."""
         if self.port is None:
             return self.host
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def is_reached(self) -> bool:
-        """Whether it answered hello."""
+        """Whether the server answered hello."""
         return bool(self.hello)
 
     @property
     def kind(self) -> str:
-        """What it is, in the specification's words."""
+        """The specification's name of the server's type."""
         hello = self.hello
         if not hello:
             return "Unknown"
@@ -73,6 +73,6 @@ class Sight:
 
     @property
     def set_name(self) -> str | None:
-        """The replica set it belongs to."""
+        """The name of its replica set."""
         name: str | None = self.hello.get("setName")
         return name

@@ -1,4 +1,4 @@
-"""The connection string of a check-up: its options, and how it is shown and rebuilt without giving a secret away.
+"""The connection string of a check-up: its options, a form without secrets, and a form for one server.
 
 Opens nothing. Spec: connection-string.
 """
@@ -21,7 +21,7 @@ MASK = "***"
 _SECRET_OPTIONS = re.compile(
     r"(?i)\b(tlscertificatekeyfilepassword|ssl_pem_passphrase|password|authmechanismproperties)=([^&;]*)"
 )
-# Options that speak of the whole deployment; a look at one of its servers has its own.
+# Options about the whole deployment; a check of one server sets its own.
 _NOT_FOR_ONE_SERVER = frozenset(
     {"replicaset", "directconnection", "loadbalanced", "srvservicename", "srvmaxhosts", "connecttimeoutms"}
     | {
@@ -35,17 +35,17 @@ _NOT_FOR_ONE_SERVER = frozenset(
     }
     | {"readpreference", "readpreferencetags", "maxstalenessseconds"}
 )
-# What reading a string raises; OSError is a file that an option names.
+# The errors of parsing a string; OSError is about a file that an option names.
 _UNREADABLE = (InvalidURI, ConfigurationError, TypeError, ValueError, OSError)
 _RESERVED = frozenset("/?#[]@:")
 
 
 class Target:
-    """A connection string that could be read.
+    """A connection string that could be parsed.
 
     Args:
-        uri: as it was given, with its secrets; it is never shown.
-        options: of the client that the string asks for.
+        uri: the string as passed in, with its secrets; never shown.
+        options: the options of a client with this string.
     """
 
     def __init__(self, uri: str, options: ClientOptions) -> None:
@@ -54,7 +54,7 @@ class Target:
 
     @property
     def is_srv(self) -> bool:
-        """Whether DNS knows the hosts."""
+        """Whether the hosts come from DNS."""
         return self.options.srv is not None
 
     @property
@@ -63,15 +63,15 @@ class Target:
         return self.options.default_database_name
 
     def given(self, name: str) -> Any:
-        """The checked value of an option, or None when it was not given."""
+        """The checked value of an option, or None if it was not given."""
         return self.options._options.get(name.lower())
 
     def shown(self, text: object) -> str:
-        """Return a message of somebody else without the secrets of this string."""
+        """Return another component's message without the secrets of this string."""
         return _without(str(text), _secrets(self._uri, cut=_end_of_userinfo(self._uri)))
 
     def direct(self, host: str, port: int | None) -> tuple[str, dict[str, Any]]:
-        """Return the connection string for one server alone, secrets included, and keyword arguments beside it."""
+        """Return the connection string for one server alone, secrets included, and additional keyword arguments."""
         _, _, rest = self._uri.partition("://")
         if "://" not in self._uri:
             rest = self._uri
@@ -99,9 +99,9 @@ class Target:
 
 
 def masked(uri: str) -> str:
-    """Return a connection string as it may be shown: no password, no properties of mechanisms.
+    """Return a connection string for display: without password and without mechanism properties.
 
-    When it cannot be read, everything up to its last `@` is taken for the user's.
+    If it cannot be parsed, everything up to the last `@` is treated as user and password.
     """
     try:
         with warnings.catch_warnings():
@@ -118,7 +118,7 @@ def masked(uri: str) -> str:
 
 
 def read_target(uri: str, report: Report) -> Target | None:
-    """Read the connection string and report about it; None when it cannot be read."""
+    """Parse the connection string and report on it; return None if it cannot be parsed."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -177,7 +177,7 @@ def _report_unreadable(uri: str, error: Exception, report: Report) -> None:
     if mark and cut is not None:
         user, _, password = rest[: cut - len(scheme + mark)].partition(":")
         if any(_RESERVED & set(part) or re.search("%(?![0-9a-fA-F]{2})", part) for part in (user, password)):
-            # The parser's own message may quote a piece of the password.
+            # The parser's own message may quote a part of the password.
             report.add(
                 "uri",
                 FAILURE,
@@ -204,7 +204,7 @@ def _names_of_options(uri: str) -> set[str]:
 
 
 def _end_of_userinfo(uri: str) -> int | None:
-    """Return where the `@` stands that ends user and password, in a string that could be read."""
+    """Return the position of the `@` that ends user and password, in a string that could be parsed."""
     begin = uri.find("://") + 3 if "://" in uri else 0
     ends = [place for mark in "/?" if (place := uri.find(mark, begin)) >= 0]
     place = uri.rfind("@", begin, min(ends, default=len(uri)))
@@ -216,14 +216,14 @@ def _secrets(uri: str, cut: int | None) -> list[str]:
     if cut is not None:
         begin = uri.find("://") + 3 if "://" in uri[:cut] else 0
         found.append(uri[begin:cut].partition(":")[2])
-    # A property list holds names too; what stands behind their colons is what must not be seen.
+    # A property list holds names too; only the values after their colons are secret.
     found += [part for text in list(found) for part in re.split("[,:]", text)]
     return sorted({*found, *map(unquote_plus, found)}, key=len, reverse=True)
 
 
 def _without(text: str, secrets: list[str]) -> str:
     for secret in secrets:
-        # Hiding a letter or two would give away where they stand, and hide nothing.
+        # Hiding one or two letters would reveal their position, and hide nothing.
         if len(secret) > 3:
             text = text.replace(secret, MASK)
     return text

@@ -1,4 +1,4 @@
-"""Encryption as an option of a client: commands are encrypted and replies decrypted on their way.
+"""Automatic encryption, an option of a client: encrypts its commands and decrypts their replies.
 
 Spec: client-side-encryption.
 """
@@ -29,29 +29,30 @@ _MAP_CODEC: CodecOptions[Any] = CodecOptions(uuid_representation=UuidRepresentat
 
 
 class AutoEncryptionOpts:
-    """What a client does about encrypted fields: `MongoClient(auto_encryption_opts=...)`.
+    """Settings of a client for encrypted fields: `MongoClient(auto_encryption_opts=...)`.
 
-    Replies are decrypted. Commands are encrypted by the schemas of their collections, which takes MongoDB Enterprise or
-    Atlas and its library crypt_shared or its program mongocryptd; without these, set `bypass_auto_encryption` or
-    `bypass_query_analysis` and encrypt fields with `ClientEncryption`.
+    Replies are decrypted. Commands are encrypted according to the schemas of their collections; this needs MongoDB
+    Enterprise or Atlas, with the library crypt_shared or the program mongocryptd. Without these, set
+    `bypass_auto_encryption` or `bypass_query_analysis` and encrypt fields with `ClientEncryption`.
 
     Args:
         kms_providers, key_vault_namespace, kms_tls_options, key_expiration_ms: as for `ClientEncryption`.
-        key_vault_client: whose key vault it is, of the same face. None: that of the client that gets the options.
-        schema_map: namespace -> JSON schema, trusted more than the server's.
-        encrypted_fields_map: namespace -> encrypted fields of Queryable Encryption, trusted more than the server's.
-        bypass_auto_encryption: commands are sent as they are; replies are decrypted.
-        bypass_query_analysis: no field is encrypted automatically, but collections of Queryable Encryption may be
-            written to with values of `ClientEncryption`.
-        crypt_shared_lib_path: where crypt_shared is. None: wherever the system looks for libraries.
-        crypt_shared_lib_required: do without mongocryptd.
-        mongocryptd_uri, mongocryptd_bypass_spawn, mongocryptd_spawn_path, mongocryptd_spawn_args: where mongocryptd
-            listens, whether it is never started, and how it is. Used where there is no crypt_shared.
+        key_vault_client: the client for the key vault, of the same face. None: the client that gets these options.
+        schema_map: namespace -> JSON schema; takes precedence over the server's schema.
+        encrypted_fields_map: namespace -> encrypted fields of Queryable Encryption; takes precedence over the server's.
+        bypass_auto_encryption: do not encrypt commands; still decrypt replies.
+        bypass_query_analysis: do not encrypt fields automatically; values of `ClientEncryption` can still be written to
+            collections of Queryable Encryption.
+        crypt_shared_lib_path: path of crypt_shared. None: the system's library path.
+        crypt_shared_lib_required: never use mongocryptd.
+        mongocryptd_uri, mongocryptd_bypass_spawn, mongocryptd_spawn_path, mongocryptd_spawn_args: address of
+            mongocryptd, whether the driver may not start it, and the program and arguments to start. Used only without
+            crypt_shared.
         kms_connect_callback: must be None in this version.
 
     Raises:
-        ConfigurationError: a callback is asked for, or `mangonel[encryption]` is not installed.
-        ValueError, TypeError: the providers lack something. No message holds a key.
+        ConfigurationError: `kms_connect_callback` is set, or `mangonel[encryption]` is not installed.
+        ValueError, TypeError: the providers are incomplete. No message contains a key.
 
     Example:
         >>> providers = {"local": {"key": bytes(96)}}
@@ -90,7 +91,7 @@ class AutoEncryptionOpts:
             self._spawn_command = spawn_command(mongocryptd_spawn_path, mongocryptd_spawn_args)
             encoded, self._asks = encode_providers(kms_providers)
         except Exception as error:
-            # Tracebacks are shown with their locals by some tools, and these hold keys.
+            # Some tools show the locals of a traceback, and these hold keys.
             kms_providers, kms_tls_options = {}, None
             without_frames(error)
             raise
@@ -114,11 +115,11 @@ class AutoEncryptionOpts:
 
     @property
     def _analyses(self) -> bool:
-        """Whether somebody has to say which fields of a command are to be encrypted."""
+        """Whether a query analyser has to decide which fields of a command to encrypt."""
         return not (self._bypass_auto_encryption or self._bypass_query_analysis)
 
     def _attach(self, client: _MongoClient[Any], core: _core.Core, plain: Port) -> Any:
-        """Return the port of a client that encrypts and decrypts.
+        """Return a port for the client that encrypts and decrypts.
 
         Raises:
             ConfigurationError, TypeError: the options do not fit the client.
@@ -144,7 +145,7 @@ class AutoEncryptionOpts:
         except Exception as error:
             without_frames(error)
             raise
-        # It passes on what it has not itself, so it is a port of the same face.
+        # It forwards every other attribute, so it is a port of the same face.
         return EncryptingPort(core, plain, cipher)
 
     def _crypt(self) -> Crypt:
@@ -175,7 +176,7 @@ class AutoEncryptionOpts:
         return Mongocryptd(kind, self._mongocryptd_uri, command)
 
     def _fields_of(self, namespace: str) -> Mapping[str, Any] | None:
-        """Return the encrypted fields that the map has for a collection."""
+        """Return the encrypted fields of a collection by the map."""
         return (self._encrypted_fields_map or {}).get(namespace)
 
 
@@ -184,7 +185,7 @@ def _encoded_map(given: Mapping[str, Any] | None) -> bytes | None:
 
 
 def _unencrypted(client: _MongoClient[Any]) -> _MongoClient[Any]:
-    """Return the same client as it is without encryption: with its first port, of the same deployment."""
+    """Return the same client without encryption: with its original port to the same deployment."""
     twin: _MongoClient[Any] = object.__new__(type(client))
     twin.__dict__.update(vars(client))
     return twin

@@ -1,4 +1,4 @@
-"""Explicit encryption: single values, and the data keys in the key vault. One definition for both faces.
+"""Explicit encryption: single values, and data keys in the key vault. One definition for both faces.
 
 Spec: client-side-encryption ("ClientEncryption").
 """
@@ -46,21 +46,21 @@ _ENCRYPTED = 6
 
 
 class _ClientEncryption:
-    """Encrypts and decrypts single values, and keeps the data keys. Safe to use from many threads and tasks at once.
+    """Encrypts and decrypts single values, and manages data keys. Safe to use from many threads and tasks at once.
 
     Args:
-        kms_providers: provider (`local`, `aws`, `azure`, `gcp`, `kmip`, or one of them with a name, `aws:other`) to its
-            master key or credentials. An empty dict for aws, azure or gcp: those of the machine that this runs on.
-        key_vault_namespace: `database.collection` of the data keys.
+        kms_providers: provider (`local`, `aws`, `azure`, `gcp`, `kmip`, or one with a name, such as `aws:other`) to its
+            master key or credentials. An empty dict for aws, azure or gcp: use the credentials of this machine.
+        key_vault_namespace: `database.collection` that stores the data keys.
         key_vault_client: a client of the same face.
-        codec_options: how values are encoded before they are encrypted; give those of the collections.
-        kms_tls_options: provider to TLS options as a client has them.
-        key_expiration_ms: milliseconds that a decrypted data key is kept. None: a minute; 0: for ever.
+        codec_options: how values are encoded before encryption; pass those of the collections.
+        kms_tls_options: provider to TLS options, named as for a client.
+        key_expiration_ms: how many milliseconds a decrypted data key is cached. None: a minute; 0: for ever.
         kms_connect_callback: must be None in this version.
 
     Raises:
         ConfigurationError: an option cannot be used, or `mangonel[encryption]` is not installed.
-        ValueError, TypeError: the providers lack something. No message holds a key.
+        ValueError, TypeError: the providers are incomplete. No message contains a key.
         MongoCryptError: libmongocrypt refuses the providers.
 
     Example:
@@ -71,7 +71,7 @@ class _ClientEncryption:
         4200
     """
 
-    # Named by each face in `api.py`.
+    # Set by each face in `api.py`.
     _is_async = False
 
     def __init__(
@@ -107,7 +107,7 @@ class _ClientEncryption:
             )
             self._answers = Answers(vault, kms, kms_providers)
         except Exception as error:
-            # Tracebacks are shown with their locals by some tools, and these hold keys.
+            # Some tools show the locals of a traceback, and these hold keys.
             kms_providers, encoded, kms_tls_options = {}, b"", None
             without_frames(error)
             raise
@@ -123,13 +123,13 @@ class _ClientEncryption:
         key_alt_names: Sequence[str] | None = None,
         key_material: bytes | None = None,
     ) -> Returns[Binary]:
-        """Make a data key, have the provider encrypt it, and store it in the key vault. Return its id.
+        """Create a data key, encrypt it with the provider, and store it in the key vault. Return its id.
 
         Args:
             kms_provider: one of the providers' names.
-            master_key: which of the provider's keys encrypts it, as PyMongo describes; not for `local`.
-            key_alt_names: names to find it by.
-            key_material: its 96 bytes. None: random ones.
+            master_key: the provider's key that encrypts the data key, in PyMongo's format; not for `local`.
+            key_alt_names: alternative names of the data key.
+            key_material: 96 bytes for the key. None: random bytes.
 
         Raises:
             EncryptionError: see `cause`. Nothing was stored, unless storing itself failed.
@@ -179,18 +179,18 @@ class _ClientEncryption:
         range_opts: RangeOpts | None = None,
         string_opts: StringOpts | None = None,
     ) -> Returns[Binary]:
-        """Return a value encrypted, as a Binary of subtype 6. Exactly one of `key_id` and `key_alt_name` is needed.
+        """Encrypt a value; return a Binary of subtype 6. Pass exactly one of `key_id` and `key_alt_name`.
 
         Args:
-            value: anything that BSON has.
+            value: any value that BSON can store.
             algorithm: one of `Algorithm`.
             key_id, key_alt_name: the data key.
             query_type: one of `QueryType` when the value is part of a query.
-            contention_factor: for INDEXED and RANGE: over how many entries equal values are spread.
-            range_opts, string_opts: those of the field's index.
+            contention_factor: for INDEXED and RANGE: over how many index entries equal values are spread.
+            range_opts, string_opts: the options of the field's index.
 
         Raises:
-            EncryptionError: the key is missing, the options do not fit, a service refused; see `cause`.
+            EncryptionError: the key is missing, the options do not match, or a key service refused; see `cause`.
             InvalidDocument: the value cannot be encoded.
 
         Example:
@@ -221,9 +221,9 @@ class _ClientEncryption:
         contention_factor: int | None = None,
         range_opts: RangeOpts | None = None,
     ) -> Returns[RawBSONDocument]:
-        """Return a query or aggregate expression with its bounds encrypted: `{"$and": [{"f": {"$gt": 1}}, ...]}`.
+        """Return a query or aggregate expression with encrypted bounds: `{"$and": [{"f": {"$gt": 1}}, ...]}`.
 
-        For ranges of Queryable Encryption.
+        For range queries of Queryable Encryption.
 
         Args:
             expression: the query, or the aggregate expression.
@@ -283,14 +283,14 @@ class _ClientEncryption:
         return _core.decode(found or b"")["v"]
 
     def decrypt(self, value: Binary) -> Returns[Any]:
-        """Return the value that was encrypted.
+        """Return the decrypted value.
 
         Args:
             value: a Binary of subtype 6, written by any driver.
 
         Raises:
-            EncryptionError: its key is not in the vault, or a service does not decrypt it; see `cause`.
-            TypeError: no Binary of subtype 6.
+            EncryptionError: the key is not in the vault, or a service cannot decrypt it; see `cause`.
+            TypeError: `value` is not a Binary of subtype 6.
 
         Example:
             >>> keys.decrypt(employee["salary"])
@@ -313,10 +313,10 @@ class _ClientEncryption:
         return await self._answers.through_flow(self._crypt, begin)
 
     def get_key(self, id: Binary) -> Returns[RawBSONDocument | None]:
-        """Return the document of a data key, or None. The key in it is encrypted.
+        """Return the document of a data key, or None. The key in it stays encrypted.
 
         Args:
-            id: what `create_data_key` returned.
+            id: the id that `create_data_key` returned.
 
         Example:
             >>> keys.get_key(key_id)["masterKey"]["provider"]
@@ -325,7 +325,7 @@ class _ClientEncryption:
         return self._vault.find_one({"_id": id})
 
     def get_keys(self) -> _Cursor[RawBSONDocument]:
-        """Return a cursor over the documents of all data keys; nothing is sent before its first is asked for.
+        """Return a cursor over the documents of all data keys. Sends nothing yet.
 
         Example:
             >>> [key["keyAltNames"] for key in keys.get_keys()]
@@ -334,10 +334,10 @@ class _ClientEncryption:
         return self._vault.find({})
 
     def get_key_by_alt_name(self, key_alt_name: str) -> Returns[RawBSONDocument | None]:
-        """Return the document of the data key with this name, or None.
+        """Return the document of the data key with this alternative name, or None.
 
         Args:
-            key_alt_name: one of its names.
+            key_alt_name: one of the key's alternative names.
 
         Raises:
             PyMongoError: the key vault could not be read; as for `find_one`.
@@ -349,10 +349,10 @@ class _ClientEncryption:
         return self._vault.find_one({"keyAltNames": key_alt_name})
 
     def delete_key(self, id: Binary) -> Returns[DeleteResult]:
-        """Delete a data key. What was encrypted with it can never be read again.
+        """Delete a data key. Data that was encrypted with it becomes unreadable for ever.
 
         Args:
-            id: what `create_data_key` returned.
+            id: the id that `create_data_key` returned.
 
         Example:
             >>> keys.delete_key(key_id).deleted_count
@@ -361,11 +361,11 @@ class _ClientEncryption:
         return self._vault.delete_one({"_id": id})
 
     def add_key_alt_name(self, id: Binary, key_alt_name: str) -> Returns[RawBSONDocument | None]:
-        """Give a data key one more name. Return its document as it was before, None when there is no such key.
+        """Add an alternative name to a data key. Return its previous document, or None if there is no such key.
 
         Args:
-            id: what `create_data_key` returned.
-            key_alt_name: the name; no other key of the vault may have it, if the vault has the unique index for it.
+            id: the id that `create_data_key` returned.
+            key_alt_name: the name; if the vault has the unique index, no other key may have it.
 
         Example:
             >>> keys.add_key_alt_name(key_id, "wages")["keyAltNames"]
@@ -374,11 +374,11 @@ class _ClientEncryption:
         return self._vault.find_one_and_update({"_id": id}, {"$addToSet": {"keyAltNames": key_alt_name}})
 
     def remove_key_alt_name(self, id: Binary, key_alt_name: str) -> Returns[RawBSONDocument | None]:
-        """Take a name from a data key. Return its document as it was before, None when there is no such key.
+        """Remove an alternative name from a data key. Return its previous document, or None if there is no such key.
 
         Args:
-            id: what `create_data_key` returned.
-            key_alt_name: the name. With the last one the field goes.
+            id: the id that `create_data_key` returned.
+            key_alt_name: the name. Removing the last one removes the field.
 
         Example:
             >>> keys.remove_key_alt_name(key_id, "salaries")["keyAltNames"]
@@ -395,16 +395,16 @@ class _ClientEncryption:
         provider: str | None = None,
         master_key: Mapping[str, Any] | None = None,
     ) -> Returns[RewrapManyDataKeyResult]:
-        """Encrypt data keys anew, with another master key or provider. The data that they encrypted stay as they are.
+        """Encrypt data keys again, with another master key or provider. The data stays as it is.
 
         Args:
-            filter: which keys of the vault.
-            provider: the new one. None: each key's own.
-            master_key: the new provider's key.
+            filter: query document that selects the keys.
+            provider: the new provider. None: keep each key's own.
+            master_key: the master key of the new provider.
 
         Raises:
-            ConfigurationError: a master key without a provider.
-            EncryptionError: a key could not be decrypted or encrypted; see `cause`. None was changed.
+            ConfigurationError: `master_key` is given without `provider`.
+            EncryptionError: a key could not be decrypted or encrypted; see `cause`. No key was changed.
 
         Example:
             >>> keys.rewrap_many_data_key({}, provider="local").bulk_write_result.modified_count
@@ -451,17 +451,17 @@ class _ClientEncryption:
         """Create a collection for Queryable Encryption, with a new data key for each field whose `keyId` is None.
 
         Args:
-            database: where, of a client of this face.
-            name: its name.
+            database: the database of the new collection, from a client of this face.
+            name: the name of the collection.
             encrypted_fields: `{"fields": [{"path": ..., "bsonType": ..., "keyId": ..., "queries": ...}]}`. Not changed.
             kms_provider, master_key: as for `create_data_key`.
             **kwargs: as for `create_collection`.
 
         Returns:
-            The collection, and the encrypted fields with their keys, which belong into `encrypted_fields_map`.
+            The collection, and the encrypted fields with their keys; put these into `encrypted_fields_map`.
 
         Raises:
-            EncryptedCollectionError: see `cause`; `encrypted_fields` has the keys that were made.
+            EncryptedCollectionError: see `cause`; `encrypted_fields` holds the keys that were created.
 
         Example:
             >>> fields = {"fields": [{"path": "ssn", "bsonType": "string", "keyId": None}]}
@@ -502,7 +502,7 @@ class _ClientEncryption:
         return self._key_vault_coll
 
     def close(self) -> Returns[None]:
-        """Forget the keys. The client stays open; what runs at this moment ends as if nothing had happened."""
+        """Discard the keys. The client stays open, and running operations finish normally."""
         return self._port.flow(self._close_flow())
 
     async def _close_flow(self) -> None:
@@ -510,7 +510,7 @@ class _ClientEncryption:
 
 
 class _Hidden:
-    """A key, as frames may hold it: its text does not show it."""
+    """Holds a key in a frame; its `repr` does not show the key."""
 
     __slots__ = ("value",)
 

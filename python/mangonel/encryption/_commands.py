@@ -1,4 +1,4 @@
-"""What libmongocrypt asks for on the way of a command or reply: keys, schemas, and which of its fields to encrypt.
+"""Encrypts commands and decrypts replies: answers libmongocrypt's questions about keys, schemas and fields to encrypt.
 
 Spec: client-side-encryption ("Automatic encryption").
 """
@@ -31,9 +31,9 @@ class CommandCipher(Answers):
 
     Args:
         crypt: libmongocrypt's state.
-        encrypts: whether commands are looked at; replies always are.
-        metadata: the client without encryption, which is asked for the schemas of collections.
-        mongocryptd: who marks the fields of a command that are to be encrypted. None: the library does, or nobody.
+        encrypts: whether commands are encrypted; replies are always decrypted.
+        metadata: a client without encryption, for reading the schemas of collections.
+        mongocryptd: marks the fields of a command to encrypt. None: the library does, or no component.
         vault, kms, providers: as for `Answers`.
     """
 
@@ -54,13 +54,13 @@ class CommandCipher(Answers):
         self._mongocryptd = mongocryptd
 
     async def encrypt_flow(self, database: str, command: bytes) -> bytes | None:
-        """Return the command with its fields encrypted; None when there is nothing to encrypt.
+        """Return the command with its fields encrypted, or None if there is nothing to encrypt.
 
         Raises:
-            EncryptionError: with the reason as its cause. Nothing was sent.
+            EncryptionError: the reason is its `cause`. Nothing was sent.
         """
         if _name_of(command) == b"bulkWrite":
-            # The specification forbids it, though libmongocrypt could.
+            # The specification forbids it, although libmongocrypt could do it.
             raise InvalidOperation(
                 "MongoClient.bulk_write does not currently support automatic encryption; "
                 "use the bulk_write of each collection"
@@ -70,10 +70,10 @@ class CommandCipher(Answers):
         )
 
     async def decrypt_flow(self, reply: bytes) -> bytes | None:
-        """Return the reply with its fields decrypted; None when there is nothing to decrypt.
+        """Return the reply with its fields decrypted, or None if there is nothing to decrypt.
 
         Raises:
-            EncryptionError: with the reason as its cause. The command did run.
+            EncryptionError: the reason is its `cause`. The server did run the command.
         """
         return await self.through_flow(self._crypt, lambda context: context.begin_decrypting(reply))
 
@@ -92,7 +92,7 @@ class CommandCipher(Answers):
         context.end_answer()
 
     async def _collections_flow(self, context: Context) -> None:
-        """Answer with what the server says of the command's collections; of one that does not exist, nothing."""
+        """Answer with the server's listing of the command's collection; nothing if it does not exist."""
         client = self._metadata
         command = {"listCollections": 1, "cursor": {}, "filter": RawBSONDocument(context.question())}
         operation = build_operation(

@@ -1,4 +1,4 @@
-"""What `with` and `async with` do, each on its face."""
+"""The methods of `with` and `async with`, one class for each face."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Credentials of key management services: what the application gives, and what is found where the program runs.
+"""Credentials of key management services: passed by the application, or found on the machine.
 
 Spec: client-side-encryption ("Automatic Credentials").
 """
@@ -20,7 +20,7 @@ from mangonel.errors import ConfigurationError, NetworkTimeout
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What a provider that is named with more than its type must have.
+# The fields that a provider must have if it is given as more than its type.
 _NEEDED = {
     "aws": ("accessKeyId", "secretAccessKey"),
     "azure": ("clientId", "clientSecret"),
@@ -29,7 +29,7 @@ _NEEDED = {
     "local": ("key",),
 }
 
-# Those whose credentials may be found.
+# The providers whose credentials can be found on the machine.
 _FOUND = ("aws", "azure", "gcp")
 
 _AZURE = "http://169.254.169.254/metadata/identity/oauth2/token"
@@ -37,15 +37,15 @@ _GCP = "/computeMetadata/v1/instance/service-accounts/default/token"
 _SECONDS = 10.0
 _SHORTEST_WAIT = 0.001
 _MOST_BYTES = 64 * 1024
-# How long before its end a token is not used any more, in seconds.
+# Seconds before its expiry from which a token is not used any more.
 _MARGIN = 60.0
 
 
 def encode_providers(providers: Any) -> tuple[bytes, bool]:
-    """Return the encoded providers, and whether credentials of one are to be found.
+    """Return the encoded providers, and whether the credentials of one must be found on the machine.
 
     Raises:
-        ValueError, TypeError: not what a provider needs. The message holds no value.
+        ValueError, TypeError: the providers are incomplete. The message contains no value.
     """
     if not isinstance(providers, dict):
         raise ValueError(f"expected kms_providers to be a dict, got {type(providers)}")
@@ -69,14 +69,14 @@ def encode_providers(providers: Any) -> tuple[bytes, bool]:
 
 
 def find(providers: Mapping[str, Any], until: float) -> bytes:
-    """Return the encoded credentials of the providers that were given none. Blocks.
+    """Find credentials for the providers that have none, and return them encoded. Blocks.
 
     Args:
         providers: names and documents of the providers.
-        until: a reading of `time.monotonic()` when somebody gives up to wait for them.
+        until: deadline as a reading of `time.monotonic()`.
 
     Raises:
-        ConfigurationError: none are found.
+        ConfigurationError: no credentials were found.
         NetworkTimeout: a metadata service did not answer in time.
     """
     found = {}
@@ -104,7 +104,7 @@ def _aws(until: float) -> dict[str, str]:
     return {**document, "sessionToken": token} if token else document
 
 
-# The token of Azure, and when it ends by time.monotonic().
+# The token of Azure, and its expiry by time.monotonic().
 _azure_token: tuple[str, float] | None = None
 
 
@@ -127,7 +127,7 @@ def _gcp(until: float) -> dict[str, str]:
 def _field(cloud: str, answer: dict[str, Any], name: str) -> str:
     found = answer.get(name)
     if not isinstance(found, str) or not found:
-        # What the answer has instead may be a token.
+        # The rest of the response may hold a token.
         raise ConfigurationError(f"expected {name} from the metadata service of {cloud}, got none")
     return found
 
@@ -140,7 +140,7 @@ def _span(answer: dict[str, Any]) -> float:
 
 
 def _ask(cloud: str, url: str, headers: dict[str, str], until: float) -> dict[str, Any]:
-    # A metadata service is inside the machine: a proxy could only fail, or read the token.
+    # A metadata service is on the machine itself: a proxy could only fail, or read the token.
     opener = build_opener(ProxyHandler({}))
     try:
         seconds = max(until - time.monotonic(), _SHORTEST_WAIT)
@@ -160,7 +160,7 @@ def _ask(cloud: str, url: str, headers: dict[str, str], until: float) -> dict[st
 
 
 def _read(response: Any, until: float) -> bytes:
-    """Return what a service says, which is a token and little else, as long as it comes in time."""
+    """Return a service's response if it arrives in time; it is a token and little else."""
     found = bytearray()
     while piece := response.read1(_MOST_BYTES):
         found += piece

@@ -1,9 +1,9 @@
-"""The cryptography that libmongocrypt asks for where it was built without: functions that it calls.
+"""Crypto callbacks for builds of libmongocrypt without native crypto.
 
-Ciphers and hashes are the extension module's where libmongocrypt has the layout that it knows (pymongocrypt 1.21 has).
-Elsewhere they are Python functions over the standard library and the package `cryptography`, the specification of the
-others; signatures always are. An error is written into the status that the caller looks at, without the values that led
-to it.
+If the library has the layout that the extension module knows (pymongocrypt 1.21 has), ciphers and hashes are functions
+of the extension module. Otherwise they are Python functions over the standard library and the package `cryptography`,
+which also specify the native ones. Signatures are always Python. An error is written into the caller's status object,
+without the values that caused it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _KEYED = (
 @_callback(_CIPHER)
 def cbc_encrypt(_: Any, key: Any, iv: Any, data: Any, output: Any, written: Any, status: Any) -> bool:
     cipher = Cipher(algorithms.AES(_bytes(key)), modes.CBC(_bytes(iv))).encryptor()
-    # A whole number of blocks: the library pads.
+    # The library pads, so this is a whole number of blocks.
     made = cipher.update(_buffer(data.data, data.len))
     _give(output, made)
     written[0] = len(made)
@@ -78,7 +78,7 @@ def cbc_decrypt(_: Any, key: Any, iv: Any, data: Any, output: Any, written: Any,
 
 @_callback(_CIPHER)
 def ctr(_: Any, key: Any, iv: Any, data: Any, output: Any, written: Any, status: Any) -> bool:
-    # In this mode both directions are the same.
+    # Both directions are the same in this mode.
     made = Cipher(algorithms.AES(_bytes(key)), modes.CTR(_bytes(iv))).encryptor().update(_bytes(data))
     _give(output, made)
     written[0] = len(made)
@@ -117,9 +117,9 @@ def sign_rsa(_: Any, key: Any, data: Any, output: Any, status: Any) -> bool:
 
 
 def install(crypt: Any) -> bool:
-    """Give `crypt` these functions; return whether it took them."""
+    """Install the callbacks in `crypt`; return whether the library accepted them."""
     found = compiled() if is_known() else PYTHON
-    # What the compiled ones write errors with; Python's know it themselves.
+    # The compiled callbacks write errors with this function; the Python ones know it themselves.
     tell = ffi.cast("void *", ffi.addressof(lib, "mongocrypt_status_set"))
     hooks = [found[name] for name in ("cbc_encrypt", "cbc_decrypt")]
     hooks += [secure_random, *(found[name] for name in ("hmac_sha_512", "hmac_sha_256", "sha_256"))]
@@ -152,7 +152,7 @@ _KNOWN = {
 
 
 def compiled() -> dict[str, Any]:
-    """Return the extension module's functions by the names of `PYTHON`; only where the library `is_known`."""
+    """Return the extension module's functions by the names in `PYTHON`. Only for a library that `is_known`."""
     addresses = _core.crypto_functions()
     return {
         name: ffi.cast(_TYPES.get(name, "mongocrypt_crypto_fn"), address)
@@ -161,7 +161,7 @@ def compiled() -> dict[str, Any]:
 
 
 def is_known() -> bool:
-    """Return whether the library's view of memory and its functions are as the extension module has them."""
+    """Return whether the library's memory layout and functions match the extension module."""
     view = ffi.typeof("mongocrypt_binary_t")
     fields = [(name, field.offset, field.type.cname) for name, field in view.fields]
     pointer: int = ffi.sizeof("void *")

@@ -1,7 +1,7 @@
-"""Requests to key management services: where, over which TLS, how long, and what a failure means.
+"""Requests to key management services: address, TLS, time limits and failures.
 
-Each attempt has a connection and a time limit of its own; libmongocrypt says how often and after how long an attempt is
-repeated. Requests and answers hold credentials and keys, so no error keeps the frames in which they were.
+Each attempt has its own connection and time limit; libmongocrypt decides how often and after which delay to repeat it.
+Requests and responses hold credentials and keys, so errors keep none of the frames that held them.
 Must not know: the key vault. Spec: client-side-encryption ("KMS", "kmsTLSOptions").
 """
 
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from mangonel._faces.port import Port
     from mangonel.encryption._library import Context, KmsRequest
 
-# Seconds for one attempt, from the look-up of the name to the end of the answer.
+# Seconds for one attempt, from the name look-up to the end of the response.
 ATTEMPT_SECONDS = 10.0
 _HTTPS = 443
 
-# A service that is not known for sure must not get credentials or keys.
+# Credentials and keys must not go to a service whose identity is unverified.
 _PROHIBITED = ("tlsinsecure", "tlsallowinvalidcertificates", "tlsallowinvalidhostnames")
 
 
 class Kms:
-    """Speaks to the services of one set of providers.
+    """Sends requests to the services of one set of providers.
 
     Args:
-        port: whose face waits.
+        port: the port of the face that waits.
         tls_options: provider -> TLS options of a client, or None.
 
     Raises:
-        TypeError, ConfigurationError: the options cannot be used, or would allow a service that is not known.
+        TypeError, ConfigurationError: the options are wrong, or would accept an unverified service.
     """
 
     def __init__(self, port: Port, tls_options: Mapping[str, Any] | None) -> None:
@@ -57,12 +57,12 @@ class Kms:
         self._default = Security({})
 
     async def answer_flow(self, context: Context) -> None:
-        """Get every answer that `context` waits for.
+        """Get every response that `context` waits for.
 
         Raises:
-            MongoCryptError: a service refused, or could not be reached however often it was tried.
-            ConnectionFailure: it is not who it should be. Nothing was sent.
-            NetworkTimeout: it did not answer in time.
+            MongoCryptError: a service refused, or all attempts to reach it failed.
+            ConnectionFailure: the service's identity is wrong. Nothing was sent.
+            NetworkTimeout: the service did not answer in time.
         """
         for request in context.kms_requests():
             await self._request_flow(request)
@@ -87,7 +87,7 @@ class Kms:
             refusal = MongoCryptError(f"the {provider} service {endpoint}: {error}", error.code)
             raise refusal from error
         except OSError as error:
-            # Their locals hold the request.
+            # The locals of these frames hold the request.
             without_frames(error)
             failure = error
         if isinstance(failure, TimeoutError):
@@ -105,10 +105,10 @@ class Kms:
             ) from failure
 
     async def credentials_flow(self, providers: Mapping[str, Any]) -> bytes:
-        """Return the encoded credentials of the providers that were given none."""
+        """Return the encoded credentials of the providers that have none of their own."""
         left = remaining()
         until = time.monotonic() + (math.inf if left is None else left)
-        # In a thread of its own no limit of this one holds.
+        # This runs in another thread, where the limits of this one do not apply.
         found: bytes = await self._port.call(self._call, lambda: _credentials.find(providers, until))
         return found
 

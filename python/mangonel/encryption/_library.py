@@ -1,7 +1,7 @@
-"""libmongocrypt as objects: one for the library's state, one for each value or message that goes through it.
+"""libmongocrypt as objects: one for the library's state, one for each value or message that it processes.
 
-The package `pymongocrypt` brings the library and its declarations; nothing else of it is used, so that each face does
-I/O in its own way and no call waits. Must not know: clients, sockets, the key vault.
+The package `pymongocrypt` supplies the library and its declarations; nothing else of it is used, so each face does I/O
+in its own way and no call blocks. Must not know: clients, sockets, the key vault.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ try:
     from pymongocrypt.binding import ffi, lib
     from pymongocrypt.errors import MongoCryptError as MongoCryptError
 except ImportError as error:
-    # The names can be imported without the library, as PyMongo's; they can only not be used.
+    # As in PyMongo, the names can be imported without the library; only their use fails.
     _absence: ImportError | None = error
     ffi = lib = None
 
     class MongoCryptError(Exception):  # type: ignore[no-redef]
-        """Never raised: there is nobody to raise it."""
+        """A placeholder that is never raised."""
 else:
     _absence = None
 
-# Bytes of an answer of a key service, which has some kilobytes. The library would take 16 MB, and twenty times as much
-# memory for that many headers.
+# Bytes of a key service's response, which is some kilobytes. The library would accept 16 MB, and use twenty times as
+# much memory for that many headers.
 _LONGEST_ANSWER = 1024 * 1024
 
 # mongocrypt_ctx_state_t
@@ -40,14 +40,14 @@ if lib is not None:
     _BINARY = ffi.typeof("mongocrypt_binary_t *")
     _BYTES = ffi.typeof("uint8_t[]")
     _NULL = ffi.NULL
-    # Asked for by name once: each look at the library is a look into a dict of cffi's.
+    # Looked up by name once: each access to the library is a look-up in a dict of cffi's.
     _context_state = lib.mongocrypt_ctx_state
     _context_destroy = lib.mongocrypt_ctx_destroy
     _finalize = lib.mongocrypt_ctx_finalize
 
 
 def require() -> None:
-    """Raise ConfigurationError when the library is not installed."""
+    """Raise ConfigurationError if the library is not installed."""
     if _absence is not None:
         raise ConfigurationError(
             f"encrypted fields need libmongocrypt, got no pymongocrypt; install with: {REMEDY}"
@@ -55,18 +55,18 @@ def require() -> None:
 
 
 class Crypt:
-    """libmongocrypt's state: master keys, schemas, and the data keys that it has seen for a while.
+    """libmongocrypt's state: master keys, schemas, and a cache of data keys.
 
-    Used by any number of threads. It is freed when the last context of it is.
+    Any number of threads may use it. It is freed together with its last context.
 
     Args:
-        providers: encoded document of master keys, or of the credentials of who has them.
-        asks_for_credentials: a provider's document is empty, so its credentials are found when they are needed.
+        providers: encoded document of master keys or credentials.
+        asks_for_credentials: a provider's document is empty, so its credentials are found on demand.
         schemas, encrypted_fields: encoded maps from namespaces to JSON schemas, to encrypted fields.
-        analyses_commands: look for a library that knows which fields of a command to encrypt.
-        shared_library: its path. None: wherever the system looks for libraries.
-        marks_commands: whether commands are looked at for fields to encrypt; explicitly encrypted ones go through.
-        key_expiration_ms: how long a data key is kept. None: the library's default, a minute; 0: for ever.
+        analyses_commands: load a library that decides which fields of a command to encrypt.
+        shared_library: the path of that library. None: the system's library path.
+        marks_commands: whether commands are searched for fields to encrypt; explicitly encrypted fields always pass.
+        key_expiration_ms: how long a data key is cached. None: the library's default, a minute; 0: for ever.
 
     Raises:
         MongoCryptError: the library refuses an option.
@@ -89,7 +89,7 @@ class Crypt:
         handle = ffi.gc(lib.mongocrypt_new(), lib.mongocrypt_destroy)
         self._handle = handle
         if not lib.mongocrypt_is_crypto_available():
-            # So are most builds of the package.
+            # Most builds of the package are, too.
             from mangonel.encryption import _cryptography
 
             self._check(_cryptography.install(handle))
@@ -125,12 +125,12 @@ class Crypt:
 
     @property
     def shared_library_version(self) -> str | None:
-        """The version of the library that analyses commands; None when there is none."""
+        """The version of the library that analyses commands, or None without one."""
         version = lib.mongocrypt_crypt_shared_lib_version_string(self._handle, _NULL)
         return None if version == _NULL else ffi.string(version).decode()
 
     def context(self) -> Context:
-        """Return a new context, to be set up, begun, run and closed."""
+        """Return a new context. Set it up, begin it, run it and close it."""
         handle = lib.mongocrypt_ctx_new(self._handle)
         if handle == _NULL:
             raise _failure(lib.mongocrypt_status, self._handle)
@@ -138,29 +138,29 @@ class Crypt:
 
 
 class Context:
-    """One value or message on its way through libmongocrypt. Belongs to one thread or task; close it."""
+    """One value or message that libmongocrypt processes. Belongs to one thread or task; close it."""
 
     __slots__ = ("_handle", "_owner", "database")
 
     def __init__(self, handle: Any, owner: Any) -> None:
         self._handle = handle
-        # The library's state must outlive its contexts, whoever closes what first.
+        # The library's state must outlive its contexts, in any order of closing.
         self._owner = owner
         self.database = ""
 
     def close(self) -> None:
-        """Free it, and wipe what it holds. Closing it twice does nothing."""
+        """Free the context and wipe its memory. Closing it twice does nothing."""
         handle, self._handle = self._handle, None
         if handle is not None:
             _context_destroy(handle)
 
     @property
     def state(self) -> int:
-        """What it needs next: one of the names above."""
+        """The next thing that it needs: one of the names above."""
         return _context_state(self._handle)  # type: ignore[no-any-return]  # cffi has no types
 
     def failure(self) -> MongoCryptError:
-        """Return the error that it stands in."""
+        """Return the error of a context that has failed."""
         return _failure(lib.mongocrypt_ctx_status, self._handle)
 
     def _check(self, is_well: bool) -> None:
@@ -170,37 +170,37 @@ class Context:
     # Setting up.
 
     def set_algorithm(self, name: str) -> None:
-        """Say how a value is encrypted."""
+        """Set the encryption algorithm."""
         if not isinstance(name, str):
             raise TypeError(f"expected algorithm to be a str, got {type(name)}")
         self._check(lib.mongocrypt_ctx_setopt_algorithm(self._handle, name.encode(), -1))
 
     def set_key_id(self, key_id: bytes) -> None:
-        """Name the data key by the 16 bytes of its `_id`."""
+        """Set the data key by the 16 bytes of its `_id`."""
         binary = _binary(key_id)
         self._check(lib.mongocrypt_ctx_setopt_key_id(self._handle, binary))
 
     def set_query_type(self, name: str) -> None:
-        """Say what query the value is for."""
+        """Set the type of query that the value is for."""
         if not isinstance(name, str):
             raise TypeError(f"expected query_type to be a str, got {type(name)}")
         self._check(lib.mongocrypt_ctx_setopt_query_type(self._handle, name.encode(), -1))
 
     def set_contention(self, factor: int) -> None:
-        """Say over how many entries of the index equal values are spread."""
+        """Set over how many index entries equal values are spread."""
         if not isinstance(factor, int):
             raise TypeError(f"expected contention_factor to be an int, got {type(factor)}")
         self._check(lib.mongocrypt_ctx_setopt_contention_factor(self._handle, factor))
 
     def set_document(self, option: str, document: bytes) -> None:
-        """Set an option that is a document: `key_alt_name`, `algorithm_range` or another of the library's."""
+        """Set an option whose value is a document: `key_alt_name`, `algorithm_range` or another of the library's."""
         binary = _binary(document)
         self._check(getattr(lib, f"mongocrypt_ctx_setopt_{option}")(self._handle, binary))
 
     # Beginning.
 
     def begin(self, what: str, document: bytes | None = None) -> None:
-        """Begin `what`, the library's name of it: `explicit_encrypt`, `explicit_decrypt`, `datakey` and so on."""
+        """Begin an operation, named as in the library: `explicit_encrypt`, `explicit_decrypt`, `datakey`, …"""
         if document is None:
             self._check(getattr(lib, f"mongocrypt_ctx_{what}_init")(self._handle))
         else:
@@ -208,17 +208,17 @@ class Context:
             self._check(getattr(lib, f"mongocrypt_ctx_{what}_init")(self._handle, binary))
 
     def begin_decrypting_value(self, document: bytes) -> None:
-        """Begin with `{"v": encrypted value}`."""
+        """Begin to decrypt `{"v": encrypted value}`."""
         binary = _binary(document)
         self._check(lib.mongocrypt_ctx_explicit_decrypt_init(self._handle, binary))
 
     def begin_decrypting(self, message: bytes) -> None:
-        """Begin with a reply whose encrypted values are to be decrypted."""
+        """Begin to decrypt the values of a reply."""
         binary = _binary(message)
         self._check(lib.mongocrypt_ctx_decrypt_init(self._handle, binary))
 
     def begin_encrypting(self, database: str, command: bytes) -> None:
-        """Begin with a command whose fields are to be encrypted as the collection's schema says."""
+        """Begin to encrypt the fields of a command by the collection's schema."""
         self.database = database
         binary = _binary(command)
         name = database.encode()
@@ -227,34 +227,34 @@ class Context:
     # Running.
 
     def question(self) -> bytes:
-        """Return the filter or command whose answer it needs."""
+        """Return the filter or command whose result it needs."""
         return self._out(lib.mongocrypt_ctx_mongo_op)
 
     def feed(self, document: bytes) -> None:
-        """Give it one document of the answer."""
+        """Feed one document of the result."""
         binary = _binary(document)
         self._check(lib.mongocrypt_ctx_mongo_feed(self._handle, binary))
 
     def end_answer(self) -> None:
-        """Say that the answer is complete."""
+        """Mark the result as complete."""
         self._check(lib.mongocrypt_ctx_mongo_done(self._handle))
 
     def provide_credentials(self, providers: bytes) -> None:
-        """Give it the credentials that were found."""
+        """Provide the credentials that were found."""
         binary = _binary(providers)
         self._check(lib.mongocrypt_ctx_provide_kms_providers(self._handle, binary))
 
     def kms_requests(self) -> Iterator[KmsRequest]:
-        """Yield the requests to key management services, one after the other; a failed one may come again."""
+        """Yield the requests to key management services, one after another; a failed one may come again."""
         while (handle := lib.mongocrypt_ctx_next_kms_ctx(self._handle)) != _NULL:
             yield KmsRequest(handle)
 
     def end_kms(self) -> None:
-        """Say that each request was answered."""
+        """Mark all requests as answered."""
         self._check(lib.mongocrypt_ctx_kms_done(self._handle))
 
     def result(self) -> bytes:
-        """Return what became of the value or message; only in the state READY."""
+        """Return the processed value or message. Only in the state READY."""
         return self._out(_finalize)
 
     def _out(self, function: Any) -> bytes:
@@ -285,31 +285,31 @@ class KmsRequest:
 
     @property
     def provider(self) -> str:
-        """The name of the provider, as in the providers' document."""
+        """The name of the provider in the providers' document."""
         return ffi.string(lib.mongocrypt_kms_ctx_get_kms_provider(self._handle, _NULL)).decode()  # type: ignore[no-any-return]  # cffi has no types
 
     @property
     def delay(self) -> float:
-        """Seconds to wait before it is sent: the service asked for that, or an attempt failed."""
+        """Seconds to wait before sending, because the service asked for it or an attempt failed."""
         return lib.mongocrypt_kms_ctx_usleep(self._handle) / 1e6  # type: ignore[no-any-return]  # cffi has no types
 
     @property
     def message(self) -> bytes:
-        """What to send."""
+        """The bytes to send."""
         binary = ffi.new(_BINARY)
         self._check(lib.mongocrypt_kms_ctx_message(self._handle, binary))
         return ffi.buffer(binary.data, binary.len)[:]  # type: ignore[no-any-return]  # cffi has no types
 
     @property
     def missing(self) -> int:
-        """How many bytes of the answer it may take next; 0 when it has all of it."""
+        """How many bytes of the response to feed next; 0 when it is complete."""
         return lib.mongocrypt_kms_ctx_bytes_needed(self._handle)  # type: ignore[no-any-return]  # cffi has no types
 
     def feed(self, data: bytes) -> None:
-        """Give it bytes of the answer, at most `missing`.
+        """Feed bytes of the response, at most `missing`.
 
         Raises:
-            MongoCryptError: they are no answer, a refusal, or too many.
+            MongoCryptError: the bytes are not a response, or a refusal, or too many.
         """
         self._left -= len(data)
         if self._left < 0:
@@ -318,7 +318,7 @@ class KmsRequest:
         self._check(lib.mongocrypt_kms_ctx_feed(self._handle, binary))
 
     def fail(self) -> None:
-        """Say that the network failed.
+        """Report a network failure.
 
         Raises:
             MongoCryptError: that was the last attempt.
@@ -327,7 +327,7 @@ class KmsRequest:
 
 
 def _binary(data: bytes) -> Any:
-    """Return a view of `data`, which the caller keeps for as long. The library copies what it needs for longer."""
+    """Return a view of `data`, which must outlive the view. The library copies bytes that it needs for longer."""
     binary = ffi.new(_BINARY)
     binary.data = ffi.from_buffer(_BYTES, data)
     binary.len = len(data)

@@ -1,4 +1,4 @@
-"""What libmongocrypt asks for on the way of a value or message, and where it comes from. A flow, for every face.
+"""Runs a libmongocrypt context and answers its questions. A flow, for every face.
 
 Must not know: the public classes, sockets. Spec: client-side-encryption ("libmongocrypt Integration").
 """
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from mangonel._shared.collection.collection import _Collection
     from mangonel.encryption._library import Crypt
 
-# Keys of the vault are handed on as they are.
+# The vault's keys are passed on without decoding.
 VAULT_CODEC = CodecOptions(RawBSONDocument)
 
 
 def key_vault(client: _MongoClient[Any], namespace: str) -> _Collection[Any]:
-    """Return the collection of data keys: read and written with a majority, so that no failover takes a key back.
+    """Return the collection of data keys, with majority concerns: no failover can undo the creation of a key.
 
     Raises:
-        ValueError: the namespace is not a database and a collection with a dot between.
+        ValueError: the namespace is not of the form `database.collection`.
     """
     database, _, name = namespace.partition(".")
     if not database or not name:
@@ -48,12 +48,12 @@ def key_vault(client: _MongoClient[Any], namespace: str) -> _Collection[Any]:
 
 
 class Answers:
-    """Answers what a context asks for.
+    """Answers the questions of a context.
 
     Args:
         vault: the collection of data keys.
-        kms: who speaks to key management services.
-        providers: names and documents of the providers, as they were given.
+        kms: sends requests to key management services.
+        providers: names and documents of the providers, as passed in.
     """
 
     def __init__(self, vault: _Collection[Any], kms: Kms, providers: Mapping[str, Any]) -> None:
@@ -63,10 +63,10 @@ class Answers:
         self._providers = providers
 
     async def run_flow(self, context: _library.Context) -> bytes | None:
-        """Run `context` to its end and close it. Return what came of it; None when there was nothing to do.
+        """Run `context` to its end and close it. Return its result, or None if there was nothing to do.
 
         Raises:
-            MongoCryptError: a key is missing, a service refuses, an option does not fit.
+            MongoCryptError: a key is missing, a service refuses, or an option does not fit.
             PyMongoError: the key vault could not be read.
         """
         try:
@@ -88,10 +88,10 @@ class Answers:
             context.close()
 
     async def through_flow(self, crypt: Crypt, begin: Callable[[_library.Context], None]) -> bytes | None:
-        """Run a new context that `begin` sets up and begins. Return what came of it.
+        """Run a new context that `begin` sets up and begins. Return its result.
 
         Raises:
-            EncryptionError: with the reason as its cause, which has no frames, for these may hold keys.
+            EncryptionError: the reason is its `cause`, without frames, since these may hold keys.
             BSONError: the value cannot be encoded.
         """
         try:
@@ -107,7 +107,7 @@ class Answers:
         except Exception as error:
             failure = error
         except BaseException as error:
-            # Ctrl-C or a cancelled task, in the middle of an answer.
+            # Ctrl-C or a cancelled task while a question is being answered.
             without_frames(error)
             raise
         without_frames(failure)
@@ -120,7 +120,7 @@ class Answers:
         context.end_answer()
 
     async def _command_flow(self, context: _library.Context, state: int) -> None:
-        """Answer what only commands need, never single values."""
+        """Answer a question that only commands raise, never single values."""
         raise ConfigurationError(f"expected libmongocrypt to ask for keys, got state {state}")
 
     async def insert_key_flow(self, key: bytes) -> Any:

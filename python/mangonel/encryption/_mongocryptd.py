@@ -1,6 +1,6 @@
-"""mongocryptd: the process of MongoDB Enterprise that marks which fields of a command are to be encrypted.
+"""mongocryptd: the process of MongoDB Enterprise that marks the fields of a command to encrypt.
 
-It is started when it is first needed, by a process between, so that it outlives this one; it ends by itself when idle.
+It is started at first use, through an intermediate process so that it outlives this one. It exits by itself when idle.
 Spec: client-side-encryption ("mongocryptd").
 """
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
     from mangonel._shared.client.client import _MongoClient
 
-# Milliseconds until a started process has to answer; and one that somebody else may have started.
+# Milliseconds for a started process to answer, and for one that another program may have started.
 _STARTING_MS = 10_000
 _RUNNING_MS = 3_000
 
-# Seconds for the process between, which only starts another.
+# Seconds for the intermediate process, which only starts another.
 _SPAWN_SECONDS = 10
 
 _RAW = _core.Codec(VAULT_CODEC)
 
-# A new session, so that a signal for this process's group is not for it.
+# A new session, so that signals for this process's group do not reach it.
 _STARTER = """
 import os, subprocess, sys
 subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -44,12 +44,12 @@ os._exit(0)
 
 
 class Mongocryptd:
-    """Marks commands, on connections of its own.
+    """Marks commands, over its own connections.
 
     Args:
-        client_class: of the face that waits.
-        uri: where it listens; its `serverSelectionTimeoutMS` is how long it is waited for.
-        command: the program and its arguments. None: it is never started here.
+        client_class: the client class of the face that waits.
+        uri: the address of mongocryptd; its `serverSelectionTimeoutMS` limits the wait for it.
+        command: the program and its arguments. None: never start it.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class Mongocryptd:
         self._lock = allocate_lock()
 
     async def mark_flow(self, database: str, command: bytes) -> bytes:
-        """Return the reply to `command`: its fields, those marked that are to be encrypted.
+        """Return the reply to `command`: the command's fields, with those to encrypt marked.
 
         Raises:
-            ServerSelectionTimeoutError: there is no mongocryptd; the message says what would help.
-            OperationFailure: it refuses the command or the schema.
+            ServerSelectionTimeoutError: mongocryptd is not running; the message has the remedy.
+            OperationFailure: mongocryptd refuses the command or the schema.
         """
         client = self._ready()
         if not self._is_started:
@@ -78,7 +78,7 @@ class Mongocryptd:
         except ServerSelectionTimeoutError as error:
             if not self._is_startable:
                 raise self._absence(error) from error
-        # It may have been idle for so long that it ended.
+        # It may have exited because it was idle for too long.
         await self._start_flow(client)
         try:
             return await self._run_flow(client, database, command)
@@ -110,7 +110,7 @@ class Mongocryptd:
         with self._lock:
             if self._client is None:
                 options: dict[str, Any] = {"connect": False}
-                # What the URI says counts.
+                # The URI takes precedence.
                 if "serverselectiontimeoutms" not in self._uri.lower():
                     is_awaited = self._is_startable or self._command is None
                     options["serverSelectionTimeoutMS"] = _STARTING_MS if is_awaited else _RUNNING_MS
@@ -133,7 +133,7 @@ class Mongocryptd:
         )
 
     def close(self) -> None:
-        """Close the connections; the process ends when it has been idle for a minute."""
+        """Close the connections; the process exits after a minute without work."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
@@ -142,10 +142,10 @@ class Mongocryptd:
 
 
 def spawn_command(path: str, arguments: Sequence[str] | None) -> list[str]:
-    """Return how it is started; without a word about it, it ends after a minute without work.
+    """Return the command that starts mongocryptd; unless the arguments say otherwise, it exits after an idle minute.
 
     Raises:
-        TypeError: the arguments are no list.
+        TypeError: the arguments are not a list.
     """
     if arguments is None:
         arguments = []
@@ -157,7 +157,7 @@ def spawn_command(path: str, arguments: Sequence[str] | None) -> list[str]:
 
 
 def _spawn(command: Sequence[str]) -> None:
-    # By another process, which ends at once: nobody here has to wait for its end.
+    # Started by an intermediate process that exits at once, so that this process need not reap it.
     interpreter = [sys.executable, "-S", "-E", "-c", _STARTER]
     null = os.open(os.devnull, os.O_RDWR)
     try:

@@ -9,9 +9,9 @@ from mangonel.bson.int64 import Int64
 
 
 class Algorithm(str, Enum):  # noqa: UP042  # shown as PyMongo's
-    """How a value is encrypted.
+    """The algorithm that encrypts a value.
 
-    The two of client-side field level encryption begin with AEAD; the others are those of Queryable Encryption.
+    The names of client-side field level encryption begin with AEAD; the others belong to Queryable Encryption.
     """
 
     AEAD_AES_256_CBC_HMAC_SHA_512_Deterministic = "AEAD_AES_256_CBC_HMAC_SHA_512-Deterministic"
@@ -31,7 +31,7 @@ class Algorithm(str, Enum):  # noqa: UP042  # shown as PyMongo's
 
 
 class QueryType(str, Enum):  # noqa: UP042  # shown as PyMongo's
-    """What an encrypted value is searched for by; only for values that are part of a query."""
+    """The type of query that searches for an encrypted value; only for values that are part of a query."""
 
     EQUALITY = "equality"
     """Equal values."""
@@ -46,12 +46,12 @@ class QueryType(str, Enum):  # noqa: UP042  # shown as PyMongo's
 
 
 class RangeOpts:
-    """Options of a field that is searched for ranges; they must be those of the field's index.
+    """Options of a field for range queries; they must equal those of the field's index.
 
     Args:
-        sparsity: every how many levels of the index's tree are stored; more is smaller and slower.
-        trim_factor: how many of its upper levels are left out.
-        min, max: the bounds of all values, of the values' type.
+        sparsity: store every n-th level of the index's tree; a higher number is smaller and slower.
+        trim_factor: how many upper levels of the tree to leave out.
+        min, max: the bounds of all values, in the type of the values.
         precision: digits after the point of doubles and decimals.
 
     Example:
@@ -75,7 +75,7 @@ class RangeOpts:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The options that were given, by the server's names."""
+        """The options that were passed, by the server's names."""
         given = {
             "sparsity": Int64(self.sparsity) if self.sparsity else None,
             "trimFactor": self.trim_factor,
@@ -87,7 +87,7 @@ class RangeOpts:
 
 
 class SubstringOpts(TypedDict):
-    """How long strings and what is searched for in them may be."""
+    """Length limits of the stored strings and of the substrings to search for."""
 
     strMaxLength: int
     strMinQueryLength: int
@@ -95,24 +95,24 @@ class SubstringOpts(TypedDict):
 
 
 class PrefixOpts(TypedDict):
-    """How long the start that is searched for may be."""
+    """Length limits of the prefix to search for."""
 
     strMinQueryLength: int
     strMaxQueryLength: int
 
 
 class SuffixOpts(TypedDict):
-    """How long the end that is searched for may be."""
+    """Length limits of the suffix to search for."""
 
     strMinQueryLength: int
     strMaxQueryLength: int
 
 
 class StringOpts:
-    """Options of a field that is searched for parts of strings.
+    """Options of a field for searches by parts of strings.
 
     Args:
-        substring, prefix, suffix: what is searched for, and how long it may be.
+        substring, prefix, suffix: the searches to support, with their length limits.
         case_sensitive, diacritic_sensitive: whether `a` differs from `A`, and `a` from `ä`.
 
     Example:
@@ -136,7 +136,7 @@ class StringOpts:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The options that were given, by the server's names."""
+        """The options that were passed, by the server's names."""
         given = {
             "substring": self.substring,
             "prefix": self.prefix,

@@ -1,6 +1,6 @@
-"""What an error of libmongocrypt says of a key service's answer, without what nobody may see.
+"""Removes secrets from libmongocrypt's errors about a key service's response.
 
-The library quotes the whole answer, and that may hold a key or token, or quote the request, which holds either.
+The library quotes the whole response. That may hold a key or token, or quote the request, which also holds one.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import re
 
 _ANSWER = "Response body=\n"
 _NOT_SHOWN = "; its answer is not shown, as it may hold a key or token"
-# Below it an answer is what was asked for, or leads elsewhere.
+# A response with a lower status is a success or a redirect.
 _REFUSED = 400
-# Where services say why they refuse: AWS, OAuth, Azure and GCP; the last two in a document named `error`.
+# The fields in which services give their reason: AWS, OAuth, Azure and GCP; the last two in a document named `error`.
 _WORDS = ("__type", "error", "error_description", "code", "status", "message", "Message")
 _MOST_CHARACTERS = 500
-# What a request has in it, should a service quote that; and any text that is as long as a key or token.
+# Parts of a request, in case a service quotes it; and any text as long as a key or token.
 _SECRET = re.compile(
     r"(security-token:\s*|bearer\s+|client_secret=|assertion=)[^\s&\"'\\]+|[\w+/=-]{64,}",
     re.ASCII | re.IGNORECASE,
@@ -23,7 +23,7 @@ _SECRET = re.compile(
 
 
 def without_answer(text: str) -> str:
-    """Return the library's words with no more of the answer than the service's reasons to refuse."""
+    """Return the library's message with nothing of the response but the service's reason to refuse."""
     head, found, body = text.partition(_ANSWER)
     if not found:
         return text

@@ -1,4 +1,4 @@
-"""What operations on data keys return."""
+"""Results of operations on data keys."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ if TYPE_CHECKING:
 
 
 class RewrapManyDataKeyResult:
-    """What `rewrap_many_data_key` did."""
+    """The result of `rewrap_many_data_key`."""
 
     def __init__(self, bulk_write_result: BulkWriteResult | None = None) -> None:
         self._bulk_write_result = bulk_write_result
 
     @property
     def bulk_write_result(self) -> BulkWriteResult | None:
-        """The result of writing the keys; None when none matched, so that nothing was written."""
+        """The result of writing the keys; None if no key matched, so that nothing was written."""
         return self._bulk_write_result
 
     def __repr__(self) -> str:

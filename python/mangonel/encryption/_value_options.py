@@ -1,4 +1,4 @@
-"""How one value is encrypted: what the library is told before it begins."""
+"""Options for encrypting one value, passed to the library before it begins."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 class ValueOptions:
-    """How a value is encrypted.
+    """Options for encrypting one value.
 
     Args:
         algorithm, key_id, key_alt_name, query_type, contention_factor: as for `ClientEncryption.encrypt`.
-        ranges, strings: the options of an index, encoded.
+        ranges, strings: the encoded options of an index.
     """
 
     __slots__ = (
@@ -46,10 +46,10 @@ class ValueOptions:
         self.strings = strings
 
     def begin(self, context: Context, what: str, document: bytes) -> None:
-        """Set a context up, and begin it with a value.
+        """Set up a context and begin it with a value.
 
         Raises:
-            MongoCryptError: the options do not fit each other, or the value.
+            MongoCryptError: the options do not fit each other or the value.
         """
         context.set_algorithm(self.algorithm)
         if self.key_id is not None:

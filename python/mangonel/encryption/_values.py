@@ -1,4 +1,4 @@
-"""Single values and replies on their way through libmongocrypt, as bytes: for the mapper's encrypted fields."""
+"""Encrypts single values and decrypts replies, as bytes, for the mapper's encrypted fields."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ["ValueCipher", "ValueOptions", "cipher_of", "options_of"]
 
 
 class ValueCipher:
-    """Encrypts values and decrypts replies with the keys of a client, or of a `ClientEncryption`."""
+    """Encrypts values and decrypts replies with the keys of a client or of a `ClientEncryption`."""
 
     def __init__(self, answers: Answers, crypt: Callable[[], Crypt]) -> None:
         self._answers = answers
         self._crypt = crypt
 
     async def encrypt_flow(self, what: str, document: bytes, options: ValueOptions) -> bytes:
-        """Return `{"v": encrypted}` of `{"v": value}`; `what` is the library's name of it.
+        """Return `{"v": encrypted}` for `{"v": value}`; `what` is the library's name of the operation.
 
         Raises:
-            EncryptionError: with the reason as its cause.
+            EncryptionError: the reason is its `cause`.
         """
         found = await self._answers.through_flow(
             self._crypt(), lambda context: options.begin(context, what, document)
@@ -39,10 +39,10 @@ class ValueCipher:
         return found or b""
 
     async def decrypt_flow(self, reply: bytes) -> bytes | None:
-        """Return a reply with its fields decrypted; None when there is nothing to decrypt.
+        """Return the reply with its fields decrypted, or None if there is nothing to decrypt.
 
         Raises:
-            EncryptionError: with the reason as its cause. The command did run.
+            EncryptionError: the reason is its `cause`. The server did run the command.
         """
         return await self._answers.through_flow(
             self._crypt(), lambda context: context.begin_decrypting(reply)
@@ -56,10 +56,10 @@ def options_of(client: _MongoClient[Any]) -> AutoEncryptionOpts | None:
 
 
 def cipher_of(client: _MongoClient[Any], encryption: Any) -> ValueCipher | None:
-    """Return what encrypts with the keys of `encryption`, or of the client's own options; None when there are none.
+    """Return a cipher with the keys of `encryption`, or of the client's own options, or None without either.
 
     Raises:
-        ConfigurationError: `encryption` is of the other face, or something else.
+        ConfigurationError: `encryption` belongs to the other face, or has another type.
     """
     if encryption is not None:
         is_async = client._port.is_async

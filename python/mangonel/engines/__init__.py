@@ -1,5 +1,5 @@
-"""Programs that tests and the lab need beside mongod: started on free loopback ports, ended with their data.
+"""Other servers that tests and the lab need: started on free loopback ports, stopped and removed with their data.
 
-Redis, memcached, MariaDB, PostgreSQL, nginx, a proxy with latency, certificates. MongoDB itself is
-`mangonel.server`'s. Nothing here knows a driver, the lab or a test.
+Redis, memcached, MariaDB, PostgreSQL, nginx, a latency proxy, certificates. `mangonel.server` runs MongoDB. Nothing
+here knows a driver, the lab or a test.
 """

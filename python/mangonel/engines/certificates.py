@@ -1,4 +1,4 @@
-"""An authority and a server's certificate for the length of a run, made with trustme. Knows no server."""
+"""A certificate authority and a server's certificate for one run, made with trustme. Knows no server."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["Certificates", "certify"]
 
 @dataclass(frozen=True)
 class Certificates:
-    """Where they are.
+    """The paths of the files.
 
     Attributes:
         ca: the authority's certificate.
         certificate, key: the server's, for localhost and 127.0.0.1.
-        pair: both of these in one file.
+        pair: certificate and key in one file.
     """
 
     ca: Path
@@ -25,7 +25,7 @@ class Certificates:
     pair: Path
 
     def for_mongod(self) -> dict[str, Any]:
-        """Return mongod's options: it encrypts, and asks nobody for a certificate."""
+        """Return mongod's options for TLS without client certificates."""
         return {
             "certificateKeyFile": self.pair,
             "CAFile": self.ca,
@@ -34,10 +34,10 @@ class Certificates:
 
 
 def certify(folder: Path) -> Certificates:
-    """Make them in a folder.
+    """Create the files in a folder.
 
     Raises:
-        ModuleNotFoundError: there is no trustme.
+        ModuleNotFoundError: trustme is not installed.
     """
     import trustme
 

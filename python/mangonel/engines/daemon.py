@@ -1,8 +1,7 @@
-"""Servers that stand until they are told to go, to try things out: what `lab up` starts and `lab down` ends.
+"""Servers that run in the background until stopped: `lab up` starts them, `lab down` stops them.
 
-A keeper process of its own holds them; the state file names every process with the moment of its start, so that
-nothing is ended but what was started here, even when a number has been given to somebody else since. Run as
-`python -m mangonel.engines.daemon FOLDER ORDER`. Knows no driver.
+A keeper process owns them. The state file records every process with its start time, so that a reused process id is
+never killed. Run as `python -m mangonel.engines.daemon FOLDER ORDER`. Knows no driver.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ FILE, LOG = "servers.json", "servers.log"
 
 
 class DaemonError(Exception):
-    """The servers did not come up; the text says why."""
+    """The servers did not start; the message says why."""
 
 
 class Daemon:
-    """What stands: where it is reached, and by which processes."""
+    """The running servers: their addresses and process ids."""
 
     def __init__(self, content: dict[str, Any]) -> None:
         self.uris: dict[str, str] = content["uris"]
@@ -45,11 +44,11 @@ class Daemon:
 
     @property
     def is_kept(self) -> bool:
-        """Return whether its keeper still lives."""
+        """Return whether the keeper process is alive."""
         return _lives(*self._keeper)
 
     def end(self) -> None:
-        """End everything; with the keeper gone, each process that is still the one that was started."""
+        """End everything. If the keeper is gone, end each recorded process that is still the same one."""
         if _lives(*self._keeper):
             _signal(self._keeper[0], signal.SIGTERM)
             _wait_for([self._keeper], END_TIMEOUT)
@@ -62,13 +61,13 @@ class Daemon:
 
 
 def folder() -> Path:
-    """Return where the state file lies, by the XDG rules."""
+    """Return the folder of the state file, by the XDG rules."""
     base = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
     return Path(base) / "mangonel"
 
 
 def state(where: Path) -> Daemon | None:
-    """Return what the state file says, None where there is none."""
+    """Return the contents of the state file, or None if there is none."""
     try:
         return Daemon(json.loads((where / FILE).read_text()))
     except (FileNotFoundError, ValueError, KeyError):
@@ -76,14 +75,14 @@ def state(where: Path) -> Daemon | None:
 
 
 def up(order: dict[str, Any], where: Path) -> tuple[Daemon, bool]:
-    """Start servers unless they stand; return them, and whether they were started now.
+    """Start servers that are not running; return them, and whether this call started them.
 
     Args:
-        order: "stores", names of engines beside MongoDB, and "latency_ms", a round trip; 0 for no delay.
+        order: "stores", the names of engines besides MongoDB, and "latency_ms", a round trip; 0 for no delay.
         where: folder of the state file.
 
     Raises:
-        DaemonError: others stand already, or they did not come up.
+        DaemonError: servers with another order are running, or these did not start.
     """
     with _locked(where):
         found = state(where)
@@ -101,7 +100,7 @@ def up(order: dict[str, Any], where: Path) -> tuple[Daemon, bool]:
 
 
 def down(where: Path) -> bool:
-    """End what stands; return whether anything did."""
+    """Stop the running servers; return whether there were any."""
     if not (where / FILE).exists():
         return False
     with _locked(where):
@@ -113,9 +112,9 @@ def down(where: Path) -> bool:
 
 
 def started(pid: int) -> str:
-    """Return when a process was started, as a text that no other process of this number has; "" for none."""
+    """Return the start time of a process as a text that no other process with this id has; "" if it does not exist."""
     try:
-        # The fields behind the name, which may hold blanks and brackets; the 22nd of all is the start.
+        # The fields after the name, which may contain blanks and brackets; the start time is field 22 in total.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return "" if fields[0] == "Z" else fields[19]
     except OSError:
@@ -180,7 +179,7 @@ def _locked(where: Path) -> Iterator[None]:
 
 
 def _keep(where: Path, order: dict[str, Any]) -> None:
-    """Start the servers, say where they are, and hold them until the signal."""
+    """Start the servers, write the state file, and hold them until the signal."""
     from mangonel.engines.delay import Delay
     from mangonel.engines.stores import running
     from mangonel.server import start
@@ -188,7 +187,7 @@ def _keep(where: Path, order: dict[str, Any]) -> None:
     with ExitStack() as stack:
         data = tempfile.mkdtemp(prefix="mangonel-lab-")
         stack.callback(shutil.rmtree, data, ignore_errors=True)
-        # Engines that refuse to run as root run as somebody else, who must get through to their data.
+        # Engines that refuse to run as root run as another user, who must be able to reach their data.
         os.chmod(data, 0o755)
         tempfile.tempdir = data
         server = stack.enter_context(start(replica_set=1))
@@ -210,7 +209,7 @@ def _keep(where: Path, order: dict[str, Any]) -> None:
             "processes": [[pid, started(pid)] for pid in pids],
             "data": data,
         }
-        # Nobody may read half of it.
+        # A reader must never see half of the file.
         half = where / f"{FILE}.{os.getpid()}"
         half.write_text(json.dumps(content))
         half.replace(where / FILE)
@@ -224,7 +223,7 @@ def _stop(number: int, frame: Any) -> None:
 
 
 def main() -> int:
-    """Hold the servers of an order until SIGTERM; return the exit status."""
+    """Run the servers of an order until SIGTERM; return the exit status."""
     signal.signal(signal.SIGTERM, _stop)
     try:
         _keep(Path(sys.argv[1]), json.loads(sys.argv[2]))

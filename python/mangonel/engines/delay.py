@@ -1,7 +1,7 @@
-"""A line with latency: a proxy in a process of its own that holds every byte for some milliseconds, each way.
+"""A proxy with latency: a process that delays every byte by some milliseconds, each way.
 
-Started as `python -m mangonel.engines.delay PORT MS`; says its own port on standard output and ends when standard input
-does. It limits nothing else: any number of bytes may be under way. Knows nothing of MongoDB.
+Started as `python -m mangonel.engines.delay PORT MS`. It prints its own port to standard output and exits when its
+standard input ends. Bandwidth is unlimited: any number of bytes may be in flight. Knows nothing of MongoDB.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ HELD_BYTES = 64 << 20  # per direction; beyond it the sender feels that nobody r
 
 
 class Delay:
-    """A proxy process in front of a local port, for as long as the object is open.
+    """A proxy process in front of a local port; it runs as long as the object is open.
 
     Args:
-        port: of the server behind it.
+        port: the port of the server behind it.
         delay_ms: milliseconds each way.
     """
 
@@ -49,7 +49,7 @@ class Delay:
 
 
 class _Way:
-    """One direction of one connection: pieces received, each with the time at which it is due."""
+    """One direction of one connection: received pieces, each with the time when it is due."""
 
     def __init__(self, source: socket.socket, sink: socket.socket, spare: list[bytearray]) -> None:
         self.source, self.sink = source, sink
@@ -61,7 +61,7 @@ class _Way:
         self._spare = spare
 
     def receive(self, due: float) -> bool:
-        """Take what is there, and return whether that was anything; nothing is the end."""
+        """Receive available bytes; return False at the end of the stream."""
         buffer = self._spare.pop() if self._spare else bytearray(PIECE)
         try:
             count = self.source.recv_into(buffer)
@@ -79,7 +79,7 @@ class _Way:
         return True
 
     def send(self, now: float) -> None:
-        """Deliver what is due, as far as the receiver takes it."""
+        """Deliver the pieces that are due, as far as the receiver accepts them."""
         self.is_blocked = False
         while self.pieces and self.pieces[0][0] <= now:
             due, buffer, left = self.pieces[0]
@@ -102,7 +102,7 @@ class _Way:
 
 
 class _Proxy:
-    """All connections. What it costs is taken from those it stands between, so nothing is done for an idle one."""
+    """All connections. The proxy takes CPU time from client and server, so it does nothing for an idle connection."""
 
     def __init__(self, target: int, delay: float) -> None:
         self._target, self._delay = target, delay
@@ -111,15 +111,15 @@ class _Proxy:
         self.port: int = self._listener.getsockname()[1]
         self._epoll = select.epoll()
         self._epoll.register(self._listener.fileno(), select.EPOLLIN)
-        # By the descriptor that each reads from, and that each writes to.
+        # By the descriptor that each reads, and by the one that each writes.
         self._sources: dict[int, _Way] = {}
         self._sinks: dict[int, _Way] = {}
-        # One delay for all, so pieces are due in the order in which they came.
+        # All have the same delay, so pieces are due in the order of their arrival.
         self._due: deque[tuple[float, _Way]] = deque()
         self._spare: list[bytearray] = []
 
     def serve(self) -> None:
-        """Carry bytes until standard input ends."""
+        """Forward bytes until standard input ends."""
         while True:
             now = time.monotonic()
             while self._due and self._due[0][0] <= now:
@@ -168,7 +168,7 @@ class _Proxy:
         was_blocked = way.is_blocked
         way.send(now)
         if way.has_ended and not way.pieces:
-            # The other direction may have something to say still, but nobody is left to hear the answer.
+            # The other direction may still have bytes, but their receiver is gone.
             self._close(way)
             return
         if way.is_blocked != was_blocked:
@@ -178,7 +178,7 @@ class _Proxy:
             self._watch(way.source)
 
     def _watch(self, end: socket.socket) -> None:
-        """Ask for just the events that somebody waits for; an end that is over would be reported for ever."""
+        """Register only the events that are needed; a closed end would otherwise be reported for ever."""
         number = end.fileno()
         reads, writes = self._sources[number], self._sinks[number]
         wanted = 0 if reads.is_paused or reads.has_ended else select.EPOLLIN
@@ -196,7 +196,7 @@ class _Proxy:
 
 
 def main() -> int:
-    """Serve until standard input ends; return the exit status."""
+    """Run until standard input ends; return the exit status."""
     proxy = _Proxy(int(sys.argv[1]), float(sys.argv[2]) / 1000)
     print(proxy.port, flush=True)
     proxy.serve()

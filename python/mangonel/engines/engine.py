@@ -1,4 +1,4 @@
-"""A server's process: started until it answers, stalled, ended, started again."""
+"""The process of one server: started and checked, paused, ended, restarted."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ __all__ = ["PORT", "START_TIMEOUT", "Engine", "accepts"]
 
 START_TIMEOUT = 60.0
 
-# Stands for the port in a command and in a URL; the port is chosen at the first start.
+# Placeholder of the port in commands and URLs; the first start chooses the port.
 PORT = "{port}"
 
-# As often another port is tried, when somebody else took the one that was free.
+# How often to try another port after another process took the free one.
 PORT_ATTEMPTS = 5
 
-# What every engine prints, with the C locale, when it cannot have its port.
+# Every engine prints this, in the C locale, if its port is taken.
 TAKEN = "Address already in use"
 
 
 class Engine:
-    """A running server: its URL, and how to stall, end and start it again.
+    """A running server: its URL, and methods to pause, end and restart it.
 
     Attributes:
-        name: of the engine.
-        url: for `WebSessions`. Complete once it has been started.
-        unix_url: the same over a Unix socket, or "" where there is none.
-        port: on 127.0.0.1; 0 before the first start, and the same ever after.
+        name: name of the engine.
+        url: URL for `WebSessions`. Complete after the first start.
+        unix_url: URL of its Unix socket, or "" without one.
+        port: port on 127.0.0.1; 0 before the first start, then constant.
         prepare: called with the port before each start, for an engine that reads it from a file; or None.
-        pid: of the server.
+        pid: process id of the server.
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class Engine:
         return self._process.pid
 
     def start(self) -> None:
-        """Start it, and return when it answers; the first time on any port that is free, later on the same.
+        """Start the server and return when it answers. The first start takes any free port; later starts keep it.
 
         Raises:
-            Missing: it ended, or did not answer in time; the text has what it said last.
+            Missing: it exited, or did not answer in time; the message ends with its last output.
         """
         if self.port:
             if not self._start(self.port):
@@ -87,7 +87,7 @@ class Engine:
         raise Missing(f"{self.name} did not start: somebody else took each of {PORT_ATTEMPTS} free ports")
 
     def _start(self, port: int) -> bool:
-        """Start it on a port; return False when somebody else has that."""
+        """Start the server on a port; return False if another process has the port."""
         if self.prepare is not None:
             self.prepare(port)
         with open(os.path.join(self._directory, "output"), "ab") as output:
@@ -104,7 +104,7 @@ class Engine:
                 **keywords,
             )
         deadline = time.monotonic() + START_TIMEOUT
-        # An answer alone is not enough: another's server, on the port meanwhile, would answer in its place.
+        # An answer alone does not suffice: another server may have taken the port and would answer instead.
         while not (self._is_ready(port) and self._listens(port)):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
@@ -115,19 +115,19 @@ class Engine:
         return True
 
     def kill(self) -> None:
-        """End it as a power cut would."""
+        """Kill the process, as a power failure would."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Ask it to end, and insist after a while."""
+        """Ask the process to end, and kill it after a while."""
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
-        """Stall it: connections stay, answers do not come."""
+        """Suspend the process: connections stay open, and it answers nothing."""
         self._tell_family(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a stalled server go on."""
+        """Resume a paused process."""
         self._tell_family(signal.SIGCONT)
 
     def _tell_family(self, number: signal.Signals) -> None:
@@ -138,7 +138,7 @@ class Engine:
                 os.kill(pid, number)
 
     def family(self) -> list[int]:
-        """Return its processes: PostgreSQL has one, and a process group, for each connection."""
+        """Return the ids of its processes: PostgreSQL has one, with a process group, for each connection."""
         family = [self.pid]
         for name in os.listdir("/proc"):
             if name.isdigit():
@@ -186,7 +186,7 @@ class Engine:
 
 
 def accepts(port: int) -> bool:
-    """Return whether somebody listens on a loopback port."""
+    """Return whether a process listens on a loopback port."""
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()
     except OSError:

@@ -1,4 +1,4 @@
-"""nginx in front of some local sites, as a reverse proxy with connections that stay."""
+"""nginx as a reverse proxy in front of local sites, with keep-alive connections."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ http {{
 
 @contextmanager
 def nginx(ports: Sequence[int]) -> Iterator[int]:
-    """Run nginx before the sites on these ports; yield its own port.
+    """Run nginx in front of the sites on these ports; yield its own port.
 
     Raises:
-        Missing: it cannot be had here.
+        Missing: nginx is not available.
     """
     with TemporaryDirectory(prefix="mangonel-nginx-") as folder:
         servers = " ".join(f"server 127.0.0.1:{each};" for each in ports)
         path = Path(folder, "nginx.conf")
         command = [find_program("nginx"), "-c", str(path), "-p", folder]
         engine = Engine("nginx", f"http://127.0.0.1:{PORT}", command, folder, None, accepts)
-        # Its port stands in the file only.
+        # Only the configuration file names its port.
         engine.prepare = lambda port: _write(path, folder, servers, port)
         try:
             engine.start()

@@ -1,6 +1,6 @@
-"""Finds Debian's programs, on this system or in this environment.
+"""Finds Debian's programs in the system or in this environment.
 
-What is missing is installed when MANGONEL_INSTALL_SERVERS is set and this user may.
+If MANGONEL_INSTALL_SERVERS is set and this user has the rights, missing programs are installed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 __all__ = ["PACKAGES", "Missing", "find_program", "has_program", "installing_nothing"]
 
-# Debian's package of each program.
+# The Debian package of each program.
 PACKAGES = {
     "redis-server": "redis-server",
     "memcached": "memcached",
@@ -32,27 +32,27 @@ PACKAGES = {
     "wrk": "wrk",
 }
 
-# The variable that wants missing programs installed.
+# The environment variable that allows installing missing programs.
 WISH = "MANGONEL_INSTALL_SERVERS"
 
-# Programs that do as well, where the first is not there.
+# Programs that serve as well if the first is missing.
 STAND_INS = {"redis-server": ("valkey-server",)}
 
-# Where Debian puts what is not on everybody's PATH.
+# Debian's folders of programs that are not on every user's PATH.
 FOLDERS = ("/usr/sbin", "/usr/local/sbin", "/usr/lib/postgresql/*/bin", "/usr/libexec")
 
 INSTALL_TIMEOUT = 600.0
 
 
 class Missing(Exception):
-    """A program cannot be had here; the text says why and what would help."""
+    """A program is not available; the message says why, with the remedy."""
 
 
 def find_program(name: str) -> str:
-    """Return a program's path, after installing its package if that is wanted and allowed.
+    """Return the path of a program, after installing its package if that is allowed.
 
     Raises:
-        Missing: it is not there.
+        Missing: the program was not found.
     """
     names = (name, *STAND_INS.get(name, ()))
     found = next((path for each in names if (path := _look_for(each)) is not None), None)
@@ -77,7 +77,7 @@ def has_program(name: str) -> bool:
 
 @contextmanager
 def installing_nothing() -> Iterator[None]:
-    """Let `find_program` look, but install nothing within this block."""
+    """Within this block, `find_program` searches but installs nothing."""
     wish = os.environ.pop(WISH, None)
     try:
         yield
@@ -89,7 +89,7 @@ def installing_nothing() -> Iterator[None]:
 def _look_for(name: str) -> str | None:
     found = shutil.which(name)
     if found is None:
-        # Last the environment's own, where tools/unpacked.py puts what is not installed.
+        # The environment's own folder comes last; tools/unpacked.py puts programs there without installing them.
         for folder in (*FOLDERS, os.path.join(sys.prefix, "bin")):
             for candidate in sorted(glob.glob(os.path.join(folder, name)), reverse=True):
                 if os.access(candidate, os.X_OK):
@@ -98,7 +98,7 @@ def _look_for(name: str) -> str | None:
 
 
 def _install(package: str) -> str:
-    """Install a Debian package; return what went wrong, "" for nothing."""
+    """Install a Debian package; return the error message, "" on success."""
     apt = shutil.which("apt-get")
     if apt is None:
         return "this system has no apt-get"
@@ -108,7 +108,7 @@ def _install(package: str) -> str:
         if sudo is None or subprocess.run([sudo, "-n", "true"], capture_output=True, check=False).returncode:
             return "this user is not root and may not sudo without a password"
         prefix = [sudo, "-n", "-E"]
-    # RUNLEVEL=1: the package's own service, on its usual port, need not start.
+    # RUNLEVEL=1 keeps the package's own service, on its usual port, from starting.
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     install = [*prefix, apt, "install", "-y", "-qq", "--no-install-recommends", package]
     import fcntl  # Windows has it not, and no apt-get

@@ -1,6 +1,6 @@
-"""The engines that websessions can be stored in, each on a free loopback port with temporary data.
+"""The engines that can store websessions, each on a free loopback port with temporary data.
 
-MongoDB is not here: `mangonel.server` runs it.
+MongoDB is missing here: `mangonel.server` runs it.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from mangonel.engines.programs import Missing, find_program
 
 __all__ = ["ENGINES", "running"]
 
-# Databases that refuse to run as root run as this user then.
+# Databases that refuse to run as root run as this user.
 UNPRIVILEGED = "nobody"
 
 
 @contextmanager
 def running(name: str, *, durable: bool = False, tls: Certificates | None = None) -> Iterator[Engine]:
-    """Run an engine by its name in ENGINES, and remove it with its data at the end.
+    """Run an engine by its name in ENGINES; stop it and remove its data at the end.
 
     Args:
-        durable: an acknowledged write is on the disk. Otherwise the last second may be lost.
-        tls: what it encrypts its connections with; its URL verifies that. There is no Unix socket then.
+        durable: acknowledged writes are flushed to disk. Otherwise the last second may be lost.
+        tls: certificates for TLS; the URL verifies them. The engine then has no Unix socket.
 
     Raises:
-        Missing: it cannot be had here.
+        Missing: the engine is not available.
     """
     with tempfile.TemporaryDirectory(prefix=f"mangonel-{name}-", ignore_cleanup_errors=True) as directory:
         engine = ENGINES[name](directory, durable, tls)
@@ -90,7 +90,8 @@ def _memcached(directory: str, durable: bool, tls: Certificates | None) -> Engin
 def _mysql(directory: str, durable: bool, tls: Certificates | None) -> Engine:
     install, program = find_program("mariadb-install-db"), find_program("mariadbd")
     data, socket_path = os.path.join(directory, "data"), os.path.join(directory, "socket")
-    # A server that starts removes what looks like a temporary table, also another's: each needs a folder of its own.
+    # A starting server removes files that look like temporary tables, even another server's, so each needs its own
+    # folder.
     temporary = os.path.join(directory, "tmp")
     os.mkdir(temporary, 0o700)
     user = [f"--user={_user_name()}"] if os.geteuid() == 0 else []
@@ -120,7 +121,7 @@ def _mysql(directory: str, durable: bool, tls: Certificates | None) -> Engine:
 
 def _postgresql(directory: str, durable: bool, tls: Certificates | None) -> Engine:
     initdb = find_program("initdb")
-    # A wrapper on PATH may point elsewhere; the two must be of one version.
+    # A wrapper on PATH may point elsewhere; both programs must have the same version.
     program = os.path.join(os.path.dirname(os.path.realpath(initdb)), "postgres")
     data = os.path.join(directory, "data")
     user = UNPRIVILEGED if os.geteuid() == 0 else None
@@ -175,7 +176,7 @@ def _user_name() -> str:
 
 
 def _greets(port: int) -> bool:
-    """Whether a server sends something by itself, as MySQL does once it is up."""
+    """Whether a server sends a greeting, as MySQL does once it is up."""
     try:
         with socket.create_connection(("127.0.0.1", port), 1) as connection:
             connection.settimeout(2)
@@ -185,7 +186,7 @@ def _greets(port: int) -> bool:
 
 
 def _speaks_postgres(port: int) -> bool:
-    """Whether a start-up message is answered with something other than "the database system is starting up"."""
+    """Whether the response to a start-up message is anything but "the database system is starting up"."""
     body = b"\0\3\0\0user\0postgres\0database\0postgres\0\0"
     try:
         with socket.create_connection(("127.0.0.1", port), 1) as connection:

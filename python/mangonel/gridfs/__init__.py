@@ -1,4 +1,4 @@
-"""Files of any size in a database: PyMongo's `gridfs`, on both faces.
+"""Files of any size in a database: PyMongo's `gridfs` on both faces.
 
 from mangonel import MongoClient
 from mangonel.gridfs import GridFSBucket

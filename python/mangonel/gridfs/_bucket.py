@@ -1,4 +1,4 @@
-"""GridFS by the interface of the specification: a bucket of files. One definition for both faces. Spec: gridfs."""
+"""GridFS with the specification's interface: a bucket of files. One definition for both faces. Spec: gridfs."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from mangonel._shared.collection.collection import _Collection
     from mangonel._shared.sessions.session import _ClientSession
 
-# Bytes of one reply. Two of them are held at most, the one in use and the next one; small enough for that, large
-# enough that a round trip of some milliseconds costs little.
+# Bytes of one reply. At most two replies are held, the current one and the next: small enough for that, large enough
+# that a round trip of some milliseconds costs little.
 BATCH_SIZE = 11 * 1024 * 1024
 
 # A read of at least this many bytes receives chunks directly into its result.
@@ -75,7 +75,7 @@ async def target_flow(
     """Return memory for `size` bytes from `position` on.
 
     Raises:
-        CorruptGridFile: the size is large and the chunks do not bear it out: too few, or the last one too short.
+        CorruptGridFile: the size is large, and the chunks cannot fill it: too few, or the last one is too short.
             Nothing was reserved.
         MemoryError: not enough memory.
     """
@@ -96,8 +96,8 @@ class ChunkStream:
     Args:
         root: the bucket's root collection.
         file: the file's document.
-        position: the first byte wanted.
-        end: the position after the last wanted byte. None: the file's end; then surplus chunks are detected.
+        position: the first byte to read.
+        end: the position after the last byte to read. None: the file's end; then surplus chunks are detected.
         session: run inside this session.
     """
 
@@ -138,7 +138,7 @@ class ChunkStream:
         self._target: _core.ChunkTarget | None = None
         self._target_start = 0
 
-    # Requests of the caller.
+    # Called by the caller.
 
     async def fill_flow(self, target: _core.ChunkTarget) -> None:
         """Read until `target` is full. The file's document says that it has enough bytes.

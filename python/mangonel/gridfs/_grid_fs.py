@@ -1,4 +1,4 @@
-"""GridFS by the older, dictionary-like interface: put, get, versions. One definition for both faces."""
+"""GridFS with the older, dictionary-like interface: put, get, versions. One definition for both faces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _GridFS:
-    """Files of any size in a database, each cut into chunks: the older interface; see also `GridFSBucket`.
+    """Files of any size in a database, each cut into chunks. The older interface; see also `GridFSBucket`.
 
     Args:
         database: the database that holds the files; its write concern must be acknowledged.

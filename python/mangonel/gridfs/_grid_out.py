@@ -29,8 +29,8 @@ _EINVAL = 22
 class _GridOut:
     """A stored file, open for reading: a file object with the file's document as attributes.
 
-    Made by `GridFS.get`, `GridFSBucket.open_download_stream` and their like. Every chunk is compared with what the
-    file's document says; a damaged one raises CorruptGridFile and none of its bytes are returned.
+    Made by `GridFS.get`, `GridFSBucket.open_download_stream` and similar methods. Every chunk is checked against the
+    file's document; a damaged one raises CorruptGridFile, and none of its bytes are returned.
 
     Args:
         root_collection: the bucket's root collection, such as `database.fs`.

@@ -1,4 +1,4 @@
-"""Methods that only one face of GridFS has: those of `for` and `with`, and of `async for` and `async with`."""
+"""Methods that only one face of GridFS has: for `for` and `with`, or for `async for` and `async with`."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class BlockingReading(io.IOBase):
         self.close()
 
     def _mark_closed(self) -> None:
-        # Without `io.IOBase.close`, which would call `flush` on a file that is open elsewhere, nothing is lost.
+        # Without `io.IOBase.close` nothing is lost: it would call `flush` on a file that is open elsewhere.
         io.IOBase.close(self)
 
     def __del__(self) -> None:
-        # Not `io.IOBase`'s: that one closes, and closing may send a command.
+        # Not `io.IOBase`'s: that one closes the file, and closing may send a command.
         return
 
 
 class AsyncReading:
-    """A stored file on asyncio: its lines by `async for`, `async with`."""
+    """A stored file on asyncio, with `async for` over its lines and `async with`."""
 
     closed: bool = False
 

@@ -77,7 +77,7 @@ class ChunkSender:
 
     @property
     def room(self) -> int:
-        """How many bytes complete the current chunk."""
+        """How many bytes the current chunk still takes."""
         return self._packer.room
 
     async def write_flow(self, data: Any) -> None:

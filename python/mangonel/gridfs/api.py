@@ -1,4 +1,4 @@
-"""The public classes of GridFS: for each noun, the definition joined with a face. No logic lives here.
+"""The public classes of GridFS: each joins a definition with a face. No logic lives here.
 
 `api.pyi` is written by `tools/stubs.py`; run `make stubs` after changing a signature.
 """

@@ -1,12 +1,12 @@
-"""JSON lines in and out: a collection to a file with a document of extended JSON on each line, and back.
+"""JSON lines: writes a collection to a file with one document of extended JSON per line, and reads it back.
 
     >>> export_jsonl(client.shop.orders, "orders.jsonl.gz").documents
     2
     >>> import_jsonl(client.shop.copies, "orders.jsonl.gz").inserted
     2
 
-Lines become BSON, and BSON lines, without Python objects in between. Files whose names end in `.gz` or `.zst` are
-compressed. Both go on where they stopped with `resume`. `aimport_jsonl` and `aexport_jsonl` are for asyncio.
+Lines become BSON, and BSON lines, without Python objects in between. Files named `.gz` or `.zst` are compressed. With
+`resume`, both continue an interrupted transfer. `aimport_jsonl` and `aexport_jsonl` are for asyncio.
 """
 
 from mangonel.jsonl.aio import aexport_jsonl, aimport_jsonl

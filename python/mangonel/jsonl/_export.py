@@ -1,4 +1,4 @@
-"""`mangonel export`: a collection into a file of JSON lines."""
+"""`mangonel export`: writes a collection to a file of JSON lines."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
 
 
 def dispatch(options: argparse.Namespace) -> int:
-    """Export, and say how much."""
+    """Export, and print how many documents."""
     from mangonel import MongoClient
     from mangonel.bson import json_util
     from mangonel.jsonl import export_jsonl
@@ -66,7 +66,7 @@ def dispatch(options: argparse.Namespace) -> int:
     with MongoClient[Any](options.uri) as client:
         database = client[options.database] if options.database else client.get_default_database("test")
         collection = database[options.collection]
-        # With a filter nobody knows the number before the end.
+        # With a filter, the number is unknown before the end.
         total = 0 if query else collection.estimated_document_count()
         progress = Progress(options.collection, total, "documents")
         try:

@@ -1,4 +1,4 @@
-"""`mangonel import`: a file of JSON lines into a collection."""
+"""`mangonel import`: reads a file of JSON lines into a collection."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
 
 
 def dispatch(options: argparse.Namespace) -> int:
-    """Import, and say how much."""
+    """Import, and print how many documents."""
     from mangonel import MongoClient
     from mangonel.jsonl import import_jsonl
     from mangonel.jsonl.errors import JSONLinesError

@@ -1,6 +1,6 @@
-"""JSON lines on asyncio: files are read, parsed and written in threads, documents are sent and received in the loop.
+"""JSON lines on asyncio: threads read, parse and write files; the loop sends and receives documents.
 
-The threads run what the blocking face runs, on a collection and a cursor that hand each wait to the loop.
+The threads run the blocking face's code, on a collection and a cursor that run each wait in the loop.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 class _Loop:
-    """The event loop as threads see it, until the task that waits for them is cancelled."""
+    """Gives threads access to the event loop until the task that waits for them is cancelled."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._is_over = False
 
     def wait_for(self, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Run a coroutine in the loop, and return its result to the thread."""
+        """Run a coroutine in the loop and return its result to the thread."""
 
         async def called() -> Any:
             if self._is_over:
@@ -36,7 +36,7 @@ class _Loop:
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result()
 
     def within(self, function: Callable[..., None] | None) -> Callable[..., None] | None:
-        """Return what calls a function in the loop."""
+        """Return a function that calls `function` in the loop."""
         if function is None:
             return None
 
@@ -44,19 +44,19 @@ class _Loop:
             function(*arguments)
 
         def called(*arguments: Any) -> None:
-            # What it raises ends the transfer.
+            # An exception in it ends the transfer.
             self.wait_for(lambda: call(*arguments))
 
         return called
 
     async def run(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        """Run a function in a thread; when cancelled, end it first."""
+        """Run a function in a thread; on cancellation, end it before returning."""
         work = asyncio.ensure_future(asyncio.to_thread(function, *arguments, **options))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
             self._is_over = True
-            # The file is not left in use.
+            # Wait, so that the file is not left in use.
             await asyncio.wait([work])
             if not work.cancelled():
                 work.exception()
@@ -64,7 +64,7 @@ class _Loop:
 
 
 class _Collection:
-    """As much of a collection as import and export use."""
+    """The part of a collection that import and export use."""
 
     def __init__(self, loop: _Loop, collection: Any) -> None:
         self._loop = loop
@@ -78,7 +78,7 @@ class _Collection:
 
 
 class _Cursor:
-    """As much of a cursor as export uses."""
+    """The part of a cursor that export uses."""
 
     def __init__(self, loop: _Loop, cursor: Any) -> None:
         self._loop = loop
@@ -123,14 +123,14 @@ async def aimport_jsonl(
     resume: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Imported:
-    """As `import_jsonl`, of a collection of the asyncio face. Cancelled, it ends after the inserts that are under way.
+    """Like `import_jsonl`, on the asyncio face. When cancelled, it ends after the inserts in flight.
 
     Args:
         collection: a collection of the asyncio face.
         source: the file.
-        threads: how many parse at the same time, and how many inserts are under way.
+        threads: how many threads parse, and how many inserts are in flight.
         skip_errors, resume: as for `import_jsonl`.
-        progress: called in the loop with the bytes and the lines that are done.
+        progress: called in the loop with the bytes and lines done so far.
 
     Raises:
         JSONLinesError, OSError, OperationFailure, AutoReconnect: as for `import_jsonl`.
@@ -157,13 +157,13 @@ async def aexport_jsonl(
     resume: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Exported:
-    """As `export_jsonl`, of a collection of the asyncio face. Cancelled, it ends after the batch that is under way.
+    """Like `export_jsonl`, on the asyncio face. When cancelled, it ends after the current batch.
 
     Args:
         collection: a collection of the asyncio face.
         target: the file.
         filter, projection, mode, resume: as for `export_jsonl`.
-        progress: called in the loop with the bytes and the documents that are done.
+        progress: called in the loop with the bytes and documents done so far.
 
     Raises:
         ValueError, JSONLinesError, OSError, OperationFailure, AutoReconnect: as for `export_jsonl`.

@@ -1,4 +1,4 @@
-"""What goes wrong between lines and documents."""
+"""Errors of JSON lines."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ __all__ = ["JSONLinesError"]
 
 
 class JSONLinesError(PyMongoError, ValueError):
-    """Lines are no documents, or were refused; or a file cannot be gone on with. The message says which and where."""
+    """A line holds no document or was refused, or a transfer cannot be resumed. The message says which and where."""

@@ -1,4 +1,4 @@
-"""Files of lines, compressed as their names say."""
+"""Files of lines; the name decides whether they are compressed."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ __all__ = ["damages", "is_compressed", "open_lines"]
 
 
 def open_lines(path: Path, mode: str) -> IO[bytes]:
-    """Open a file for its uncompressed bytes.
+    """Open a file of uncompressed or compressed lines.
 
     Args:
-        path: by its name it is compressed with gzip (`.gz`) or Zstandard (`.zst`), or not at all.
+        path: `.gz` means gzip, `.zst` means Zstandard, any other name no compression.
         mode: "rb" or "wb".
 
     Raises:
-        ImportError: the file is Zstandard's and Python has nothing for that (before 3.14: `backports.zstd`).
-        OSError: it cannot be opened.
+        ImportError: Python cannot read Zstandard (before 3.14 it needs `backports.zstd`).
+        OSError: the file cannot be opened.
     """
     opened: Any
     if path.suffix == ".gz":
         import gzip
 
-        # The best compression takes four times as long for some per cent.
+        # The best compression takes four times as long and saves a few per cent.
         opened = gzip.GzipFile(path, mode, compresslevel=6)
     elif path.suffix == ".zst":
         opened = _zstd().open(path, mode)
@@ -34,12 +34,12 @@ def open_lines(path: Path, mode: str) -> IO[bytes]:
 
 
 def is_compressed(path: Path) -> bool:
-    """Tell whether the name says so."""
+    """Return whether the name means compression."""
     return path.suffix in (".gz", ".zst")
 
 
 def damages(path: Path) -> tuple[type[Exception], ...]:
-    """Return what reading raises where compressed data are cut or changed."""
+    """Return the exceptions that reading raises for truncated or altered compressed data."""
     if path.suffix == ".gz":
         import gzip
         import zlib

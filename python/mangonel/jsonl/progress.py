@@ -1,4 +1,4 @@
-"""A line on standard error that says how far a transfer is: the share, the rate, the time left."""
+"""A progress line on standard error: share, rate and time left."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _INTERVAL = 0.2
 
 
 class Progress:
-    """Drawn where standard error is a terminal, five times a second.
+    """Drawn five times a second if standard error is a terminal.
 
     Args:
-        name: what is transferred.
-        total: of what is counted; 0: not known.
-        unit: what is counted: bytes or documents.
+        name: what is being transferred.
+        total: the final count; 0: unknown.
+        unit: the unit of the count: bytes or documents.
     """
 
     def __init__(self, name: str, total: int, unit: str) -> None:
@@ -29,7 +29,7 @@ class Progress:
         self._is_on = sys.stderr.isatty()
 
     def __call__(self, size: int, count: int) -> None:
-        """Show bytes and documents that are done."""
+        """Show the bytes and documents done so far."""
         self._state = (size, count)
         if self._first is None:
             self._first = self._counted
@@ -43,7 +43,7 @@ class Progress:
         return self._state[0] if self._unit == "bytes" else self._state[1]
 
     def line(self, now: float) -> str:
-        """Return what is shown at this moment."""
+        """Return the current line."""
         size, count = self._state
         passed = max(now - self._begun, 0.001)
         text = f"{count} documents, {size / 1e6:.1f} MB, {size / 1e6 / passed:.1f} MB/s"
@@ -52,7 +52,7 @@ class Progress:
             return f"{self._name}: {text}"
         share = min(1.0, done / self._total)
         full = int(_BAR * share)
-        # What an earlier run did says nothing about the rate of this one.
+        # The part of an earlier run says nothing about this run's rate.
         rate = (done - (self._first or 0)) / passed
         left = f", {_clock((self._total - done) / rate)} left" if rate > 0 and share < 1 else ""
         return f"{self._name} [{'#' * full}{'.' * (_BAR - full)}] {100 * share:3.0f} % {text}{left}"

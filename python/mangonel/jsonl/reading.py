@@ -1,7 +1,7 @@
-"""Files of JSON lines into collections: pieces are read in turn, inserted by several threads, counted in order.
+"""Imports files of JSON lines: pieces are read in order, inserted by several threads, and counted in order.
 
-A document without an `_id` gets one made of eight bytes of the import and the number of its line. So lines
-read again after a break are the same documents, which the server refuses as it has them.
+A document without an `_id` gets one made of eight bytes of the import and its line number. So lines that are read again
+after an interruption are the same documents, and the server refuses them as duplicates.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from mangonel.jsonl.files import damages, open_lines
 
 __all__ = ["Imported", "import_jsonl"]
 
-# Bytes that a thread takes at once, some thousand documents.
+# Bytes that a thread takes at once: some thousand documents.
 _PIECE = 1 << 20
-# Pieces under way for each thread.
+# Pieces in flight for each thread.
 _AHEAD = 2
-# As JSON, the largest document that a server takes is shorter.
+# As JSON, the largest document that a server accepts is shorter.
 _LONGEST_LINE = 1 << 28
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _DUPLICATE_KEY = 11000
-# Of one more the server refuses all documents of the command.
+# With one more, the server refuses all documents of the command.
 _LARGEST = 16 << 20
 _REMEMBERED = 100
 
 
 @dataclass
 class Imported:
-    """What an import did."""
+    """The result of an import."""
 
     lines: int = 0
     """Lines read by this call."""
@@ -54,7 +54,7 @@ class Imported:
 
 
 class _Piece(NamedTuple):
-    """Whole lines of the file, and where they stand."""
+    """Whole lines of the file, with their position."""
 
     data: bytes
     offset: int
@@ -64,7 +64,7 @@ class _Piece(NamedTuple):
 
 @dataclass
 class _Done:
-    """What came of a piece."""
+    """The result of a piece."""
 
     inserted: int = 0
     duplicates: int = 0
@@ -84,17 +84,16 @@ def import_jsonl(
 
     Args:
         collection: a collection of the blocking face.
-        source: the file; `.gz` and `.zst` are decompressed. Blank lines are passed over.
-        threads: how many parse and insert at the same time; the order of the documents is then not kept.
-        skip_errors: go on after lines that are no documents or were refused, and count them.
-        resume: a file that remembers how far this import is; with one that an earlier call left, go on from there.
-            It is removed at the end.
-        progress: called with the bytes and the lines that are done.
+        source: the file; `.gz` and `.zst` are decompressed. Blank lines are skipped.
+        threads: how many threads parse and insert at the same time; above 1 the documents' order is not kept.
+        skip_errors: count lines that are not documents or were refused, and continue.
+        resume: a file that records the progress of this import; if an earlier call left one, continue from there. It is
+            removed at the end.
+        progress: called with the bytes and lines done so far.
 
     Raises:
-        JSONLinesError: one of the lines is no document, or was refused; those before it are stored, some after it
-            may be.
-        OSError: a file cannot be used.
+        JSONLinesError: a line holds no document, or was refused. Earlier documents are stored; some later ones may be.
+        OSError: a file cannot be read or written.
         OperationFailure, AutoReconnect: as for `insert_many`.
 
     Example:
@@ -107,7 +106,7 @@ def import_jsonl(
         raise ValueError(f"expected at least 1 thread, got {threads!r}")
     path = Path(source)
     state = _State(path, None if resume is None else Path(resume))
-    # Up to here an earlier call may have inserted more than it could note.
+    # Before this line, an earlier call may have inserted documents that it could not record.
     doubtful_end = state.offset + (threads * _AHEAD + 1) * _PIECE * 2 if state.is_resumed else 0
     found = Imported()
     waiting: deque[tuple[_Piece, Future[_Done]]] = deque()
@@ -141,7 +140,7 @@ def import_jsonl(
             while waiting:
                 finish()
         finally:
-            # What has not begun need not begin.
+            # A piece that has not begun need not begin.
             pool.shutdown(wait=True, cancel_futures=True)
     state.remove()
     return found
@@ -152,7 +151,7 @@ def _pieces(file: IO[bytes], path: Path, offset: int, line: int) -> Iterator[_Pi
     rest = b""
     try:
         if offset:
-            # A pipe, which nobody can resume, has no places.
+            # A pipe, which cannot be resumed, has no positions.
             file.seek(offset)
         while data := file.read(_PIECE):
             end = data.rfind(b"\n") + 1
@@ -229,11 +228,11 @@ def _insert_many(
 
 
 class _State:
-    """How far an import is, kept in a file if one is named."""
+    """The progress of an import, kept in a file if one is named."""
 
     def __init__(self, source: Path, path: Path | None) -> None:
         self.offset = self.line = 0
-        # As ObjectIds begin: the seconds, then random bytes.
+        # Like the start of an ObjectId: the seconds, then random bytes.
         self.prefix = int(time.time()).to_bytes(4, "big") + os.urandom(4)
         self._path = path
         self._told = {"source": source.name, "size": source.stat().st_size}
@@ -257,7 +256,7 @@ class _State:
             raise JSONLinesError(f"{path} is of an import of another file: expected {self._told}, got {told}")
 
     def note(self, piece: _Piece) -> None:
-        """Remember that a piece, and all before it, is stored."""
+        """Record that a piece, and all before it, is stored."""
         self.offset = piece.offset + len(piece.data)
         self.line = piece.first_line + piece.lines
         self._write()
@@ -266,12 +265,12 @@ class _State:
         if self._path is None:
             return
         kept = self._told | {"offset": self.offset, "line": self.line, "prefix": self.prefix.hex()}
-        # Replaced in one step, so that a break leaves the old or the new.
+        # Replaced atomically, so that an interruption leaves the old file or the new one.
         beside = self._path.with_name(f"{self._path.name}.new")
         beside.write_text(json.dumps(kept))
         beside.replace(self._path)
 
     def remove(self) -> None:
-        """Forget: the import is whole."""
+        """Remove the file: the import is complete."""
         if self._path is not None:
             self._path.unlink(missing_ok=True)

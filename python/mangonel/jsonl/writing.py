@@ -1,4 +1,4 @@
-"""Collections into files of JSON lines."""
+"""Exports collections to files of JSON lines."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _MODES = {"canonical": 0, "relaxed": 1, "plain": 2}
 _NEWLINE = 10
 _TAIL = 1 << 16
 _NO_LINE: Any = object()
-# Dates that no datetime can be stay what they are.
+# Dates outside of datetime's range stay DatetimeMS.
 _OPTIONS = json_util.JSONOptions(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
 
 
 @dataclass
 class Exported:
-    """What an export did."""
+    """The result of an export."""
 
     documents: int = 0
     """Documents written by this call."""
@@ -45,21 +45,22 @@ def export_jsonl(
     resume: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Exported:
-    """Write the documents of a collection to a file, one on each line.
+    """Write the documents of a collection to a file, one per line.
 
     Args:
         collection: a collection of the blocking face.
-        target: the file, which is replaced; `.gz` and `.zst` are compressed.
-        filter: which documents; None: all.
-        projection: which fields; None: all.
-        mode: "canonical" extended JSON keeps every type; "relaxed" is easier to read; "plain" is for other readers.
-        resume: write in order of `_id`, and go on after the last whole line of the file if there is one. For files
-            that are not compressed, in canonical or relaxed mode, with the `_id` in them.
-        progress: called with the bytes and the documents that are done.
+        target: the file, which is overwritten; `.gz` and `.zst` are compressed.
+        filter: query document. None: all documents.
+        projection: fields to write. None: all fields.
+        mode: "canonical" extended JSON keeps every type; "relaxed" is easier to read; "plain" is ordinary JSON for
+            other programs.
+        resume: write in order of `_id`, and continue after the last whole line of an existing file. For uncompressed
+            files with `_id`, in canonical or relaxed mode.
+        progress: called with the bytes and documents done so far.
 
     Raises:
-        ValueError: another mode.
-        JSONLinesError: the file cannot be gone on with.
+        ValueError: the mode is unknown.
+        JSONLinesError: the file cannot be continued.
         OSError: the file cannot be written.
         OperationFailure, AutoReconnect: as for `find`.
 
@@ -78,8 +79,7 @@ def export_jsonl(
         cursors[0].sort("_id", 1).hint([("_id", 1)])
         last = _cut_to_last_line(path)
         if last is not _NO_LINE:
-            # Bounds of the index go across types, which a comparison does not. They end before the greatest key, behind
-            # which there is nothing.
+            # Index bounds span types; a comparison does not. They end before MaxKey, and nothing sorts after that.
             if isinstance(last, MaxKey):
                 cursors = []
             else:
@@ -92,7 +92,7 @@ def export_jsonl(
             with cursor:
                 for count, text in cursor._json_batches(_MODES[mode], _NEWLINE):
                     if last is not _NO_LINE:
-                        # The bound itself, if it is still there.
+                        # The bound itself, if it still exists.
                         first, _, others = text.partition(b"\n")
                         if _is_same_key(_id_of(first), last):
                             count, text = count - 1, others
@@ -108,7 +108,7 @@ def export_jsonl(
 
 
 def _cut_to_last_line(path: Path) -> Any:
-    """Cut what stands after the last whole line, and return that line's `_id`, if there is a line."""
+    """Cut off everything after the last whole line, and return that line's `_id` if there is a line."""
     if not path.exists():
         return _NO_LINE
     with path.open("r+b") as file:
@@ -134,7 +134,7 @@ def _id_of(line: bytes) -> Any:
 
 
 def _is_same_key(one: Any, other: Any) -> bool:
-    """Tell whether the index of `_id` holds one place for both: numbers by their value, everything else by type too."""
+    """Return whether the `_id` index treats both as one key: numbers by value, all else by type too."""
     return bool(_as_key(one) == _as_key(other))
 
 

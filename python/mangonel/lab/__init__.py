@@ -1,4 +1,5 @@
-"""The benchmark lab: contenders, experiments and the scheduler that plays them against each other.
+"""The benchmark lab: contenders, experiments, and the scheduler that runs them.
 
-It may import anything of the package; nothing imports it. The scheduler's own process never imports a peer.
+It may import anything in the package; nothing imports it. The scheduler's own process never imports a contender's
+driver.
 """

@@ -1,10 +1,10 @@
-"""Browsers for the experiment `live`, without browsers: WebSockets in one process, which note what comes when.
+"""Simulated browsers for the experiment `live`: WebSockets in one process that record when each frame arrives.
 
-Run as `python -m mangonel.lab.browsers HOST PORT COOKIE COUNT`. Prints 0 once all of them have a state. For each line
-on standard input it answers with a JSON object: for the numbers of the customers in a frame, as their names have them,
-with commas between, the monotonic times in ns that such frames came at. Ends with its input.
+Run as `python -m mangonel.lab.browsers HOST PORT COOKIE COUNT`. It prints 0 once all of them have a state. It answers
+each line on standard input with a JSON object: the key is the customer numbers of a frame, joined with commas; the
+value is the monotonic times in ns at which such frames arrived. It exits when its input ends.
 
-It shares the machine with the site, so it does little: frames of the same bytes are read once.
+It shares the machine with the site, so it does little: frames with the same bytes are parsed once.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from collections import defaultdict
 
 NUMBER = re.compile(rb'"name":"n(\d{7})"')
 PING, PONG, CLOSE = 9, 10, 8
-# Frames between two words on what is wanted, as the page's own script has it.
+# Frames between two grants of credit, as in the page's own script.
 GRANT = 8
 
 
 @functools.lru_cache(64)
 def numbers_in(payload: bytes) -> str:
-    """Return the customers in a frame, as text until somebody asks: numbers would be some million objects."""
+    """Return the customer numbers of a frame as text; parsed on demand, since they would be millions of objects."""
     return b",".join(NUMBER.findall(payload)).decode()
 
 
 class Browser(asyncio.Protocol):
-    """One WebSocket: reads frames, grants as many more, and keeps when they came."""
+    """One WebSocket: reads frames, grants as many more, and records when they arrived."""
 
     def __init__(self, host: str, port: int, cookie: str, seen: dict[str, list[int]]) -> None:
         self._request = (
@@ -91,12 +91,12 @@ class Browser(asyncio.Protocol):
             self._seen[numbers_in(payload)].append(now)
 
     def _next(self) -> tuple[int, bytes] | None:
-        """Return opcode and payload of the next frame; a server's frames carry no mask."""
+        """Return opcode and payload of the next frame; a server's frames have no mask."""
         buffer = self._buffer
         if len(buffer) < 2:
             return None
         length = buffer[1] & 0x7F
-        # The longer lengths stand in fields of their own.
+        # Longer lengths are in separate fields.
         width = {126: 2, 127: 8}.get(length, 0)
         start = 2 + width
         if width:
@@ -110,7 +110,7 @@ class Browser(asyncio.Protocol):
         return frame
 
     def _send(self, payload: bytes, opcode: int = 1) -> None:
-        # A mask of zeros leaves the payload as it is; these are short ones.
+        # A mask of zeros leaves the payload unchanged; these payloads are short.
         self._transport.write(bytes([0x80 | opcode, 0x80 | len(payload), 0, 0, 0, 0]) + payload)
 
 

@@ -1,4 +1,4 @@
-"""`mangonel lab`: its sub-commands, as `cli.toml` has them. What they do is in `commands`, imported when one runs."""
+"""`mangonel lab`: its sub-commands, defined in `cli.toml`. A module of `commands` is imported when one runs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def dispatch(options: argparse.Namespace) -> int:
     from mangonel.lab.registry import PLUGINS
 
     if files := getattr(options, "plugin", []):
-        # Workers find them by the same variable.
+        # Workers find them through the same variable.
         known = [os.environ[PLUGINS]] if os.environ.get(PLUGINS) else []
         os.environ[PLUGINS] = ",".join([*known, *(str(path.absolute()) for path in files)])
     module = importlib.import_module(f"mangonel.lab.commands.{options.module}")

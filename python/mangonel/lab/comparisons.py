@@ -1,6 +1,6 @@
-"""The five old comparisons and find_one (`comparisons.toml`): who plays them, what was found then, what holds now.
+"""The five published comparisons and find_one (`comparisons.toml`): contenders, old results, new results.
 
-Read from a result file alone, for the terminal, the report's first screen and the README's chart.
+Reads only a result file, for the terminal, the report's first screen and the README's chart.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from mangonel.lab.record import Key
 from mangonel.lab.results import Results
 from mangonel.lab.statistics import Estimate
 
-# What belongs to this project, of whom no one is a peer.
+# Contenders of this project; they are not peers.
 OURS = ("mangonel", "odm", "objects-dicts", "web-mongodb", "web-memory", "page-mangonel")
 
 
 def is_ours(contender: str) -> bool:
-    """Return whether a contender is this project's."""
+    """Return whether a contender belongs to this project."""
     return contender.startswith(OURS) or contender.endswith("-mangonel")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One of them. `ratios` are two cells each, perhaps with the figure and "%", for the places in `now`."""
+    """One comparison. `ratios` are pairs of cells, optionally with a figure and "%", for the placeholders in `now`."""
 
     experiment: str
     title: str
@@ -42,13 +42,13 @@ class Comparison:
 
     @property
     def contenders(self) -> tuple[str, ...]:
-        """Return who plays, this project's first."""
+        """Return the contenders, this project's first."""
         return tuple(dict.fromkeys(contender for _, _, contender in self.bars))
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A contender's figure in µs, and how many times ours that is; without a figure, the reason."""
+    """A contender's figure in µs, and its multiple of ours; without a figure, the reason."""
 
     key: Key
     name: str
@@ -87,7 +87,7 @@ COMPARISONS = _read()
 
 
 def findings(results: Results) -> Iterator[Finding]:
-    """Yield what a run found, for every comparison that has a figure of ours."""
+    """Yield the findings of a run, for every comparison with a result for Mangonel."""
     for comparison in COMPARISONS:
         bars = [_bar(results, comparison, key) for key in comparison.bars]
         if bars[0].figure is None:
@@ -109,7 +109,7 @@ def _bar(results: Results, comparison: Comparison, key: Key) -> Bar:
         return Bar(key, key[2], "peer", reason="not known here")
     name = contender.title.removesuffix(", blocking")
     ours = comparison.bars[0]
-    # A page or a site without what the others have is no choice either.
+    # A page or a site that lacks the others' work is not a choice either.
     is_floor = contender.is_floor or key[2] in ("page-nothing", "web-none")
     kind = "floor" if is_floor else "ours" if is_ours(contender.id) else "peer"
     row = results.rows.get(key)

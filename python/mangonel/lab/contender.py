@@ -1,6 +1,6 @@
-"""What a contender is: a name, what it can do, and an adapter of few verbs, written as its users would.
+"""Contenders: a name, capabilities, and an adapter with few methods, written as the driver's users would.
 
-A module that defines contenders is read by the scheduler too, so it imports its driver inside functions only.
+The scheduler also imports modules that define contenders, so they must import their drivers inside functions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Document: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class Target:
-    """Where an adapter works: the deployment, the names, and the write concern of everything it writes."""
+    """An adapter's target: the deployment, the names, and the write concern of all writes."""
 
     uri: str
     database: str
@@ -28,7 +28,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Batching:
-    """How a cursor is read: documents per batch (0: the server's default), exhaust, or one batch ahead."""
+    """How to read a cursor: documents per batch (0: the server's default), exhaust, or one batch ahead."""
 
     size: int = 0
     exhaust: bool = False
@@ -36,9 +36,9 @@ class Batching:
 
 
 class Adapter(Protocol):
-    """The verbs of a contender; on an event loop they are coroutine functions, and there is `open`.
+    """The methods of a contender; on an event loop they are coroutine functions, and there is `open`.
 
-    `iterate` reads the whole collection and returns how many documents it saw.
+    `iterate` reads the whole collection and returns the number of documents.
     """
 
     def insert_one(self, document: Document) -> Any: ...
@@ -54,7 +54,7 @@ class Adapter(Protocol):
 
 @dataclass(frozen=True)
 class Codec:
-    """The BSON functions of a contender, and the module that holds its types (`ObjectId`, `Binary`, ...)."""
+    """The BSON functions of a contender, and the module with its types (`ObjectId`, `Binary`, ...)."""
 
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]
@@ -68,10 +68,11 @@ class Contender:
 
     id: str
     title: str
-    # Flags, which `contenders/drivers.toml` explains: a part names those that it needs, so they decide who takes part.
+    # Capability flags, described in `contenders/drivers.toml`: a part names those that it needs, which decides who
+    # plays.
     offers: frozenset[str]
     packages: tuple[str, ...] = ()  # import names it needs; a missing one is the reason shown for its absence
-    # Names it needs in those packages, as "module:attribute", looked up in the worker.
+    # Names that those packages must have, as "module:attribute", checked in the worker.
     names: tuple[str, ...] = ()
     loop: str = ""  # the event loop it runs on, "asyncio" or "uvloop"
     blocking: Callable[[Target], Adapter] | None = None
@@ -84,16 +85,16 @@ class Contender:
 
     @property
     def is_floor(self) -> bool:
-        """Return whether it is there as a limit, not as a choice: a raw socket, a page without a database."""
+        """Return whether it is a lower bound, not a choice: a raw socket, a page without a database."""
         return "floor" in self.offers or self.id.startswith(("raw-", "bare", "objects-floor"))
 
     def missing(self) -> str:
-        """Return why it cannot take part, or "". Imports nothing."""
+        """Return why it cannot play, or "". Imports nothing."""
         absent = [name for name in self.packages if importlib.util.find_spec(name) is None]
         return f"not installed: {', '.join(absent)}" if absent else ""
 
     def unusable(self, uri: str) -> str:
-        """Return why it cannot take part, or "". Imports the packages, so it is for workers only."""
+        """Return why it cannot play, or "". Imports the packages, so only workers may call it."""
         if reason := self.missing() or (self.unsuited(uri) if self.unsuited else ""):
             return reason
         for name in self.names:
@@ -105,7 +106,7 @@ class Contender:
         return ""
 
     def installed(self) -> dict[str, dict[str, str]]:
-        """Return by package its version ("versions") and a digest of its list of installed files ("builds")."""
+        """Return for each package the version ("versions") and a digest of its list of installed files ("builds")."""
         versions, builds = {}, {}
         for name in self.packages:
             try:

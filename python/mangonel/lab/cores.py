@@ -1,7 +1,8 @@
-"""Which cores the measuring equipment is kept to, so that the contender has the others: placing and placing back.
+"""Assigns the measuring equipment to some cores and leaves the others to the contender; and undoes it.
 
-Equipment is what a site under load needs beside itself: the load generator, the servers that it asks, the proxies
-between. A contender is never kept anywhere: some have threads of their own. Knows no driver, server or experiment.
+Equipment is everything that a site under load needs: the load generator, the servers behind the site, proxies in
+between. A contender itself is never pinned, since some have threads of their own. Knows no driver, server or
+experiment.
 """
 
 from __future__ import annotations
@@ -12,20 +13,20 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-# A server that makes threads while it is placed has them looked for again; they inherit once their makers are placed.
+# Threads made during the move are searched for again; once their makers are moved, new ones inherit the cores.
 LOOKS = 20
 
 
 @dataclass(frozen=True)
 class Places:
-    """Cores by number: those of servers and proxies, and those of what makes the load."""
+    """Numbers of the cores for servers and proxies, and for the load generator."""
 
     servers: tuple[int, ...]
     load: tuple[int, ...]
 
     @property
     def words(self) -> str:
-        """Return where that is, as reports say it: "core 1"."""
+        """Return the cores in words for reports: "core 1"."""
         if self.servers == self.load:
             return _words(self.servers)
         return f"{_words(self.servers)}, the load on {_words(self.load)}"
@@ -33,14 +34,14 @@ class Places:
 
 @dataclass(frozen=True)
 class Equipment:
-    """The servers of a run that are the lab's own, and where equipment is kept while a site is loaded."""
+    """The lab's own servers of a run, and the cores for equipment while a site is loaded."""
 
     pids: tuple[int, ...]  # processes that run for longer than one experiment
     places: Places
 
     @contextlib.contextmanager
     def placed(self, others: Iterable[int] = ()) -> Iterator[None]:
-        """Keep the servers and `others` where they belong within this block; afterwards they are as they were."""
+        """Pin the servers and `others` for the duration of this block; restore them afterwards."""
         before: dict[int, Collection[int]] = {}
         try:
             for pid in (*self.pids, *others):
@@ -55,12 +56,12 @@ class Equipment:
 
 
 def available() -> list[int]:
-    """Return the cores that this process may use, in order; none where the system does not tell."""
+    """Return the cores that this process may use, in order; empty if the system does not tell."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 
 def places(cores: Collection[int]) -> Places | None:
-    """Return where equipment belongs: the last of several cores, of four and more the upper half; None: nowhere."""
+    """Return the cores for equipment: the last of several, or the upper half of four and more. None: no pinning."""
     ordered = sorted(cores)
     if len(ordered) < 2:
         return None
@@ -73,8 +74,8 @@ def places(cores: Collection[int]) -> Places | None:
 def equipment(pids: Iterable[int]) -> Equipment | None:
     """Return the equipment of a run with these servers of its own.
 
-    None where nothing can be kept anywhere, and without servers: one that is not ours is not moved, and a load that
-    is kept beside one that wanders would be another layout again.
+    None if nothing can be pinned, and without own servers: others' servers are not moved, and a pinned load beside an
+    unpinned server would be yet another layout.
     """
     found, known = places(available()), tuple(pids)
     return Equipment(known, found) if found is not None and known else None
@@ -84,17 +85,17 @@ _here: Places | None = None
 
 
 def use(found: dict[str, Any] | None) -> None:
-    """Let `kept` place what this process starts from here on; None: nowhere."""
+    """Set the cores that `kept` uses from now on. None: no pinning."""
     global _here
     _here = Places(tuple(found["servers"]), tuple(found["load"])) if found else None
 
 
 @contextlib.contextmanager
 def kept(role: str) -> Iterator[None]:
-    """Keep what is started within this block to the cores of its role, "servers" or "load".
+    """Pin processes started within this block to the cores of their role, "servers" or "load".
 
-    A child inherits from the thread that starts it, so it is there from its first instruction and with all its
-    threads; this thread is as it was afterwards, and the process's others are not touched.
+    A child inherits the cores of the thread that starts it, so it is pinned from its first instruction, with all its
+    threads. Afterwards this thread is as before; the process's other threads are never touched.
     """
     if _here is None:
         yield
@@ -108,12 +109,12 @@ def kept(role: str) -> Iterator[None]:
 
 
 def _move(pid: int, cores: Collection[int]) -> None:
-    """Keep every thread of a process to these cores."""
+    """Pin every thread of a process to these cores."""
     wanted = set(cores)
     for _ in range(LOOKS):
         is_done = True
         for name in os.listdir(f"/proc/{pid}/task"):
-            # A thread that ended in the meantime needs no place.
+            # A thread that has exited needs no core.
             with contextlib.suppress(ProcessLookupError):
                 if os.sched_getaffinity(int(name)) != wanted:
                     is_done = False

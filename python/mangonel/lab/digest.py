@@ -1,6 +1,6 @@
-"""One digest for equal answers, whichever driver gave them: values are reduced to plain form by type name.
+"""One digest for equal results of all drivers: values are reduced to plain form by type name.
 
-Imports no driver: an ObjectId is known by its name and its str.
+Imports no driver: it recognises an ObjectId by its class name and uses its str.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def digest(value: Any) -> str:
-    """Return 16 hex digits that depend on the value alone, not on the classes that carry it."""
+    """Return 16 hex digits that depend only on the value, not on the classes that represent it."""
     return hashlib.sha256(repr(canonical(value)).encode()).hexdigest()[:16]
 
 
@@ -23,13 +23,13 @@ def digest_bytes(data: bytes) -> str:
 
 
 def digest_documents(documents: Iterable[Mapping[str, Any]]) -> str:
-    """Return the digest of a set of documents without their `_id`, in any order."""
+    """Return the digest of a set of documents without `_id`, in any order."""
     lines = {repr(canonical({k: v for k, v in document.items() if k != "_id"})) for document in documents}
     return digest(sorted(lines))
 
 
 def canonical(value: Any) -> Any:
-    """Return the value made of str, int, float, tuple and None, with the type's name where it matters."""
+    """Return the value as str, int, float, tuple and None, with the type's name where it matters."""
     if value is None or isinstance(value, bool):
         return value
     name = type(value).__name__

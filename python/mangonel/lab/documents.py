@@ -1,7 +1,7 @@
-"""Documents to measure with, generated with a fixed seed to the shapes that the driver benchmarking
+"""Benchmark documents, generated with a fixed seed in the shapes that the driver benchmarking
 specification publishes (key counts, types, nesting, sizes). Nothing is copied from its data files.
 
-Where a shape needs BSON types they come from the contender's own module, passed as `types`.
+BSON types come from the contender's own module, passed as `types`.
 Spec: driver benchmarking.
 """
 
@@ -21,12 +21,12 @@ SEED = 20_151_121
 EPOCH = datetime.datetime(2015, 11, 1)
 LETTERS = string.ascii_letters + string.digits
 LARGE_FIELDS = 94_355
-# Its strings and numbers are random ones, like those of the others.
+# Strings and numbers are random, as in the others.
 TWEET = Path(__file__).with_name("tweet.json").read_text()
 
 
 def flat(types: Any) -> Document:
-    """An id, 48 strings of 80 characters and 24 each of int32, int64, double and boolean, at top level."""
+    """An id, 48 strings of 80 characters, and 24 each of int32, int64, double and boolean, all at top level."""
     source = random.Random(SEED)
     makers: list[Callable[[], Any]] = [
         *[lambda: _text(source, 80)] * 48,
@@ -82,7 +82,7 @@ def full(types: Any) -> Document:
 
 
 def tweet() -> Document:
-    """A message as a social network sent them: 17 fields, one a user of 32, one a list of mentions."""
+    """A message as a social network sent them: 17 fields; one is a user with 32 fields, one a list of mentions."""
     found: Document = json.loads(TWEET)
     return found
 
@@ -97,7 +97,7 @@ def small(number: int = 0) -> Document:
 
 
 def large() -> Document:
-    """94 355 fields with keys of 12 characters, strings of 12 characters and integers in turn: 2.5 MB."""
+    """94 355 fields with keys of 12 characters, alternating strings of 12 characters and integers: 2.5 MB."""
     source = random.Random(SEED + 6)
     pairs = LARGE_FIELDS // 2 + 1
     letters = "".join(source.choices(LETTERS, k=36 * pairs))
@@ -110,7 +110,7 @@ def large() -> Document:
 
 
 def message() -> Document:
-    """A message cut down to 14 fields, as the files of lines hold them: 1129 bytes of JSON."""
+    """A message reduced to 14 fields, as in the JSON lines files: 1129 bytes of JSON."""
     found = tweet()
     for key in ("in_reply_to_user_id", "favorited", "id"):
         del found[key]
@@ -120,7 +120,7 @@ def message() -> Document:
 
 
 def user(number: int) -> Document:
-    """A small document of 5 keys and 85 bytes with its `_id`: what mappers were always compared with."""
+    """A small document of 5 keys and 85 bytes with its `_id`: the usual one in mapper comparisons."""
     return {
         "name": f"u{number:05d}",
         "age": 18 + number % 70,
@@ -134,7 +134,7 @@ def users(types: Any, count: int) -> list[Document]:
 
 
 def post(number: int) -> Document:
-    """A page entry as the web comparison stored them: title and date."""
+    """A blog post as the web comparison stored them: title and date."""
     return {"_id": number, "title": "Post title", "created": EPOCH + datetime.timedelta(minutes=number)}
 
 

@@ -1,4 +1,4 @@
-"""Where the experiment `websessions` plays: one store of one class, and Tornado processes on it, perhaps behind nginx.
+"""The servers of the experiment `websessions`: one store of one class, and Tornado processes, optionally behind nginx.
 
 A worker keeps an environment from part to part, so that a store is started and populated once in a round. Knows no
 task.
@@ -41,13 +41,13 @@ class Layout:
 
 
 class Environment:
-    """A store that runs, its URL for sites, and how to stall and to restart it."""
+    """A running store, its URL for sites, and methods to pause and restart it."""
 
     def __init__(self, layout: Layout, target: Target) -> None:
         self._stack = ExitStack()
         self._sites: dict[tuple[int, bool], Site] = {}
         self._path = ""
-        # An engine, or a member of a replica set: both can be paused, resumed and killed.
+        # An engine or a member of a replica set: both have pause, resume and kill.
         self._server: Any = None
         self._held: list[Any] = []
         try:
@@ -65,11 +65,11 @@ class Environment:
         return self._sites[key]
 
     def counted_site(self) -> Site:
-        """Return a new site below valgrind, which ends with the environment; Missing: there is no valgrind."""
+        """Return a new site under valgrind that ends with the environment; Missing if there is no valgrind."""
         return self._stack.enter_context(closing(Site(self.url, 1, counted=True)))
 
     def stall(self) -> None:
-        """Let the store keep its connections and answer nobody."""
+        """Let the store keep its connections and answer nothing."""
         if self._server is not None:
             self._server.pause()
         elif os.path.isdir(self._path):
@@ -84,7 +84,7 @@ class Environment:
             self._held.pop().close()
 
     def restart(self) -> bool:
-        """End the store as a power cut would, and start it again; False where there is no server to end."""
+        """Kill the store as a power failure would, and restart it; return False if it has no server."""
         if self._server is None:
             return False
         self._server.kill()
@@ -96,7 +96,7 @@ class Environment:
         return True
 
     def cpu_seconds(self) -> float:
-        """Return the processor time of the store's processes; 0 where it has none of its own."""
+        """Return the processor time of the store's processes; 0 if it has none of its own."""
         if self._server is None:
             return 0.0
         ticks = 0
@@ -138,7 +138,7 @@ class Environment:
             server = self._stack.enter_context(start(replica_set=1, arguments=arguments, tls=encrypting))
             self._server, uri = server.members[0], server.uri
             if layout.unix:
-                # Its members know each other by address, so a client that looked for them would leave the socket.
+                # Its members know each other by address, so a client that discovered them would leave the Unix socket.
                 path = quote(f"{folder}/mongodb-{self._server.port}.sock", safe="")
                 uri = f"mongodb://{path}/?directConnection=true"
         address, _, options = uri.partition("/?")
@@ -146,7 +146,7 @@ class Environment:
         if layout.store == "pymongo":
             concern = "w=majority&journal=true" if layout.durable else "w=1"
             return f"pymongo+{address}/{target.database}?{options}&{concern}"
-        # The manual's URL has none: the server's default holds then, which is a majority.
+        # The manual's URL names no write concern, so the server's default applies: majority.
         default = "" if layout.store == "mongodb-majority" else "&w=1"
         concern = "&durable=1" if layout.durable else default
         name = target.collection + ("_durable" if layout.durable else "")
@@ -160,7 +160,7 @@ class Environment:
 
 
 class Site:
-    """Tornado processes on one store, perhaps behind nginx, or one whose instructions are counted."""
+    """Tornado processes on one store, optionally behind nginx, or one whose instructions are counted."""
 
     def __init__(
         self, url: str, processes: int, *, behind_nginx: bool = False, counted: bool = False
@@ -171,7 +171,7 @@ class Site:
             if counted:
                 self._counts = Path(self._stack.enter_context(TemporaryDirectory(prefix="mangonel-counts-")))
                 before = [find_program("valgrind"), *CALLGRIND, f"--callgrind-out-file={self._counts}/out"]
-                # The order of sets must not be another one in every run.
+                # Sets must have the same order in every run.
                 environment = {**os.environ, "PYTHONHASHSEED": "0"}
             self._processes = [
                 self._stack.enter_context(
@@ -190,7 +190,7 @@ class Site:
             raise
 
     def used(self) -> tuple[dict[str, int], float]:
-        """Return the store's calls and the processor seconds of all processes since this was asked before."""
+        """Return the store's calls and the processor seconds of all processes since the last call."""
         calls: dict[str, int] = {}
         cpu = 0.0
         for process in self._processes:
@@ -201,7 +201,7 @@ class Site:
         return calls, cpu
 
     def counts(self) -> list[int]:
-        """Return the instructions between each begin and end that `/count` was asked for."""
+        """Return the instructions between each begin and end that `/count` marked."""
         files = sorted(self._counts.glob("out.*"), key=lambda path: int(path.suffix[1:]))
         lines = [line for path in files for line in path.read_text().splitlines()]
         return [int(line.split()[1]) for line in lines if line.startswith("totals: ")]
@@ -214,10 +214,10 @@ _environments: dict[Layout, Environment] = {}
 
 
 def environment_for(layout: Layout, target: Target) -> Environment:
-    """Return an environment, the one that this process has already if it has; it ends with the process."""
+    """Return an environment, reusing the one of this process if it fits; it ends with the process."""
     if layout not in _environments:
         for other in list(_environments):
-            # What the parts before needed is in the way now; parts of one class follow each other.
+            # The environment of the previous parts is in the way now; parts of one class follow each other.
             if other.durable != layout.durable:
                 _environments.pop(other).close()
         if not _environments:
@@ -232,14 +232,14 @@ def _close_all() -> None:
 
 
 def _locked_shards(path: str) -> list[Any]:
-    """Hold what another process would hold that writes and does not end."""
+    """Hold the locks that another process holds which never finishes writing."""
     import fcntl
 
     held = []
     for shard in range(256):
         folder = f"{path}/{shard:02x}"
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        # The file is what holds the lock, so it must stay open.
+        # The open file holds the lock, so it must stay open.
         file = os.fdopen(os.open(f"{folder}/.lock", os.O_RDWR | os.O_CREAT, 0o600), "r+b")
         fcntl.flock(file, fcntl.LOCK_EX)
         held.append(file)

@@ -1,6 +1,6 @@
-"""What an experiment is: parts with fixed work, each with a task that checks its answer before it is timed.
+"""Experiments: parts with fixed work; each has a task whose result is checked before it is timed.
 
-An experiment knows contenders only by their verbs and flags.
+An experiment knows contenders only by their methods and flags.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from mangonel.lab.latency import Paced, at_rate, at_rate_async, in_threads
 
 @dataclass(frozen=True)
 class Size:
-    """How much work a run does: the brief form, the short one or the full one, and what its caller set by name.
+    """The amount of work of a run: brief, short or full form, and figures that the caller set by name.
 
-    The brief form is a short one with still less work, whose contenders take samples in turn.
+    The brief form is a short one with still less work, in which contenders alternate sample by sample.
     """
 
     quick: bool = False
@@ -34,7 +34,7 @@ class Size:
         return "brief" if self.brief else "short" if self.quick else "full"
 
     def choose(self, quick: int, full: int, brief: int | None = None) -> int:
-        """Return the figure of the form that runs; the brief form has that of the short one unless it is given."""
+        """Return the figure for the current form; the brief form uses the short one's unless `brief` is given."""
         if self.brief and brief is not None:
             return brief
         return quick if self.quick or self.brief else full
@@ -45,7 +45,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Part:
-    """One measurement of an experiment; each contender that offers what it needs gets a row."""
+    """One measurement of an experiment. Each contender with the needed capabilities gets a row."""
 
     id: str
     title: str
@@ -56,8 +56,8 @@ class Part:
     write_concern: str = ""  # stated for everything that writes, "" for reads
     refuses: frozenset[str] = frozenset()  # flags that keep a contender out
     meter: str = "self"  # whose processor time counts: "self", or "children" for parts that start programs
-    # The figure that contenders are compared by: "wall"; where nothing waits, "client" CPU time, which a busy
-    # machine disturbs less; at a constant rate, an extra in µs such as "p50".
+    # The figure that compares contenders: "wall"; for parts that never wait, "client" CPU time, which a busy machine
+    # disturbs less; at a constant rate, an extra in µs such as "p50".
     judge: str = "wall"
     server: bool = True  # ask the server for its processor time around each sample
     bytes_each: int = 0  # of one operation, where speed is told in MB/s too; 0 elsewhere
@@ -65,7 +65,7 @@ class Part:
     rounds: int = 0  # it is played in the first so many rounds alone, since one takes long; 0: in each
 
     def is_due(self, turn: int) -> bool:
-        """Return whether it is played in a round of that number."""
+        """Return whether it is played in the round with this number."""
         return not self.rounds or turn < self.rounds
 
     def excludes(self, contender: Contender) -> str:
@@ -78,9 +78,9 @@ class Part:
 
 
 class Bench:
-    """What a task works with inside a worker: the contender's adapter and a way to run it on its face.
+    """The tools of a task inside a worker: the contender's adapter, and a way to run it on its face.
 
-    `shared` is a folder that all workers of an interleaved round see, or "": there servers can be shared.
+    `shared` is a folder that all workers of an interleaved round use to share servers, or "".
     """
 
     def __init__(self, contender: Contender, target: Target, size: Size, seed: int, shared: str = "") -> None:
@@ -91,14 +91,14 @@ class Bench:
         self.random = random.Random(seed)
         self.adapter: Any = None
         self._is_client = False
-        # What more than one part uses, by name; closed with the bench.
+        # Objects that several parts use, by name; closed with the bench.
         self.kept: dict[str, Any] = {}
         self._runner: asyncio.Runner | None = None
 
     def first(self, name: str, make: Callable[[], str]) -> str:
-        """Return what the first worker of an interleaved round made under this name; elsewhere, make it.
+        """Return the object that an interleaved round's first worker made under this name, or make it.
 
-        What was made lives as long as that worker: all of them leave together.
+        It lives as long as that worker; all workers of a round leave together.
         """
         if not self.shared:
             return make()
@@ -112,7 +112,7 @@ class Bench:
             return path.read_text()
 
     def connect(self, connections: int = 1) -> Any:
-        """Return the contender's adapter, connected to the target; a former one is closed."""
+        """Return the contender's adapter, connected to the target; an earlier one is closed."""
         self.close_adapter()
         target = replace(self.target, connections=connections)
         if self.contender.asynchronous is not None:
@@ -126,7 +126,7 @@ class Bench:
 
     @property
     def name(self) -> str:
-        """Return whose work it is: of a null control, the contender that it repeats."""
+        """Return the contender's name; for a null control, that of the contender that it repeats."""
         return self.contender.copy_of or self.contender.id
 
     @property
@@ -134,11 +134,11 @@ class Bench:
         return self.contender.asynchronous is not None
 
     def run(self, result: Any) -> Any:
-        """Return the value of a verb: the coroutine's result on an event loop, the value itself otherwise."""
+        """Return the result of a method: on an event loop, the coroutine's result; otherwise the value itself."""
         return self._loop_runner().run(result) if asyncio.iscoroutine(result) else result
 
     def drive(self, call: Callable[[Any], Any], arguments: Sequence[Any], in_flight: int = 1) -> None:
-        """Call a verb once per argument with so many in flight: tasks on a loop, threads otherwise."""
+        """Call a method once per argument with `in_flight` calls at once: tasks on a loop, threads otherwise."""
         if self.is_async:
             shape = _serial_async(call, arguments) if in_flight == 1 else _tasks(call, arguments, in_flight)
             self._loop_runner().run(shape)
@@ -151,9 +151,9 @@ class Bench:
     def drive_at_rate(
         self, call: Callable[[Any], Any], arguments: Sequence[Any], rate: float, in_flight: int = 1
     ) -> Paced:
-        """Call a verb once per argument, `rate` times a second, and return the latencies from when calls were due.
+        """Call a method once per argument, `rate` times a second, and return latencies counted from the due times.
 
-        Tasks on a loop are started whatever is under way; blocking verbs are called by `in_flight` threads.
+        On a loop, tasks start regardless of earlier ones; blocking methods are called by `in_flight` threads.
         """
         if self.is_async:
             paced: Paced = self._loop_runner().run(at_rate_async(call, arguments, rate))
@@ -161,7 +161,7 @@ class Bench:
         return at_rate(call, arguments, rate, in_flight)
 
     def close_adapter(self) -> int | None:
-        """Close the adapter, if one is open, and return the ns that took; None unless it was a connected client."""
+        """Close the adapter and return the duration in ns; None if there was no connected client."""
         is_client, self._is_client = self._is_client and self.adapter is not None, False
         start = time.perf_counter_ns()
         if self.adapter is not None:
@@ -170,7 +170,7 @@ class Bench:
         return time.perf_counter_ns() - start if is_client else None
 
     def close(self) -> None:
-        """Close the adapter, what was kept, and the loop."""
+        """Close the adapter, the shared objects and the loop."""
         self.close_adapter()
         while self.kept:
             self.kept.popitem()[1].close()
@@ -189,14 +189,14 @@ class Bench:
 
 
 class Task:
-    """One part played by one contender. `act` alone is timed."""
+    """One part played by one contender. Only `act` is timed."""
 
     def verify(self) -> str:
         """Do the work once, check it, and return a digest that must be equal for all contenders."""
         raise NotImplementedError
 
     def warm_up(self) -> None:
-        """Do the work untimed until caches and pools are as in steady state."""
+        """Do the work untimed until caches and pools are in steady state."""
 
     def arrange(self) -> None:
         """Prepare the next sample, untimed."""
@@ -206,56 +206,56 @@ class Task:
         raise NotImplementedError
 
     def extras(self) -> dict[str, float]:
-        """Return further figures of the sample just taken, by name.
+        """Return further figures of the last sample, by name.
 
-        `wall_ns` and `cpu_ns` take the place of the worker's own, where the work was another process's.
+        `wall_ns` and `cpu_ns` replace the worker's own if another process did the work.
         """
         return {}
 
     def histograms(self) -> dict[str, str]:
-        """Return latency histograms of the sample just taken, by name, as `Latencies.encode` makes them.
+        """Return latency histograms of the last sample, by name, encoded by `Latencies.encode`.
 
         "response" counts from when a request was due, "service" from when it was sent; the report draws both.
         """
         return {}
 
     def written(self) -> int | None:
-        """Return how many documents the collection must hold now, or None when nothing was written."""
+        """Return how many documents the collection must now hold, or None if nothing was written."""
         return None
 
 
 def expect(what: str, found: Any, expected: Any) -> None:
-    """Raise AssertionError, with the beginnings of both, unless what was found is what was expected."""
+    """Raise AssertionError, with the beginnings of both values, unless they are equal."""
     if found != expected:
         raise AssertionError(f"expected {what} {str(expected)[:200]}, got {str(found)[:200]}")
 
 
 class Experiment:
-    """A subject of measurement. Raise `version` when the work changes: two versions do not compare."""
+    """A subject of measurement. Raise `version` when the work changes: two versions are not comparable."""
 
     id: str = ""
     version: int = 1
     title: str = ""
-    # A collection of `fixtures.py` that is filled before, or "" for a new one in each worker.
+    # A collection of `fixtures.py` that is filled beforehand, or "" for a new one in each worker.
     dataset: str = ""
     brief_dataset: str = ""  # the one of the brief form, where that is another
-    # Contenders that the others are compared with, the first that plays; each of them plays twice, and the
-    # second time is the null control. Empty: the drivers' own references.
+    # Reference contenders: the others are compared with the first that plays. Each of them plays twice, and the second
+    # time is the null control. Empty: the drivers' own references.
     references: tuple[str, ...] = ()
     shows: str = ""  # what the figures tell and what they do not, for the report
-    # Seconds for all rounds in the short form, unless rounds were asked for; 0: what the lab has.
+    # Seconds for all rounds in the short form, unless rounds were requested; 0: the lab's default.
     short_budget: float = 0.0
     full_rounds: int = 0  # rounds of the full form, unless rounds were asked for; 0: the lab's
-    # In the brief form all contenders are there at once; else one plays after the other.
+    # In the brief form, all contenders run at once; otherwise one after another.
     together: bool = True
-    # Its workers leave with it, since they keep servers or are asked for their memory.
+    # Its workers exit with it, since they keep servers or report their memory.
     own_process: bool = False
     at_once: int = 2  # how many get ready for a part at the same time
-    # A load from other processes meets a site, so equipment is kept off the site's cores, see `cores`.
+    # Other processes load a site, so equipment is kept off the site's cores; see `cores`.
     loads_site: bool = False
     passes: int = 3  # samples of each part that the brief form takes at least
     brief_s: float = 5.0  # seconds that the brief form takes at least, by which time is shared out
-    #: Scores made of parts: the mean of their MB/s, or of other scores, by the names of both.
+    #: Scores: the mean of the MB/s of parts, or of other scores, by the names of both.
     composites: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
     def filled(self, size: Size) -> str:
@@ -268,11 +268,11 @@ class Experiment:
         raise NotImplementedError
 
     def leaves_out(self, contender: Contender, size: Size) -> str:
-        """Return why a contender plays no part of this form, for the report's list of the absent, or ""."""
+        """Return why a contender plays no part of this form, for the report's list of absences, or ""."""
         return ""
 
     def stand_in(self, part: str, contender: str) -> str:
-        """Return whose row of a part counts in a contender's score where it has none of its own."""
+        """Return the contender whose row counts in a contender's score if it has none of its own in a part."""
         return contender
 
 
@@ -282,7 +282,7 @@ async def _serial_async(call: Callable[[Any], Awaitable[Any]], arguments: Sequen
 
 
 async def _tasks(call: Callable[[Any], Awaitable[Any]], arguments: Sequence[Any], in_flight: int) -> None:
-    # One shared iterator: a task that is served faster does more, so none of them idles at the end.
+    # One shared iterator: a faster task does more, so none of them idles at the end.
     queue = iter(arguments)
 
     async def play() -> None:

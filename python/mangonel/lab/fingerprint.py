@@ -1,4 +1,4 @@
-"""What machine and which software a result was measured with: results of two machines do not compare."""
+"""The machine and the software of a measurement: results of two machines are not comparable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mangonel import _core
 from mangonel.lab.cores import available
 from mangonel.lab.sentinel import pressure, read, ticks
 
-# What two results must share to be compared, and how a difference is named.
+# The facts that two comparable results share, and how a difference is named.
 SAME = {"cpu": "processor", "cores": "cores", "memory_gb": "memory in GiB", "virtual": "virtual machine"}
 
 
@@ -38,7 +38,7 @@ def fingerprint(argv: list[str]) -> dict[str, Any]:
         "load": [round(figure, 2) for figure in os.getloadavg()],
         "pressure": pressure(),
         "commit": _commit(),
-        # The Makefile says so; whoever installed a wheel has a release.
+        # The Makefile sets this; an installed wheel is a release build.
         "build": (read(f"{sys.prefix}/mangonel-build") or "release").strip(),
         "argv": [os.path.basename(word) if number == 0 else word for number, word in enumerate(argv)],
     }
@@ -54,7 +54,7 @@ def machine(found: dict[str, Any]) -> str:
 
 
 def placement(found: dict[str, Any]) -> str:
-    """Return where the measuring equipment was kept in experiments that load a site, as a sentence."""
+    """Return a sentence with the cores of the measuring equipment in experiments that load a site."""
     if not (where := found.get("equipment", "")):
         return ""
     return (
@@ -64,7 +64,7 @@ def placement(found: dict[str, Any]) -> str:
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Return what makes two fingerprints those of different machines or servers, in words."""
+    """Return the differences between two fingerprints' machines or servers, in words."""
     found = []
     for name, word in SAME.items():
         values = [_same(each, name) for each in (one, other)]
@@ -91,7 +91,7 @@ def _cpu() -> str:
 
 
 def _mitigations() -> dict[str, str]:
-    """Return what the kernel does against the processor's flaws; it costs system calls their time."""
+    """Return the kernel's mitigations for processor flaws, which slow system calls down."""
     folder = Path("/sys/devices/system/cpu/vulnerabilities")
     try:
         names = sorted(path.name for path in folder.iterdir())

@@ -1,7 +1,7 @@
-"""Prepares collections, counts what was written and reads the server's meters, in a process of its own.
+"""Prepares collections, counts written documents and reads the server's counters, in a process of its own.
 
-The conductor must not import a driver, so this does: PyMongo, or this package's own where PyMongo is missing.
-Started as `python -m mangonel.lab.fixtures DESCRIPTOR`.
+The scheduler must not import a driver, so this process does: PyMongo, or this package if PyMongo is missing. Started as
+`python -m mangonel.lab.fixtures DESCRIPTOR`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mangonel.lab import documents, protocol
 from mangonel.lab.digest import digest_documents
 
 SELECTION = "serverselectiontimeoutms"
-# Sections of serverStatus that cost time and are not read.
+# Sections of serverStatus that are expensive and not read.
 UNREAD = (
     "wiredTiger",
     "tcmalloc",
@@ -55,7 +55,7 @@ def numbered_post(types: Any, number: int) -> dict[str, Any]:
 
 
 class Fixtures:
-    """Answers the conductor's questions about one deployment."""
+    """Answers the scheduler's questions about one deployment."""
 
     def __init__(self, uri: str, database: str) -> None:
         driver, types = modules()
@@ -73,7 +73,7 @@ class Fixtures:
         }
 
     def cpu(self) -> dict[str, Any]:
-        """Return the server's processor time in ns and its counters; `cost` and `own` are what asking adds to them."""
+        """Return the server's processor time in ns and its counters; `cost` and `own` are the query's share."""
         cpu_ns, counters = self._ask()
         return {"cpu_ns": cpu_ns, "cost": self._cost, "counters": counters, "own": self._own}
 
@@ -94,7 +94,7 @@ class Fixtures:
         return {"dataset": dataset, "count": found, "expected": count}
 
     def inspect(self, collection: str) -> dict[str, Any]:
-        """Return how many documents a collection holds and the digest of what is in them; then drop it."""
+        """Return the number of documents in a collection and their digest, then drop it."""
         handle = self._database[collection]
         count = handle.count_documents({})
         seen = digest_documents(handle.find().limit(SEEN))
@@ -127,7 +127,7 @@ class Fixtures:
         return {}
 
     def _options(self) -> dict[str, Any]:
-        """Return the cache's size and what the server was started with, as far as we may ask."""
+        """Return the cache's size and the server's options, as far as this user may read them."""
         found: dict[str, Any] = {}
         try:
             status = self._client.admin.command({"serverStatus": 1, "metrics": 0, "locks": 0})
@@ -158,7 +158,7 @@ class Fixtures:
 
 
 def fill(collection: Any, count: int, make: Callable[[int], Any], index: str = "") -> None:
-    """Store so many documents, and an index of them, unless there are as many."""
+    """Store `count` documents and create an index, unless there are as many already."""
     if collection.estimated_document_count() == count:
         return
     collection.drop()
@@ -169,7 +169,7 @@ def fill(collection: Any, count: int, make: Callable[[int], Any], index: str = "
 
 
 def modules() -> tuple[Any, Any]:
-    """Return PyMongo and its bson, or this package's own where PyMongo is missing."""
+    """Return PyMongo and its bson, or this package if PyMongo is missing."""
     names = ("pymongo", "bson") if importlib.util.find_spec("pymongo") else ("mangonel", "mangonel.bson")
     return importlib.import_module(names[0]), importlib.import_module(names[1])
 

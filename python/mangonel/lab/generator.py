@@ -1,13 +1,13 @@
-"""An HTTP load generator in a process of its own: closed loops and constant rates, every answer looked at.
+"""An HTTP load generator in a process of its own: closed loops and constant rates, with every response checked.
 
-Started as `python -m mangonel.lab.generator`, with its order as JSON on standard input and what it saw as JSON on
-standard output; `webload.generate` does that. One thread, sockets of its own and epoll: an event loop's scheduling
-would be measured along with the site. Knows nothing of databases.
+Started as `python -m mangonel.lab.generator`, with its order as JSON on standard input; it prints its figures as JSON.
+`webload.generate` does that. It has one thread, plain sockets and epoll, since an event loop's scheduling would be
+measured along with the site. Knows nothing of databases.
 
-Latency at a constant rate is counted from the moment that the schedule intended, not from the moment of sending, so
-a site that stalls is charged with every request that it kept waiting. How late the generator itself came is told
-apart: a run whose generator lagged says nothing of the site. That, the bodies, and cookies in turn are why it is not
-`ab`, `wrk` or oha; its closed loop is for where none of them is installed, and for cookies and bodies again.
+Latency at a constant rate counts from the scheduled moment, not from sending, so a site that stalls is charged for
+every request that it delayed. The generator's own lateness is reported separately: if it lagged, the run says nothing
+about the site. Because of that, the check of bodies, and cookies in turn, it replaces `ab`, `wrk` and oha; its closed
+loop serves where none of them is installed, and again for cookies and bodies.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ clock = time.perf_counter
 
 
 class WrongAnswer(Exception):
-    """An answer was not what the order expects, or did not come."""
+    """A response differs from the order's expectation, or did not come."""
 
 
 class Connection:
-    """One connection and the request that is under way on it."""
+    """One connection and the request in flight on it."""
 
     __slots__ = ("answer", "body_at", "intended", "is_idle", "sent", "socket", "total")
 
     def __init__(self, address: tuple[str, int]) -> None:
-        # Not `create_connection`, which asks the resolver: the generator's time is the site's on few cores.
+        # Not `create_connection`, which calls the resolver: on few cores, the generator takes time from the site.
         self.socket = socket.socket()
         self.socket.settimeout(TIMEOUT)
         self.socket.connect(address)
@@ -49,7 +49,7 @@ class Connection:
         self.body_at = self.total = 0
 
     def send(self, request: bytes, intended: float) -> None:
-        """Send a request that should have left at `intended`."""
+        """Send a request that was due at `intended`."""
         self.is_idle = False
         self.intended = intended
         self.answer = b""
@@ -59,7 +59,7 @@ class Connection:
             raise WrongAnswer("a request did not fit into the socket's buffer")
 
     def receive(self) -> bytes | None:
-        """Return the body once the answer is complete, None before; WrongAnswer: it is not 200, or ended early."""
+        """Return the body once the response is complete, else None; WrongAnswer if it is not 200, or ended early."""
         try:
             data = self.socket.recv(RECEIVE)
         except BlockingIOError:
@@ -79,7 +79,7 @@ class Connection:
         return answer[self.body_at :]
 
     def ended(self) -> bool:
-        """Return whether the site closed an idle connection, as HTTP without keep-alive has it."""
+        """Return whether the site closed an idle connection, as HTTP without keep-alive does."""
         try:
             if self.socket.recv(1):
                 raise WrongAnswer("bytes came that nobody had asked for")
@@ -107,12 +107,12 @@ class Connection:
 
 
 class Load:
-    """One order: so many requests to one local port.
+    """One order: a number of requests to one local port.
 
     Args:
-        order: `port`; `targets`, pairs of path and cookie taken in turn; `requests`, how many altogether; `at_once`,
-            the connections; `rate`, requests per second, 0 for a closed loop; `keep_alive`; `expected`, the body that
-            every answer must have, or None where only its status is known; `seconds`, the most a run may take.
+        order: `port`; `targets`, pairs of path and cookie, used in turn; `requests`, the total number; `at_once`, the
+            number of connections; `rate`, requests per second, 0 for a closed loop; `keep_alive`; `expected`, the body
+            that every response must have, or None to check only the status; `seconds`, the longest duration of a run.
     """
 
     def __init__(self, order: dict[str, Any]) -> None:
@@ -134,7 +134,7 @@ class Load:
         self._deepest = 0
 
     def run(self) -> dict[str, Any]:
-        """Send them all, and return what was seen, in µs; WrongAnswer: one is not 200, has another body, or lacks."""
+        """Send all requests and return the figures in µs; WrongAnswer for a wrong status or body, or none."""
         if self._rate and not self._keep_alive:
             raise ValueError(
                 "a constant rate needs connections that stay: the time to open one is not the site's"
@@ -156,7 +156,7 @@ class Load:
         }
 
     def _play(self) -> float:
-        """Send each request at its own moment over whichever connection is free; without a rate, once one is."""
+        """Send each request at its due time over any free connection; without a rate, as soon as one is free."""
         begun = clock()
         slots = [self._open() if self._keep_alive else None for _ in range(self._at_once)]
         if self._keep_alive:
@@ -171,8 +171,8 @@ class Load:
                 due += 1
                 if free:
                     sent = self._send(free.pop(), intended)
-                    # Only what the generator itself is to blame for: a request that waits for a free connection
-                    # waits for the site.
+                    # Counts only the generator's own delay: a request that waits for a free connection waits for the
+                    # site.
                     self._lags.append(round((sent - intended) * 1e6))
                 else:
                     late.append(intended)
@@ -193,7 +193,7 @@ class Load:
         return clock() - begun
 
     def _received(self, number: int) -> bool:
-        """Return whether a connection's answer is complete now; a connection that has ended is closed."""
+        """Return whether a connection's response is complete; close the connection if the site has."""
         connection = self._connections[number]
         body = None if connection.is_idle else connection.receive()
         if body is not None:
@@ -207,7 +207,7 @@ class Load:
         return body is not None
 
     def _send(self, connection: Connection | None, intended: float | None = None) -> float:
-        """Send the next request over a connection, or a new one, at its intended moment or now; return when."""
+        """Send the next request over a connection, or a new one, at its due time or now; return that time."""
         connection = connection or self._open()
         request = self._requests[self._sent % len(self._requests)]
         connection.send(request, clock() if intended is None else intended)
@@ -250,7 +250,7 @@ def main() -> int:
     import gc
 
     order = json.load(sys.stdin)
-    # A collection in the middle would be the generator's own stall.
+    # A garbage collection in between would be the generator's own stall.
     gc.disable()
     try:
         told = Load(order).run()

@@ -1,7 +1,7 @@
-"""Latencies as HdrHistograms, and calls at a constant rate whose latency counts from when they were due.
+"""Latencies as HdrHistograms, and calls at a constant rate whose latency counts from their due times.
 
-A generator that waits for a slow answer before it sends the next request omits the very requests that would have
-waited: their latency is counted here from the intended start, so nothing is omitted. Knows no driver and no server.
+A generator that waits for a slow response before the next request omits the requests that would have waited. Here
+latency counts from the due time, so nothing is omitted. Knows no driver and no server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LOWEST_NS = 100
 HIGHEST_NS = 120_000_000_000
 DIGITS = 3
 PERCENTILES = (50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9, 100.0)
-# Sleeping wakes late: by some 60 us in a thread, and by a whole millisecond on epoll's clock. The rest is spun.
+# Sleeping wakes late: by about 60 us in a thread, and by a whole millisecond on epoll's clock. The rest is spun.
 THREAD_SPIN_S = 0.0003
 LOOP_SPIN_S = 0.002
 
@@ -27,7 +27,7 @@ class Latencies:
     """Durations in ns, from 100 ns to two minutes with three digits; longer ones count as two minutes."""
 
     def __init__(self, encoded: Iterable[str] = ()) -> None:
-        """Begin empty, or with everything that other histograms hold, as `encode` returned them."""
+        """Start empty, or with the contents of other histograms, as encoded by `encode`."""
         from hdrh.histogram import HdrHistogram
 
         self._kept: Any = HdrHistogram(LOWEST_NS, HIGHEST_NS, DIGITS)
@@ -41,29 +41,29 @@ class Latencies:
         self._kept.record_value(min(max(ns, 0), HIGHEST_NS))
 
     def at(self, percentile: float) -> float:
-        """Return the duration in µs that so many percent do not exceed; 0 when there are none."""
+        """Return the duration in µs that this percentage does not exceed; 0 without any."""
         return float(self._kept.get_value_at_percentile(percentile)) / 1000 if len(self) else 0.0
 
     def encode(self) -> str:
-        """Return it in HdrHistogram's V2 format, base64, as every implementation reads it."""
+        """Return the histogram in HdrHistogram's V2 format, base64, which every implementation reads."""
         return bytes(self._kept.encode()).decode()
 
 
 @dataclass
 class Paced:
-    """What calls at a constant rate showed."""
+    """The results of calls at a constant rate."""
 
     rate: float
-    # From when a call was due to its answer: what a user feels.
+    # From a call's due time to its result: what a user experiences.
     response: Latencies = field(default_factory=Latencies)
-    # From when it began to its answer: what a closed loop would have reported.
+    # From a call's start to its result: what a closed loop would have reported.
     service: Latencies = field(default_factory=Latencies)
-    # How late the generator itself was where nothing kept it; its own fault, not the contender's.
+    # The generator's own lateness while nothing delayed it; not the contender's fault.
     lag: Latencies = field(default_factory=Latencies)
     backlog_s: float = 0.0  # seconds from the last call's due time to the last answer
 
     def histograms(self) -> dict[str, str]:
-        """Return what a task hands to the result file."""
+        """Return the histograms for the result file."""
         return {
             "response": self.response.encode(),
             "service": self.service.encode(),
@@ -71,7 +71,7 @@ class Paced:
         }
 
     def extras(self) -> dict[str, float]:
-        """Return the figures tables show, in µs."""
+        """Return the figures for tables, in µs."""
         names = {f"p{p:g}": self.response.at(p) for p in PERCENTILES[:-1]}
         return {
             **names,
@@ -83,7 +83,7 @@ class Paced:
 
 
 def in_threads(play: Callable[[int], Any], count: int) -> None:
-    """Play in so many threads, each with its number; in this one, where one is enough. Raises the first error."""
+    """Run `play` in `count` threads, each with its number; in this thread if one suffices. Raises the first error."""
     if count == 1:
         play(0)
         return
@@ -105,7 +105,7 @@ def in_threads(play: Callable[[int], Any], count: int) -> None:
 
 
 def at_rate(call: Callable[[Any], Any], arguments: Sequence[Any], rate: float, in_flight: int = 1) -> Paced:
-    """Call once for each argument, so many times a second, from so many threads."""
+    """Call once for each argument, `rate` times a second, from `in_flight` threads."""
     paced = Paced(rate)
     period = 1e9 / rate
     turns = itertools.count()
@@ -124,7 +124,7 @@ def at_rate(call: Callable[[Any], Any], arguments: Sequence[Any], rate: float, i
             while (begun := clock()) < due:
                 pass
             call(arguments[turn])
-            # Late because the one before took long is the contender's lateness, not the generator's.
+            # Lateness caused by a slow earlier call is the contender's, not the generator's.
             mine.append((clock() - due, begun - due if free <= due else -1, clock() - begun))
 
     in_threads(play, in_flight)
@@ -134,7 +134,7 @@ def at_rate(call: Callable[[Any], Any], arguments: Sequence[Any], rate: float, i
 async def at_rate_async(
     call: Callable[[Any], Awaitable[Any]], arguments: Sequence[Any], rate: float
 ) -> Paced:
-    """Start a task for each argument, so many a second, whatever is still under way."""
+    """Start a task for each argument, `rate` a second, regardless of unfinished ones."""
     paced = Paced(rate)
     period = 1e9 / rate
     clock = time.perf_counter_ns

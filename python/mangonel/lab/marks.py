@@ -1,7 +1,7 @@
-"""The figures this driver is held to (`marks.toml`), each made from cells of one run. For the project's own use.
+"""The goals of this driver (`marks.toml`), each computed from cells of one run. For the project's own use.
 
-A mark compares two cells of the same run, paired by round; it holds when the median does. Where the interval reaches
-across the limit that is said, since another run may fall on the other side.
+A mark compares two cells of the same run, paired by round; it is reached if the median is within the limit. If the
+interval crosses the limit, the output says so, since another run may fall on the other side.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ TO_MS = 1000.0
 
 @dataclass(frozen=True)
 class Mark:
-    """One figure asked for: of one cell, or of the first cell over the second.
+    """One goal: a limit for one cell, or for the ratio of two cells.
 
-    Of several cells in `best` the one with the best ratio stands for this driver, of those in `fastest` the one with
-    the least for the peers. A `total` adds all samples up: one bad exit among many must not vanish in a median.
-    `surely` asks that the whole interval holds.
+    From the cells in `best`, the one with the best ratio counts for this driver; from those in `fastest`, the smallest
+    counts for the peers. A `total` adds all samples: one bad exit among many must not vanish in a median. `surely`
+    requires that the whole interval is within the limit.
     """
 
     experiment: str
@@ -51,7 +51,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A mark against a run: its state, and for one that was not played the reason."""
+    """The result of a mark in a run: its state, and the reason if it was not played."""
 
     mark: Mark
     state: str
@@ -68,7 +68,7 @@ class Verdict:
 
     @property
     def words(self) -> str:
-        """Return what was reached with its interval, or why nothing was."""
+        """Return the figure with its interval, or why there is none."""
         if self.reached is None:
             return self.reason
         return f"{self.reached.words()} {self.mark.unit}".strip()
@@ -97,7 +97,7 @@ def verdicts(results: Results) -> list[Verdict]:
 
 
 def counts(judged: list[Verdict]) -> str:
-    """Return how many marks are in each state; those that were not played count for nothing and are told last."""
+    """Return how many marks are in each state; those not played do not count and come last."""
     found, order = Counter(each.state for each in judged), (MET, WITHIN, MISSED, NOT_PLAYED)
     return ", ".join(f"{found[state]} {state}" for state in order if found[state]) or "none"
 

@@ -1,6 +1,6 @@
-"""Whether a run can be trusted: which rounds were disturbed, which was played again, and what makes a run unfit.
+"""Decides whether a run can be trusted: disturbed rounds, repeated rounds, and reasons against quoting a run.
 
-Pure functions of what was written down. Spec: reference lab method (null control, sentinel).
+Pure functions of the record. Spec: reference lab method (null control, sentinel).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def marked_rounds(
 ) -> list[tuple[str, int]]:
     """Return the rounds, as experiment and number, that began or ran on a busy machine.
 
-    A round counts as disturbed when the fixed loop took more than 1.25 times the run's best before it or, as a median,
-    before its parts; or when the hypervisor took more than 3 % of its processor time.
+    A round counts as disturbed if the fixed loop took more than 1.25 times the run's best, before the round or, as a
+    median, before its parts; or if the hypervisor took more than 3 % of the processor time.
     """
     played = [entry for entry in order if "sentinel" in entry]
     inside: dict[tuple[str, int], list[float]] = {}
@@ -44,7 +44,7 @@ def marked_rounds(
 
 
 def replaced(order: list[dict[str, Any]], marked: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
-    """Return the rounds that do not count: of a disturbed round and the one played instead, the busier one."""
+    """Return the rounds that do not count: of a disturbed round and its repetition, the busier one."""
     disturbed = set(marked)
     looks = {(e["experiment"], e["round"]): e.get("sentinel", {}).get("loop_ns", 0) for e in order}
     left_out = set()
@@ -58,23 +58,23 @@ def replaced(order: list[dict[str, Any]], marked: Iterable[tuple[str, int]]) -> 
 
 
 def floor(results: Results) -> float | None:
-    """Return the share below which differences mean nothing in this run, as the median of its null controls."""
+    """Return the share below which differences in this run mean nothing: the median of its null controls."""
     bands = _bands(results)
     return median([band.spread() for band in bands]) if bands else None
 
 
 def floor_words(share: float) -> str:
-    """Return in words what a run or a table cannot tell from nothing."""
+    """Return the noise floor of a run or a table in words."""
     return "no difference can be told" if share > 1 else f"differences below {100 * share:.0f} % mean nothing"
 
 
 def is_noise(ratio: Estimate, share: float) -> bool:
-    """Return whether a ratio cannot be told from 1: by its own interval, or by what a null control shows alone."""
+    """Return whether a ratio is indistinguishable from 1, by its interval or by the null control."""
     return 1 / (1 + share) <= ratio.value <= 1 + share or not ratio.excludes(1.0)
 
 
 def unfit(results: Results) -> list[str]:
-    """Return why the run as a whole should not be quoted, or nothing when it may be."""
+    """Return why the run should not be quoted as a whole; empty if it may be."""
     reasons = []
     order = results.content["plan"]["order"]
     marked = {(name, number) for name, number in results.content["marked"]}

@@ -1,6 +1,6 @@
-"""The field's five old comparisons (`originals.toml`) beside what their repetition gives today.
+"""The five published comparisons (`originals.toml`), with today's results of repeating them.
 
-Two figures of different years and machines do not compare: what compares is their ratio within a column.
+Figures of different years and machines are not comparable; only their ratios within a column are.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 from mangonel.lab.results import Results
 from mangonel.lab.statistics import Estimate
 
-# µs of one operation of so many bytes, in the units that the articles print.
+# µs of one operation of a number of bytes, in the units of the articles.
 UNITS: dict[str, Callable[[float, int], float]] = {
     "s": lambda us, size: us / 1e6,
     "req/s": lambda us, size: 1e6 / us,
     "µs/doc": lambda us, size: us,
     "MB/s": lambda us, size: size / us,
 }
-# How results call what the articles had further columns for, and what one is in the printed unit.
+# The results' names for the articles' further columns, and the size of one in the printed unit.
 COLUMNS = {
     "user s": ("user_s", 1.0),
     "sys s": ("sys_s", 1.0),
@@ -49,7 +49,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Original:
-    """One comparison as it was published: where, how measured, what its readers took away, and each flaw."""
+    """One published comparison: source, method, the readers' conclusion, and each flaw."""
 
     experiment: str
     title: str
@@ -63,11 +63,11 @@ class Original:
 
 @dataclass(frozen=True)
 class Line:
-    """A printed figure and what stands for it today, in the same unit; None where it was not measured."""
+    """A printed figure and its current counterpart in the same unit; None if that was not measured."""
 
     figure: Figure
     today: Estimate | None
-    # Today's figures by the names of the printed columns, and `inside s`, without what an exit waits for.
+    # Today's figures by the names of the printed columns, and `inside s`: the time without the exit's waiting.
     more: dict[str, float] = field(default_factory=dict)
 
 
@@ -87,7 +87,7 @@ def of_experiment(name: str) -> Original | None:
 
 
 def beside(results: Results, experiment: str, size: int = 50 * 1024 * 1024) -> list[Line]:
-    """Return the printed figures of a comparison with today's; `size`: bytes of one operation, for MB/s."""
+    """Return a comparison's printed figures with today's; `size`: bytes of one operation, for MB/s."""
     original = of_experiment(experiment)
     lines = []
     for figure in original.figures if original else ():

@@ -1,7 +1,7 @@
-"""Talk between the scheduler and its child processes: one JSON object per message, over a pipe of their own.
+"""Messages between the scheduler and its child processes: one JSON object each, over a separate pipe.
 
-Not over stdout: what a driver prints must not be taken for a message. Not pickled: what a driver's types are must not
-be imported here. Knows nothing of benchmarks.
+Not over stdout: a driver's output must not be taken for a message. Not pickled: the scheduler must not import a
+driver's types. Knows nothing of benchmarks.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ STDERR_KEPT = 2000
 
 
 class ChildError(Exception):
-    """A child broke off: it ended, fell silent, or reported an error."""
+    """A child failed: it exited, did not answer in time, or reported an error."""
 
 
 class Channel:
-    """One side's end of the pipe."""
+    """One end of the pipe."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.close = connection.close
 
     def send(self, message: Message) -> None:
-        """Write one message; OSError: the other side is gone."""
+        """Write one message; OSError if the other side is gone."""
         self._connection.send_bytes(json.dumps(message).encode())
 
     def receive(self, timeout: float | None = None) -> Message | None:
-        """Return the next message, None when the other side is gone; TimeoutError: nothing arrived in time."""
+        """Return the next message, or None if the other side is gone; TimeoutError if none arrived in time."""
         try:
             if not self._connection.poll(timeout):
                 raise TimeoutError(f"no message within {timeout} s")
@@ -50,7 +50,7 @@ class Channel:
 
 
 class Child:
-    """A process started as `python -m MODULE DESCRIPTOR`, with its channel and its last words."""
+    """A process started as `python -m MODULE DESCRIPTOR`, with its channel and its final output."""
 
     def __init__(self, module: str, environment: Mapping[str, str] | None = None) -> None:
         ours, theirs = Pipe()
@@ -67,12 +67,12 @@ class Child:
         theirs.close()
 
     def ask(self, message: Message, timeout: float) -> Message:
-        """Send a message and return the answer; ChildError: the child ended, fell silent or answered with an error."""
+        """Send a message and return the answer; ChildError if the child exited, was silent or failed."""
         self.tell(message)
         return self.hear(timeout)
 
     def tell(self, message: Message) -> None:
-        """Send a message; ChildError: the child has ended."""
+        """Send a message; ChildError if the child has exited."""
         try:
             self.channel.send(message)
         except (BrokenPipeError, ConnectionResetError):
@@ -91,7 +91,7 @@ class Child:
         return answer
 
     def finish(self, timeout: float = 20.0) -> Message:
-        """Close the channel, at which a waiting child ends; return its exit status, signal and last words."""
+        """Close the channel, which ends a waiting child; return its exit status, signal and final output."""
         self.channel.close()
         killed = False
         try:
@@ -126,7 +126,7 @@ class Child:
 
 
 def inherited() -> Channel:
-    """Return the channel of a child process, from the descriptor on its command line."""
+    """Return the channel of a child process, by the descriptor on its command line."""
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)
     return Channel(Connection(descriptor))
@@ -135,7 +135,7 @@ def inherited() -> Channel:
 def serve(opened: Callable[[Message], AbstractContextManager[Callable[[Message], Message]]]) -> int:
     """Answer messages until the stream ends, and return the exit status of a child process.
 
-    `opened` takes the first message, and gives what answers the others; an error of either is the answer.
+    `opened` receives the first message and returns the handler of the others; an error in either becomes the answer.
     """
     channel = inherited()
     order = channel.receive()

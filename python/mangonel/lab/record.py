@@ -1,7 +1,7 @@
-"""What a run leaves behind, written down as it happens: JSON lines, schema 2, every sample of every round.
+"""The record of a run, written while it runs: JSON lines, schema 2, every sample of every round.
 
-One line is one thing that happened, so a run that is cut off keeps all that went before. `assemble` makes one dict of
-them, for a run that goes on and for one whose file is read.
+One line is one event, so an interrupted run keeps everything before. `assemble` makes one dict of the lines, during a
+run or from a file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Key: TypeAlias = tuple[str, str, str]  # experiment, part, contender
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be played, where, how often and within which time."""
+    """The plan of a run: what to play, where, how often and in which time."""
 
     uri: str
     experiments: tuple[str, ...]
@@ -43,15 +43,15 @@ class Plan:
     again: int = 0  # how many disturbed rounds of each experiment are played again
     delays_ms: tuple[float, ...] = (0.0,)  # round trips to the server that are put in the way, 0 being none
     twice: bool = False  # everybody plays under two names, not only the references
-    # Slowdowns planted into contenders to test the lab, 0.15 being 15 %.
+    # Artificial slowdowns of contenders, to test the lab; 0.15 means 15 %.
     plants: dict[str, float] = field(default_factory=dict)
-    # The servers of its own, and where they are kept while a site is loaded; None: nowhere.
+    # The lab's own servers, and their cores while a site is loaded; None: no pinning.
     equipment: Equipment | None = None
-    # Parts by experiment, where not all are played.
+    # Parts by experiment, if not all are played.
     only: Mapping[str, Collection[str]] = field(default_factory=dict)
-    # Contenders by experiment, where not all of them play.
+    # Contenders by experiment, if not all of them play.
     cast: Mapping[str, Collection[str]] = field(default_factory=dict)
-    # No experiment is left out, however late it is: each has as little as it can do with.
+    # No experiment is left out, however late it is: each runs with its minimum.
     all_of_them: bool = False
 
     def parts(self, experiment: Experiment) -> list[Part]:
@@ -61,7 +61,7 @@ class Plan:
 
 
 class Record:
-    """Everything a run leaves behind. With a path each line is in the file as soon as it is told."""
+    """The record of a run. With a path, each line is written to the file at once."""
 
     def __init__(
         self, plan: Plan, path: Path | None = None, fingerprint: dict[str, Any] | None = None
@@ -88,7 +88,7 @@ class Record:
         self.tell("run", schema=SCHEMA, fingerprint=fingerprint or {}, plan=told)
 
     def describe(self, server: dict[str, Any]) -> None:
-        """Note what the deployment is. From here on there is a file."""
+        """Record the deployment. From here on there is a file."""
         self.tell("server", **server)
         if self._path is not None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ class Record:
                 self._write(line)
 
     def cell(self, experiment: Experiment, part: Part, contender: Contender) -> Key:
-        """Return the key of a contender's cell in a part; a new cell is told first."""
+        """Return the key of a contender's cell in a part; a new cell is recorded first."""
         where = self.plan.equipment if experiment.loads_site else None
         self.tell_once(
             "cell",
@@ -114,7 +114,7 @@ class Record:
         return experiment.id, part.id, contender.id
 
     def tell(self, kind: str, **entry: Any) -> None:
-        """Write down one thing that happened; `assemble` says which kinds there are."""
+        """Record one event; `assemble` lists the kinds."""
         line = {"kind": kind, **entry}
         if kind in ("failure", "missing", "exit"):
             line = {name: _impersonal(value) for name, value in line.items()}
@@ -123,14 +123,14 @@ class Record:
             self._write(line)
 
     def tell_once(self, kind: str, **entry: Any) -> None:
-        """Write down what may happen in every round, such as who is missing and why, the first time."""
+        """Record an event that may recur in every round, such as an absence with its reason, only the first time."""
         text = json.dumps([kind, entry])
         if text not in self._told:
             self._told.add(text)
             self.tell(kind, **entry)
 
     def end(self, how: str) -> None:
-        """Note that the run is over and how, "complete" or "interrupted"; without this it was cut off."""
+        """Record the end of the run, "complete" or "interrupted"; without it the run was cut off."""
         date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self.tell("end", how=how, date=date, load=[round(figure, 2) for figure in os.getloadavg()])
 
@@ -149,7 +149,7 @@ class Record:
 
 
 def assemble(lines: Iterable[Line]) -> dict[str, Any]:
-    """Return the lines of a run as one dict: who played, each cell with its rounds, who was missing and why."""
+    """Return the lines of a run as one dict: contenders, each cell with its rounds, absences with reasons."""
     cells: dict[Key, dict[str, Any]] = {}
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in ("missing", "exit", "played", "note")}
     content: dict[str, Any] = {"end": {"how": "cut off"}}
@@ -191,7 +191,7 @@ def assemble(lines: Iterable[Line]) -> dict[str, Any]:
 
 
 def _impersonal(value: Any) -> Any:
-    """Return a text without the places where this package and this interpreter are installed."""
+    """Return a text without the installation paths of this package and this interpreter."""
     if not isinstance(value, str):
         return value
     package = str(Path(__file__).parents[3])

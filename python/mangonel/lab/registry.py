@@ -1,8 +1,8 @@
 """Finds contenders and experiments: in the lab's folders, in other packages, in single files. Imports no driver.
 
-A module holds `EXPERIMENT`, or several as `EXPERIMENTS`, or `CONTENDERS`, or both kinds. Packages name theirs as entry
-points of the groups `mangonel.lab.experiments` and `mangonel.lab.contenders`; the variable MANGONEL_LAB_PLUGINS names
-modules or `.py` files, with commas between.
+A module defines `EXPERIMENT`, or several as `EXPERIMENTS`, or `CONTENDERS`, or both kinds. Packages name theirs as
+entry points of the groups `mangonel.lab.experiments` and `mangonel.lab.contenders`. The variable MANGONEL_LAB_PLUGINS
+names modules or `.py` files, separated by commas.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mangonel.lab.experiment import Experiment
 
 AGAIN = "#2"
 PLUGINS = "MANGONEL_LAB_PLUGINS"
-# Whom the others are compared with where an experiment does not say; each plays twice.
+# The references for experiments that name none; each plays twice.
 REFERENCES = ("pymongo", "pymongo-async")
 
 
@@ -51,7 +51,7 @@ def experiments() -> dict[str, Experiment]:
 
 
 def contender(name: str) -> Contender:
-    """Return the contender of that id; `NAME#2` is the same one under a second name. KeyError: there is none."""
+    """Return the contender with this id; `NAME#2` is the same one under a second name. KeyError if there is none."""
     plain = name.removesuffix(AGAIN)
     known = contenders()
     if plain not in known:
@@ -67,7 +67,7 @@ def again(original: Contender) -> Contender:
 
 
 def title(name: str) -> str:
-    """Return how a contender is called in tables, its id when it is not known here."""
+    """Return a contender's title for tables; its id if it is not known here."""
     try:
         return contender(name).title
     except KeyError:

@@ -1,6 +1,6 @@
-"""The result file, read: tables, reports and comparisons are made from it and nothing else.
+"""Reads result files: tables, reports and comparisons are made from them and nothing else.
 
-The file is JSON lines, which `record` makes one dict of; here that becomes the rows of tables.
+The file is JSON lines; `record` makes one dict of them, and this module makes the rows of tables.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FEW_PAIRS = 4  # null controls of an experiment, below which the whole run's are
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Return what a result file holds, packed or not, but for a last line that was cut off; ValueError: it is none."""
+    """Return the contents of a result file, compressed or not, without a truncated last line; ValueError for others."""
     lines: list[Line] = []
     data = path.read_bytes()
     texts = (gzip.decompress(data) if path.suffix == ".gz" else data).decode().splitlines()
@@ -42,13 +42,13 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def form(plan: dict[str, Any]) -> str:
-    """Return which form a run had: "brief", "short" or "full"."""
+    """Return the form of a run: "brief", "short" or "full"."""
     return str(plan.get("form") or ("short" if plan["quick"] else "full"))
 
 
 @dataclass
 class Row:
-    """What the rounds of one cell say. Times are in µs per operation, memory in bytes."""
+    """The rounds of one cell. Times are in µs per operation, memory in bytes."""
 
     key: Key
     name: str
@@ -63,13 +63,13 @@ class Row:
     version: int = 1
     references: Sequence[str] = ()
     equipment: str = ""  # where what measures was kept, "" for nowhere
-    # How long the contender's client took to close, which is in no other figure.
+    # How long the contender's client took to close; no other figure includes it.
     closed_ns: list[int] = field(default_factory=list)
     figures: dict[str, dict[int, list[float]]] = field(default_factory=dict)
     estimates: dict[str, Estimate | None] = field(default_factory=dict)
 
     def per_round(self, figure: str) -> dict[int, list[float]]:
-        """Return the samples of one figure by round: wall, client, server, rss, or an extra by its name."""
+        """Return the samples of one figure by round: wall, client, server, rss, or the name of an extra."""
         if figure not in self.figures:
             self.figures[figure] = {
                 entry["round"]: values
@@ -79,7 +79,7 @@ class Row:
         return self.figures[figure]
 
     def estimate(self, figure: str) -> Estimate | None:
-        """Return a figure's median with its interval, or None where it was not measured or has failed."""
+        """Return a figure's median with its interval, or None if it was not measured or failed."""
         if figure not in self.estimates:
             rounds: Rounds = list(self.per_round(figure).values())
             self.estimates[figure] = statistics.estimate(rounds) if rounds and not self.failures else None
@@ -100,7 +100,7 @@ class Results:
             told = {name: value for name, value in cell.items() if name in Row.__dataclass_fields__}
             told["name"] = cell.get("contender_title") or registry.title(key[2])
             told["rounds"] = [e for e in cell["rounds"] if (key[0], e["round"]) not in self.left_out]
-            # Older files do not say who is there as a limit only.
+            # Older files do not mark contenders that are only a lower bound.
             told.setdefault("floor", key[2].startswith(("raw-", "bare")))
             self.rows[key] = Row(key=key, **told)
 
@@ -113,13 +113,13 @@ class Results:
             yield experiment, part, rows
 
     def reference(self, rows: list[Row]) -> Row | None:
-        """Return the row that the others of a table are compared with."""
+        """Return the row that a table's other rows are compared with."""
         named = {row.key[2]: row for row in rows if not row.failures and row.rounds}
         wanted = rows[0].references or registry.REFERENCES
         return next((named[name] for name in wanted if name in named), None)
 
     def null(self, rows: list[Row], name: str = "") -> Estimate | None:
-        """Return a contender's ratio to itself under its second name, by default the reference's: the noise floor."""
+        """Return a contender's ratio to its null control, by default the reference's: the noise floor."""
         reference = self.reference(rows)
         wanted = name or (reference.key[2] if reference else "")
         twice = [row for row in rows if row.key[2].endswith(registry.AGAIN)]
@@ -133,7 +133,7 @@ class Results:
         return None
 
     def ratio(self, above: Key, below: Key, figure: str = "wall") -> Estimate | None:
-        """Return how many times the first cell's figure is the second's, or None if either has none."""
+        """Return the ratio of the first cell's figure to the second's, or None if either is missing."""
         if (above, below, figure) not in self._ratios:
             self._ratios[above, below, figure] = self._ratio(above, below, figure)
         return self._ratios[above, below, figure]
@@ -149,7 +149,7 @@ class Results:
         return found.wider(self.between_processes(above[0], one.judge))
 
     def absence(self, key: Key) -> tuple[str, str]:
-        """Return why a cell has no figure, and before it the contender, where it is the contender's own affair."""
+        """Return why a cell has no figure, preceded by the contender if the reason concerns it."""
         experiment, part, contender = key
         plan, row = self.content["plan"], self.rows.get(key)
         if row is not None:
@@ -168,10 +168,10 @@ class Results:
         return "", ", ".join((f"{part} is no part of this form", *zeros))
 
     def between_processes(self, experiment: str, judge: str) -> float:
-        """Return how far apart two processes of one contender may lie, as a logarithm that 95 of 100 stay below.
+        """Return how far apart two processes of one contender may lie, as a logarithm that 95 of 100 do not exceed.
 
-        In the brief form each contender has one process, so its own samples cannot tell: the null controls do, those
-        of the experiment where there are some, else those of the run. Rounds in new processes have it in them: 0.
+        In the brief form each contender has one process, so its own samples cannot tell. The null controls can: those
+        of the experiment if it has some, else those of the run. Rounds in new processes include this variance: 0.
         """
         if form(self.content["plan"]) != "brief":
             return 0.0
@@ -188,7 +188,7 @@ class Results:
         group = self._apart.get((experiment, judge), [])
         if len(group) < FEW_PAIRS:
             group = self._apart.get(("", judge), group)
-        # 1.4826 median distances are a standard deviation where the values are normal.
+        # 1.4826 median distances are a standard deviation if the values are normally distributed.
         return statistics.NORMAL * 1.4826 * statistics.median(group) if group else 0.0
 
 

@@ -1,6 +1,6 @@
-"""Takes samples of one part from the workers that play it: ready, go, done; in passes of one sample each.
+"""Takes samples of one part from its workers: ready, go, done; in passes of one sample each.
 
-Knows nothing of drivers, rounds or budgets: the scheduler decides who plays and when it is enough.
+Knows nothing of drivers, rounds or budgets: the scheduler decides who plays, and when to stop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NARROW = 0.04  # half the width of a ratio's interval, as a share, that is good 
 
 @dataclass
 class Player:
-    """A contender in its worker."""
+    """A contender in its worker process."""
 
     contender: Contender
     child: Child
@@ -48,9 +48,9 @@ class Round:
     instead_of: int | None = None  # the disturbed round that it is played again for
     until: float = math.inf  # when an interleaved one should be over, by the monotonic clock
     lean: bool = False  # time is short, so only few play
-    # The fixed loop's ns before each part, or pass, by number.
+    # The duration of the fixed loop in ns before each part or pass, by number.
     looks: dict[int, list[int]] = field(default_factory=dict)
-    # Of what was answered and written, by part and contender.
+    # Digests of results and of written data, by part and contender.
     digests: dict[str, dict[str, str]] = field(default_factory=dict)
     seldom_s: float = 0.0  # seconds that parts took which the next round has not
 
@@ -61,7 +61,7 @@ class Round:
 
 @dataclass
 class Samples:
-    """One part of a round with those who play it."""
+    """One part of a round with its players."""
 
     round: Round
     part: Part  # as workers know it
@@ -75,20 +75,20 @@ class Samples:
     def __post_init__(self) -> None:
         plan = self.record.plan
         self.experiment, self.timeout = self.round.experiment, plan.timeout
-        # The part's own number of samples is taken and kept as one round; else each pass is one.
+        # The part's own number of samples is taken and kept as one round; otherwise each pass is one round.
         self.fixed = not plan.size.brief
         self.first = self.round.number * (1 if self.fixed else PASSES)
 
     def take(self, until: float) -> None:
-        """Get ready, take samples, in passes until that moment of the monotonic clock, check what was written."""
+        """Get ready, take samples in passes until that moment of the monotonic clock, and check the written data."""
         self._get_ready()
-        # Two samples of each make an interval that says next to nothing.
+        # The interval of two samples says next to nothing.
         least = max(self.experiment.passes, 3 if self.record.plan.all_of_them else 0)
         if self.part.judge == "client" and not self.part.server and least == Experiment.passes:
             least = SHORT
         number, most = 0, self.part.samples if self.fixed else max(least, MOST)
         while self._playing() and number < most:
-            # Few values agree by chance; whoever stops when they do has intervals that are too narrow.
+            # Few values agree by chance; stopping as soon as they do makes intervals too narrow.
             is_enough = time.monotonic() > until or (number >= ENOUGH and self._is_narrow())
             if not self.fixed and number >= least and is_enough:
                 break
@@ -101,7 +101,7 @@ class Samples:
         return [player for player in self.players if not player.out]
 
     def _get_ready(self) -> None:
-        """Let all check their answers and warm up: the first alone, since it may fill what others use."""
+        """Let all workers check their results and warm up; the first alone, since it may fill shared data."""
         waiting: list[Player] = []
         for place, player in enumerate(self.players):
             player.digest, player.out, player.samples = "", False, []
@@ -120,7 +120,7 @@ class Samples:
         self._expect(message, "ready", player)
 
     def _pass(self, number: int) -> None:
-        """Take one sample of everybody, in a new order."""
+        """Take one sample of each player, in a new order."""
         look = sentinel.loop_ns()
         place = self.first + (0 if self.fixed else number)
         self.round.looks.setdefault(place, []).append(look)
@@ -162,7 +162,7 @@ class Samples:
             self._expect(player.child.hear(self.timeout), "ready", player)
 
     def _end(self, player: Player) -> None:
-        """Let a worker close its client, and check what it wrote."""
+        """Let a worker close its client, and check its writes."""
         if not self.fixed:
             player.child.tell({"go": False})
         message = player.child.hear(self.timeout)
@@ -185,7 +185,7 @@ class Samples:
         self.round.digests.setdefault(kind, {})[player.contender.id] = digest
 
     def _expect(self, message: Message, event: str, player: Player) -> bool:
-        """Return whether it is that message; else the player is out of this part."""
+        """Return whether the message is the expected one; if not, the player leaves this part."""
         if message["event"] == event:
             return True
         reason = f"expected {event!r} of a worker, heard {message['event']!r}"
@@ -195,7 +195,7 @@ class Samples:
         return False
 
     def _guarded(self, player: Player, call: Callable[[], Any]) -> None:
-        """Call unless the player is out; one that broke off is ended."""
+        """Call unless the player has left; end a player that fails."""
         if player.out:
             return
         try:
@@ -212,7 +212,7 @@ class Samples:
         return self.record.cell(self.experiment, self.named, player.contender)
 
     def _is_narrow(self) -> bool:
-        """Return whether everybody's ratio to the reference is known well enough."""
+        """Return whether every ratio to the reference is precise enough."""
         samples = {player.contender.id: player.samples for player in self._playing()}
         wanted = (*(self.experiment.references or registry.REFERENCES), *samples)
         base = next(samples[name] for name in wanted if name in samples)
@@ -228,15 +228,15 @@ def _logs(samples: Iterable[Message], base: Iterable[Message], judge: str) -> li
 
 
 def grown(before: dict[str, int], after: dict[str, int], own: dict[str, int]) -> dict[str, int]:
-    """Return by how much the server's counters grew, without what asking for them adds."""
+    """Return how much the server's counters grew, without the effect of asking."""
     found = {name: after[name] - before.get(name, 0) - own.get(name, 0) for name in after}
     return {name: count for name, count in found.items() if count > 0}
 
 
 def other_concern(asked: str, samples: list[Message]) -> str:
-    """Return which write concern the server saw instead of the one a part states, or "".
+    """Return the write concern that the server saw, if it is not the part's, else "".
 
-    A server that does not count write concerns (its parameter reportOpWriteConcernCountersInServerStatus) says nothing.
+    A server without the parameter reportOpWriteConcernCountersInServerStatus does not count write concerns.
     """
     seen: dict[str, int] = {}
     for sample in samples:
@@ -252,7 +252,7 @@ def other_concern(asked: str, samples: list[Message]) -> str:
 
 
 def disagreeing(found: dict[str, str], references: tuple[str, ...] = registry.REFERENCES) -> list[str]:
-    """Return whose digest is not the reference's, or not the majority's when no reference took part."""
+    """Return whose digest differs from the reference's, or from the majority's if no reference played."""
     if len(set(found.values())) < 2:
         return []
     values = list(found.values())

@@ -1,12 +1,12 @@
-"""Plays contenders against each other: one scheduler with two policies.
+"""Runs contenders against each other: one scheduler with two policies.
 
-By rounds: each contender and round has a process of its own, which takes all its samples; rounds go on as the budget
-allows, and disturbed ones are played again. Interleaved, for little time: each contender has one process, and passes
-take one sample of everybody in a new order, so that what is compared lies within a second of each other; every
-experiment has its share of the time. What that cannot tell is how a contender differs from process to process.
+By rounds: each contender has one process per round, which takes all its samples. Rounds continue while the budget
+lasts, and disturbed ones are repeated. Interleaved, for a short time: each contender has one process, and each pass
+takes one sample of all contenders in a new order, so that compared samples lie within seconds of each other; every
+experiment has a share of the time. This cannot show how a contender varies from process to process.
 
-Never imports a peer. What it keeps is raw: every sample. What happens is told to the record as it happens, so a run
-that is cut off keeps what it has; one failing experiment ends itself only.
+Never imports a contender's driver. It keeps every raw sample. Events are recorded as they happen, so an interrupted run
+keeps its data. An experiment that fails ends only itself.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ FIXTURES_TIMEOUT = 60.0  # seconds at least; only workers are in a hurry
 FAILED_ROUNDS = 2  # of one experiment, as a whole, before it is left out
 LATE = 1.3  # times its share that an experiment may take before only few play the next
 AGAIN_SHARE = 0.5  # of the run's time, which rounds that are played again may take on top
-# Waiting for a busy machine before a round; an interleaved one is busy for all alike.
+# Waiting for a quiet machine before a round; a busy machine affects an interleaved round's contenders alike.
 CALM_TRIES, CALM_S = 3, 0.5
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands; `left_s`: seconds until the end as far as they can be foreseen."""
+    """The progress of a run; `left_s`: estimated seconds until the end."""
 
     text: str
     done: int
@@ -52,7 +52,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Setting:
-    """Where contenders play: the deployment as it is, or behind a delay of some milliseconds."""
+    """The deployment for contenders: as it is, or behind a delay of some milliseconds."""
 
     uri: str
     delay_ms: float = 0.0
@@ -67,9 +67,9 @@ class Setting:
 def line_up(
     experiment: Experiment, plan: Plan, *, lean: bool = False
 ) -> tuple[list[Contender], list[tuple[str, str]]]:
-    """Return who plays an experiment, the references (or everybody) twice, and who does not with the reason.
+    """Return an experiment's contenders, the references (or all of them) twice, and the absent ones with reasons.
 
-    A lean cast is the first two and the last of it, once each: ours, the best known peer, and the limit.
+    A lean cast is the first two and the last, once each: ours, the best-known peer, and the lower bound.
     """
     playing, absent = [], []
     parts = plan.parts(experiment)
@@ -90,7 +90,7 @@ def line_up(
 
 
 class Scheduler:
-    """Runs a plan. `say` is told how far it is."""
+    """Runs a plan, and reports its progress to `say`."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Scheduler:
         self._best_loop = math.inf
 
     def run(self) -> Record:
-        """Play all rounds, or as many as the budget allows; ChildError: the deployment cannot be reached."""
+        """Play all rounds, or as many as the budget allows; ChildError if the deployment cannot be reached."""
         self._fixtures = Child(FIXTURES)
         try:
             self._greet()
@@ -150,11 +150,11 @@ class Scheduler:
                 if number and (self._is_over(cost) or self._is_enough(experiment, number, cost)):
                     continue
                 seconds, rare = self._round(Round(experiment, number))
-                # Parts of few rounds are in the first ones only; the next round is as short as it will be.
+                # Parts with few rounds are only in the first ones; the next round will be the shortest.
                 costs[experiment.id], seldom[experiment.id, number] = seconds - rare, rare
         extra = dict.fromkeys((experiment.id for experiment in chosen), 0)
         spent = self._spent()
-        # Whole rounds that began or ran on a busy machine; a single cell would break the pairing.
+        # Whole rounds that began or ran on a busy machine; replacing a single cell would break the pairing.
         for name, number in self.record.content()["marked"]:
             experiment = next(each for each in chosen if each.id == name)
             cost, rounds = costs.get(name, 0.0) + seldom.get((name, number), 0.0), plan.rounds + extra[name]
@@ -165,9 +165,9 @@ class Scheduler:
             extra[name] += 1
 
     def _share_time(self, chosen: list[Experiment]) -> None:
-        """Play interleaved: each experiment with its share of the time that is left, by how long it takes at least."""
+        """Play interleaved: each experiment gets a share of the remaining time, by its minimum duration."""
         plan = self._plan
-        # What takes long comes last: when time is short, little goes without.
+        # Long experiments come last: if time is short, few are left out.
         chosen = sorted(chosen, key=lambda experiment: experiment.brief_s)
         turns = [Round(experiment, number) for number in range(plan.rounds) for experiment in chosen]
         weights = [each.experiment.brief_s for each in turns]
@@ -191,7 +191,7 @@ class Scheduler:
     # One round of one experiment, by either policy.
 
     def _round(self, this: Round) -> tuple[float, float]:
-        """Play a round, whatever it raises; return its seconds and those of parts that the next one has not."""
+        """Play a round, catching all errors; return its seconds, and those of parts that the next one lacks."""
         begun = time.monotonic()
         experiment = this.experiment
         if self._failed.get(experiment.id, 0) >= FAILED_ROUNDS:
@@ -267,7 +267,7 @@ class Scheduler:
                 this.seldom_s += time.monotonic() - begun
 
     def _seat(self, this: Round, group: list[Contender], setting: Setting, shared: str) -> list[Player]:
-        """Give every contender a worker, the one that it has already where policy and experiment allow that."""
+        """Give every contender a worker; reuse its earlier one if policy and experiment allow that."""
         experiment, number = this.experiment, this.number
         players = []
         for contender in group:
@@ -275,7 +275,7 @@ class Scheduler:
                 self._report(this, contender.title)
             scratch = f"scratch_{experiment.id}_{contender.id}_{number}".replace("#", "_")
             child = None if experiment.own_process else self._staff.pop(contender.id, None)
-            # One seed of hashes for all of a round, so that chance is the same for all.
+            # One hash seed for a whole round, so that it is the same for all.
             seed = {"PYTHONHASHSEED": str((self._plan.seed + number) % 2**32)}
             player = Player(contender, child or Child(WORKER, {**seed, **contender.environment}), scratch)
             players.append(player)
@@ -316,7 +316,7 @@ class Scheduler:
         }
 
     def _leave(self, this: Round, players: list[Player]) -> None:
-        """Let workers go, or keep them for the next experiment."""
+        """End the workers, or keep them for the next experiment."""
         for player in players:
             name, child = player.contender.id, player.child
             stays = self._interleaved and not this.experiment.own_process and child.process.poll() is None
@@ -328,10 +328,10 @@ class Scheduler:
         if self._interleaved and this.experiment.own_process:
             self._reap()
 
-    # What goes wrong.
+    # Failures.
 
     def _compare(self, this: Round, part: str, found: dict[str, str]) -> None:
-        """Fail every contender whose digest differs from that of the reference, or of most."""
+        """Fail every contender whose digest differs from the reference's, or from the majority's."""
         for name in disagreeing(found, this.experiment.references or registry.REFERENCES):
             reason = f"round {this.number + 1}: another answer than the others, digest {found[name]}"
             self.record.tell("failure", cell=(this.experiment.id, part, name), reason=reason)
@@ -397,7 +397,7 @@ class Scheduler:
             self._settings.append(Setting(uri, delay_ms))
 
     def _placed(self, experiment: Experiment) -> contextlib.AbstractContextManager[None]:
-        """Keep the servers off the site's cores within this block, where the experiment has a site."""
+        """Pin the servers off the site's cores within this block, if the experiment has a site."""
         where = self._plan.equipment
         if where is None or not experiment.loads_site:
             return contextlib.nullcontext()
@@ -412,7 +412,7 @@ class Scheduler:
         return bool(self._plan.budget) and self._spent() + cost > self._plan.budget
 
     def _is_enough(self, experiment: Experiment, played: int, cost: float) -> bool:
-        """Return whether one more round is more than the experiment asks for in the short form."""
+        """Return whether one more round exceeds the experiment's budget in the short form."""
         is_short = self._plan.size.quick and bool(self._plan.budget)
         return is_short and 0 < experiment.short_budget < (played + 1) * cost
 

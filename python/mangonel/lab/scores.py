@@ -1,7 +1,7 @@
-"""Composite scores, and what one figure for a row cannot say of `websessions`. Made from a result file alone.
+"""Composite scores, and the extra tables of `websessions`. Made from a result file alone.
 
-A score is the mean of several parts' MB/s, as an experiment declares them. A contender that lacks a part of a score has
-no such score: a mean over fewer tasks is another figure.
+A score is the mean of several parts' MB/s, as an experiment declares. A contender that lacks a part has no score: a
+mean over fewer tasks would be another figure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def tables(
 
 
 def scores(experiment: Experiment, results: Results) -> dict[str, dict[str, Estimate | str]]:
-    """Return by contender and score its MB/s, or what it lacks."""
+    """Return the MB/s, or the missing part, by contender and score."""
     played = _played(experiment, results)
     own = {contender for name, _, contender in results.rows if name == experiment.id}
     found: dict[str, dict[str, Estimate | str]] = {}
@@ -46,7 +46,7 @@ def scores(experiment: Experiment, results: Results) -> dict[str, dict[str, Esti
         }
         if any(isinstance(score, Estimate) for score in per_score.values()):
             found[contender] = per_score
-    # A codec by itself has one score, which the rows of its drivers show as well.
+    # A codec by itself has one score, which its drivers' rows show as well.
     several = {name: per for name, per in found.items() if _count(per) > 1}
     return several or found
 
@@ -72,7 +72,7 @@ def _score(
     value = _mean(experiment, name, medians)
     means = [_mean(experiment, name, {part: speeds[n] for part, speeds in rounds.items()}) for n in common]
     spread = estimate([[mean] for mean in means]) if means else Estimate(value, value, value)
-    # The score is the mean of medians, the interval that of each round's mean; the two may part by a hair.
+    # The score is the mean of medians, the interval that of each round's mean; the two may differ slightly.
     return Estimate(value, min(value, spread.low), max(value, spread.high))
 
 
@@ -86,7 +86,7 @@ def _mean(experiment: Experiment, name: str, speeds: dict[str, float]) -> float:
 
 
 def _parts(experiment: Experiment, names: list[str]) -> list[str]:
-    """Return the parts behind scores, without repeating any."""
+    """Return the parts behind scores, each once."""
     found: dict[str, None] = {}
     for name in names:
         for term in experiment.composites[name]:
@@ -120,7 +120,7 @@ def _number(value: float) -> str:
 
 
 def _rank(per_score: dict[str, Estimate | str], names: list[str]) -> tuple[float, ...]:
-    """Order by the last score first, which sums the others up."""
+    """Return the sort key: the last score first, since it sums up the others."""
     values = (per_score[name] for name in reversed(names))
     return tuple(-value.value if isinstance(value, Estimate) else 0.0 for value in values)
 
@@ -131,7 +131,7 @@ ORIGINALS = {"seed": "cache class", "seed-durable": "durable class"}
 
 
 def site_tables(results: Results, title: Callable[[str], str]) -> Iterator[Table]:
-    """Yield title, headings and rows of each table that this run has figures for."""
+    """Yield title, headings and rows of each table for which this run has figures."""
     for part, table in SITES.items():
         rows, columns = [], table["columns"]
         for contender in _contenders(results, part):

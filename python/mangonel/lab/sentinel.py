@@ -1,7 +1,7 @@
-"""How quiet the machine is just now: a fixed loop, a small fsync, pressure and steal; and how busy another
-process is. Knows no driver and no server.
+"""Measures how quiet the machine is: a fixed loop, a small fsync, pressure and steal; and the CPU time of another
+process. Knows no driver and no server.
 
-Slower than at its best means that somebody else works. A round that began so is marked, and played again at the end.
+Slower than the best means that other processes run. A round that began so is marked, and repeated at the end.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ STEPS = 100_000
 DISTURBED = 1.25  # so many times the run's best
 STOLEN = 0.03  # share of a round's processor time that the hypervisor gave to others
 FSYNC_BYTES = 4096
-# The kernel's number of the clock that a process's threads run on together, from its id: see clock_getcpuclockid(3).
+# The kernel's clock id for a process's CPU time, from the process id: see clock_getcpuclockid(3).
 PROCESS_CLOCK = 2
 
 
 def loop_ns() -> int:
-    """Return the ns a fixed piece of Python takes just now."""
+    """Return the current duration in ns of a fixed piece of Python."""
     start = time.perf_counter_ns()
     total = 0
     while total < STEPS:
@@ -30,7 +30,7 @@ def loop_ns() -> int:
 
 
 def fsync_ns(folder: str | None = None) -> int:
-    """Return the ns that writing 4 KiB and waiting for the disk takes."""
+    """Return the duration in ns of writing 4 KiB and waiting for the disk."""
     with tempfile.TemporaryFile(dir=folder) as file:
         file.write(b"\0" * FSYNC_BYTES)
         file.flush()
@@ -40,7 +40,7 @@ def fsync_ns(folder: str | None = None) -> int:
 
 
 def pressure() -> float:
-    """Return the share of the last ten seconds in which some task waited for a core, in percent; -1: unknown."""
+    """Return the percentage of the last ten seconds in which a task waited for a core; -1: unknown."""
     for word in (read("/proc/pressure/cpu") or "").split():
         if word.startswith("avg10="):
             return float(word.partition("=")[2])
@@ -48,19 +48,19 @@ def pressure() -> float:
 
 
 def ticks() -> tuple[int, int]:
-    """Return the processor time that was stolen and all of it, in ticks since the machine started."""
+    """Return the stolen and the total processor time, in ticks since the machine started."""
     words = (read("/proc/stat") or "").partition("\n")[0].split()[1:]
     figures = [int(word) for word in words[:8]]
     return (figures[7], sum(figures)) if len(figures) == 8 else (0, 0)
 
 
 def stolen(before: tuple[int, int], after: tuple[int, int]) -> float:
-    """Return the share of the processor time between two `ticks` that the hypervisor took."""
+    """Return the share of processor time that the hypervisor took between two `ticks`."""
     return (after[0] - before[0]) / max(1, after[1] - before[1])
 
 
 def look() -> dict[str, Any]:
-    """Return what the machine is like before a round."""
+    """Return the state of the machine before a round."""
     return {
         "loop_ns": min(loop_ns() for _ in range(3)),
         "fsync_ns": fsync_ns(),
@@ -77,9 +77,9 @@ def read(path: str) -> str | None:
 
 
 def cpu_ns(pid: int) -> int:
-    """Return the processor time of a process in ns, that of threads which have ended included.
+    """Return the processor time of a process in ns, including threads that have exited.
 
-    What /proc/PID/task tells leaves those out: a server with a thread for each connection seems to work less the
-    sooner its clients leave. OSError: there is no such process.
+    /proc/PID/task leaves those out: a server with a thread for each connection would seem to work less, the sooner its
+    clients leave. OSError if there is no such process.
     """
     return time.clock_gettime_ns(~pid << 3 | PROCESS_CLOCK)

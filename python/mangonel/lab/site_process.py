@@ -1,4 +1,4 @@
-"""A web site in a process of its own, as the experiments load them: how it is started, and how it serves.
+"""A web site in a process of its own, for the experiments: how to start it, and how it serves.
 
 Knows no site.
 """
@@ -18,7 +18,7 @@ BACKLOG = 1024  # the load's connections arrive at once
 
 
 class SiteProcess:
-    """A module that prints its port when it is up, serves, and ends with its input; RuntimeError: it ended before."""
+    """A module that prints its port, serves, and exits with its input; RuntimeError if it exits before."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class SiteProcess:
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """Close a process's input, and insist after a while."""
+    """Close a process's input, and kill it after a while."""
     if process.stdin is not None:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
@@ -85,7 +85,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def handler(answer: Callable[[Any], Any], mixin: Any = None) -> Any:
-    """Return a handler of Tornado's that writes what `answer` returns, or what it promises."""
+    """Return a Tornado handler that writes the result of `answer`, awaited if necessary."""
     import tornado.web
 
     bases = (mixin, tornado.web.RequestHandler) if mixin else (tornado.web.RequestHandler,)
@@ -100,7 +100,7 @@ def handler(answer: Callable[[Any], Any], mixin: Any = None) -> Any:
 
 
 async def serve(rules: Sequence[tuple[str, Any]], settings: dict[str, Any]) -> None:
-    """Serve Tornado's handlers by their paths; print the port, and return when standard input ends."""
+    """Serve Tornado handlers by path; print the port, and return when standard input ends."""
     import tornado.web
     from tornado.httpserver import HTTPServer
     from tornado.testing import bind_unused_port
@@ -116,6 +116,6 @@ async def serve(rules: Sequence[tuple[str, Any]], settings: dict[str, Any]) -> N
 
 
 def cpu_seconds() -> float:
-    """Return the processor time of this process, all its threads included."""
+    """Return the processor time of this process, including all threads."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_utime + usage.ru_stime

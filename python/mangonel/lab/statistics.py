@@ -1,7 +1,7 @@
-"""Medians and bootstrap intervals. A round is the unit: samples of one process depend on each other.
+"""Medians and bootstrap intervals. The unit is a round, since samples of one process are not independent.
 
-Intervals from few rounds would be too narrow, since the median of five resampled values never leaves them: they are
-widened by what Student's t asks over the normal, so that 95 % are 95 % from three rounds on.
+Intervals from few rounds would be too narrow, since the median of five resampled values never leaves their range. They
+are widened by the ratio of Student's t to the normal, so that 95 % are 95 % from three rounds on.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Estimate:
         return figure < self.low or figure > self.high
 
     def wider(self, reach: float) -> Estimate:
-        """Return a ratio whose interval also holds another source of variance, of such a reach as a logarithm."""
+        """Return a ratio whose interval includes another source of variance, given its reach as a logarithm."""
         if reach <= 0 or self.value <= 0:
             return self
         below = math.log(self.value / max(self.low, TINY))
@@ -53,12 +53,12 @@ class Estimate:
         )
 
     def spread(self) -> float:
-        """Return for a ratio how far its interval reaches from 1, as a share: the noise floor of a null control."""
+        """Return how far a ratio's interval reaches from 1, as a share: the noise floor of a null control."""
         return math.expm1(max(abs(math.log(max(self.low, TINY))), abs(math.log(max(self.high, TINY)))))
 
 
 def widening(rounds: int) -> float:
-    """Return by how much a bootstrap interval of so many rounds is too narrow; one round has nothing to go by: 1."""
+    """Return the factor by which a bootstrap interval of this many rounds is too narrow; 1 for a single round."""
     if rounds < 2:
         return 1.0
     return _student(rounds) / NORMAL * math.sqrt(rounds / (rounds - 1))
@@ -76,7 +76,7 @@ def estimate(rounds: Rounds, seed: int = 0) -> Estimate:
 
 
 def middle_ratio(above: Samples, below: Samples) -> float:
-    """Return the median ratio of two contenders, paired by round; ValueError: they have no round in common."""
+    """Return the median ratio of two contenders, paired by round; ValueError if they share no round."""
     shared = above.keys() & below.keys()
     if not shared:
         raise ValueError("expected at least one round in common, got none")
@@ -86,7 +86,7 @@ def middle_ratio(above: Samples, below: Samples) -> float:
 def ratio(above: Samples, below: Samples, seed: int = 0) -> Estimate:
     """Return the median ratio of two contenders with its interval; raises as `middle_ratio` does.
 
-    What is resampled is the logarithm, so that twice as fast and half as fast are equally far from 1.
+    Logarithms are resampled, so that twice as fast and half as fast are equally far from 1.
     """
     value = _log(middle_ratio(above, below))
     shared = sorted(above.keys() & below.keys())
@@ -102,7 +102,7 @@ def ratio(above: Samples, below: Samples, seed: int = 0) -> Estimate:
 
 
 def change(before: Rounds, after: Rounds, seed: int = 0) -> Estimate:
-    """Return the ratio of two runs' medians, after over before; their rounds have nothing to do with each other."""
+    """Return the ratio of two runs' medians, after over before; their rounds are unrelated."""
     source = random.Random(seed)
     drawn = sorted(
         _log(_resampled(source, after)) - _log(_resampled(source, before)) for _ in range(RESAMPLES)
@@ -112,17 +112,17 @@ def change(before: Rounds, after: Rounds, seed: int = 0) -> Estimate:
 
 
 def half_width(logs: Sequence[float]) -> float:
-    """Return half the width of the 95 % interval of these logarithms' middle, by their distances from the median."""
+    """Return half the width of the 95 % interval of these logarithms' middle, from their distances to the median."""
     if len(logs) < 2:
         return math.inf
     middle = median(logs)
-    # 1.4826 median distances are a standard deviation where the values are normal.
+    # 1.4826 median distances are a standard deviation if the values are normally distributed.
     spread = 1.4826 * median([abs(value - middle) for value in logs])
     return _student(len(logs)) * spread * math.sqrt(math.pi / 2 / len(logs))
 
 
 def p_value(found: Estimate) -> float:
-    """Return how likely a ratio at least as far from 1 is when there is no difference; agrees with its interval."""
+    """Return the probability of a ratio at least as far from 1 without a real difference; agrees with its interval."""
     value, low, high = (_log(figure) for figure in (found.value, found.low, found.high))
     reach = value - low if value > 0 else high - value
     if reach <= 0:
@@ -131,7 +131,7 @@ def p_value(found: Estimate) -> float:
 
 
 def discoveries(chances: Sequence[float], rate: float = 0.05) -> list[bool]:
-    """Return which of many tests stand when at most `rate` of those that stand may be false (Benjamini-Hochberg)."""
+    """Return which tests count, so that at most `rate` of those are false (Benjamini-Hochberg)."""
     ranked = sorted(range(len(chances)), key=lambda place: chances[place])
     last = 0
     for rank, place in enumerate(ranked, 1):
@@ -169,7 +169,7 @@ def _exp(value: float, drawn: list[float], rounds: int) -> Estimate:
 
 
 def _plain(logarithm: float) -> float:
-    """Return the ratio without the last digits, which going through logarithms has spoilt: 2.4 must be 2.4."""
+    """Return the ratio rounded to remove the error of going through logarithms: 2.4 must be 2.4."""
     return float(f"{math.exp(logarithm):.12g}")
 
 

@@ -1,6 +1,6 @@
-"""What a result file says as tables of words: of each part, of the old comparisons, of who failed or was absent.
+"""Result files as tables of text: each part, the published comparisons, failures and absences.
 
-The report shows the same ones. Printed by rich where it is installed, as plain text or in Markdown elsewhere.
+The report shows the same tables. Printed with rich if it is installed, else as plain text or in Markdown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STYLES = {"best": "bold", "noise": "dim", "failed": "red", "": ""}
 
 @dataclass
 class Line:
-    """One row as text, with how it is drawn ("", "best", "noise" or "failed") and the figures that it tells."""
+    """One row as text, with its style ("", "best", "noise" or "failed") and its figures."""
 
     cells: list[str]
     mood: str = ""
@@ -59,7 +59,7 @@ def show(content: dict[str, Any], write: Write = print, style: str = "") -> None
 
 
 def draw(table: Table, write: Write = print, style: str = "") -> None:
-    """Print one table: "plain", in "markdown", or in colours where rich is installed."""
+    """Print one table: "plain", in "markdown", or in colours if rich is installed."""
     if not style and importlib.util.find_spec("rich") is not None:
         _rich(table, write)
         return
@@ -76,7 +76,7 @@ def draw(table: Table, write: Write = print, style: str = "") -> None:
 
 
 def part(results: Results, rows: list[Row]) -> Table:
-    """Return the table of one part, the fastest first; grey is what cannot be told from the reference."""
+    """Return the table of one part, the fastest first; grey rows are indistinguishable from the reference."""
     first, reference, band = rows[0], results.reference(rows), results.null(rows)
     judge, share = first.judge, band.spread() if band else 0.0
     values = {row.key: found.value if (found := row.estimate(judge)) else math.inf for row in rows}
@@ -110,13 +110,13 @@ def part(results: Results, rows: list[Row]) -> Table:
 
 
 def speed_words(row: Row, wall: Estimate) -> str:
-    """Return how many bytes that is in a second, after a comma, where a part tells speed too."""
+    """Return the bytes per second after a comma, for a part that reports speed too."""
     # Bytes per microsecond are megabytes per second.
     return f", {number(row.bytes_each / wall.value)} MB/s" if row.bytes_each else ""
 
 
 def printed(results: Results, experiment: str) -> Table:
-    """Return what an old comparison printed beside what its repetition gave today."""
+    """Return a published comparison's figures beside today's."""
     original = originals.of_experiment(experiment)
     lines = []
     for line in originals.beside(results, experiment):
@@ -131,7 +131,7 @@ def printed(results: Results, experiment: str) -> Table:
 
 
 def absent(results: Results) -> Iterator[Table]:
-    """Yield who has no figure and why: what failed, who did not take part, which workers ended badly."""
+    """Yield tables of missing figures: failures, absent contenders, workers that ended badly."""
     content = results.content
     failed: dict[tuple[str, str, str, str], list[str]] = {}
     for row in results.rows.values():
@@ -172,7 +172,7 @@ def _exit_words(entry: dict[str, Any]) -> str:
 
 
 def _unclean(row: Row) -> str:
-    """Return how many of the programs a row ran ended otherwise than with status 0, as words."""
+    """Return in words how many programs of a row exited with a status other than 0."""
     bad = total = 0
     for extras in (sample["extras"] for entry in row.rounds for sample in entry["samples"]):
         if "exits" in extras:
@@ -227,7 +227,7 @@ def _rich(table: Table, write: Write) -> None:
 
     console = Console()
     if not console.is_terminal:
-        # Nobody's window limits the width of a file.
+        # A file has no window whose width would limit it.
         console = Console(width=170, file=io.StringIO())
     frame = Frame()
     for place, heading in enumerate(table.headings):

@@ -1,9 +1,9 @@
-"""Load for web sites: `ab` and `wrk` as the original benchmarks had it, the lab's own generator, and visitors who keep
-their cookies, which `ab` cannot be.
+"""Load for web sites: `ab` and `wrk` as in the original benchmarks, the lab's own generator, and visitors who keep
+their cookies, which `ab` cannot do.
 
-Checks every answer's status. Knows no session, no store and no database. oha and vegeta were looked at: they keep a
-constant rate, but look at no body, send no cookies in turn and do not say how late they were themselves; oha is in no
-Debian release and takes minutes to build.
+Checks the status of every response. Knows no session, no store and no database. oha and vegeta were considered: they
+keep a constant rate, but do not check bodies, send cookies in turn or report their own lateness; oha is in no Debian
+release and takes minutes to build.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Any, TypeAlias
 from mangonel.engines.programs import find_program
 from mangonel.lab import cores
 
-# Sends a GET for a path with a cookie; returns the status, the cookie that was set, and the body.
+# Sends a GET for a path with a cookie; returns the status, the new cookie, and the body.
 Ask: TypeAlias = "Callable[[str, str], Awaitable[tuple[int, str, bytes]]]"
 
 TIMEOUT = 110.0
-# The points of the original's chart, and the far end.
+# The points of the original's chart, and the maximum.
 PERCENTILES = (50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9)
-# A run is void when its generator's lag is more than this share of the latency that was seen, both at p99.
+# A run is void if its generator's lag exceeds this share of the measured latency, both at p99.
 LAG_SHARE = 0.1
 
 _FAILURES = re.compile(rb"(?:Failed requests|Non-2xx responses):\s+(\d+)")
@@ -42,7 +42,7 @@ _WRK_WRONG = re.compile(rb"(Socket errors:.*|Non-2xx or 3xx responses:.*)")
 
 @dataclass(frozen=True)
 class AbRun:
-    """What `ab` printed: requests per second, total seconds, and its percentile lines in ms."""
+    """The output of `ab`: requests per second, total seconds, and its percentile lines in ms."""
 
     requests_per_second: float
     seconds: float
@@ -50,9 +50,9 @@ class AbRun:
 
 
 def run_ab(url: str, requests: int, at_once: int, *, same_length: bool = True) -> AbRun:
-    """Send so many requests with `ab`, no keep-alive and no cookies; RuntimeError: one failed.
+    """Send requests with `ab`, without keep-alive and cookies; RuntimeError if one failed.
 
-    `same_length`: another length than the first answer's is a failure, which it is not where they differ by design.
+    `same_length`: treat a length that differs from the first response's as a failure; wrong if they differ by design.
     """
     length = [] if same_length else ["-l"]
     found = _run("ab", "-q", "-s", "60", *length, "-n", str(requests), "-c", str(at_once), url)
@@ -67,7 +67,7 @@ def run_ab(url: str, requests: int, at_once: int, *, same_length: bool = True) -
 
 
 def run_wrk(url: str, seconds: float, at_once: int, *, script: str = "") -> float:
-    """Load a site with `wrk`, perhaps by a Lua script; return its requests per second. RuntimeError: one was wrong."""
+    """Load a site with `wrk`, optionally with a Lua script; return requests per second. RuntimeError on a wrong one."""
     words = ["-t", "1", "-c", str(at_once), "-d", f"{max(1, round(seconds))}s"]
     found = _run("wrk", *words, *(["-s", script] if script else []), url)
     wrong = _WRK_WRONG.search(found.stdout)
@@ -91,10 +91,10 @@ def _end(output: bytes) -> str:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the generator saw."""
+    """The generator's figures."""
 
     seconds: float  # from the first request, or its intended moment, to the last answer
-    # One for each answer, in ascending order; at a constant rate from the intended moment.
+    # One for each response, in ascending order; at a constant rate from the due time.
     latencies_us: list[int]
     services_us: list[int]  # the same from the moment of sending: what a closed loop would have told
     lags_us: list[int]  # how late the generator sent, ascending; empty for closed loops
@@ -103,14 +103,14 @@ class Seen:
 
     @property
     def is_void(self) -> bool:
-        """Return whether the generator's own lateness may be taken for the site's."""
+        """Return whether the generator's own lateness is too large to be told from the site's."""
         lags = self.lags_us
         return bool(lags) and percentile(lags, 99.0) > LAG_SHARE * percentile(self.latencies_us, 99.0)
 
     def histograms(self) -> dict[str, str]:
-        """Return what the result file keeps, in HdrHistogram's own format; nothing for a void run.
+        """Return the histograms for the result file, in HdrHistogram's own format; empty for a void run.
 
-        A closed loop has "service" alone: it sends nothing while it waits, so it cannot tell a response time.
+        A closed loop has "service" alone: it sends nothing while it waits, so it has no response time.
         """
         from mangonel.lab.latency import Latencies
 
@@ -126,9 +126,9 @@ class Seen:
         return found
 
     def figures(self) -> dict[str, float]:
-        """Return percentiles and lag by the names that results have, in µs: `p50`, `p99.9`, `max`, `lag_p99`, `void`.
+        """Return percentiles and lag by their names in results, in µs: `p50`, `p99.9`, `max`, `lag_p99`, `void`.
 
-        A void run has no percentiles, but says how late the generator was.
+        A void run has no percentiles, but reports the generator's lateness.
         """
         lag = {"lag_p99": float(percentile(self.lags_us, 99.0))} if self.lags_us else {}
         if self.is_void:
@@ -158,7 +158,7 @@ def generate(
     expected: str | None = None,
     seconds: float = TIMEOUT - 10,
 ) -> Seen:
-    """Load a local site from a process of its own, as `generator.Load` says; RuntimeError: an answer was wrong."""
+    """Load a local site from a process of its own, as `generator.Load` does; RuntimeError on a wrong response."""
     order: dict[str, Any] = {"port": port, "requests": requests, "at_once": at_once, "rate": rate}
     order |= {"keep_alive": keep_alive, "targets": list(targets), "expected": expected, "seconds": seconds}
     with tempfile.TemporaryFile() as words, cores.kept("load"):
@@ -182,7 +182,7 @@ def generate(
 
 
 async def asked(reader: Any, writer: Any, path: str, cookie: str) -> tuple[int, str, bytes]:
-    """Send a GET over an open connection; return the status, the cookie that was set, and the body."""
+    """Send a GET over an open connection; return the status, the new cookie, and the body."""
     header = f"Cookie: {cookie}\r\n" if cookie else ""
     writer.write(f"GET {path} HTTP/1.1\r\nHost: lab\r\n{header}\r\n".encode())
     head = await reader.readuntil(b"\r\n\r\n")
@@ -197,7 +197,7 @@ async def asked(reader: Any, writer: Any, path: str, cookie: str) -> tuple[int, 
 
 
 async def players(port: int, at_once: int, play: Callable[[Ask, int], Awaitable[None]]) -> None:
-    """Have so many play at once, each told its number and how to ask, over a connection that stays."""
+    """Run `at_once` players concurrently, each with its number and its own connection to send requests on."""
 
     async def one(number: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -208,10 +208,10 @@ async def players(port: int, at_once: int, play: Callable[[Ask, int], Awaitable[
 
 
 def visit_all(port: int, requests: Sequence[tuple[str, str]], at_once: int) -> list[str]:
-    """Send a GET for each path and cookie over so many connections that stay; return the cookies that were set."""
+    """Send a GET for each path and cookie over `at_once` keep-alive connections; return the new cookies."""
     found: list[str] = []
 
-    # Each has a share of its own: where cookies go round in step with it, no visitor overlaps itself.
+    # Each connection has its own share: if cookies rotate in step with it, no visitor overlaps itself.
     async def visit(ask: Ask, number: int) -> None:
         for path, cookie in requests[number::at_once]:
             status, given, _ = await ask(path, cookie)

@@ -1,9 +1,9 @@
 """The web site of the experiment `websessions`: one Tornado process, one store, the handler of the original benchmark.
 
-Run as `python -m mangonel.lab.website STORE_URL`; "none" is the same site without sessions. Prints its port. `/calls`
-tells the store's calls and the processor time since it was asked before, which is how the experiment voids wrong runs.
-`/count` marks, for callgrind, where counting instructions begins and ends.
-`/populate` puts websessions into the store by its own interface, `/visitors` names some of them.
+Run as `python -m mangonel.lab.website STORE_URL`; with "none" it is the same site without sessions. It prints its port.
+`/calls` returns the store's calls and the processor time since the last request to it; the experiment uses them to void
+wrong runs. `/count` marks for callgrind where to start and stop counting instructions. `/populate` puts websessions
+into the store through its own interface, `/visitors` returns some of them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def _serve(url: str) -> None:
         return str(len(visitors))
 
     def count(handler: Any) -> str:
-        # Calls that nobody else makes: callgrind is told to begin at one and to end at the other.
+        # Functions that are called from nowhere else: callgrind starts at one and stops at the other.
         if handler.get_argument("what") == "begin":
             gc.collect()  # so that no count has one more of these than another
             os.getppid()
@@ -66,13 +66,13 @@ async def _serve(url: str) -> None:
     rules = [(path, handler(answer, mixin)) for path, answer in pages.items()]
     rules += [(path, handler(answer)) for path, answer in own.items()]
     await serve(rules, {"log_function": lambda handler: None, **settings})
-    # A client with a thread of its own would keep the process.
+    # A client with a thread of its own would keep the process alive.
     if hasattr(meter.store, "aclose"):
         await meter.store.aclose()
 
 
 def _write(handler: Any) -> str:
-    # The original handler: a parameter of the request is stored.
+    # The original handler: it stores a parameter of the request.
     handler.session["v"] = value = handler.get_argument("v")
     return str(value)
 
@@ -109,7 +109,7 @@ PLAIN: dict[str, Callable[[Any], Any]] = {
 
 
 async def _populate(store: Any, count: int, size: int) -> list[str]:
-    """Put so many websessions, and return the cookies of some, evenly spread."""
+    """Store `count` websessions, and return the cookies of some, evenly spread."""
     from mangonel.websessions.codecs import codec_named
     from mangonel.websessions.cookies import CookiePolicy, new_token
     from mangonel.websessions.record import Record
@@ -126,7 +126,7 @@ async def _populate(store: Any, count: int, size: int) -> list[str]:
         for number in numbers:
             token = new_token()
             key = cookie.key_of(token)
-            # Neither a touch nor a renewal comes due in a run, so the store's calls can be foretold.
+            # Neither a touch nor a renewal comes due in a run, so the store's calls are predictable.
             times: Any = {"issued": now + HOUR, "sid": key[:8]}
             if not await store.put(Record(key, data, 1, now, now + 6 * HOUR, now + 12 * HOUR, **times), 0):
                 raise RuntimeError("the store refused a new websession")

@@ -1,7 +1,7 @@
 """Runs one contender through one experiment for one round, in a process of its own.
 
-Waits at a gate before each sample: imports, connecting, checking and warm-up lie outside what is timed.
-Started by the scheduler as `python -m mangonel.lab.worker DESCRIPTOR`.
+It waits before each sample, so imports, connecting, checking and warm-up are not timed. Started by the scheduler as
+`python -m mangonel.lab.worker DESCRIPTOR`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WHO = {"self": resource.RUSAGE_SELF, "children": resource.RUSAGE_CHILDREN}
 
 
 def main() -> int:
-    """Play orders and their parts as messages ask for them; return the exit status."""
+    """Play orders and their parts as messages request; return the exit status."""
     channel = protocol.inherited()
     bench: Bench | None = None
     order: protocol.Message = {}
@@ -66,7 +66,7 @@ def _take(
             channel.send({"event": "profiled"})
         else:
             written = _play(channel, part, task, bench.size.brief, order.get("plant", 0.0))
-            # Part of no operation: a pooled client may take as long to close as all of them took.
+            # Part of no operation: a pooled client may take as long to close as all its operations took.
             channel.send({"event": "done", "written": written, "close_ns": bench.close_adapter()})
     except Exception as error:
         traceback.print_exc()
@@ -77,11 +77,11 @@ def _take(
 
 
 def _play(channel: protocol.Channel, part: Part, task: Task, brief: bool, plant: float) -> int | None:
-    """Take as many samples as the scheduler wants, and return how many documents were written, if any."""
+    """Take as many samples as the scheduler requests, and return how many documents were written, if any."""
     channel.send({"event": "verified", "digest": task.verify()})
     task.warm_up()
     if brief:
-        # Else each collection before a sample would look at everything that was ever imported.
+        # Otherwise each collection before a sample would scan every imported object.
         gc.collect()
         gc.freeze()
     is_last = False
@@ -95,7 +95,7 @@ def _play(channel: protocol.Channel, part: Part, task: Task, brief: bool, plant:
         if not gate["go"]:
             break
         is_last = gate.get("last", False)
-        # Work that waits for nothing can only be disturbed: the least disturbed of a few is what it takes.
+        # Work that never waits can only be slowed down, so the fastest of a few counts.
         repeats = BEST_OF if brief and part.judge == "client" and not part.server else 1
         taken = [_measure(part, task, plant) for _ in range(repeats)]
         channel.send({"event": "sample", **min(taken, key=lambda sample: sample["cpu_ns"])})
@@ -105,7 +105,7 @@ def _play(channel: protocol.Channel, part: Part, task: Task, brief: bool, plant:
 def _measure(part: Part, task: Task, plant: float) -> dict[str, Any]:
     who = WHO[part.meter]
     before = resource.getrusage(who)
-    # A slowdown is planted into what contenders are compared by.
+    # The artificial slowdown goes into the figure that compares contenders.
     clock = time.process_time_ns if part.judge == "client" else time.perf_counter_ns
     begun = clock()
     start = time.perf_counter_ns()
@@ -117,7 +117,7 @@ def _measure(part: Part, task: Task, plant: float) -> dict[str, Any]:
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     extras = task.extras()
     return {
-        # Where another process does the work, the task tells its time and its processor time instead.
+        # If another process does the work, the task reports its time and its processor time.
         "wall_ns": round(extras.pop("wall_ns", wall)),
         "ops": operations,
         "cpu_ns": round(extras.pop("cpu_ns", cpu * 1e9)),
@@ -129,7 +129,7 @@ def _measure(part: Part, task: Task, plant: float) -> dict[str, Any]:
 
 
 def _profile(task: Task, paths: dict[str, str]) -> None:
-    """Play a sample under pyinstrument and one under cProfile, and leave what they recorded."""
+    """Play a sample under pyinstrument and one under cProfile, and write their recordings."""
     import cProfile
 
     from pyinstrument import Profiler
@@ -150,7 +150,7 @@ def _profile(task: Task, paths: dict[str, str]) -> None:
 
 
 def _burn(clock: Callable[[], int], ns: int) -> None:
-    """Waste so much time by that clock: a planted slowdown, with which the lab is tested."""
+    """Burn `ns` of that clock: an artificial slowdown, to test the lab."""
     end = clock() + ns
     while clock() < end:
         pass

@@ -1,4 +1,4 @@
-"""Finds and runs a real mongod: standalone or replica set, temporary or kept, on loopback only.
+"""Finds and runs a real mongod: standalone or replica set, temporary or persistent, on loopback only.
 
 >>> from mangonel import server
 >>> with server.start(replica_set=1) as deployment:

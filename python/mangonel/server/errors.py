@@ -1,4 +1,4 @@
-"""What can go wrong with a local mongod. Knows nothing of the driver and its errors."""
+"""Errors of a local mongod. Knows nothing of the driver and its errors."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ __all__ = ["MongodNotFound", "ServerError"]
 
 
 class ServerError(Exception):
-    """A mongod did not start, did not become what was asked for, or is gone."""
+    """A mongod did not start, did not reach the requested state, or has exited."""
 
 
 class MongodNotFound(ServerError):
-    """There is no mongod to run, or the one found lacks a shared library."""
+    """No mongod was found, or the one found lacks a shared library."""

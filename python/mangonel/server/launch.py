@@ -1,4 +1,4 @@
-"""`start`: what each mongod is told, how they become a deployment, and what kept data remembers."""
+"""`start`: mongod's options, how mongods become a deployment, and the record beside persistent data."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ KEY_FILE = "keyfile"
 PORT_ATTEMPTS = 10
 CACHE_GB = "0.25"  # the least that mongod takes; several servers share 2 GiB
 OPLOG_MB = "256"
-# Made small and as it is needed, the journal of temporary data saves 290 MB a member.
+# A small journal that grows on demand saves 290 MB a member for temporary data.
 SMALL_JOURNAL = ["--wiredTigerEngineConfigString", "log=(file_max=32MB,prealloc=false)"]
 PARAMETERS = {"diagnosticDataCollectionEnabled": False}
-# A clean stop would otherwise wait up to 15 s for clients to leave and a secondary to catch up.
+# A clean shutdown would otherwise wait up to 15 s for clients to leave and a secondary to catch up.
 PARAMETERS_5_0 = {"shutdownTimeoutMillisForSignaledShutdown": 100}
 
 
@@ -47,23 +47,24 @@ def start(
     settings: Mapping[str, Any] | None = None,
     timeout: float = 60.0,
 ) -> Server:
-    """Start mongod on loopback and return once it takes writes; it never outlives this process.
+    """Start mongod on loopback and return once it accepts writes. It never outlives this process.
 
     Args:
-        replica_set: number of members; 0 is a standalone.
-        dbpath: directory of the data, made when missing and kept. None: temporary, removed at the end.
-        port: of the first member, the others follow it. 0: free ports, or those that kept data had.
-        auth: name and password of a user with all rights; turns access control on.
+        replica_set: number of members; 0 starts a standalone.
+        dbpath: directory of the data, created if missing and kept. None: temporary, removed at the end.
+        port: port of the first member; the others take the following ones. 0: free ports, or the recorded ones of kept
+            data.
+        auth: name and password of a user with all rights; enables access control.
         tls: mapping or object with mongod's net.tls options (certificateKeyFile, CAFile, …).
         set_parameters: server parameters, such as {"enableTestCommands": 1}.
         mongod: the program. None: MANGONEL_MONGOD, then PATH, then the wheel of mangonel[server].
         arguments: further command-line options for each mongod; "--unixSocketPrefix" gives it a Unix socket.
-        settings: replica set settings over ours (electionTimeoutMillis 2000, heartbeatIntervalMillis 500).
+        settings: replica set settings that override ours (electionTimeoutMillis 2000, heartbeatIntervalMillis 500).
         timeout: seconds for the whole start.
 
     Raises:
-        MongodNotFound: there is no mongod that runs here; nothing was started.
-        ServerError: it did not start; the message ends with its last log lines and nothing is left running.
+        MongodNotFound: no mongod can run here; nothing was started.
+        ServerError: it did not start; the message ends with its last log lines, and no process is left running.
 
     Example:
         >>> with start(replica_set=1) as deployment:
@@ -136,7 +137,7 @@ def _arguments(
     if tls:
         result += tls_arguments(tls)
         if replica_set and "allowInvalidHostnames" not in tls:
-            # Members call each other by address, and a test's certificate often names localhost only.
+            # Members connect to each other by address, and a test's certificate often names localhost only.
             result += ["--tlsAllowInvalidHostnames"]
     parameters = {**PARAMETERS, **(PARAMETERS_5_0 if version >= (5,) else {}), **(set_parameters or {})}
     for name, value in parameters.items():
@@ -195,18 +196,18 @@ def _write_to_all(server: Server, primary: Member, auth: tuple[str, str] | None,
     while True:
         left = max(1.0, deadline - time.monotonic())
         try:
-            # The server's own answer comes first.
+            # The server's own error comes first.
             run = partial(primary.run_command, timeout=left + 5)
             return sets.write_to_all(run, auth, len(server.members), left)
         except CommandError as error:
-            # A machine at full load misses heartbeats, and the set elects another.
+            # A machine at full load misses heartbeats, and the set elects another primary.
             if error.code not in sets.NOT_PRIMARY or time.monotonic() > deadline:
                 raise
         primary = server.wait_for_primary(timeout=left)
 
 
 def _key_file(home: str, secret: str) -> str:
-    # One per member, so that a member's directory holds all that it needs; kept data keeps its own.
+    # One record per member, so that a member's directory holds everything it needs; kept data keeps its own record.
     path = os.path.join(home, KEY_FILE)
     if not os.path.exists(path):
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -215,7 +216,7 @@ def _key_file(home: str, secret: str) -> str:
 
 
 def has_record(directory: str) -> bool:
-    """Return whether a folder holds a deployment's data, whose ports are fixed."""
+    """Return whether a folder holds the data of a deployment, whose ports are fixed."""
     return os.path.exists(os.path.join(os.path.expanduser(directory), RECORD))
 
 

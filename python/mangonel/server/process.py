@@ -1,4 +1,4 @@
-"""Starting, signalling and ending mongod processes through the supervisor. Knows no MongoDB message."""
+"""Starts, signals and ends mongod processes through the supervisor. Knows no MongoDB message."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ POLL = 0.02  # seconds between two looks at a log or a process
 ANSWER_TIMEOUT = 30.0  # seconds; the supervisor answers within a millisecond unless the machine hangs
 LISTENING = b'"Waiting for connections"'
 ADDRESS_IN_USE = 48  # exit status of mongod, where it could not bind
-# What it says, then aborts, where another one bound the same port at the same moment and was the first to listen.
+# mongod logs this and aborts if another process bound the same port at the same moment and listened first.
 LISTENS_ALREADY = b"Address already in use"
 LOG_LINES = 6
 
 
 class Supervisor:
-    """The line to the process that owns the mongods of one server.
+    """The connection to the process that owns the mongods of one server.
 
     Args:
-        remove: directory to remove when the parent ends; None keeps the data and ends each mongod cleanly.
+        remove: directory to remove when the parent exits. None: keep the data and end each mongod cleanly.
     """
 
     def __init__(self, remove: str | None) -> None:
@@ -43,7 +43,7 @@ class Supervisor:
         self._lock = threading.Lock()
         self._owner = os.getpid()
         self._buffer = b""
-        # Its own session: a Ctrl-C in the terminal must reach the parent only.
+        # In a session of its own: Ctrl-C in the terminal must reach the parent only.
         self._popen = subprocess.Popen(
             [sys.executable, "-I", "-S", script, str(self._owner), remove or ""],
             stdin=subprocess.PIPE,
@@ -54,11 +54,11 @@ class Supervisor:
 
     @property
     def is_owner(self) -> bool:
-        """Whether this process started the supervisor; a forked child did not and must leave it alone."""
+        """Whether this process started the supervisor; a forked child did not, and must leave it alone."""
         return os.getpid() == self._owner
 
     def request(self, **fields: Any) -> dict[str, Any]:
-        """Send one request and return its answer."""
+        """Send one request and return its response."""
         if not self.is_owner:
             raise ServerError("this server belongs to the process that started it, not to its forked child")
         assert self._popen.stdin is not None
@@ -96,7 +96,7 @@ class Supervisor:
 
 
 class Process:
-    """One mongod, running or not, with its command, its log and its place at the supervisor."""
+    """One mongod, running or not: its command, its log and its number at the supervisor."""
 
     def __init__(self, supervisor: Supervisor, number: int, command: list[str], directory: str) -> None:
         self.supervisor = supervisor
@@ -108,19 +108,19 @@ class Process:
         self._log_start = 0
 
     def spawn(self, port: int) -> None:
-        """Start it; `wait_listening` tells when it can be used."""
+        """Start it. `wait_listening` returns when it is usable."""
         self._log_start = os.path.getsize(self.log) if os.path.exists(self.log) else 0
         command = [*self.command, "--port", str(port), "--logpath", self.log]
         started = self.supervisor.request(do="start", number=self.number, command=command, output=self.output)
         self.pid = started["pid"]
 
     def wait_listening(self, deadline: float) -> bool:
-        """Wait until it accepts connections; False when its port was taken.
+        """Wait until it accepts connections; return False if its port was taken.
 
         Raises:
-            ServerError: it ended, or was not ready at the deadline; the message ends with its last log lines.
+            ServerError: it exited, or was not ready at the deadline; the message ends with its last log lines.
         """
-        # The log, not the port: another server may have taken the port and would answer in its place.
+        # Reads the log, not the port: another server may have taken the port and would answer instead.
         while not self._has_logged(LISTENING):
             status = self.exit_status()
             if status == ADDRESS_IN_USE or (status is not None and self._has_logged(LISTENS_ALREADY)):
@@ -133,16 +133,16 @@ class Process:
         return True
 
     def exit_status(self) -> int | None:
-        """Return the exit status, negative for a signal; None while it runs."""
+        """Return the exit status, negative for a signal, or None while it runs."""
         status: int | None = self.supervisor.request(do="status", number=self.number)["exit"]
         return status
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal; nothing happens when it has ended."""
+        """Send a signal; do nothing if the process has exited."""
         self.supervisor.request(do="signal", number=self.number, signal=int(number))
 
     def wait_ended(self, timeout: float) -> bool:
-        """Wait until it has ended; False when it still runs after `timeout` seconds."""
+        """Wait until it has exited; return False if it still runs after `timeout` seconds."""
         deadline = time.monotonic() + timeout
         while self.exit_status() is None:
             if time.monotonic() > deadline:
@@ -151,7 +151,7 @@ class Process:
         return True
 
     def log_tail(self) -> str:
-        """Return the last things it said, in words: what it printed, then its log's last lines."""
+        """Return its last output for a message: standard output, then the end of the log."""
         printed = self._read(self.output, 0).decode(errors="replace")
         explanation = missing_library(printed)
         if explanation:
@@ -159,7 +159,7 @@ class Process:
         logged = self._read(self.log, self._log_start).splitlines()
         records = [_describe(line) for line in logged]
         severe = [text for text in records if text.startswith(("F ", "E "))]
-        # Before it opens its log, mongod prints what it would log.
+        # Before it opens its log, mongod prints its log lines.
         before = [_describe(line.encode()) for line in printed.strip().splitlines()]
         before = [text for text in before if not text.startswith("I ")]
         lines = [*before[-LOG_LINES:], *(severe or records)[-LOG_LINES:]]
@@ -179,9 +179,9 @@ class Process:
 
 
 def free_port() -> int:
-    """Return a loopback port that is free now, from below the range the system hands out by itself.
+    """Return a free loopback port below the range of ephemeral ports.
 
-    A port of that range could go to any outgoing connection while a killed member waits for its restart.
+    An ephemeral port could be given to any outgoing connection while a killed member waits for its restart.
     """
     for _ in range(100):
         port = random.SystemRandom().randrange(20_000, 32_768)

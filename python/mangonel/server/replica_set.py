@@ -1,4 +1,4 @@
-"""From mongods that listen to a replica set with a primary, and the first user. Starts no process."""
+"""Makes a replica set with a primary, and the first user, from listening mongods. Starts no process."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mangonel.server.wire import CommandError
 __all__ = ["NAME", "NOT_PRIMARY", "initiate", "member_state", "step_up", "wait_for_members", "write_to_all"]
 
 NAME = "rs0"
-# Failover in seconds, not in the ten of a deployment that spans data centres.
+# Failover in seconds; the default of ten seconds is for deployments across data centres.
 SETTINGS = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500}
 
 UNAUTHORIZED = 13
-# Another member is primary by now, or none is: NotWritablePrimary, PrimarySteppedDown, InterruptedDueToReplStateChange.
+# Another member is primary now, or none: NotWritablePrimary, PrimarySteppedDown, InterruptedDueToReplStateChange.
 NOT_PRIMARY = frozenset({10107, 189, 11602})
 ALREADY_INITIALIZED = 23
 USER_EXISTS = 51003
@@ -26,7 +26,7 @@ Run = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def initiate(run: Run, ports: Sequence[int], settings: Mapping[str, Any] | None) -> None:
-    """Turn members that listen on these ports into a set; `run` sends a command to the first."""
+    """Make a replica set of the members on these ports; `run` sends a command to the first."""
     config = {
         "_id": NAME,
         "members": [{"_id": number, "host": f"{HOST}:{port}"} for number, port in enumerate(ports)],
@@ -54,7 +54,7 @@ def wait_for_members(runs: Sequence[Run], deadline: float, check: Callable[[], N
     """Wait until one member is primary and the others are secondaries; return the primary's number.
 
     Args:
-        check: called at each look; raises when a member has ended.
+        check: called in each round; raises if a member has exited.
     """
     asked = False
     while True:
@@ -63,8 +63,8 @@ def wait_for_members(runs: Sequence[Run], deadline: float, check: Callable[[], N
         if settled and "primary" in states:
             return states.index("primary")
         if not asked and "primary" not in states and "down" not in states:
-            # Otherwise the first election waits for a whole election timeout. Refused until the others know
-            # the configuration; a refused dry run changes nothing.
+            # Otherwise the first election waits for a whole election timeout. Refused until the others know the
+            # configuration; a refused dry run changes nothing.
             asked = step_up(runs[0])
         check()
         if time.monotonic() > deadline:
@@ -74,11 +74,11 @@ def wait_for_members(runs: Sequence[Run], deadline: float, check: Callable[[], N
 
 
 def step_up(run: Run) -> bool:
-    """Ask a member to become primary; False when it makes sense to ask again."""
+    """Ask a member to become primary; return False if asking again makes sense."""
     try:
         run({"replSetStepUp": 1})
     except CommandError as error:
-        # Once access control is on, only the regular election is left.
+        # With access control enabled, only a regular election is possible.
         return error.code == UNAUTHORIZED
     except OSError:
         return False
@@ -86,10 +86,10 @@ def step_up(run: Run) -> bool:
 
 
 def write_to_all(run: Run, auth: tuple[str, str] | None, members: int, timeout: float) -> None:
-    """Write to all members: the first user, through the localhost exception, or else a note.
+    """Write to all members: the first user, through the localhost exception, or else a marker document.
 
-    Each copied the primary's data at its own moment, and knows the operations since then only. Once all know this one,
-    each can follow any other that is elected. Kept data may have the user already.
+    Each member copied the primary's data at its own moment and knows only later operations. Once all know this write,
+    each can follow any newly elected member. Kept data may contain the user already.
 
     Args:
         timeout: seconds.

@@ -1,4 +1,4 @@
-"""`mangonel serve`: a server in the foreground. Knows the command line, not how a server starts."""
+"""`mangonel serve`: a server in the foreground. Knows the command line, not how to start a server."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
 
 
 def dispatch(options: argparse.Namespace) -> int:
-    """Start it, print its URI alone on standard output, and wait for Ctrl-C.
+    """Start the server, print only its URI to standard output, and wait for Ctrl-C.
 
-    A standalone that ends by itself ends the command. Of a replica set the others go on: what ended is named, and a
-    line "restart" on standard input, or Enter on a terminal, starts it again.
+    If a standalone exits by itself, so does the command. If a member of a replica set exits, the others continue: the
+    command names the member, and a line "restart" on standard input, or Enter on a terminal, starts it again.
     """
     auth, parameters = _auth(options.auth), _parameters(options.set_parameter)
-    # A plain `kill` should end it as Ctrl-C does: members cleanly, temporary data removed.
+    # A plain `kill` ends it as Ctrl-C does: members cleanly, temporary data removed.
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         server = start(
@@ -96,7 +96,7 @@ def dispatch(options: argparse.Namespace) -> int:
 
 
 def _watch(server: Server) -> None:
-    """Say which members end, start them again when that is asked for, and return once a standalone has ended."""
+    """Report members that exit, restart them on request, and return once a standalone has exited."""
     is_read, begun, known = True, "", set[Member]()
     while True:
         ended = [member for member in server.members if not member.is_running]
@@ -110,7 +110,7 @@ def _watch(server: Server) -> None:
             time.sleep(LOOK_S)
             continue
         if select.select([sys.stdin], [], [], LOOK_S)[0]:
-            # Not by readline, which keeps what follows where select does not see it.
+            # Not with readline, whose buffer hides later lines from select.
             read = os.read(sys.stdin.fileno(), 4096).decode(errors="replace")
             is_read = bool(read)
             *lines, begun = (begun + read).split("\n")
@@ -122,7 +122,7 @@ def _watch(server: Server) -> None:
 
 
 def _loss(member: Member, left: int, total: int, is_read: bool) -> str:
-    """Return words that say who ended, what that means, and how it is started again."""
+    """Return a message with the member that exited, the consequence, and how to restart it."""
     told = f"{member.address} ended, {left} of {total} run"
     if 2 * left <= total:
         told += ", too few for a primary: writes wait"
@@ -143,7 +143,7 @@ def _restart(members: list[Member]) -> None:
 
 
 def _port(options: argparse.Namespace) -> int:
-    """Return the first port: MongoDB's own, so that URIs need no editing, unless kept data has ports already."""
+    """Return the first port: MongoDB's default, so that URIs need no editing, unless kept data has recorded ports."""
     if options.port is not None:
         return int(options.port)
     return 0 if options.dbpath and has_record(options.dbpath) else PORT

@@ -1,4 +1,4 @@
-"""A running deployment: its members, its URI, its data. What each mongod is told is decided in `launch`."""
+"""A running deployment: members, URI, data. `launch` decides mongod's options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STOP_TIMEOUT = 30.0  # seconds for a clean end before it is forced
 
 
 class Member:
-    """One mongod of a server, by its number in `Server.members`."""
+    """One mongod of a server; an element of `Server.members`."""
 
     def __init__(self, process: Process, port: int, uri_options: list[str], credentials: str) -> None:
         self._process = process
@@ -40,13 +40,13 @@ class Member:
 
     @property
     def uri(self) -> str:
-        """A URI for a direct connection to this member alone."""
+        """A URI for a direct connection to this member."""
         options = "&".join(["directConnection=true", *self._uri_options])
         return f"mongodb://{self._credentials}{self.address}/?{options}"
 
     @property
     def pid(self) -> int | None:
-        """The process id; None while it does not run."""
+        """The process id, or None while it does not run."""
         return self._process.pid if self.is_running else None
 
     @property
@@ -60,30 +60,30 @@ class Member:
         try:
             return self._process.pid is not None and self._process.exit_status() is None
         except ServerError:
-            # With the supervisor gone, no mongod of it is left; a forked child cannot know.
+            # If the supervisor is gone, so are its mongods; a forked child cannot know.
             if not self._process.supervisor.is_owner:
                 raise
             return False
 
     @property
     def state(self) -> str:
-        """`primary` (a standalone too), `secondary`, `other`, or `down` when it does not answer."""
+        """`primary` (also for a standalone), `secondary`, `other`, or `down` if it does not answer."""
         return sets.member_state(lambda command: self.run_command(command, timeout=1.0))
 
     def kill(self) -> None:
-        """End it at once, as a crash or a power cut of this process would."""
+        """Kill the process, as a crash or a power failure would."""
         self._process.send_signal(signal.SIGKILL)
         self._process.wait_ended(STOP_TIMEOUT)
 
     def stop(self) -> None:
-        """End it cleanly; forced after 30 seconds."""
+        """End the process cleanly; kill it after 30 seconds."""
         self._process.send_signal(signal.SIGTERM)
         self._process.send_signal(signal.SIGCONT)
         if not self._process.wait_ended(STOP_TIMEOUT):
             self.kill()
 
     def restart(self, *, timeout: float = 60.0) -> None:
-        """Start it again on its port and data, after a clean stop if it runs; return when it listens.
+        """Start it again on its port and data, after a clean stop if it runs. Return when it listens.
 
         A member of a set may still be recovering then; `Server.wait_for_primary` waits for the set.
 
@@ -91,7 +91,7 @@ class Member:
             timeout: seconds for the stop and the start.
 
         Raises:
-            ServerError: it did not start, or not in time.
+            ServerError: it did not start in time.
 
         Example:
             >>> with start() as deployment:
@@ -107,19 +107,19 @@ class Member:
             raise ServerError(f"cannot restart member {self.number}: port {self.port} is taken")
 
     def pause(self) -> None:
-        """Stop the process without ending it: connections stay open and nothing answers."""
+        """Suspend the process: connections stay open, and it answers nothing."""
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused process go on."""
+        """Resume a paused process."""
         self._process.send_signal(signal.SIGCONT)
 
     def run_command(self, command: dict[str, Any], *, timeout: float = 5.0) -> dict[str, Any]:
-        """Run a command on `admin` without logging in; for setting up and looking, not for work.
+        """Run a command on `admin` without authentication; for setup and inspection, not for work.
 
         Args:
-            command: the document of the command; `$db` names another database.
-            timeout: seconds for connecting and for the reply.
+            command: the command document; `$db` names another database.
+            timeout: seconds for connecting, and for the reply.
 
         Example:
             >>> with start() as deployment:
@@ -133,7 +133,7 @@ class Member:
 
 
 class Server:
-    """A standalone mongod or a replica set; made by `start`. A context manager that stops it at the end."""
+    """A standalone mongod or a replica set, made by `start`. As a context manager it stops at the end of the block."""
 
     def __init__(self, supervisor: Supervisor, directory: str, *, is_temporary: bool) -> None:
         self._supervisor = supervisor
@@ -148,29 +148,29 @@ class Server:
 
     @property
     def uri(self) -> str:
-        """The connection string: every member, the set's name, the user, TLS."""
+        """The connection string, with every member, the set's name, the user and TLS."""
         addresses = ",".join(member.address for member in self.members)
         options = "&".join(self._uri_options)
         return f"mongodb://{self._credentials}{addresses}/" + (f"?{options}" if options else "")
 
     @property
     def primary(self) -> Member | None:
-        """The member that takes writes now, if any."""
+        """The current primary, or None."""
         return next((member for member in self.members if member.state == "primary"), None)
 
     @property
     def secondaries(self) -> list[Member]:
-        """The members that are secondaries now."""
+        """The current secondaries."""
         return [member for member in self.members if member.state == "secondary"]
 
     def wait_for_primary(self, *, timeout: float = 60.0) -> Member:
-        """Return the primary, as soon as a member that can be reached says that it is one.
+        """Wait for a reachable primary and return it.
 
         Args:
             timeout: seconds.
 
         Raises:
-            ServerError: there was none in time.
+            ServerError: there was no primary in time.
 
         Example:
             >>> with start(replica_set=1) as deployment:
@@ -187,18 +187,18 @@ class Server:
                 states = ", ".join(f"{member.address} is {member.state}" for member in self.members)
                 raise ServerError(f"no primary within {timeout} s: {states}")
             if not asked and self.members[0].state == "secondary":
-                # A set of one needs no election timeout after a restart: nobody else could be elected.
+                # A set of one need not wait for an election timeout after a restart: there is no other candidate.
                 asked = sets.step_up(self.members[0].run_command)
             time.sleep(0.05)
 
     def wait_until_settled(self, *, timeout: float = 60.0) -> Member:
-        """Return the primary once every running member is primary or secondary.
+        """Wait until every running member is primary or secondary, and return the primary.
 
         Args:
             timeout: seconds.
 
         Raises:
-            ServerError: they did not come to rest in time.
+            ServerError: the members did not settle in time.
 
         Example:
             >>> with start(replica_set=1) as deployment:
@@ -212,11 +212,11 @@ class Server:
         return running[number]
 
     def stop(self) -> None:
-        """End every member and remove temporary data. Once is enough; in a forked child it does nothing."""
+        """End every member and remove temporary data. Calling it again, or in a forked child, does nothing."""
         if self._is_stopped or not self._supervisor.is_owner:
             return
         self._is_stopped = True
-        # Temporary data goes away with them, so there is nothing that a clean end would save.
+        # Temporary data is removed anyway, so a clean shutdown would save nothing.
         self._supervisor.close()
         if self._is_temporary:
             shutil.rmtree(self.dbpath, ignore_errors=True)
@@ -235,5 +235,5 @@ class Server:
 
 
 def credentials_of(auth: tuple[str, str] | None) -> str:
-    """Return the part of a URI before the hosts."""
+    """Return the credentials part of a URI."""
     return f"{quote(auth[0], safe='')}:{quote(auth[1], safe='')}@" if auth else ""

@@ -1,10 +1,9 @@
-"""The keeper of one server's mongods: a process of its own, so that none of them outlives the parent.
+"""Owns the mongods of one server, in a process of its own, so that none of them outlives the parent.
 
-Run by path with `python -I -S`, so it imports nothing of mangonel. It reads one JSON request per line and
-answers each with one line. When the parent ends, however it ends, the keeper ends every mongod and removes
-the temporary data. It learns this at once from the end of its input or from the parent's pidfd: the first may
-be held open by a forked child of the parent, the second exists on Linux only. Failing both, it looks at its
-parent's id every few seconds.
+Run by path with `python -I -S`, so it imports nothing of mangonel. It reads one JSON request per line and answers each
+with one line. When the parent exits for any reason, the supervisor ends every mongod and removes the temporary data. It
+notices the exit at once through the end of its input or the parent's pidfd. A forked child of the parent may keep the
+input open, and pidfds exist on Linux only; so it also checks its parent's id every few seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Keeper:
-    """The children by number, and what to do for each request."""
+    """The child processes by number, and the handler of each request."""
 
     def __init__(self, remove: str | None) -> None:
         self.remove = remove
@@ -52,7 +51,7 @@ class Keeper:
 
     def end(self) -> None:
         if not self.remove:
-            # Kept data: let mongod flush what was acknowledged but not yet journaled.
+            # Kept data: let mongod flush acknowledged writes that are not in the journal yet.
             self._signal_all(signal.SIGCONT)
             self._signal_all(signal.SIGTERM)
             deadline = time.monotonic() + STOP_GRACE
@@ -111,7 +110,7 @@ def _parent_watch(parent: int) -> list[int]:
 def main() -> None:
     parent, remove = int(sys.argv[1]), sys.argv[2] or None
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
-        # The parent decides when its servers end; a Ctrl-C or a hang-up of the terminal is meant for it.
+        # The parent decides when its servers end; Ctrl-C and hang-up of the terminal are meant for the parent.
         signal.signal(number, signal.SIG_IGN)
     watch = _parent_watch(parent)
     keeper = Keeper(remove)

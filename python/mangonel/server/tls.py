@@ -1,4 +1,4 @@
-"""Certificate paths: into mongod's options, into the URI, and into the context of our own first commands."""
+"""Converts certificate paths to mongod's options, URI options, and a TLS context for the setup commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 __all__ = ["tls_arguments", "tls_context", "tls_options", "tls_uri_options"]
 
-# mongod's configuration names (net.tls.*), and the attribute that an object may carry instead.
+# mongod's configuration names (net.tls.*), and the attribute of an object with the same meaning.
 NAMES = {
     "mode": "mode",
     "certificateKeyFile": "certificate_key_file",
@@ -28,7 +28,7 @@ NAMES = {
 
 
 def tls_options(tls: Any) -> dict[str, Any]:
-    """Return the net.tls options held by a mapping (either spelling) or by an object's attributes."""
+    """Return the net.tls options in a mapping (either spelling) or in an object's attributes."""
     if isinstance(tls, Mapping):
         spelling = {attribute: name for name, attribute in NAMES.items()} | {name: name for name in NAMES}
         unknown = [key for key in tls if key not in spelling]
@@ -59,7 +59,7 @@ def tls_arguments(options: Mapping[str, Any]) -> list[str]:
 
 
 def tls_uri_options(options: Mapping[str, Any]) -> list[str]:
-    """Return the URI options with which a client on this machine gets through."""
+    """Return the URI options that let a client on this machine connect."""
     result = ["tls=true"]
     if "CAFile" in options:
         result.append("tlsCAFile=" + quote(options["CAFile"], safe="/"))
@@ -69,10 +69,10 @@ def tls_uri_options(options: Mapping[str, Any]) -> list[str]:
 
 
 def tls_context(options: Mapping[str, Any]) -> ssl.SSLContext:
-    """Return a context for the commands that set the server up.
+    """Return a TLS context for the commands that set up the server.
 
-    It verifies nothing: the other end is the process that was just started here, and its certificate may well
-    be one that a test wants to see rejected.
+    It verifies nothing: the peer is the process that was just started, and a test may want its certificate to be
+    rejected.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

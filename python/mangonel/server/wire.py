@@ -1,4 +1,4 @@
-"""One command over one short connection: as much OP_MSG and BSON as starting a server takes, and no more.
+"""One command over one short connection, with just enough OP_MSG and BSON to start a server.
 
 Not a client: no authentication (the localhost exception is enough), no pool, no retry, and few types.
 """
@@ -16,7 +16,7 @@ __all__ = ["CommandError", "run_command"]
 
 OP_MSG = 2013
 HEADER = struct.Struct("<iiii")
-# Types of known size that a reply may hold and nobody here reads.
+# Types of fixed size that a reply may hold and this module skips.
 SKIPPED = {0x07: 12, 0x09: 8, 0x11: 8, 0x13: 16, 0x06: 0, 0x0A: 0, 0xFF: 0, 0x7F: 0}
 
 
@@ -31,11 +31,11 @@ class CommandError(ServerError):
 def run_command(
     port: int, command: dict[str, Any], *, timeout: float = 5.0, tls: ssl.SSLContext | None = None
 ) -> dict[str, Any]:
-    """Run a command on a loopback server and return its reply; on `admin` unless it names another `$db`.
+    """Run a command on a loopback server and return its reply. The database is `admin`, or the command's `$db`.
 
     Raises:
-        OSError: no connection, or it broke.
-        CommandError: the reply says so.
+        OSError: connecting failed, or the connection broke.
+        CommandError: the server refused the command.
     """
     body = struct.pack("<iB", 0, 0) + _encode(command if "$db" in command else {**command, "$db": "admin"})
     request = HEADER.pack(16 + len(body), 1, 0, OP_MSG) + body

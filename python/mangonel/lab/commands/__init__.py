@@ -1,1 +1,1 @@
-"""What the lab's sub-commands do, by subject: functions of the parsed arguments that return an exit status."""
+"""The lab's sub-commands by subject: functions of the parsed arguments that return an exit status."""

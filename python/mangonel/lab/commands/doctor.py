@@ -1,4 +1,4 @@
-"""`mangonel lab doctor`: cores, governor, steal, pressure, disk, loopback and server, and what of it is unfit."""
+"""`mangonel lab doctor`: checks cores, governor, steal, pressure, disk, loopback and server for benchmarking."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Finding = tuple[str, str, str]  # what was looked at, what was found, and what i
 
 
 def doctor_command(options: argparse.Namespace) -> int:
-    """Look at everything and print it. Exit status 1 when something makes figures from here worthless."""
+    """Check everything and print the results. Exit status 1 if figures from this machine would be worthless."""
     findings = [*_machine(), *_server(options.uri), *_tools()]
     width = max(len(what) for what, _, _ in findings)
     for what, found, wrong in findings:
@@ -97,7 +97,7 @@ def _tools() -> Iterator[Finding]:
 
 
 def _loopback_mb_per_s() -> float:
-    """Return how fast bytes go through a socket of this machine, in 10^6 bytes a second."""
+    """Return the throughput of a loopback socket, in 10^6 bytes a second."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def send() -> None:

@@ -1,4 +1,4 @@
-"""`mangonel lab first`: the five old comparisons and find_one, each played, in a minute and a half, on one screen."""
+"""`mangonel lab first`: plays the five published comparisons and find_one in 90 seconds and prints one screen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def first_command(options: argparse.Namespace) -> int:
-    """Play, print one screen, write the report. Exit status 1 when a comparison has no figure of ours."""
+    """Play, print one screen, write the report. Exit status 1 if a comparison has no result for Mangonel."""
     with contextlib.suppress(Missing):  # installed now where that is wanted, not while somebody is measured
         find_program("redis-server")
     begun = time.monotonic()
@@ -36,7 +36,7 @@ def first_command(options: argparse.Namespace) -> int:
         contenders=tuple(dict.fromkeys(name for each in COMPARISONS for name in each.contenders)),
         cast={each.experiment: each.contenders for each in COMPARISONS},
         only={each.experiment: set(each.parts) for each in COMPARISONS},
-        # Of the brief form's work, but the parts that only the full form has are there as well.
+        # The work is that of the brief form, but parts that only the full form has are included.
         size=Size(brief=True),
         all_of_them=True,
     )
@@ -52,7 +52,7 @@ def first_command(options: argparse.Namespace) -> int:
 
 
 def screen(results: Results, found: list[Finding], seconds: float, report: Path) -> Iterator[str]:
-    """Yield the lines of the summary: at most 45 of at most 100 characters."""
+    """Yield the lines of the summary: at most 45 lines of at most 100 characters."""
     told = results.content["fingerprint"]
     where = f"{told['cores']} cores, CPython {told['python']}, MongoDB {told['server'].get('version')}"
     yield f"{told['cpu'][: WIDTH - len(where) - 2]}, {where}"

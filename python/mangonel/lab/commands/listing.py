@@ -1,4 +1,4 @@
-"""`mangonel lab list`: experiments, their parts and who plays them; who is missing and why. Imports no driver."""
+"""`mangonel lab list`: experiments, their parts and contenders; who cannot play, and why. Imports no driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mangonel.lab.commands.play import check
 from mangonel.lab.contender import Contender
 from mangonel.lab.experiment import Experiment, Part, Size
 
-# Where a contender is asked whether it could play: on a server like the lab's own.
+# The URI for checking whether a contender could play: a server like the lab's own.
 LOCAL = "mongodb://127.0.0.1:27017/?replicaSet=rs0"
 USUAL_WIDTH = 100
 NARROW = 70  # a terminal of so many columns has no room for a column of names
@@ -20,7 +20,7 @@ NAMES_AT_MOST = 26  # columns that the names of parts and contenders have
 
 
 def list_command(options: argparse.Namespace) -> int:
-    """Print experiments, their parts and contenders; for some, or with `--why`, also who cannot play and why."""
+    """Print experiments, parts and contenders; for chosen ones, or with `--why`, also who cannot play and why."""
     check("experiment", options.experiments, registry.experiments())
     with installing_nothing():
         _list(options)
@@ -79,7 +79,7 @@ def _reasons(word: str, told: dict[str, str]) -> None:
 
 
 def _absence(contender: Contender) -> str:
-    """Return why a contender could play nowhere on this machine, or ""."""
+    """Return why a contender cannot play on this machine at all, or ""."""
     return contender.missing() or (contender.unsuited(LOCAL) if contender.unsuited else "")
 
 
@@ -89,7 +89,7 @@ def _entry(name: str, text: str) -> None:
 
 
 def _print(text: str, indent: int = 0, more: int | None = None) -> None:
-    """Print a text in lines that fit the terminal."""
+    """Print a text wrapped to the terminal's width."""
     for line in textwrap.wrap(
         text,
         max(_width(), 30),

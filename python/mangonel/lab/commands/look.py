@@ -1,8 +1,8 @@
-"""`mangonel lab show|report|marks|compare|guard|aa`: what a result file says, and what changed between two.
+"""`mangonel lab show|report|marks|compare|guard|aa`: reads result files, and finds changes between two.
 
-Two runs are never of one minute: where both have the reference contender, what is compared is the ratio to it, which
-the machine's drift leaves alone. A change stands when its interval excludes 1, when it is larger than 3 % and than what
-the reference shows against itself in either run, and when it survives Benjamini-Hochberg over all cells.
+Two runs are never of the same minute. If both have the reference contender, the comparison uses ratios to it, which a
+drift of the machine does not affect. A change counts if its interval excludes 1, if it exceeds both 3 % and the
+reference's noise in either run, and if it survives the Benjamini-Hochberg procedure over all cells.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def report_command(options: argparse.Namespace) -> int:
 
 
 def marks_command(options: argparse.Namespace) -> int:
-    """Print what this driver is held to and what a run reached. Exit status 1 when something was missed."""
+    """Print the marks that this driver must reach and the figures of a run. Exit status 1 if a mark was missed."""
     from mangonel.lab import marks
 
     judged = marks.verdicts(results.Results(read(options.file)))
@@ -76,7 +76,7 @@ MOODS = {"slower": "failed", "faster": "best", "same": "noise"}
 
 
 def compare_command(options: argparse.Namespace) -> int:
-    """Print what changed. Exit status 2 when the runs do not compare, 1 for a loss beyond `--fail-on`."""
+    """Print the changes. Exit status 2 if the runs are not comparable, 1 for a loss beyond `--fail-on`."""
     found = _compared(options, read(options.before), read(options.after))
     if found is None:
         return EXIT_USAGE
@@ -85,7 +85,7 @@ def compare_command(options: argparse.Namespace) -> int:
 
 
 def guard_command(options: argparse.Namespace) -> int:
-    """Fail when this driver lost more than allowed, beyond the noise; play the baseline's experiments when asked."""
+    """Fail if this driver lost more than allowed, beyond the noise; if asked, play the baseline's experiments first."""
     before = read(options.baseline)
     after = read(options.after) if options.after else _play_again(options, before)
     found = _compared(options, before, after) if after is not None else None
@@ -105,7 +105,7 @@ def guard_command(options: argparse.Namespace) -> int:
 
 
 def aa_command(options: argparse.Namespace) -> int:
-    """Say in how many cells a contender's ratio to itself has an interval that holds 1. Exit status 1 below 95 %."""
+    """Print in how many cells the interval of a contender's ratio to itself includes 1. Exit status 1 below 95 %."""
     content = read(options.file) if options.file is not None else play(options, twice=True)[0]
     if content is None:
         return EXIT_USAGE
@@ -122,7 +122,7 @@ def aa_command(options: argparse.Namespace) -> int:
 
 
 def against_itself(results: Results) -> tuple[int, list[str]]:
-    """Return how many null controls hold 1, and those that do not in words."""
+    """Return how many null controls include 1, and a line for each that does not."""
     held, bad = 0, []
     for experiment, part, rows in results.parts():
         for row in rows:
@@ -184,7 +184,7 @@ SMALLEST = 0.03
 
 @dataclass(frozen=True)
 class Change:
-    """One cell in both runs."""
+    """One cell that both runs have."""
 
     key: Key
     title: str
@@ -200,7 +200,7 @@ class Change:
 
 
 def obstacles(before: Results, after: Results) -> list[str]:
-    """Return why two runs do not compare: other machines, other servers, other work."""
+    """Return why two runs are not comparable: other machines, servers or work."""
     found = differences(before.content["fingerprint"], after.content["fingerprint"])
     forms = [form(each.content["plan"]) for each in (before, after)]
     if forms[0] != forms[1]:
@@ -220,7 +220,7 @@ def obstacles(before: Results, after: Results) -> list[str]:
 
 
 def changes(before: Results, after: Results, absolute: bool = False) -> list[Change]:
-    """Return a change for every cell that both runs have with a figure, those that stand marked."""
+    """Return a change for every cell with a figure in both runs; those that count are marked."""
     found = list(_changes(before, after, absolute))
     significant = statistics.discoveries([statistics.p_value(change.ratio) for change in found])
     return [
@@ -262,7 +262,7 @@ def _has_figure(row: Row) -> bool:
 
 
 def _figures(results: Results, row: Row, reference: str | None) -> list[list[float]]:
-    """Return per round the samples of a cell, over the median of the reference in the same round."""
+    """Return the samples of a cell per round, divided by the reference's median of the same round."""
     own = row.per_round(row.judge)
     if reference is None:
         return list(own.values())

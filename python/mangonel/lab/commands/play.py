@@ -1,4 +1,4 @@
-"""`mangonel lab run|up|down`: play, print, write; private servers. What else plays experiments borrows its parts."""
+"""`mangonel lab run|up|down`: play, print, write; private servers. Other commands that play use its functions."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from mangonel.lab.scheduler import Progress, Scheduler
 
 RESULTS = Path("results")
 ROUNDS = {"full": 10, "short": 5, "brief": 1}
-# Seconds. In the short form, a round of an experiment is left out when it would end later than this; the brief form
-# shares its own out among the experiments, and so does `lab first`, where starting and ending come on top.
+# Seconds. The short form leaves out a round of an experiment that would end later than this. The brief form, and
+# `lab first`, divide their time among the experiments; starting and stopping servers come on top.
 BUDGETS = {"full": 0.0, "short": 200.0, "brief": 190.0}
-# What a command says nothing of.
+# Defaults of arguments that a command does not have.
 UNSAID: dict[str, Any] = {
     **dict.fromkeys(("contender", "part", "plant", "set"), ()),
     **dict.fromkeys(("quick", "brief", "faithful", "install_peers", "unplaced"), False),
@@ -37,14 +37,14 @@ UNSAID: dict[str, Any] = {
     "rounds": 0,
     "seed": None,
 }
-# The server tells by it which write concern it was asked for; only at its start can it be turned on.
+# With this parameter the server counts write concerns; it can be set only at the start.
 COUNTED = {"reportOpWriteConcernCountersInServerStatus": True}
 
 Say = Callable[[Progress], None]
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Play, print, write. Exit status 1 when a cell failed, since its figure is missing."""
+    """Play, print, write. Exit status 1 if a cell failed, since its figure is missing."""
     content, status = play(options)
     if content is None:
         return status
@@ -54,7 +54,7 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def play(given: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | None, int]:
-    """Play what the arguments say; return the result file's content and the exit status. `changes` are the plan's."""
+    """Play by the arguments, changed by `changes`; return the contents of the result file and the exit status."""
     if given.output is None:
         given.output = RESULTS / time.strftime("%Y%m%d-%H%M%S.jsonl")
     options = argparse.Namespace(**{**UNSAID, **vars(given)})
@@ -82,7 +82,7 @@ def play(given: argparse.Namespace, **changes: Any) -> tuple[dict[str, Any] | No
 
 
 def _plan(options: argparse.Namespace, changes: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of the plan that the arguments ask for."""
+    """Return the fields of the plan that the arguments set."""
     known, contenders = registry.experiments(), registry.contenders()
     chosen = list(options.experiments)
     if options.faithful and not chosen:
@@ -121,10 +121,10 @@ def style(options: argparse.Namespace) -> str:
 
 
 def check(kind: str, chosen: Iterable[str], known: Collection[str]) -> None:
-    """Refuse a name that nobody has, with those there are."""
+    """Raise for a name that does not exist, and list those that do."""
     for name in chosen:
         if "://" in name:
-            # Not quoted: it may hold a password.
+            # Not quoted, since it may hold a password.
             raise UsageProblem(f"expected a name ({kind}), got a URI; a URI is the first word")
         if name not in known:
             raise UsageProblem(f"no {kind} is called {name!r}; there are {', '.join(known)}")
@@ -132,7 +132,7 @@ def check(kind: str, chosen: Iterable[str], known: Collection[str]) -> None:
 
 @contextlib.contextmanager
 def deployment(uri: str | None) -> Iterator[tuple[str, list[int]]]:
-    """Give the URI of the deployment that was named, or of a private one of this block with its processes."""
+    """Yield the URI of the named deployment, or of a private one that lasts for the block, with its process ids."""
     if uri is not None:
         yield uri, []
         return
@@ -144,7 +144,7 @@ def deployment(uri: str | None) -> Iterator[tuple[str, list[int]]]:
 
 @contextlib.contextmanager
 def progress() -> Iterator[Say]:
-    """Give a function that shows how far a run is and how long it will take: on a terminal only."""
+    """Yield a function that shows a run's progress and remaining time, on a terminal only."""
     if not sys.stderr.isatty():
         yield lambda at: None
         return
@@ -153,13 +153,13 @@ def progress() -> Iterator[Say]:
 
 
 def words(at: Progress) -> str:
-    """Return a line that says how far a run is."""
+    """Return a line with the progress of a run."""
     left = "" if at.left_s is None else f", {int(at.left_s) // 60}:{int(at.left_s) % 60:02} left"
     return f"{100 * at.done // at.total:3} %  {at.text}{left}"
 
 
 def _parts(options: argparse.Namespace, chosen: list[Experiment], size: Size) -> dict[str, set[str]]:
-    """Return the parts that were asked for, by experiment; nothing where all are played."""
+    """Return the requested parts by experiment; empty if all are played."""
     offered = {experiment.id: {part.id for part in experiment.parts(size)} for experiment in chosen}
     if options.faithful:
         if size.quick:
@@ -187,7 +187,7 @@ def _parameters(options: argparse.Namespace) -> dict[str, int]:
 
 
 def up_command(options: argparse.Namespace) -> int:
-    """Start servers on loopback and print where they are; the same again when they stand already."""
+    """Start servers on loopback and print their addresses; if they run already, print those."""
     check("store", options.store, ENGINES)
     order = {"stores": sorted(set(options.store)), "latency_ms": options.latency}
     try:
@@ -205,17 +205,17 @@ def up_command(options: argparse.Namespace) -> int:
 
 
 def down_command(options: argparse.Namespace) -> int:
-    """End what `up` started, and nothing else; with nothing to end that is said, and no failure."""
+    """Stop the servers that `up` started; without any, report that and succeed."""
     print("ended" if daemon.down(daemon.folder()) else "nothing stands", file=sys.stderr)
     return 0
 
 
-# What a contender may name without being installable from an index.
+# Requirements of contenders that cannot be installed from an index.
 OURS = ("mangonel",)
 
 
 def requirements(contenders: Iterable[Contender]) -> dict[str, list[str]]:
-    """Return what would have to be installed, with the contenders that need it."""
+    """Return the distributions to install, with the contenders that need them."""
     wanted: dict[str, list[str]] = {}
     for contender in contenders:
         absent = contender.missing().partition("not installed: ")[2]
@@ -226,7 +226,7 @@ def requirements(contenders: Iterable[Contender]) -> dict[str, list[str]]:
 
 
 def install_peers(contenders: Iterable[Contender]) -> None:
-    """Install what is missing, one distribution at a time; one that cannot be installed is named with pip's reason."""
+    """Install missing distributions one by one; if one fails, print its name and pip's reason."""
     for requirement, names in requirements(contenders).items():
         print(f"installing {requirement} for {', '.join(names)}", file=sys.stderr)
         told = subprocess.run(

@@ -1,7 +1,7 @@
-"""`mangonel lab profile`: where the time of one contender goes, in one part, by two recordings of two samples.
+"""`mangonel lab profile`: shows where one contender spends its time in one part, with two profilers on two samples.
 
-pyinstrument's page shows the stacks over time; cProfile's file has the exact numbers of calls, and times dearer than
-real, for pstats, snakeviz and what else reads it.
+pyinstrument's page shows the stacks over time. cProfile's file has exact numbers of calls, but inflated times, for
+pstats, snakeviz and similar tools.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ SHOWN = 10  # functions, those that take most themselves
 
 
 def profile_command(options: argparse.Namespace) -> int:
-    """Profile, write the two files, print the functions that take most."""
+    """Profile, write both files, and print the functions that take most time."""
     known, contenders = registry.experiments(), registry.contenders()
     names = [options.contender] if options.contender else [*OURS, *contenders]
     check("experiment", [options.experiment], known)
     check("contender", names[:1], contenders)
     experiment, size = known[options.experiment], Size(options.quick)
-    # What runs in programs of its own cannot be looked into from the worker.
+    # Parts that run programs of their own cannot be profiled from the worker.
     parts = [p for p in experiment.parts(size) if options.part in (None, p.id) and p.meter == "self"]
     pairs = ((contenders[name], part) for name in names for part in parts)
     chosen = next((pair for pair in pairs if not pair[1].excludes(pair[0])), None)

@@ -1,7 +1,7 @@
-"""What is written once for both faces: coroutines that wait where there is something to wait for.
+"""Code that is shared by both faces: coroutines that wait only if there is something to wait for.
 
-On a blocking driver nothing in them suspends, so they are carried out at once. Meant for what takes milliseconds; what
-is timed by the microsecond is written for each face.
+On a blocking driver they never suspend, so they run to the end at once. For work that takes milliseconds; work timed in
+microseconds is written for each face.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 
 
 def named(path: str) -> Any:
-    """Return what a "module:name" stands for."""
+    """Return the object of a "module:name"."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 async def wait(value: Any) -> Any:
-    """Return what an event loop's driver promises, or what a blocking one has returned already."""
+    """Return the result of an awaitable, or the value itself."""
     return await value if hasattr(value, "__await__") else value
 
 
 async def each(found: Any) -> AsyncIterator[Any]:
-    """Yield what either face's iterator does."""
+    """Yield the items of either face's iterator."""
     if hasattr(found, "__aiter__"):
         async for one in found:
             yield one
@@ -34,7 +34,7 @@ async def each(found: Any) -> AsyncIterator[Any]:
 
 
 def at_once(steps: Coroutine[Any, Any, Any]) -> Any:
-    """Return the result of a coroutine that has nothing to wait for; RuntimeError: it waited."""
+    """Return the result of a coroutine that never suspends; RuntimeError if it does."""
     try:
         steps.send(None)
     except StopIteration as end:
@@ -43,12 +43,12 @@ def at_once(steps: Coroutine[Any, Any, Any]) -> Any:
 
 
 def play(bench: Any, steps: Coroutine[Any, Any, Any]) -> Any:
-    """Return the result of a coroutine on the face of a bench's contender."""
+    """Return the result of a coroutine, run on the face of a bench's contender."""
     return bench.run(steps) if bench.is_async else at_once(steps)
 
 
 class AtOnce:
-    """Makes every coroutine function of a class a plain one."""
+    """Turns every coroutine function of a class into a plain one."""
 
     def __init_subclass__(cls) -> None:
         for name, verb in inspect.getmembers(cls, inspect.iscoroutinefunction):

@@ -1,6 +1,6 @@
-"""What the documents of the mapper experiments hold, as tables of types, for mappers to make classes of.
+"""The documents of the mapper experiments as tables of types, from which mappers make classes.
 
-A user has five keys, a post 18 with an author, a place and comments inside; the others are the specification's.
+A user has five keys. A post has 18, with an embedded author, location and comments. The others are the specification's.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 USERS, POSTS = "users", "posts"
 SMALL, LARGE, NESTED, JOINED = "small", "large", "nested", "joined"
-# Makes a class of a name and the types of its fields.
+# Makes a class from a name and the types of its fields.
 Make = Callable[[str, dict[str, Any]], Any]
 
 USER: dict[str, Any] = {"name": str, "age": int, "birthday": dt.datetime, "timestamp": dt.datetime}
@@ -21,7 +21,7 @@ COMMENT: dict[str, Any] = {"author": str, "text": str, "at": dt.datetime, "likes
 LOCATION: dict[str, Any] = {"type": str, "coordinates": list[float]}
 FIELDS = [f"field{number}" for number in range(1, 16)]
 ONE, ARRAY = "embedded_str_doc_1", "embedded_str_doc_array"
-# What has nothing inside.
+# Models without embedded documents.
 FLAT: dict[str, dict[str, Any]] = {
     USERS: USER,
     SMALL: {f"field{n}": str if n <= 7 else int for n in range(1, 14)},
@@ -35,9 +35,10 @@ def fields_of(
     """Return the fields of a kind.
 
     Args:
-        embedded: makes the class of what stands inside.
-        location: the type of a place, where a mapper has one.
-        others: `one`, `strings` and `many`, what a mapper makes of a class inside, of str, and of a list of a class.
+        embedded: makes the class of an embedded document.
+        location: the type of a location, for mappers that have one.
+        others: `one`, `strings` and `many`: the mapper's types for an embedded class, a list of str, and a list of a
+            class.
     """
     one, strings = others.get("one", lambda kind: kind), others.get("strings", list_of)
     many = others.get("many", list_of)
@@ -67,7 +68,7 @@ def fields_of(
 def annotated(
     base: Any, name: str, fields: dict[str, Any], settings: dict[str, Any] | None = None, **namespace: Any
 ) -> Any:
-    """Return a class with these annotations, as if it had been written out; `settings` are an inner class's."""
+    """Return a class with these annotations, as if written in source; `settings` go into an inner class."""
     body = {"__module__": __name__, "__qualname__": name, "__annotations__": fields, **namespace}
     if settings is not None:
         where = {"__module__": __name__, "__qualname__": f"{name}.Settings"}
@@ -76,7 +77,7 @@ def annotated(
 
 
 def fielded(base: Any, name: str, types: dict[str, Any], kinds: dict[Any, Any], **namespace: Any) -> Any:
-    """Return a class whose fields are objects: of `kinds` by type, or what stands in the place of a type."""
+    """Return a class whose fields are objects: from `kinds` by type, or the object given in place of a type."""
     fields = {key: kinds[kind]() if kind in kinds else kind for key, kind in types.items()}
     return type(base)(name, (base,), {**fields, **namespace, "__module__": __name__})
 

@@ -1,10 +1,10 @@
-"""How each contender does the tasks of the benchmarking specification and stores and reads files, as its users would.
+"""The tasks of the benchmarking specification for each contender, and file transfers, written as users would.
 
-A player is made inside a worker, or in one of its helpers, of a contender's id; the driver is imported then. A verb
-does its task as often as it is told, so that nothing of the lab's stands between two operations.
+A player is made in a worker or a helper process, from a contender's id; only then is the driver imported. A method
+repeats its task as often as it is told, so no code of the lab runs between two operations.
 
-Run as `python -m mangonel.lab.contenders._players DESCRIPTOR`, it is such a helper: a process with a client of its own
-that plays files of the parallel tasks beside others, two at a time. Started by the task, before the clock runs.
+Run as `python -m mangonel.lab.contenders._players DESCRIPTOR`, this is a helper: a process with its own client that
+handles files of the parallel tasks beside other helpers, two at a time. The task starts it before the clock runs.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ AT_A_TIME = 2  # files of a helper
 
 
 class Player:
-    """A client with PyMongo's names on an event loop: the verbs of the tasks.
+    """A client with PyMongo's names on an event loop: the methods of the tasks.
 
-    `hello` and `find_one` do it so many times and return the last answer, `find_many` and `count` how many documents
-    there are, bulk writes their result, `upload` the file's id; a file from disk has its name for an id.
-    `buckets` is the class of its buckets, as "module:name", or "" where files have verbs of their own.
+    `hello` and `find_one` repeat that many times and return the last result, `find_many` and `count` return the number
+    of documents, bulk writes their result, `upload` the file's id. A file from disk has its name as its id. `buckets`
+    is the class of buckets, as "module:name", or "" if files have methods of their own.
     """
 
     def __init__(self, client: Any, buckets: str, target: Target, bucket: str) -> None:
@@ -78,7 +78,7 @@ class Player:
             await self._corpus.insert_one(document)
 
     async def create(self) -> None:
-        """Make the collection that tasks write to anew."""
+        """Recreate the collection that tasks write to."""
         await wait(self._corpus.drop())
         await wait(self._database.create_collection(CORPUS))
 
@@ -89,7 +89,7 @@ class Player:
         await wait(self._corpus.insert_many(documents))
 
     def models(self, documents: list[Document], database: str = "", *, mixed: bool = False) -> list[Any]:
-        """Return an insert of each, `mixed` with replacement and deletion behind; a client's are in ten collections."""
+        """Return an insert per document, and a replacement and deletion if `mixed`; a client uses ten collections."""
         driver: Any = self._driver
         found: list[Any] = []
         for number, document in enumerate(documents):
@@ -121,18 +121,18 @@ class Player:
         await wait(self._bucket.delete(file_id))
 
     async def empty_bucket(self) -> None:
-        """Leave one file of one byte in the bucket, so that its indexes are there."""
+        """Leave one file of one byte in the bucket, so that its indexes exist."""
         for name in ("files", "chunks"):
             await wait(self._database[f"{self._name}.{name}"].drop())
         await wait(self.upload(b"x", "small"))
 
     async def stored(self) -> list[tuple[Any, int]]:
-        """Return id and length of the files in the bucket, but for the small one."""
+        """Return id and length of the files in the bucket, except the small one."""
         cursor = self._database[f"{self._name}.files"].find({"length": {"$gt": 1}})
         return [(file["_id"], file["length"]) for file in await wait(cursor.to_list(None))]
 
     async def fill_lines(self, document: Document, count: int) -> None:
-        """Store what is exported, unless it is there."""
+        """Store the documents to export, unless they are stored."""
         if await wait(self._lines.count_documents({})) == count:
             return
         await wait(self._lines.drop())
@@ -141,14 +141,14 @@ class Player:
             await wait(self._lines.insert_many([{"_id": number, **document} for number in numbers]))
 
     async def import_file(self, path: str) -> None:
-        """Insert the documents of a file of JSON lines, in any order."""
+        """Insert the documents of a JSON lines file, in any order."""
         loads = self._text.loads
         with open(path, encoding="utf-8") as file:
             documents = [loads(line) for line in file]
         await wait(self._corpus.insert_many(documents, ordered=False))
 
     async def export_file(self, start: int, count: int, path: str) -> None:
-        """Write so many documents from a place on to a file of JSON lines, down to the disk."""
+        """Write `count` documents from a position on to a JSON lines file, flushed to disk."""
         dumps = self._text.dumps
         found = await wait(self._lines.find({"_id": {"$gte": start, "$lt": start + count}}))
         with open(path, "w", encoding="utf-8") as file:
@@ -205,7 +205,7 @@ class BlockingPlayer(AtOnce, Player):
 
 
 class OurPlayer(BlockingPlayer):
-    """This driver, which has functions of its own for files of lines."""
+    """This driver, which has its own functions for JSON lines."""
 
     def import_file(self, path: str) -> Any:
         named("mangonel.jsonl:import_jsonl")(self._corpus, path, threads=1)
@@ -229,7 +229,7 @@ class OurAsyncPlayer(Player):
 
 
 class ByChunkPlayer(BlockingPlayer):
-    """PyMongo as it read files until 2019: one `find_one` for each chunk."""
+    """PyMongo with the way it read files until 2019: one `find_one` for each chunk."""
 
     def download(self, file_id: Any) -> Any:
         file = self._database[self._name].files.find_one(file_id)
@@ -239,7 +239,7 @@ class ByChunkPlayer(BlockingPlayer):
 
 
 class MongojetPlayer(Player):
-    """mongojet's own verbs; it has no bulk_write, and files go in and out in one piece."""
+    """mongojet's own methods; it has no bulk_write, and transfers files in one piece."""
 
     def _open_bucket(self, buckets: str) -> Any:
         return self._database.gridfs_bucket(bucket_name=self._name)
@@ -271,13 +271,13 @@ class MongojetPlayer(Player):
 
 
 class RawPlayer:
-    """The floor: a socket that asks for the chunks in batches of the server's choice, and drains them."""
+    """The lower bound: a socket that requests chunks in batches of the server's size, and discards them."""
 
     def __init__(self, target: Target, bucket: str) -> None:
         self._socket = RawSocket(dataclasses.replace(target, collection=f"{bucket}.chunks"))
 
     def download(self, file_id: Any) -> bytes:
-        """Return how many bytes the replies have, as bytes: what they hold nobody looks at."""
+        """Return the replies' length as bytes; their content is not read."""
         return struct.pack("<q", self._socket.drain({"filter": {"files_id": file_id}, "sort": {"n": 1}}))
 
     def close(self) -> None:
@@ -285,13 +285,13 @@ class RawPlayer:
 
 
 def _sync(file: Any) -> None:
-    """Bring what was written down to the disk: the specification asks for that within the time."""
+    """Flush written data to disk: the specification requires it within the measured time."""
     file.flush()
     os.fsync(file.fileno())
 
 
 OURS, THEIRS, MOTORS = "mangonel.gridfs:", "gridfs:", "motor.motor_asyncio:AsyncIOMotor"
-# By contender: the player, the class of its clients, and that of its buckets.
+# By contender: the player, the class of its clients, and the class of its buckets.
 PLAYERS: dict[str, tuple[type[Player], str, str]] = {
     "mangonel": (OurPlayer, "mangonel:MongoClient", f"{OURS}GridFSBucket"),
     "mangonel-asyncio": (OurAsyncPlayer, "mangonel:AsyncMongoClient", f"{OURS}AsyncGridFSBucket"),
@@ -305,7 +305,7 @@ PLAYERS: dict[str, tuple[type[Player], str, str]] = {
 
 
 async def open_player(contender: str, target: Target, bucket: str = BUCKET) -> Any:
-    """Return a contender's player, connected; on its event loop where it has one. KeyError: it plays no such tasks."""
+    """Return a contender's player, connected, on its event loop if it has one. KeyError: it has no such tasks."""
     if contender == "raw-socket":
         return RawPlayer(target, bucket)
     player, client, buckets = PLAYERS[contender]
@@ -323,7 +323,7 @@ def _helping(order: protocol.Message) -> Iterator[Callable[[protocol.Message], p
         bench.drive(lambda item: act(*item), message["items"], AT_A_TIME)
         return {"event": "done", "cpu_ns": time.process_time_ns() - before}
 
-    # As many connections as files are played at a time.
+    # As many connections as files are handled at a time.
     answer({"verb": "hello", "items": [[3]] * AT_A_TIME})
     yield answer
     bench.run(player.close())

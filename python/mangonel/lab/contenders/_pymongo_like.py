@@ -1,8 +1,8 @@
-"""Adapters for drivers with PyMongo's names: this one, PyMongo and Motor differ by the client class; and mongojet.
+"""Adapters for drivers with PyMongo's names (this one, PyMongo, Motor), which differ by client class; and mongojet.
 
-What most verbs do is said where they are declared, in `contender.py`. Besides: `transact` inserts documents one by one
-in a transaction, in a session of its own; `mark` returns the resume token of this moment and `changes` so many changes
-behind it; `command` runs one without arguments on `admin`, for checks.
+`contender.py` describes most methods. In addition: `transact` inserts documents one by one in a transaction with its
+own session; `mark` returns the current resume token, and `changes` the given number of changes after it; `command` runs
+a command without arguments on `admin`, for checks.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ EXHAUST_CURSOR = 64  # CursorType.EXHAUST
 
 
 def with_option(uri: str, option: str) -> str:
-    """Return a URI with one more option, as "name=value"."""
+    """Return a URI with one more option, given as "name=value"."""
     return f"{uri}{'&' if '?' in uri else '?' if uri.count('/') > 2 else '/?'}{option}"
 
 
 def uri_with(target: Target) -> str:
-    """Return the target's URI with its write concern, the way a user would state it once for all."""
+    """Return the target's URI with its write concern, as a user would set it once for all writes."""
     return target.uri if "w=" in target.uri else with_option(target.uri, f"w={target.write_concern}")
 
 
@@ -42,7 +42,7 @@ class _Adapter:
         return cursor.prefetch() if batching.prefetch else cursor
 
     def decoded(self, result: Any) -> Any:
-        # It is made of documents already.
+        # It consists of documents already.
         return result
 
 
@@ -86,7 +86,7 @@ class BlockingAdapter(_Adapter):
 
     def changes(self, token: Any, count: int) -> list[Any]:
         with self._collection.watch(resume_after=token) as stream:
-            # The numbers come first, or a change more than there are would be waited for.
+            # The numbers come first: otherwise this would wait for one change too many.
             return [change for _, change in zip(range(count), stream, strict=False)]
 
     def command(self, name: str) -> Any:
@@ -102,7 +102,7 @@ class AsyncAdapter(_Adapter):
         self._target = target
 
     async def open(self) -> None:
-        # Inside the loop that will use it.
+        # Created inside the loop that will use it.
         self._use(self._make_client(uri_with(self._target)), self._target)
 
     async def insert_one(self, document: Document) -> Any:
@@ -152,12 +152,12 @@ class AsyncAdapter(_Adapter):
         return await self._client.admin.command(name)
 
     async def close(self) -> None:
-        # Motor's close returns nothing to wait for.
+        # Motor's close returns nothing awaitable.
         await wait(self._client.close())
 
 
 class MongojetAdapter(AsyncAdapter):
-    """The verbs where mongojet's names differ: its cursors come from a coroutine."""
+    """mongojet's methods with other names: its cursors come from a coroutine."""
 
     def __init__(self, target: Target) -> None:
         super().__init__(str, target)
@@ -165,7 +165,7 @@ class MongojetAdapter(AsyncAdapter):
     async def open(self) -> None:
         from mongojet import create_client
 
-        # Dates without a zone, as the other drivers give them.
+        # Dates without a time zone, as the other drivers return them.
         self._use(await create_client(uri_with(self._target), tz_aware=False), self._target)
 
     async def find_list(self, limit: int) -> Any:

@@ -1,7 +1,7 @@
-"""Commands as a driver sends them, encoded once; only numbers inside change from one operation to the next.
+"""Commands as a driver sends them, encoded once; only numbers in them change from one operation to the next.
 
-Each message carries what a driver's does: lsid, $clusterTime, $db, and for writes txnNumber and writeConcern,
-so the floors ask the same of the server. Spec: OP_MSG, sessions, retryable writes.
+Each message has the fields of a driver's: lsid, $clusterTime, $db, and for writes txnNumber and writeConcern. So the
+lower bounds ask the same of the server. Spec: OP_MSG, sessions, retryable writes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Refused(Exception):
 
 
 def address(uri: str) -> tuple[str, int]:
-    """Return host and port of the first server in a URI; ValueError: it asks for what a bare socket cannot do."""
+    """Return host and port of the first server in a URI; ValueError if it needs more than a bare socket."""
     parts = urlsplit(uri)
     if parts.scheme != "mongodb" or parts.username or "tls=true" in parts.query or "ssl=true" in parts.query:
         raise ValueError(
@@ -52,29 +52,29 @@ def unsuited(uri: str) -> str:
 
 
 def connect(uri: str) -> socket.socket:
-    """Return a connection to the first server in a URI, which sends at once."""
+    """Return a connection to the first server in a URI, with TCP_NODELAY."""
     opened = socket.create_connection(address(uri))
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return opened
 
 
 def larger(view: memoryview, filled: int, length: int) -> tuple[bytearray, memoryview]:
-    """Return a buffer that holds so many bytes at least, with what the old one is filled with."""
+    """Return a buffer of at least this size, with the contents of the old one."""
     buffer = bytearray(max(length, 2 * len(view)))
     buffer[:filled] = view[:filled]
     return buffer, memoryview(buffer)
 
 
 class Checked:
-    """The sizes of replies that were looked into once; a reply of another size is not the same answer."""
+    """The sizes of replies that were checked once; a reply of another size is not the same answer."""
 
     def __init__(self) -> None:
         self._sizes: dict[str, int] = {}
-        # Documents and bytes of a whole collection, by how it was read.
+        # Documents and bytes of a whole collection, by batching.
         self._expected: dict[Batching, tuple[int, int]] = {}
 
     def to_list(self) -> Any:
-        """Refuse: a floor that decodes nothing has no list to give."""
+        """Raise: a lower bound decodes nothing, so it has no list."""
         raise NotImplementedError("the raw socket decodes nothing")
 
     def _checked(self, what: str, size: int) -> int:
@@ -159,14 +159,14 @@ class Commands:
         return self.find({"batchSize": batching.size} if batching.size else {})
 
     def get_more(self, asked: tuple[int, Batching]) -> bytearray:
-        """Return the message that asks for a cursor's next batch, or for all of them when it exhausts."""
+        """Return the message that requests a cursor's next batch, or, with exhaust, all of them."""
         cursor, batching = asked
         size = {"batchSize": batching.size} if batching.size else {}
         body = {"getMore": self._int64(cursor), "collection": self._target.collection, **size}
         return self._message(body, flags=EXHAUST_ALLOWED if batching.exhaust else 0)
 
     def documents(self, reply: memoryview) -> list[dict[str, Any]]:
-        """Return the documents of a reply, decoded, for checking only; Refused: the server answered with an error."""
+        """Return the decoded documents of a reply, for checking only; Refused if the server returned an error."""
         answer: dict[str, Any] = self._bson.decode(bytes(reply[BODY:]))
         if answer.get("ok") != 1 or answer.get("writeErrors"):
             raise Refused(str(answer.get("errmsg") or answer.get("writeErrors")))

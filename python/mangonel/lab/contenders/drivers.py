@@ -1,14 +1,15 @@
-"""The drivers, their BSON functions, and the bare interpreter, as `drivers.toml` has them; sites as in `sites.toml`.
+"""The drivers, their BSON functions and the bare interpreter, defined in `drivers.toml`; sites in `sites.toml`.
 
-Their programs (`program.jinja`) are whole ones as a user would write them, for experiments that time a process from
-start to exit. Kinds: "import" (the import alone), "insert-1", "insert-1000", "insert-mixed" (100 inserts, 10 000 steps
-of plain Python after each). `_closed` after a kind closes the client; otherwise it is left open at exit.
+Their programs (`program.jinja`) are complete, as a user would write them, for experiments that time a process from
+start to exit. Kinds: "import" (the import alone), "insert-1", "insert-1000", "insert-mixed" (100 inserts with 10 000
+steps of plain Python after each). With the suffix `_closed` the program closes the client; otherwise it exits with an
+open client.
 
-The programs of the original comparison, on today's names: "original-a" (one insert, three prints), "original-b" (1000
+The programs of the original comparison, with current names: "original-a" (one insert, three prints), "original-b" (1000
 inserts in a loop), "original-c" (100 inserts; after each, two callbacks print 10 100 lines) and "original-c-silent".
-Motor has no callbacks any more, so every driver waits for each insert, as program C did; the dict is made inside the
-loop, since a second insert of the same one must fail. Each tells on the descriptor INSIDE_FD how many nanoseconds have
-gone by from its first line to its last, as what an exit waits for is not the program.
+Motor has no callbacks any more, so every driver waits for each insert, as program C did. The dict is created inside the
+loop, since a second insert of the same one must fail. Each program writes to the descriptor INSIDE_FD the nanoseconds
+between its first and last line, since the exit's waiting is not part of the program.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _pymongo_codec() -> Codec:
 
 
 class PyMongoTypes:
-    """PyMongo's BSON classes under the names that `documents` asks for."""
+    """PyMongo's BSON classes under the names that `documents` uses."""
 
     def __getattr__(self, name: str) -> Any:
         import bson

@@ -1,11 +1,12 @@
-"""Document mappers, and the dicts and the raw socket that they are compared with. Each imports its own when made.
+"""Document mappers, and the dicts and the raw socket that they are compared with. Each imports its own package.
 
-The verbs of reading and saving: `read` so many times a collection of one kind and return the objects of the last time,
-`plain` an object back to a dict for checking, `decode` bytes without a server, `load_post` one post, `prepare` the
-update of its changed scalar without sending it, `save` it.
+The methods for reading and saving: `read` reads a collection of one kind repeatedly and returns the objects of the last
+time; `plain` converts an object to a dict for checking; `decode` works on bytes without a server; `load_post` loads one
+post; `prepare` makes the update for its changed scalar without sending it; `save` saves it.
 
-Those of the ODM benchmarking specification, each for one document: `create` of values, `change` a scalar of a loaded
-object and store that, `find` by a query, `foreign` by the id of what is referred to, which comes in the same command.
+The methods of the ODM benchmarking specification, each for one document: `create` from values; `change` a scalar of a
+loaded object and store it; `find` by a query; `foreign` finds by the id of a referenced document, which the same
+command returns.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from mangonel.lab.contenders._pymongo_like import uri_with
 
 
 class Reader:
-    """The verbs. `models` has the classes by kind, whose collections `names` has."""
+    """The methods. `models` holds the classes by kind, `names` the names of their collections."""
 
     client: Any
     post: Any
@@ -54,7 +55,7 @@ class Reader:
         raise NotImplementedError
 
     def make(self, kind: str) -> Any:
-        """Return the class of a kind."""
+        """Make the class of a kind."""
         raise NotImplementedError
 
     def read(self, kind: str, times: int) -> list[Any]:
@@ -72,7 +73,7 @@ class Reader:
         raise NotImplementedError
 
     def decode(self, kind: str, data: bytes) -> list[Any]:
-        """Make the objects of documents that stand one after the other: of dicts, where a mapper has no other way."""
+        """Make objects from concatenated documents, through dicts if the mapper has no other way."""
         import bson
 
         make = self.maker(self.models[kind])
@@ -90,7 +91,7 @@ class Reader:
         found.save()
 
     def each(self, verb: str, rows: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """Play a verb of the specification's once for each row of arguments."""
+        """Call a method of the specification once for each row of arguments."""
         act = getattr(self, verb)
         return [act(*row) for row in rows]
 
@@ -141,7 +142,7 @@ class PyMongoReader(DictReader):
 
 
 class DrainReader(PyMongoReader):
-    """The floor: the same reads by a socket that only counts bytes."""
+    """The lower bound: the same reads by a socket that only counts bytes."""
 
     def open(self, target: Target) -> None:
         from mangonel.lab.contenders.raw import RawSocket
@@ -153,7 +154,7 @@ class DrainReader(PyMongoReader):
         }
 
     def read(self, kind: str, times: int) -> list[Any]:
-        """Drain the replies; the documents of a first, checked reading are returned."""
+        """Discard the replies; return the documents of a first, checked read."""
         floor = self._sockets[kind]
         if kind not in self._checked:
             self._checked.add(kind)
@@ -191,7 +192,7 @@ class OdmReader(Reader):
         return stored(kind.title(), fields, __collection__=self.names[kind])
 
     def read(self, kind: str, times: int) -> list[Any]:
-        # One query, read again and again.
+        # One query, read repeatedly.
         query = self.models[kind].find()
         query = query.lazy() if self.is_lazy else query.eager()
         found: list[Any] = []
@@ -211,7 +212,7 @@ class OdmReader(Reader):
         self.post = self.models[POSTS].find().sort("id").first()
 
     def prepare(self, value: int) -> Any:
-        """Make the whole update command, as `save` does, and forget it."""
+        """Make the whole update command as `save` does, and discard it."""
         from mangonel import _core
 
         post = self.post
@@ -235,7 +236,7 @@ class OdmReader(Reader):
 
 
 class LazyOdmReader(OdmReader):
-    """The same with containers left raw, as queries do by themselves."""
+    """The same with containers left undecoded, which queries do by default."""
 
     is_lazy = True
 
@@ -282,7 +283,7 @@ class MongoEngineReader(Reader):
         self.post = self.models[POSTS].objects.order_by("_id").first()
 
     def prepare(self, value: int) -> Any:
-        """Find out what changed and encode the update."""
+        """Find the changes and encode the update."""
         import bson
 
         self.post.views = value
@@ -303,7 +304,7 @@ class MongoEngineReader(Reader):
 
 
 class BeanieReader(Reader):
-    """Beanie, with state management for what is changed, on its own event loop."""
+    """Beanie, with state management to detect changes, on its own event loop."""
 
     def __init__(self, target: Target, kinds: Sequence[str] = (USERS, POSTS)) -> None:
         super().__init__(target, kinds)
@@ -362,7 +363,7 @@ class BeanieReader(Reader):
         self.post = self._runner.run(steps())
 
     def prepare(self, value: int) -> Any:
-        """Find out what changed and encode the update."""
+        """Find the changes and encode the update."""
         import bson
 
         self.post.views = value
@@ -487,7 +488,7 @@ class UmongoReader(Reader):
 
 
 class DjangoReader(Reader):
-    """Django's models on MongoDB's backend. It is told which fields to store; an embedded document goes whole."""
+    """Django's models on MongoDB's backend. Callers name the fields to store; an embedded document is stored whole."""
 
     def open(self, target: Target) -> None:
         settings = self._named("conf").settings
@@ -496,7 +497,7 @@ class DjangoReader(Reader):
         if not settings.configured:
             settings.configure(DATABASES={"default": backend}, DEFAULT_AUTO_FIELD=default, USE_TZ=False)
             importlib.import_module("django").setup()
-        # A process has one set of models and one connection for all that it plays.
+        # A process has one set of models and one connection for everything that it plays.
         self._named("apps").apps.all_models["lab"].clear()
         self._named("db").connection.settings_dict.update(backend)
 

@@ -1,9 +1,9 @@
-"""The floors: sockets that send a command's bytes and receive its reply, nothing decoded, blocking and on event loops.
+"""The lower bounds: sockets that send a command's bytes and receive its reply undecoded, blocking and on event loops.
 
-The asyncio floor is the fastest of the ways tried in plain Python: nonblocking sockets with add_reader; the reader's
-callback sends the next waiting request before the task that waited is run, and twenty connections serve a hundred
-tasks. Equal or slower: a connection per task, a queue handed on by the tasks, a transport with BufferedProtocol,
-callbacks alone without tasks.
+The asyncio one is the fastest way that was found in plain Python: nonblocking sockets with add_reader; the reader's
+callback sends the next waiting request before the waiting task runs, and twenty connections serve a hundred tasks.
+Equal or slower: a connection per task, a queue passed on by the tasks, a transport with BufferedProtocol, callbacks
+without tasks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mangonel.lab.contenders.drivers import TABLE, driver
 
 
 class RawSocket(_wire.Checked):
-    """The verbs as bare commands. A reply whose length was not checked before counts as refused."""
+    """The methods as bare commands. A reply whose length was not checked before counts as refused."""
 
     def __init__(self, target: Target) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class RawSocket(_wire.Checked):
         return self._checked("insert_one", self._receive(self._commands.insert_next()))
 
     def arrange_many(self, documents: list[Document]) -> None:
-        """Encode the message of the next insert_many, untimed: the floor sends and receives only."""
+        """Encode the message of the next insert_many, untimed: the lower bound only sends and receives."""
         self._bulk = self._commands.insert_many(documents)
 
     def insert_many(self, documents: list[Document]) -> int:
@@ -48,15 +48,15 @@ class RawSocket(_wire.Checked):
         return self._checked("find_list", self._receive(self._commands.find_list(limit)))
 
     def iterate(self, batching: Batching) -> int:
-        """Drain the collection and compare the bytes with those of the checked reading."""
+        """Discard the collection and compare the byte count with that of the checked read."""
         return self._drained(batching, sum(map(len, self._replies(batching))))
 
     def drain(self, options: dict[str, Any]) -> int:
-        """Return how many bytes the replies to another find have."""
+        """Return the byte count of the replies to another find."""
         return sum(map(len, self._replies(Batching(), self._commands.find(options))))
 
     def documents(self, batching: Batching) -> Iterator[Mapping[str, Any]]:
-        """Yield the documents, decoded, and note how many bytes they came in."""
+        """Yield the decoded documents, and record the byte count."""
         count = size = 0
         for reply in self._replies(batching):
             found = self._commands.documents(reply)
@@ -80,7 +80,7 @@ class RawSocket(_wire.Checked):
             self._socket.sendall(self._commands.get_more((cursor, batching)))
             flags = _wire.MORE_TO_COME
             while flags & _wire.MORE_TO_COME:
-                # The buffer may grow while it is filled, so the view is taken afterwards.
+                # The buffer may grow while it fills, so the view is taken afterwards.
                 size = self._drain_exactly() if batching.exhaust else self._drain()
                 reply = self._view[:size]
                 (flags,) = _wire.INT32.unpack_from(reply, _wire.HEADER.size)
@@ -92,13 +92,13 @@ class RawSocket(_wire.Checked):
         return self._drain()
 
     def _drain(self) -> int:
-        """Receive the one reply that is owed; nothing can follow it."""
+        """Receive the one outstanding reply; nothing can follow it."""
         filled = self._socket.recv_into(self._buffer)
         (length,) = _wire.INT32.unpack_from(self._buffer)
         return filled if filled == length else self._rest(filled, length)
 
     def _drain_exactly(self) -> int:
-        """Receive one reply of a stream without touching the next one."""
+        """Receive one reply of a stream without reading into the next one."""
         filled = 0
         while filled < _wire.HEADER.size:
             filled += self._some(filled, _wire.HEADER.size)
@@ -124,7 +124,7 @@ CONNECTIONS = 20
 
 
 class Connection:
-    """One connection with its own session: the loop's reader callback receives, then sends what waits."""
+    """One connection with its own session: the loop's reader callback receives, then sends the next waiting request."""
 
     def __init__(self, target: Target, pool: RawAsyncio) -> None:
         self._socket = _wire.connect(target.uri)
@@ -142,12 +142,12 @@ class Connection:
         pool.loop.add_reader(self._socket.fileno(), self._readable)
 
     def exchange(self, waiter: asyncio.Future[Any], make: Make, argument: Any) -> None:
-        """Send a small message; its reply's length becomes the waiter's result."""
+        """Send a small message; the waiter's result is the reply's length."""
         self._waiter = waiter
         self.send(make(self.commands, argument))
 
     async def exchange_large(self, message: bytearray) -> int:
-        """Send a message that may not fit into the socket's buffer, and return its reply's length."""
+        """Send a message that may exceed the socket's buffer, and return the reply's length."""
         waiter: asyncio.Future[Any] = self._pool.loop.create_future()
         self._waiter = waiter
         await self._pool.loop.sock_sendall(self._socket, message)
@@ -190,11 +190,11 @@ class Connection:
 
 
 class RawAsyncio(_wire.Checked):
-    """The verbs as bare commands over a pool of connections, last used first."""
+    """The methods as bare commands over a pool of connections; the last used comes first."""
 
     loop: asyncio.AbstractEventLoop
     most = CONNECTIONS
-    # Whether replies are handed out, not their lengths.
+    # Whether waiters get replies instead of lengths.
     keeps = False
 
     def __init__(self, target: Target) -> None:
@@ -222,7 +222,7 @@ class RawAsyncio(_wire.Checked):
         return self._checked("find_list", await self.ask(Commands.find_list, limit))
 
     def arrange_many(self, documents: list[Document]) -> None:
-        """Encode the message of the next insert_many, untimed: the floor sends and receives only."""
+        """Encode the message of the next insert_many, untimed: the lower bound only sends and receives."""
         self._bulk = self._connections[0].commands.insert_many(documents)
 
     async def insert_many(self, documents: list[Document]) -> int:
@@ -230,14 +230,14 @@ class RawAsyncio(_wire.Checked):
         return self._checked(f"insert_many {len(documents)}", size)
 
     async def iterate(self, batching: Batching) -> int:
-        """Drain the collection and compare the bytes with those of the checked reading."""
+        """Discard the collection and compare the byte count with that of the checked read."""
         drained = 0
         async for reply in self._replies(batching):
             drained += len(reply)
         return self._drained(batching, drained)
 
     async def documents(self, batching: Batching) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield the documents, decoded, and note how many bytes they came in."""
+        """Yield the decoded documents, and record the byte count."""
         count = size = 0
         async for reply in self._replies(batching):
             found = self._connections[0].commands.documents(reply)
@@ -248,7 +248,7 @@ class RawAsyncio(_wire.Checked):
         self._expected[batching] = (count, size)
 
     def decoded(self, result: Any) -> Any:
-        """Return the documents of the last reply, when nothing else is under way."""
+        """Return the documents of the last reply; only while no other request is in flight."""
         last = self.idle[-1]
         return last.commands.documents(last.reply(result))
 
@@ -257,7 +257,7 @@ class RawAsyncio(_wire.Checked):
             connection.close()
 
     def ask(self, make: Make, argument: Any) -> asyncio.Future[Any]:
-        """Send the message that `make` returns for a connection and an argument, now or when one is free."""
+        """Send the message that `make` returns for a connection and an argument, now or when a connection is free."""
         waiter: asyncio.Future[Any] = self.loop.create_future()
         if self.idle:
             self.idle.pop().exchange(waiter, make, argument)

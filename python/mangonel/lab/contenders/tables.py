@@ -1,9 +1,10 @@
 """Documents as tables and as lines of JSON: this driver, PyMongoArrow, and PyMongo with pandas or its own `json_util`.
 
-Verbs of tables: `table` reads a collection into a `pyarrow.Table`, `frame` into one of pandas, `write` inserts a table.
-Verbs of lines: `loads` and `dumps` for documents in memory, `insert_lines` and `write_lines` for whole files.
+Methods for tables: `table` reads a collection into a `pyarrow.Table`, `frame` into a pandas DataFrame, `write` inserts
+a table. Methods for lines: `loads` and `dumps` for documents in memory, `insert_lines` and `write_lines` for whole
+files.
 
-Run as `python -m mangonel.lab.contenders.tables CONTENDER URI DATABASE COLLECTION`, it says what a table takes.
+Run as `python -m mangonel.lab.contenders.tables CONTENDER URI DATABASE COLLECTION`, it prints a table's memory use.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FEW = 100
 
 
 class Side:
-    """A client with PyMongo's names, and what its users write for these tasks."""
+    """A client with PyMongo's names, and the code of its users for these tasks."""
 
     driver = "pymongo"
 
@@ -126,7 +127,7 @@ class PyMongoArrowSide(Side):
         self._api.write(self.collection, table)
 
 
-# What pyarrow makes no columns of, such as an ObjectId, is a flag that a side lacks.
+# Types without pyarrow columns, such as ObjectId, are flags that a side lacks.
 TABLES, NESTS, TEXTS = "tables", "tables-nested", "json-lines"
 _SIDES: dict[str, tuple[str, type[Side], tuple[str, ...], tuple[str, ...]]] = {
     "tables-mangonel": ("mangonel", OurSide, (TABLES, NESTS), ("mangonel", "pyarrow", "pandas")),
@@ -144,13 +145,13 @@ CONTENDERS = tuple(
 
 
 def memory_of(side: Side, name: str) -> dict[str, int]:
-    """Return the bytes of a table, and by how many this process grew at most while it was made. Linux only."""
+    """Return the bytes of a table, and the peak growth of this process while it was made. Linux only."""
     side.table(name, FEW)
     gc.collect()
     before = _status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
     table = side.table(name)
-    # Before the table is asked for anything else.
+    # Measured before the table is used.
     growth = _status("VmHWM") - before
     return {"table": table.nbytes, "growth": growth}
 

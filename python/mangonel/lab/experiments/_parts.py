@@ -1,5 +1,5 @@
-"""Experiments as `experiments.toml` has them, since most parts differ by a name, a flag and two figures; and the tasks
-that most play: so many calls of a verb, and what the contender's player does.
+"""Experiments defined in `experiments.toml`, since most parts differ by a name, a flag and two figures; and the
+common tasks: repeated calls of a method, and the tasks of the contender's player.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ TABLES: dict[str, dict[str, Any]] = tomllib.loads(
 class Tabled(Experiment):
     """An experiment of the tables.
 
-    `play` makes the task of a part, or what does by the beginning of the part's name, the first that fits; `further`
-    returns figures beside those of the table, from these and a size.
+    `play` makes the task of a part; it is found by the longest matching start of the part's name in the table's order.
+    `further` returns figures in addition to those of the table, given these and a size.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Tabled(Experiment):
 
 
 class CallsTask(Task):
-    """So many calls of one verb: one at a time, or as many in flight as the name of a part of tasks or threads says."""
+    """Repeated calls of one method: one at a time, or with the concurrency that the part's name states."""
 
     verb = "find_one"  # of the adapter
     leaves = 0  # documents that each call adds to the collection
@@ -110,7 +110,7 @@ class CallsTask(Task):
         return len(self._ready)
 
     def drive(self, arguments: Sequence[Any], call: Callable[[Any], Any] | None = None) -> None:
-        """Call the verb, or what stands for it, once for each argument."""
+        """Call the method, or its substitute, once for each argument."""
         self.bench.drive(call or getattr(self.adapter, self.verb), arguments, self.in_flight)
         self._written += self.leaves * len(arguments)
 
@@ -119,7 +119,7 @@ class CallsTask(Task):
 
 
 class SpecTask(Task):
-    """What all have: the contender's player, which the bench closes as its adapter, and a verb of it that is timed."""
+    """Base of the specification's tasks: a player, closed as the bench's adapter, and its timed method."""
 
     verb = ""
 
@@ -136,9 +136,9 @@ class SpecTask(Task):
         return self._bench.run(getattr(self._player, verb)(*arguments))
 
     def keep(self, verb: str, *arguments: Any) -> None:
-        """Let the player's verb return its result, which may be large, to this task.
+        """Run the player's method and keep its result, which may be large, on this task.
 
-        Not as the result of the runner's task: `asyncio.Runner` makes a repr of that at its end.
+        It must not be the result of the runner's task: `asyncio.Runner` makes a repr of that at its end.
         """
         found = getattr(self._player, verb)(*arguments)
 
@@ -165,16 +165,16 @@ class SpecTask(Task):
         return {}
 
     def check(self) -> str:
-        """Check what was done last and return its digest; AssertionError: it is not what the task asks for."""
+        """Check the last result and return its digest; AssertionError if it is wrong."""
         raise NotImplementedError
 
     def close(self) -> Any:
-        """Close the player: the bench takes this task for its adapter."""
+        """Close the player: the bench treats this task as its adapter."""
         if self._player is not None:
             player, self._player = self._player, None
             self._bench.run(player.close())
 
 
 def content(size: int) -> bytes:
-    """Return a file's bytes: such as no compression makes smaller, and the same in every run."""
+    """Return a file's bytes: incompressible, and the same in every run."""
     return random.Random(size).randbytes(size)

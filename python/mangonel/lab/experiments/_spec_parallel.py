@@ -1,6 +1,6 @@
-"""The parallel tasks of the driver benchmarking specification: many files, as many processes as there are cores.
+"""The parallel tasks of the driver benchmarking specification: many files, one process for each core.
 
-The processes are started, and connected, before the clock runs; what is written is on the disk when it stops.
+The processes are started and connected before the clock runs; written data is on disk when it stops.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PHOTO_BYTES = 5 * 1024 * 1024
 
 
 class Helpers:
-    """The processes of a worker, started and connected; they end with its bench."""
+    """The helper processes of a worker, started and connected; they exit with its bench."""
 
     def __init__(self, bench: Bench) -> None:
         name, target = bench.name, asdict(bench.target)
@@ -44,7 +44,7 @@ class Helpers:
 
 
 class ParallelTask(SpecTask):
-    """What they share: a folder of files, the processes, and which file goes to whom."""
+    """The common base: a folder of files, the processes, and the assignment of files to them."""
 
     verb = ""
 
@@ -64,14 +64,14 @@ class ParallelTask(SpecTask):
             raise
 
     def set_up(self) -> None:
-        """Make what is read."""
+        """Make the data to read."""
 
     def items(self) -> list[list[Any]]:
-        """Return for each file the arguments of the verb."""
+        """Return the method's arguments for each file."""
         return [[str(path)] for path in self.paths]
 
     def arrange(self) -> None:
-        """Remove the files that the sample before wrote."""
+        """Remove the files of the previous sample."""
         for path in self.paths:
             path.unlink(missing_ok=True)
 
@@ -83,7 +83,7 @@ class ParallelTask(SpecTask):
         return len(items)
 
     def extras(self) -> dict[str, float]:
-        """Check the sample just taken, and return what the processes spent on it: they live on unmetered."""
+        """Check the last sample, and return the processes' CPU time, which the worker's own does not include."""
         self.check()
         return {"cpu_ns": float(self._cpu_ns)}
 
@@ -94,7 +94,7 @@ class ParallelTask(SpecTask):
 
 
 class Import(ParallelTask):
-    """Insert the lines of files of 5000, each line of the same shape and length."""
+    """Insert files of 5000 JSON lines, all of the same form and length."""
 
     verb = "import_file"
 
@@ -112,7 +112,7 @@ class Import(ParallelTask):
 
 
 class Export(ParallelTask):
-    """Write the collection into files, by ranges of its ids: those have an index in every collection."""
+    """Write the collection into files by ranges of a number that every collection has an index on."""
 
     verb = "export_file"
 

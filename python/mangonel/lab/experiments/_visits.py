@@ -1,4 +1,4 @@
-"""The tasks of the experiment `websessions`: a load, and the store calls that it must cause; with others it is void."""
+"""The tasks of the experiment `websessions`: a load, and the store calls that it must cause; other calls void it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ AT_ONCE = 300
 VISITORS = 50
 WRITERS = 20
 PAYLOAD = "x" * 100
-# The share of the fastest rate at which latency is measured.
+# Latency is measured at this share of the fastest rate.
 SHARE = 0.7
 BYSTANDERS_PER_SECOND = 200
 COUNT_WARM_UP = 60
 WRK_SECONDS = 3
-# A visitor's next request comes a thousand later; one that the system held up for so long meets it, and writes again.
+# A visitor's next request comes a thousand requests later; after a long stall it meets the first, and writes again.
 MEETINGS = 0.002
 
-# What wrk is told: the visitors in turn.
+# wrk's script: visitors in turn.
 WRK_VISITS = """\
 local c, i = {}, 0
 for l in io.lines("COOKIES") do c[#c + 1] = l end
@@ -40,7 +40,7 @@ request = function()
 end
 """
 
-# What every request of a part does; those of the mix differ, see `_visit_of`.
+# The request of each part; the mix varies, see `_visit_of`.
 VISITS = {
     "new-visitor": "new",
     "seed": "new",
@@ -50,14 +50,14 @@ VISITS = {
 }
 STATELESS = ("none", "cookie")
 MONGODB = ("mongodb", "mongodb-majority", "pymongo")
-# The end of a part's name that says how many requests are under way at once.
+# The end of a part's name: the number of concurrent requests.
 LEVEL = re.compile(r"-c(\d+)$")
-# Engines that know a user's websessions are asked for the user's epoch when one logs in.
+# Engines that know a user's websessions read the user's epoch at login.
 WITHOUT_USERS = ("memcached", "directory", "cookie")
 
 
 def _met_themselves(foretold: dict[str, int], calls: dict[str, int]) -> bool:
-    """Return whether what is too much are a few writes that met another of their own visitor: a get and a put each."""
+    """Return whether the surplus is a few writes that met another write of the same visitor: a get and a put each."""
     if calls.keys() != foretold.keys() or set(foretold) != {"get", "put"}:
         return False
     gets, puts = calls["get"] - foretold["get"], calls["put"] - foretold["put"]
@@ -65,7 +65,7 @@ def _met_themselves(foretold: dict[str, int], calls: dict[str, int]) -> bool:
 
 
 class VisitTask(Task):
-    """What all have in common: an environment, a site, and the counting."""
+    """The common base: an environment, a site, and the counting."""
 
     def __init__(self, part: Part, bench: Bench, *, own: bool = False) -> None:
         self._part = part
@@ -77,7 +77,7 @@ class VisitTask(Task):
         layout = Layout(
             self._store,
             durable=part.id.endswith("-durable"),
-            # Whose processor time is asked for alone.
+            # The part whose processor time is measured alone.
             own=(own or bool(level)) and self._store in MONGODB,
             unix=bool(bench.size.parameters.get("unix", 0)),
             tls=bool(bench.size.parameters.get("tls", 0)),
@@ -103,11 +103,11 @@ class VisitTask(Task):
         return self._part.operations
 
     def load(self, count: int) -> None:
-        """Have so many visits, or whatever the part's operations are."""
+        """Perform `count` visits, or other operations of the part."""
         raise NotImplementedError
 
     def _counted(self, wanted: dict[str, int], operations: int) -> dict[str, float]:
-        """Return Tornado's processor time for each operation, after looking at the store's calls."""
+        """Return Tornado's processor time per operation, after checking the store's calls."""
         calls, cpu = self._site.used()
         wanted = {name: count for name, count in wanted.items() if count}
         if self._store not in STATELESS and calls != wanted and not _met_themselves(wanted, calls):
@@ -120,7 +120,7 @@ class VisitTask(Task):
 
 
 class SiteTask(VisitTask):
-    """So many requests of one kind, by `ab`, `wrk` or the lab's generator."""
+    """Repeated requests of one kind, sent by `ab`, `wrk` or the lab's generator."""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         super().__init__(part, bench)
@@ -130,7 +130,7 @@ class SiteTask(VisitTask):
         self._wrk_requests = 0.0
 
     def verify(self) -> str:
-        """Have visitors: some of the population, or some that come now."""
+        """Create the visitors: some of the population, or new ones."""
         if self._kind.startswith(("known", "mixed")) and self._store != "none":
             self._cookies = json.loads(self._site.get("/visitors"))
             if not self._cookies:
@@ -140,7 +140,7 @@ class SiteTask(VisitTask):
         return super().verify()
 
     def warm_up(self) -> None:
-        """Open the connections of the store's client; find the fastest rate where that is asked for."""
+        """Open the connections of the store's client; if needed, find the fastest rate."""
         if self._kind == "mixed-steady":
             count = max(500, self._part.operations // 5)
             self._loads += 1
@@ -150,12 +150,12 @@ class SiteTask(VisitTask):
         self._site.used()
 
     def extras(self) -> dict[str, float]:
-        """Return what the load saw, after looking at the store's calls."""
+        """Return the load's figures, after checking the store's calls."""
         found, self._seen = self._seen, {}
         if self._kind == "known-reads-wrk":
             calls, cpu = self._site.used()
             gets = calls.pop("get", 0)
-            # wrk ends a little late, and what was on its way then is counted by one side only.
+            # wrk ends a little late, and only one side counts the requests in flight at that moment.
             if self._store not in STATELESS and (
                 calls or abs(gets - self._wrk_requests) > 2 * VISITORS + 0.1 * gets
             ):
@@ -205,7 +205,7 @@ class SiteTask(VisitTask):
         cookie, visit = self._cookies[number % len(self._cookies)], _visit_of(self._kind, number)
         if visit == "read":
             return "/read", cookie
-        # Never what is stored already. As short as it ever was, unless a size was asked for.
+        # Never the stored value. Of the original's length, unless a size was requested.
         value = f"{self._loads}-{number}"
         if "payload" in self._bench.size.parameters:
             value = value.ljust(self._size, "x")
@@ -213,7 +213,7 @@ class SiteTask(VisitTask):
 
 
 def _visit_of(kind: str, number: int) -> str:
-    """Return what the request of that number does: of a mix 90 read, 9 write and one is a new visitor's in 100."""
+    """Return the action of the request with this number; the mix has 90 reads, 9 writes and 1 new visitor in 100."""
     if not kind.startswith("mixed"):
         return VISITS[kind]
     place = number % 100
@@ -226,7 +226,7 @@ def _foretold(kind: str, requests: int) -> dict[str, int]:
 
 
 class PopulateTask(VisitTask):
-    """Websessions put into the store by its own interface, fifty at once; the parts that follow find them there."""
+    """Websessions put into the store through its own interface, fifty at once; later parts use them."""
 
     def warm_up(self) -> None:
         self._site.get("/populate?count=100")
@@ -236,7 +236,7 @@ class PopulateTask(VisitTask):
 
 
 class ParallelTask(VisitTask):
-    """Twenty requests write at once to one websession, each its own key; not one key may be lost."""
+    """Twenty concurrent requests write one websession, each its own key; no key may be lost."""
 
     def verify(self) -> str:
         self._begin()
@@ -254,10 +254,10 @@ class ParallelTask(VisitTask):
             self._burst(str(number))
 
     def extras(self) -> dict[str, float]:
-        """Return how many writes met another, after looking at the store's calls and at the keys."""
+        """Return how many writes conflicted, after checking the store's calls and the keys."""
         calls, cpu = self._site.used()
         writes = self._part.operations
-        # A write reads once; each conflict reads and writes once more.
+        # A write reads once; each conflict adds a read and a write.
         if calls.get("get") != calls.get("put") or calls.get("put", 0) < writes:
             raise RuntimeError(f"void: expected a get for each put of {writes} writes, there were {calls}")
         kept = int(self._site.get("/keys", self._cookie))
@@ -273,7 +273,7 @@ class ParallelTask(VisitTask):
 
 
 class LoginTask(VisitTask):
-    """A login is answered with a redirect, and the page behind it must know the user: read your writes."""
+    """A login is answered with a redirect, and the next page must know the user: read your own writes."""
 
     def warm_up(self) -> None:
         self.load(20)
@@ -298,10 +298,9 @@ class LoginTask(VisitTask):
 
 
 class CountTask(VisitTask):
-    """Anonymous readers one after another, each on a connection of its own, and Tornado's instructions for them.
+    """Anonymous readers one after another, each on its own connection, measured in Tornado's instructions.
 
-    Time cannot tell 2 % on a machine that does anything else; a count can, and a second site without sessions says
-    how exactly.
+    Time cannot resolve 2 % on a busy machine, but a count can; a second site without sessions gives the baseline.
     """
 
     def __init__(self, part: Part, bench: Bench) -> None:
@@ -309,7 +308,7 @@ class CountTask(VisitTask):
         self._site = self._environment.counted_site()
 
     def warm_up(self) -> None:
-        """Let the interpreter specialise what it does often, and count once: a first count is 3 % above the others."""
+        """Let the interpreter specialise frequent code, and count once: the first count is 3 % above the others."""
         self.load(COUNT_WARM_UP)
         self.arrange()
         self.load(COUNT_WARM_UP)
@@ -328,7 +327,7 @@ class CountTask(VisitTask):
 
 
 class StallTask(VisitTask):
-    """The store stops answering for a while; those who need none of it must not notice."""
+    """The store stops answering for a while; requests that do not need it must not notice."""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         super().__init__(part, bench, own=True)
@@ -339,7 +338,7 @@ class StallTask(VisitTask):
         self._visit([(f"/?v={self._payload}", "")] * 100)
 
     def act(self) -> int:
-        """Stall the store in the middle of a steady load of bystanders."""
+        """Stall the store in the middle of a steady load that does not need it."""
         told: dict[str, float] = {}
         with ThreadPoolExecutor(2) as pool:
             stalled = pool.submit(self._stall, told, pool)
@@ -351,11 +350,11 @@ class StallTask(VisitTask):
                 targets=[("/health", "")],
             )
             stalled.result()
-        # A generator that was late by milliseconds voids no figure that is about seconds.
+        # A generator that was late by milliseconds does not void a figure of seconds.
         shares = {f"p{share:g}": float(percentile(seen.latencies_us, share)) for share in (50.0, 99.0, 100.0)}
         shares["max"] = shares.pop("p100")
         self._seen = {**shares, **told, "wall_ns": seen.seconds * 1e9}
-        # Of a loop that is blocked, most of the requests of the stall would have waited; one that was late is noise.
+        # With a blocked loop, most requests of the stall would have waited; a single late one is noise.
         waited = percentile(seen.latencies_us, 75.0) / 1e6
         if waited > self._seconds / 4:
             raise RuntimeError(f"a quarter of the bystanders waited {waited:.2f} s while the store stalled")

@@ -1,7 +1,7 @@
-"""Files of 50 MiB: reading and storing one, on this machine and over a line of 5 ms, one connection and several.
+"""Files of 50 MiB: reading and storing one, locally and with a latency of 5 ms, over one connection and several.
 
-Spec tasks GridFSUpload and GridFSDownload, with a line of some milliseconds as well. The file that is read was stored
-before by PyMongo, the same for all.
+The specification's tasks GridFSUpload and GridFSDownload, and the same with some milliseconds of latency. PyMongo
+stored the file to read, the same for all.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BUCKET, FILE_ID = "fs", "lab"
 
 
 class FileTask(SpecTask):
-    """What reading and storing share: the contender's player, behind a delay where the part asks for one."""
+    """The common base of reading and storing: the contender's player, behind a delay if the part has one."""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         self._data = content(EXPERIMENT.figures(bench.size)["mebibytes"] * 2**20)
@@ -39,7 +39,7 @@ class FileTask(SpecTask):
             self.act()
 
     def extras(self) -> dict[str, float]:
-        """Return nothing: it is checked once, since that takes as long as the sample."""
+        """Return nothing: the file is checked only once, since that takes as long as the sample."""
         return {}
 
     def close(self) -> None:
@@ -56,7 +56,7 @@ class ReadTask(FileTask):
         self._ensure_file()
 
     def check(self) -> str:
-        """Compare the file; of a floor, only that it drained so much."""
+        """Compare the file; for a lower bound, only its length."""
         if "floor" in self._bench.contender.offers:
             if int.from_bytes(self._result, "little") < len(self._data):
                 raise AssertionError(f"expected more than {len(self._data)} bytes of replies")
@@ -65,7 +65,7 @@ class ReadTask(FileTask):
         return digest(len(self._data))
 
     def arrange(self) -> None:
-        """Let the last result go, untimed: freeing it is not reading."""
+        """Release the last result, untimed: freeing it is not part of reading."""
         self._result = b""
 
     def act(self) -> int:

@@ -1,9 +1,9 @@
-"""The demo's live page under load: 1000 inserts a second reach 200 browsers, and what that costs everybody else.
+"""The demo's live page under load: 1000 inserts a second reach 200 browsers; measures deliveries and other requests.
 
-The web process is the demo's own, started with a closed shop; the inserts are made here, one by one, acknowledged as
-the part says, and a delivery counts from the acknowledgement to the moment that a browser's socket has the frame.
-Requests are sent beside it at a steady rate, by the lab's generator: to a site with browsers, to one without, and to
-one without while another web process has them.
+The web process is the demo's own, started with a closed shop. The inserts are made here, one by one, acknowledged as
+the part states. A delivery lasts from the acknowledgement until a browser's socket has the frame. The lab's generator
+sends requests at a steady rate at the same time: to a site with browsers, to one without, and to one without while
+another web process has them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CONNECTIONS = 8  # that these requests have
 HOST = "127.0.0.1"
 PASSWORD = "mangonel"
 PAGE = "/api/posts?size=10"
-# Seconds that the last frames may take, and between looks whether they are there.
+# Seconds to wait for the last frames, and between checks.
 TIMEOUT_S = 10.0
 LOOK_S = 0.3
 
@@ -59,7 +59,7 @@ class Site:
         self._stack.close()
 
     def frames(self) -> dict[str, list[int]]:
-        """Return the frames that came since this was asked before: for the customers in them, when."""
+        """Return the frames since the last call: arrival times by the customers in them."""
         if self._browsers is None:
             return {}
         self._browsers.tell()
@@ -67,15 +67,16 @@ class Site:
         return found
 
     def requests(self, count: int) -> list[int]:
-        """Send so many requests at their rate, and return the µs that each took.
+        """Send `count` requests at their rate, and return the duration of each in µs.
 
-        From when it was sent: at this rate hardly one waits for a connection, and to wake late is the load's own fault.
+        Counted from sending: at this rate hardly a request waits for a connection, and a late wake-up is the load's
+        fault.
         """
         targets = [(PAGE, self.cookie)]
         return generate(self.port, count, CONNECTIONS, rate=REQUESTS_PER_SECOND, targets=targets).services_us
 
     def cpu(self) -> float:
-        """Return the processor seconds that the web process has used, all its threads together."""
+        """Return the processor seconds of the web process, with all its threads."""
         return cpu_ns(self._web.process.pid) / 1e9
 
     def _start(self, *arguments: str) -> SiteProcess:
@@ -108,7 +109,7 @@ class LiveTask(Task):
         self._browsers = BROWSERS[name]
         uri, is_beside = bench.target.uri, name == BESIDE
         self._sites = ExitStack()
-        # Which has the one verb that the bench wants, to be closed.
+        # It has the one method that the bench needs, `close`.
         bench.adapter = self._sites
         self._asked = self._open(uri, 0 if is_beside else self._browsers)
         self._watched = self._open(uri, self._browsers) if is_beside else self._asked
@@ -172,14 +173,14 @@ class LiveTask(Task):
             for numbers, times in self._watched.frames().items():
                 for number in map(int, filter(None, numbers.split(","))):
                     for at in times:
-                        # A browser may have it before the writer has its acknowledgement.
+                        # A browser may receive it before the writer has its acknowledgement.
                         self._deliveries.record(max(0, at - acknowledged[number]))
             if len(self._deliveries) >= expected or time.monotonic() > deadline:
                 return
             await asyncio.sleep(LOOK_S)
 
     async def _insert(self, customers: Any, numbers: range, acknowledged: dict[int, int]) -> None:
-        """Insert at the rate, each due in its turn, up to so many in flight."""
+        """Insert at the rate, each at its due time, up to the limit in flight."""
         queue = iter(numbers)
         start = time.monotonic()
 

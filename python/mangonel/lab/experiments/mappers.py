@@ -1,10 +1,10 @@
-"""What document mappers do: 150 times 200 documents into objects, from the server and from bytes alone; and one scalar
-of a loaded post changed and saved, up to the wire and the whole of it.
+"""The work of document mappers: 200 documents to objects, 150 times, from the server and from bytes alone; and one
+changed scalar of a loaded post, up to the encoded update and saved.
 
-The work of an old Ruby comparison of mappers, and a post as blogs have it. Then the ten tasks of the ODM benchmarking
-specification, in MB/s, judged by the client's processor time: the data is the specification's, found by
-MONGODB_BENCHMARK_DATA; a task's megabytes are those of its source files. The counts are smaller than the
-specification's 10 000, by the form. Spec: benchmarking.
+This is the work of an old Ruby comparison of mappers, with a post as blogs have it. Then come the ten tasks of the ODM
+benchmarking specification, in MB/s, judged by the client's processor time. The data is the specification's, found
+through MONGODB_BENCHMARK_DATA; a task's megabytes are those of its source files. The counts are below the
+specification's 10 000, depending on the form. Spec: benchmarking.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DAY = datetime.datetime(2024, 3, 1, 12, 30, 1, 123_000)
 
 
 def article(number: int) -> Document:
-    """A post of 18 keys and about 1.4 KB with its `_id`: an author, a place, tags, five comments."""
+    """A post of 18 keys and about 1.4 KB with its `_id`: an author, a location, tags, five comments."""
     text = "Thanks, this is just what I was after."
     return {
         "title": f"How we made number {number} fast",
@@ -86,7 +86,7 @@ class ReadTask(Task):
 
     def verify(self) -> str:
         found = [self._adapter.plain(self._kind, one) for one in self.read(1)]
-        # Mappers have orders of their own, and ids of their own class.
+        # Mappers have their own field order and their own id class.
         plain, wanted = (
             [digest(sorted({**one, "_id": str(one["_id"])}.items())) for one in many]
             for many in (found, stored(self._kind))
@@ -180,7 +180,7 @@ def values(kind: str) -> dict[str, Any]:
 
 
 class SpecTask(Task):
-    """One verb, once for each of so many documents that are there already; creation begins with none."""
+    """One method, called once for each of many existing documents; creation starts with none."""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         import pymongo

@@ -1,8 +1,8 @@
-"""Whole programs from start to exit, each in a process: imports, inserts, exits, and those of the original comparison.
+"""Whole programs from start to exit, one process each: imports, inserts, exits, and the original comparison's.
 
-`process` starts, connects, inserts once (w:1) and exits; with `--set exits=N` there are that many exits of this
-driver's programs, half with the client left open, all of which must be clean. The time of an import is that of an
-interpreter that does nothing else; the bare one is in every row.
+`process` starts, connects, inserts once (w:1) and exits. With `--set exits=N`, it runs this driver's programs N times,
+half with an open client, and all must exit cleanly. Import times include the interpreter's start; the bare interpreter
+is in every row.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from mangonel.lab.experiments._parts import Tabled
 
 
 class ProgramError(Exception):
-    """A program failed by itself: it ended with a positive exit status."""
+    """A program failed by itself: it exited with a positive status."""
 
 
-# Behind a program: when it was done. This process reads the same clock.
+# Appended to a program: writes its end time. This process reads the same clock.
 END = f"\nimport os, time\nos.write({INSIDE_FD}, str(time.perf_counter_ns()).encode())\n"
 
 
 class ProgramTask(Task):
     """One sample is one process.
 
-    What a program waits for is told with what of it came after its last line: some drivers join threads that sleep.
+    The time from the last line to the exit is also reported, since some drivers join threads that sleep.
     """
 
     end, kind = END, ""
@@ -46,7 +46,7 @@ class ProgramTask(Task):
         self.status = 0
 
     def verify(self) -> str:
-        """Nothing to compare ahead: the status of every run is checked, and what it wrote is counted."""
+        """Return nothing: the status of every run is checked, and its writes are counted."""
         return digest(self._kind)
 
     def warm_up(self) -> None:
@@ -59,20 +59,20 @@ class ProgramTask(Task):
         return 1
 
     def extras(self) -> dict[str, float]:
-        """Return the exit status of the last run, since a signal voids no time but is shown, and what the run told."""
+        """Return the last run's exit status, which is shown but does not void the time, and its figures."""
         return {"exit_status": float(self.status), **self._told}
 
     def written(self) -> int | None:
         return self._runs * self._inserts if self._inserts else None
 
     def run(self, kind: str) -> None:
-        """Run a program, keep its status and what it told; ProgramError: it raised. A signal ends it after its work."""
+        """Run a program and record its status and figures; ProgramError if it raised."""
         told, _ = self.start(kind)
-        # One that a signal ended before its last line had no exit.
+        # A program that a signal ended before its last line has no exit phase.
         self._told = {"exit_us": (self._ended - told) / 1000 if told else 0.0}
 
     def start(self, kind: str, output: int | None = None) -> tuple[int, Any]:
-        """Run a program; return the ns that it told on its descriptor, and its resource usage."""
+        """Run a program; return the ns that it wrote to its descriptor, and its resource usage."""
         make = self._bench.contender.program
         assert make is not None
         read, write = os.pipe()
@@ -96,10 +96,10 @@ class ProgramTask(Task):
 
 
 class OriginalTask(ProgramTask):
-    """One sample is one process of the original comparison, on a terminal that somebody reads from.
+    """One sample is one process of the original comparison, on a terminal that is being read.
 
-    Tells real, user and system time as `time` does, and what lay inside the program: a driver that waits for a
-    sleeping thread at exit would otherwise be charged with that as if it were an insert.
+    It reports real, user and system time as `time` does, and the time inside the program. Otherwise a driver that waits
+    for a sleeping thread at exit would be charged for it as for an insert.
     """
 
     end = ""
@@ -115,7 +115,7 @@ class OriginalTask(ProgramTask):
 
 
 class Terminal:
-    """A pseudo terminal with a thread that reads from it, as whoever looked at the original did."""
+    """A pseudo-terminal with a reading thread, in place of the original's terminal window."""
 
     def __init__(self) -> None:
         self._reader, self.writer = pty.openpty()
@@ -127,20 +127,20 @@ class Terminal:
         return self
 
     def __exit__(self, *error: object) -> None:
-        # What is still in the terminal is read before its end is told.
+        # Remaining output is read before the end is reported.
         os.close(self.writer)
         self._thread.join()
         os.close(self._reader)
 
     def _drain(self) -> None:
-        # It raises once the last writer is gone.
+        # Raises once the last writer has closed the terminal.
         with contextlib.suppress(OSError):
             while data := os.read(self._reader, 65536):
                 self.lines += data.count(b"\n")
 
 
 class ExitsTask(ProgramTask):
-    """Programs in turn with the client left open and closed; unclean exits are counted, not fatal."""
+    """Programs that alternately leave the client open and close it; unclean exits are counted, not fatal."""
 
     kind = "insert-1"
 

@@ -1,10 +1,10 @@
-"""Reads: one document by its `_id` alone, with tasks and threads and at a constant rate; a page; a whole collection.
+"""Reads: one document by its `_id`, alone, with tasks and threads, and at a constant rate; a page; a whole collection.
 
-A page of 30 posts is what the field's web comparison asks for, here without the web. Rates that are the same for all
-lie far below what any contender can do at most, so that figures tell of the way through the driver and not of a queue;
-a contender that cannot keep up is saturated, and its percentiles say so. The full form has shares of each contender's
-own capacity beside them: how it behaves near its limit, wherever that is. Reading a collection is the spec task
-FindMany with ten times the documents, small ones.
+A page of 30 posts is the workload of the published web comparison, here without the web. The rates are the same for all
+and far below every contender's limit, so the figures show the path through the driver and not a queue; a contender that
+cannot keep up is saturated, and its percentiles show it. The full form adds shares of each contender's own capacity, to
+show its behaviour near the limit. Reading a collection is the specification's task FindMany with ten times as many
+small documents.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ OWN_S = 2
 
 
 class RateTask(FindOneTask):
-    """So many find_one a second, each due at its time, whatever became of the one before."""
+    """find_one at a constant rate, each at its due time, regardless of earlier ones."""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         super().__init__(part, bench, CONNECTIONS)
@@ -86,16 +86,16 @@ class RateTask(FindOneTask):
 
 
 class ShareTask(RateTask):
-    """The same at a share of what the contender can do just now, which the warm-up finds out."""
+    """The same at a share of the contender's current capacity, which the warm-up measures."""
 
     def warm_up(self) -> None:
-        """Find out how many a second there are at most, with as many in flight as there are connections."""
+        """Measure the maximum rate, with as many calls in flight as there are connections."""
         super().warm_up()
         probes = (self.keys * (PROBES // len(self.keys) + 1))[:PROBES]
         begun = time.perf_counter()
         self.drive(probes)
         self.rate = self.figure / 100 * PROBES / (time.perf_counter() - begun)
-        # So many seconds, whatever the rate.
+        # Fixed seconds, whatever the rate.
         wanted = max(PROBES, round(OWN_S * self.rate))
         self.keys = (self.keys * (wanted // len(self.keys) + 1))[:wanted]
 
@@ -116,7 +116,7 @@ class CollectionTask(Task):
         self._adapter = bench.connect()
 
     def _check(self, count: int, seen: list[Any]) -> None:
-        """Raise AssertionError unless as many came as are stored, and every so many is the one that is."""
+        """Raise AssertionError unless all stored documents came; every n-th is compared."""
         expect("documents", count, self._count)
         for number, document in zip(range(0, count, EVERY), seen, strict=False):
             wanted = {"_id": f"{number:024x}", **documents.user(number)}
@@ -150,7 +150,7 @@ class IterateTask(CollectionTask):
 
 
 class ToListTask(CollectionTask):
-    """Read into one list; the first sample's growth of the process is what the list weighs."""
+    """Read into one list; the process's growth in the first sample is the list's memory."""
 
     _before: float | None = 0.0
     _kept: Any = ()
@@ -171,7 +171,7 @@ class ToListTask(CollectionTask):
         return len(self._kept)
 
     def extras(self) -> dict[str, float]:
-        """Return the growth, once: later samples find the memory of the first one."""
+        """Return the growth, once: later samples reuse the memory of the first."""
         if self._before is None:
             return {}
         growth, self._before = _resident() - self._before, None

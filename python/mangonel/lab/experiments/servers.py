@@ -1,13 +1,12 @@
-"""Against servers of the worker's own: TLS, heartbeats beside a busy event loop, and a primary that is killed.
+"""Experiments on the worker's own servers: TLS, heartbeats beside a busy event loop, and a killed primary.
 
-TLS: find_one, and what a new client costs until its first answer; the certificates are made for the run, and sessions
-resume where a driver does so by itself. Busy loop: the client polls its server every 500 ms while its program keeps
-the loop busy for 200 ms at a time; a heartbeat that needs the loop comes late, and one that comes late enough makes a
-healthy server look dead. Failover: the longest stall of a writer in a replica set of three. How long the members take
-to elect another primary is chance, the same for every driver: an observer asks them every few milliseconds and tells
-it beside the stall. A write waits for a majority, so for the other member to find its new source as well; reads from
-the primary, beside the writes, show what a driver needs to find that. Members elect after one second of silence, not
-after ten as those of a deployment that spans data centres.
+TLS: find_one, and the time of a new client until its first result. The certificates are made for the run, and drivers
+resume sessions if they do so by default. Busy loop: the client polls its server every 500 ms while its program blocks
+the loop for 200 ms at a time. A heartbeat that needs the loop is late, and a late one can make a healthy server look
+dead. Failover: the longest stall of a writer in a replica set of three. The duration of the election is chance, the
+same for every driver; an observer polls the members every few milliseconds and reports it beside the stall. A write
+waits for a majority, so also until the other member has found its new sync source. Reads from the primary, beside the
+writes, show how long the driver needs to find it. Members elect after one second of silence, not after the default ten.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class ConnectTask(SecureFindOneTask):
         return len(self.keys)
 
 
-# Of this worker process, by subject: one server serves all parts of a contender, and ends with the process.
+# In this worker process, by subject: one server serves all parts of a contender, and ends with the process.
 _servers: dict[str, Any] = {}
 BLOCKED_S = 0.2
 FREE_S = 0.001
@@ -69,7 +68,7 @@ HEARTBEAT_S = 0.5
 
 
 class BusyLoopTask(Task):
-    """Block the loop again and again, and count on the server how many heartbeats it saw."""
+    """Block the loop repeatedly, and count on the server how many heartbeats arrived."""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         from mangonel import server
@@ -90,7 +89,7 @@ class BusyLoopTask(Task):
         return digest(self._bench.run(self._adapter.find_one(0)))
 
     def act(self) -> int:
-        """Block, let the loop run for a moment, and so on; one find_one in each moment."""
+        """Block, let the loop run for a moment with one find_one, and repeat."""
         before = self._heartbeats()
         self._bench.run(self._turn())
         self._seen = self._heartbeats() - before
@@ -115,13 +114,13 @@ READERS = 2
 BEFORE_S = 0.3  # of undisturbed writing
 POLL_S = 0.005
 TIMEOUT_S = 60.0
-# Of a failed operation, before the writer goes on.
+# Pause after a failed operation.
 PAUSE_S = 0.01
 SETTINGS = {"electionTimeoutMillis": 1000, "heartbeatIntervalMillis": 250}
 
 
 class Load:
-    """Inserts and reads without pause, by several workers, until each has gone on after the failover."""
+    """Inserts and reads without pause, by several workers, until each has succeeded after the failover."""
 
     def __init__(self, bench: Bench, numbers: itertools.count[int]) -> None:
         self._bench = bench
@@ -165,7 +164,7 @@ class Load:
 
 
 class Killer(threading.Thread):
-    """Kills the primary while others write, and watches for the next one."""
+    """Kills the primary during the load, and watches for the next one."""
 
     def __init__(self, server: Any, load: Load) -> None:
         super().__init__()
@@ -175,7 +174,7 @@ class Killer(threading.Thread):
         self.election_s = 0.0
 
     def run(self) -> None:
-        """Kill, and wait until another member takes writes."""
+        """Kill the primary, and wait until another member accepts writes."""
         try:
             time.sleep(BEFORE_S)
             begun = time.monotonic()
@@ -227,7 +226,7 @@ class FailoverTask(Task):
         return 1
 
     def extras(self) -> dict[str, float]:
-        """Return the longest write, election, longest read, errors; AssertionError: a loss, or none elected."""
+        """Return longest write, election, longest read and errors; AssertionError after a loss or no election."""
         load, election = self._load, self._killer.election_s
         if not election:
             raise AssertionError(f"expected a new primary within {TIMEOUT_S:.0f} s")
@@ -235,7 +234,7 @@ class FailoverTask(Task):
         found = len(self._bench.run(self._adapter.to_list()))
         if found < self._stored:
             raise AssertionError(f"expected {self._stored} acknowledged documents, got {found}")
-        # What an error left unknown may be there too.
+        # Writes whose error left the outcome unknown may be there too.
         self._stored = found
         return {
             "wall_ns": load.longest_s["write"] * 1e9,

@@ -1,10 +1,10 @@
-"""The tasks of the driver benchmarking specification in MB/s, and its composite scores.
+"""The tasks of the driver benchmarking specification in MB/s, with its composite scores.
 
-A task's megabytes are those of the specification's source files, at the sizes the files have on disk; some that its
-text states are stale. The client's bulk writes need MongoDB 8.0: `--set client_bulk_write=1` plays them. The counts
-are the specification's own with `--set published=1`; MB/s do not depend on them, but for what a first batch costs.
-The single-process tasks check what they did after every sample, outside the time. `bson` is encoding and decoding
-without a server: the specification's tasks FlatEncoding to FullDecoding, a tweet, and small documents.
+A task's megabytes are the sizes of the specification's source files on disk; some sizes in its text are stale. The
+client's bulk writes need MongoDB 8.0: `--set client_bulk_write=1` plays them. The counts are the specification's own
+with `--set published=1`; MB/s hardly depend on them, except for the cost of a first batch. The single-process tasks
+check their result after every sample, untimed. `bson` is encoding and decoding without a server: the specification's
+tasks FlatEncoding to FullDecoding, a tweet, and small documents.
 Spec: benchmarking.
 """
 
@@ -25,10 +25,10 @@ BSON, SINGLE, MULTI, PARALLEL, READS, WRITES, _ = COMPOSITES.values()
 
 
 class Spec(Tabled):
-    """25 tasks, of which three need another server than most have."""
+    """25 tasks; three of them need a newer server than most deployments have."""
 
     def stand_in(self, part: str, contender: str) -> str:
-        """The codec of this driver is a contender by itself, since it has two; that of the others is PyMongo's."""
+        """Return the codec contender: this driver's own, since it has two codecs, or PyMongo's for the others."""
         if part not in BSON:
             return contender
         return "mangonel-bson" if contender.startswith("mangonel") else "pymongo"
@@ -65,10 +65,10 @@ class FindMany(SpecTask):
 
 
 class WriteTask(SpecTask):
-    """Copies of one document, written in some way into an empty collection; drivers add the `_id`.
+    """Copies of one document, written to an empty collection; drivers add the `_id`.
 
-    The part's name tells the way: one after the other, in one call, as a bulk write of the collection or of the client,
-    and mixed, with a replacement and a deletion behind each insert.
+    The part's name states the way: one after another, in one call, as a bulk write of the collection or of the client,
+    or mixed, with a replacement and a deletion after each insert.
     """
 
     def __init__(self, part: Part, bench: Bench) -> None:
@@ -80,7 +80,7 @@ class WriteTask(SpecTask):
         self.verb = {"insert_one": "insert_each", "bulk_insert": "insert_many"}.get(way, way)
 
     def arrange(self) -> None:
-        """Make the collection anew, and copies without an `_id`."""
+        """Recreate the collection, and make copies without an `_id`."""
         self.call("create")
         made = [dict(self._document) for _ in range(self.part.operations)]
         if self.verb.endswith("bulk_write"):
@@ -89,7 +89,7 @@ class WriteTask(SpecTask):
         self._arguments = [made]
 
     def check(self) -> str:
-        """Count what was written; of a mixed write nothing is left, and the result has the counts."""
+        """Count the written documents; a mixed write leaves none, and its result has the counts."""
         count = self.part.operations
         expect("documents", self.call("count"), 0 if self._is_mixed else count)
         if not self._is_mixed:
@@ -159,7 +159,7 @@ SHAPES: dict[str, Callable[[Any], Any]] = {
 
 
 class CodecTask(Task):
-    """One direction on one document, again and again."""
+    """Repeated encoding or decoding of one document."""
 
     each = 1
 
@@ -172,18 +172,18 @@ class CodecTask(Task):
         self._call, self._argument, self._data, self._value = self.work(codec, direction, shape)
 
     def work(self, codec: Any, direction: str, shape: str) -> tuple[Callable[[Any], Any], Any, bytes, Any]:
-        """Return what is called with what, the bytes, and the value that they stand for."""
+        """Return the function and its argument, the bytes, and the value that they encode."""
         document = SHAPES[shape](codec.types)
         data = codec.encode(document)
         call, argument = (codec.decode, data) if direction == "decode" else (codec.encode, document)
         return call, argument, data, codec.decode(data)
 
     def verify(self) -> str:
-        """All contenders must give the same bytes and the same values."""
+        """Check that all contenders produce the same bytes and the same values."""
         return f"{digest_bytes(self._data)}-{digest(self._value)}"
 
     def warm_up(self) -> None:
-        """Code it until caches of keys and shapes are full."""
+        """Encode or decode until the caches of keys and shapes are full."""
         for _ in range(self._times // 4):
             self._call(self._argument)
 
@@ -195,7 +195,7 @@ class CodecTask(Task):
 
 
 class BatchTask(CodecTask):
-    """Decode a batch of small documents to a list; an operation is a document."""
+    """Decode a batch of small documents to a list; a document is an operation."""
 
     each = BATCH
 

@@ -1,7 +1,6 @@
-"""Collections as tables of columns and as lines of JSON, in and out.
+"""Reads and writes of collections as tables of columns and as JSON lines.
 
-What is read was stored by PyMongo, the same for all, and all are given the same schema: the peers differ in what they
-infer.
+PyMongo stored the data to read, the same for all, and all use the same schema, since the peers infer different ones.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ MAKES = {ROWS: row, NESTED: nested, LINES: lined}
 
 
 class TableTask(Task):
-    """A verb once for all rows of a collection; of a part that writes, into an empty one."""
+    """One call for all rows of a collection; writing parts use an empty one."""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         self.verb = VERBS.get(part.id, "table")
@@ -78,7 +77,7 @@ class TableTask(Task):
         return digest("inserted") if self._is_writing else self.check()
 
     def check(self) -> str:
-        """Compare the number of rows, and the last ones."""
+        """Compare the number of rows, and the last rows."""
         expect("rows", len(self.result), self.count)
         if self.verb == "frame":
             return digest([float(self.result["total"].sum()), str(self.result["name"].iloc[-1])])
@@ -124,7 +123,7 @@ class FileTask(TableTask):
 
 
 class MemoryTask(TableTask):
-    """A process of its own makes a table, and says how much it grew."""
+    """Makes a table in a process of its own, which reports how much it grew."""
 
     def check(self) -> str:
         return digest("made")
@@ -150,7 +149,7 @@ class TextTask(Task):
         line = json_util.dumps(self._document, json_options=json_util.CANONICAL_JSON_OPTIONS)
         given = line if verb == "loads" else bench.adapter.loads([line])[0]
         self._given = [given] * part.operations
-        # What is alive decides what fresh memory and the collector take, so it is the same in every form.
+        # Live objects decide how much fresh memory and the collector take, so the size is the same in every form.
         self._alive = part.operations if shape == "kept" else ALIVE
         self._read: Any = json_util.loads if verb == "dumps" else lambda found: found
 
@@ -166,7 +165,7 @@ class TextTask(Task):
 
 
 def plain(value: Any) -> Any:
-    """A value without the class that ids get where their extension type is known."""
+    """Return a value without the class that ids get from their Arrow extension type."""
     if isinstance(value, dict):
         return {name: plain(item) for name, item in value.items()}
     return getattr(value, "binary", value)

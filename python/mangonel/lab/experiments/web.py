@@ -1,7 +1,7 @@
-"""A page of 30 posts as JSON over HTTP: what the field's web comparison asked for, as it was printed and corrected.
+"""A page of 30 posts as JSON over HTTP: the published web comparison, as printed and as corrected.
 
-One site process for each contender and round, behind a load from a process of its own. Every answer must be the
-very bytes that the first, checked answer had. The client CPU of a row is the site's; the load's is told apart.
+One site process for each contender and round, loaded by a process of its own. Every response must have exactly the
+bytes of the first, checked one. The client CPU of a row is the site's; the load's is reported separately.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ AT_ONCE = 100
 DELAY_MS = 2.5  # each way; with what is left of the machine's own a round trip is about 5.4 ms
 POSTS = 30
 WRK_SECONDS = 2
-# Requests before the first sample: about as many as it takes until every driver has its connections.
+# Requests before the first sample: roughly enough for every driver to open its connections.
 WARM = 300
-# Who blocks the loop serves one request in each round trip to a database 5 ms away; fewer of them tell that as well.
+# A site that blocks its loop serves one request per round trip to a database 5 ms away, so fewer requests suffice.
 IN_TURN = frozenset(["pymongo", "mongoengine", "mangonel-blocking", "mongoengine-mangonel"])
 REQUESTS_IN_TURN = 100
-# Of each contender's own capacity, for the part whose rate is not the same for all.
+# Shares of each contender's own capacity, for the part whose rate is not the same for all.
 SHARE = 0.75
 
 
 class Site(SiteProcess):
-    """The site's process, and the proxy to a database further away."""
+    """The site's process, and the proxy to a remote database."""
 
     def __init__(self, kind: str, target: Target, collection: str, *, delayed: bool, original: bool) -> None:
         self._stack = ExitStack()
@@ -75,7 +75,7 @@ class Site(SiteProcess):
 
 
 def _site_of(bench: Bench, kind: str, collection: str, *, original: bool) -> Site:
-    """Return the worker's site, which all parts of a form use: to start one takes longer than to load it."""
+    """Return the worker's site, shared by all parts of a form: starting one takes longer than loading it."""
     name = "original" if original else "site"
     site: Site | None = bench.kept.get(name)
     if site is not None and not site.is_over:
@@ -91,7 +91,7 @@ class PageTask(Task):
     def __init__(self, part: Part, bench: Bench) -> None:
         self._id = part.id
         self._posts = bench.size.parameters.get("posts", DATASETS[_dataset(bench.size)][0])
-        # Filled before the first round, unless somebody asked for another number of posts.
+        # Filled before the first round, unless another number of posts was requested.
         is_filled = "posts" not in bench.size.parameters
         collection = bench.target.collection if is_filled else f"web_posts_{self._posts}"
         self._is_original = part.id.startswith("original")
@@ -110,7 +110,7 @@ class PageTask(Task):
         self._rate = float(rate) if rate.isdigit() else 0.0
 
     def verify(self) -> str:
-        """Compare a page with what was stored, and say what it holds."""
+        """Compare a page with the stored posts, and return its digest."""
         self._body = self._site.get(self._path)
         numbers = (
             range(self._posts - 1, self._posts - 1 - POSTS, -1) if self._path == "/newest" else range(POSTS)
@@ -121,7 +121,7 @@ class PageTask(Task):
         return digest(json.dumps(found, sort_keys=True))
 
     def warm_up(self) -> None:
-        """Open the driver's connections; where the rate is a share of the capacity, find that out."""
+        """Open the driver's connections; if the rate is a share of the capacity, measure that."""
         requests = max(min(WARM, 2 * self._count), self._count // 10)
         if self._is_slow:
             requests = min(requests, REQUESTS_IN_TURN)
@@ -130,7 +130,7 @@ class PageTask(Task):
         seen = generate(self._site.port, requests, AT_ONCE, targets=[(self._path, "")], expected=self._body)
         if self._id == "rate-own":
             self._rate = SHARE * requests / seen.seconds
-            # So many seconds, whatever the rate.
+            # Fixed seconds, whatever the rate.
             self._count = max(200, round(self._count * self._rate / 450))
 
     def arrange(self) -> None:
@@ -164,7 +164,7 @@ class PageTask(Task):
         """Return the load's time, the site's processor time, and percentiles of the latency in µs."""
         used = self._site.cpu()
         if self._id == "wrk":
-            # It sends for so many seconds, not so many requests.
+            # It sends for a fixed time, not a fixed number of requests.
             used *= self._told["wall_ns"] / 1e9 / WRK_SECONDS
         return {**self._told, "cpu_ns": used * 1e9}
 
@@ -175,7 +175,7 @@ class PageTask(Task):
 
 
 def ensure_posts(target: Target, collection: str, count: int) -> None:
-    """Fill a collection with so many posts and their index, unless it holds them; once for each server."""
+    """Fill a collection with `count` posts and an index, unless it has them; once for each server."""
     driver, types = modules()
     with driver.MongoClient(target.uri) as client:
         posts: Any = client[target.database].get_collection(collection)
@@ -193,15 +193,15 @@ def _dataset(size: Size) -> str:
 
 
 class Web(Tabled):
-    """Tornado, or gevent's server, and a page of 30 posts of a million."""
+    """Tornado, or gevent's server, and a page of 30 posts out of a million."""
 
     def filled(self, size: Size) -> str:
-        """Return the posts of the form; another number of them is filled in by the first worker."""
+        """Return the form's collection of posts; the first worker fills one of another size."""
         return "" if "posts" in size.parameters else _dataset(size)
 
 
 def _figures(size: Size, known: dict[str, Any]) -> dict[str, Any]:
-    """Return further numbers of requests, and what sends those of the original."""
+    """Return further numbers of requests, and the load generator of the original's parts."""
     has_ab, requests, seconds = has_program("ab"), known["requests"], known["seconds"]
     further = {"half": requests // 2, "slow": 150 * seconds, "fast": 450 * seconds}
     further["by_wrk"] = requests if has_program("wrk") else 0

@@ -1,8 +1,8 @@
-"""Websessions behind Tornado, as the original benchmark had them and as visitors behave; store calls are asserted.
+"""Websessions behind Tornado, as in the original benchmark and with realistic visitors; store calls are asserted.
 
-The cache class may lose the last second and the durable class may not: each has tables of its own. Acknowledged writes
-only. The scenarios: A new visitors, B known readers, C known writers, D the mix of them, E readers who are nobody,
-F twenty writers on one websession, G a login and the page behind it, H a store that stalls.
+The cache class may lose the last second, the durable class may not; each has its own tables. All writes are
+acknowledged. The scenarios: A new visitors, B known readers, C known writers, D a mix of them, E anonymous readers, F
+twenty writers on one websession, G a login and the next page, H a store that stalls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mangonel.lab.experiments._visits import (
 
 
 class LayerTask(Task):
-    """What the layer itself costs, with a store that costs nothing: opening, reading or writing, committing."""
+    """The cost of the layer itself, with a store that costs nothing: opening, reading or writing, committing."""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         from mangonel.websessions import MemoryStore, WebSessions
@@ -72,10 +72,10 @@ class LayerTask(Task):
 
 
 class WebSessionsExperiment(Tabled):
-    """One Tornado process and a store; the original layout of nginx and four processes."""
+    """One Tornado process and a store; in the original layout, nginx and four processes."""
 
     def leaves_out(self, contender: Contender, size: Size) -> str:
-        """Leave out, where connections are to be encrypted, the stores that have none."""
+        """Leave out stores without encryption if connections must be encrypted."""
         if not size.parameters.get("tls", 0) or contender.id in self.references or WIRE in contender.offers:
             return ""
         return "no connection to encrypt"
@@ -84,7 +84,7 @@ class WebSessionsExperiment(Tabled):
 def _figures(size: Size, known: dict[str, Any]) -> dict[str, Any]:
     if known["tls"] and known["unix"]:
         raise ValueError("expected tls=1 or unix=1, got both; play one series after the other")
-    # A site that is asked for many at once is waited for 110 s.
+    # Waits up to 110 s for a site under many concurrent requests.
     steps = max(1, known["population"] // 20_000)
     further = {
         "steps": steps,

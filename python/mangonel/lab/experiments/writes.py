@@ -1,10 +1,10 @@
-"""Writes: insert_one, insert_many, transactions, and the changes that a change stream tells of them.
+"""Writes: insert_one, insert_many, transactions, and the change events that they cause.
 
-insert_one of a document of two strings is what the field's sync against async comparison measured: as a steady state,
-and as whole processes as it was printed. insert_many is the spec task SmallDocBulkInsert with five times as many
-documents. A transaction is one of three insert_one with a session of its own: what `with_transaction` costs beside the
-commands in it. Changes are read from a resume token on. Reading in large batches and insert_many are played over a
-compressed wire as well, with each compressor; and it is checked that it was compressed.
+insert_one of a document with two strings is the workload of the published comparison of sync and async: in steady
+state, and as whole processes as printed. insert_many is the specification's task SmallDocBulkInsert with five times as
+many documents. A transaction is one of three insert_one with its own session: the cost of `with_transaction` beside its
+commands. Changes are read from a resume token on. Reading in large batches and insert_many are also played over a
+compressed connection, with each compressor, and the compression is checked.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ STEPS = 10_000
 
 
 class InsertTask(CallsTask):
-    """So many insert_one; what is stored is counted afterwards."""
+    """Repeated insert_one; the stored documents are counted afterwards."""
 
     verb, leaves = "insert_one", 1
 
     def arguments(self, count: int) -> Sequence[Any]:
-        # Each is its own, since drivers add `_id` to it.
+        # Each document is a separate object, since drivers add `_id` to it.
         return [{"1": "one", "2": "two"} for _ in range(count)]
 
     def verify(self) -> str:
-        """Insert one document; that it arrived is checked with the count at the end."""
+        """Insert one document; the final count checks that it arrived."""
         self.drive(self.arguments(1))
         return digest("inserted")
 
@@ -65,7 +65,7 @@ def _steps() -> None:
 
 
 class InsertManyTask(Task):
-    """A sample is one insert_many; what is stored is counted afterwards."""
+    """A sample is one insert_many; the stored documents are counted afterwards."""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         self._bench = bench
@@ -75,7 +75,7 @@ class InsertManyTask(Task):
         self._written = 0
 
     def verify(self) -> str:
-        """Insert a first thousand; that they arrived is checked with the count at the end."""
+        """Insert a first thousand; the final count checks that they arrived."""
         self._make(1000)
         self.act()
         return digest("inserted")
@@ -94,7 +94,7 @@ class InsertManyTask(Task):
     def _make(self, count: int) -> None:
         """Make documents without `_id`: drivers add it, and that is part of the work."""
         self._documents = [documents.user(number) for number in range(count)]
-        # Only floors encode ahead: they stand for what is left when a driver's own work costs nothing.
+        # Only lower bounds encode ahead: they show what remains if a driver's own work costs nothing.
         if hasattr(self._adapter, "arrange_many"):
             self._adapter.arrange_many(self._documents)
 
@@ -107,17 +107,17 @@ class TransactionTask(CallsTask):
     verb, leaves, warmth = "transact", 3, 3
 
     def arguments(self, count: int) -> Sequence[Any]:
-        # Each document is its own, since drivers add `_id` to it.
+        # Each document is a separate object, since drivers add `_id` to it.
         return [[{"1": "one", "2": "two"} for _ in range(self.leaves)] for _ in range(count)]
 
     def verify(self) -> str:
-        """Run one; the collection must exist before many of them want to make it."""
+        """Run one; the collection must exist before many calls try to create it."""
         self.drive(self.arguments(1))
         return digest("committed")
 
 
 class ChangeStreamTask(Task):
-    """Insert, then read the changes that say so; a sample opens a stream and reads all of them."""
+    """Insert, then read the change events; a sample opens a stream and reads all of them."""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         self._bench = bench
@@ -126,7 +126,7 @@ class ChangeStreamTask(Task):
         self._token: Any = None
 
     def verify(self) -> str:
-        """Make the changes, and compare what the stream says of them."""
+        """Make the changes, and compare the events with them."""
         self._token = self._bench.run(self._adapter.mark())
         inserted = [{"_id": number, **documents.user(number)} for number in range(self._operations)]
         self._bench.run(self._adapter.insert_many(inserted))
@@ -147,12 +147,12 @@ class ChangeStreamTask(Task):
         return found
 
 
-# Less than this of either direction would mean that most of the work went over the wire as it was.
+# Less than this in either direction would mean that most of the data was sent uncompressed.
 LEAST_BYTES = 50_000
 
 
 def _compressed(bench: Bench, compressor: str) -> Bench:
-    """Return the bench with a target that asks for this compressor, or for none."""
+    """Return the bench with a target that uses this compressor, or none."""
     uri = re.sub(r"[?&]compressors=[a-z]+", "", bench.target.uri)
     if compressor != "none":
         uri = with_option(uri, f"compressors={compressor}")
@@ -161,7 +161,7 @@ def _compressed(bench: Bench, compressor: str) -> Bench:
 
 
 class _Compressed(Task):
-    """Asks the server, beside another experiment's own check, whether the bytes came and went compressed."""
+    """Adds to another task's check: asks the server whether the bytes were compressed in both directions."""
 
     direction, counter = "compressor", "bytesIn"
 

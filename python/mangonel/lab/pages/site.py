@@ -1,10 +1,10 @@
-"""The site of the experiment `web`: one process, one way to read the page, Tornado or gevent's own server.
+"""The site of the experiment `web`: one process with one stack, on Tornado or gevent's own server.
 
 Run as `python -m mangonel.lab.pages.site` with its order as JSON on the command line: `kind`, `original`, `uri`,
-`delayed` (a second URI, or ""), `database`, `collection`. Prints its port and serves until standard input ends.
+`delayed` (a second URI, or ""), `database`, `collection`. It prints its port and serves until standard input ends.
 
-`/` is the page, `/delayed` the same over the second URI, `/newest` the last posts by an index, and `/cpu` tells the
-processor seconds of this process, which is what the experiment compares.
+`/` is the page, `/delayed` the same over the second URI, `/newest` the last posts by an index, and `/cpu` returns the
+processor seconds of this process, which the experiment compares.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 
 
 def main() -> int:
-    """Serve until the parent goes away."""
+    """Serve until the parent exits."""
     order: dict[str, Any] = json.loads(sys.argv[1])
     if order["kind"].endswith("-gevent"):
-        # Before anything else is imported, as gevent asks.
+        # Before any other import, as gevent requires.
         monkey: Any = importlib.import_module("gevent.monkey")
         monkey.patch_all()
         if not order["original"]:
@@ -33,7 +33,7 @@ def main() -> int:
 
     settings: dict[str, Any] = {"log_function": lambda handler: None}
     if order["original"]:
-        # As printed: reloading on changes, and a line of log for each request.
+        # As printed: with reloading on changes, and a log line for each request.
         import logging
 
         logging.basicConfig(level=logging.DEBUG)
@@ -57,7 +57,7 @@ def _openers(order: dict[str, Any]) -> dict[str, Callable[[], Any]]:
 
 
 def _handler(order: dict[str, Any], opened: Callable[[], Any]) -> Any:
-    """Return a handler that opens its stack with the first request; blocking drivers block the loop."""
+    """Return a handler that opens its stack at the first request; blocking drivers block the loop."""
     import asyncio
 
     import tornado.web
@@ -97,9 +97,9 @@ def _handler(order: dict[str, Any], opened: Callable[[], Any]) -> Any:
 
 
 def _serve_greenlets(order: dict[str, Any]) -> None:
-    """Serve on gevent's own server: a greenlet for each connection, as a program that runs under gevent has it.
+    """Serve on gevent's own server: a greenlet for each connection, as in a program that runs under gevent.
 
-    Tornado's loop knows nothing of gevent: a patched driver below it still blocks everybody. That combination is the
+    Tornado's loop knows nothing of gevent: a patched driver below it still blocks all requests. That combination is the
     original's; this is the one that can help.
     """
     import os
@@ -122,7 +122,7 @@ def _serve_greenlets(order: dict[str, Any]) -> None:
         return [body]
 
     listener = socket.socket()
-    # gevent's server sends head and body apart; without this, on a kept connection, the body waits 40 ms for the
+    # gevent's server sends head and body separately. Without this, on a kept connection, the body waits 40 ms for the
     # client's delayed acknowledgement. Accepted connections inherit it; Tornado sets it by itself.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listener.bind(("127.0.0.1", 0))

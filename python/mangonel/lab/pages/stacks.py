@@ -1,7 +1,7 @@
-"""How each driver and mapper reads the page of 30 posts: one function that opens it and returns the reading.
+"""How each driver and mapper reads the page of 30 posts: a function that connects and returns the reading function.
 
-Written as their users would, and imported inside the functions: a site process has one of them. All must give the
-same bytes but for the forms of 2015, so an answer is compared with that of another driver.
+Written as their users would, and imported inside the functions: a site process has only one. All must return the same
+bytes, except the forms of 2015, so a response is compared with another driver's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Render: TypeAlias = Callable[[Iterable[Mapping[str, Any]]], bytes]
 
 @dataclass(frozen=True)
 class Place:
-    """Where the posts are."""
+    """The location of the posts."""
 
     uri: str
     database: str
@@ -35,11 +35,11 @@ class Place:
 
     @property
     def sort(self) -> dict[str, Any]:
-        """Return the keyword for `find`, empty for natural order."""
+        """Return the `sort` keyword for `find`; empty for natural order."""
         return {"sort": [("created", -1)]} if self.newest else {}
 
     def posts(self, client: str) -> Any:
-        """Return the collection, of a client's class as "module:name"."""
+        """Return the collection, from a client class given as "module:name"."""
         return named(client)(self.uri)[self.database][self.collection]
 
 
@@ -103,7 +103,7 @@ def _motor_2015(place: Place) -> Read:
     posts = place.posts(MOTOR)
 
     async def page() -> bytes:
-        # As printed: no limit, so the server sends a first batch of 101 posts for a page of 30.
+        # As printed: without a limit, so the server sends a first batch of 101 posts for a page of 30.
         return render_2015(await posts.find().to_list(length=PAGE))
 
     return page
@@ -126,7 +126,7 @@ def _mongojet(place: Place) -> Read:
 
 
 def _mongoengine(place: Place, renderer: Render = render) -> Read:
-    # By name: these packages have no types.
+    # By name, since these packages have no types.
     mongoengine: Any = importlib.import_module("mongoengine")
 
     mongoengine.connect(place.database, alias=place.name, host=place.uri)
@@ -182,7 +182,7 @@ def _json(place: Place) -> Read:
 
 def _below(opened: Callable[..., Read]) -> Callable[..., Read]:
     def open_on_the_shim(place: Place) -> Read:
-        # A program's own first line; as a name, since the lab as such does not stand on the shim.
+        # The first line of a user's program; by name, since the lab itself does not use the shim.
         named("mangonel.compat:install_as_pymongo")()
         return opened(place)
 
@@ -192,7 +192,7 @@ def _below(opened: Callable[..., Read]) -> Callable[..., Read]:
 def _thin(place: Place) -> Read:
     """The least that an asyncio driver in Python can do: nonblocking sockets, a future per reply, PyMongo's C codec.
 
-    No server selection, no retries, no timeouts: what is left is the ceiling for a driver without native code.
+    Without server selection, retries and timeouts: this is the upper bound for a driver without native code.
     """
     import bson
 

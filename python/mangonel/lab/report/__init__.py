@@ -1,1 +1,1 @@
-"""What is made of a result file for readers: one HTML page that needs nothing else, and the README's table."""
+"""Presentations of a result file: one self-contained HTML page, and the README's chart."""

@@ -1,7 +1,7 @@
-"""Charts as SVG: drawn for a phone's width, with a title and a description for readers that do not see them.
+"""Charts as SVG: drawn for a phone's width, with a title and a description for screen readers.
 
-The shapes are macros of `charts.jinja`; their colours are classes, which the page's style gives for light and dark.
-Knows figures and names only, nothing of results.
+The shapes are macros of `charts.jinja`; their colours are classes that the page's style defines for light and dark.
+Knows only figures and names, nothing of results.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LINES = 8  # more lines than that are not told apart
 ROOM = 1.25  # how far a logarithmic axis goes beyond its outermost values
 NAMED = 6  # values that an axis names
 PERCENTILES = (50.0, 75.0, 90.0, 99.0, 99.9, 100.0)
-# Of charts by themselves: ink, this project, peers, what is muted, the page.
+# Colours of stand-alone charts: ink, this project, peers, muted, the page.
 COLOURS = {
     "light": ("#181c22", "#1f5fd0", "#8b97a8", "#566070", "#fff"),
     "dark": ("#e8ebf0", "#7aa8ff", "#7b8798", "#a3adbb", "#1e2129"),
@@ -30,7 +30,7 @@ COLOURS = {
 
 @dataclass(frozen=True)
 class Bar:
-    """One row: a name, its figure, and how it is drawn: "ours", "peer", "noise", "failed"."""
+    """One row: a name, its figure, and its style: "ours", "peer", "noise", "failed"."""
 
     name: str
     figure: Estimate | None
@@ -39,7 +39,7 @@ class Bar:
     more: float | None = None  # a second part of the bar, such as the server's processor time
 
     def shown(self, words: Callable[[float], str]) -> str:
-        """Return what stands at the right."""
+        """Return the text at the right."""
         return self.words or (words(self.figure.value) if self.figure else "failed")
 
 
@@ -55,9 +55,9 @@ class Series:
 
 @dataclass(frozen=True)
 class Frame:
-    """How a picture by itself lies: its width and a row's height, where a title ends or begins, and where bars begin.
+    """The layout of a stand-alone picture: its width, a row's height, and the positions of titles and bars.
 
-    Figures stand behind their bar, or, where there is no room for that, below the title.
+    Figures follow their bar or, if there is no room, stand below the title.
     """
 
     width: int
@@ -69,7 +69,7 @@ class Frame:
     figures: tuple[int, int] | None = None
 
 
-# By what stands in a file's name: for a page, and for a phone.
+# By the suffix of the file's name: for a page, and for a phone.
 FRAMES = {
     "": Frame(860, 30, (250, 5), 310, (240, 14), "end"),
     "narrow-": Frame(400, 60, (8, 39), 384, (8, 15), figures=(8, 33)),
@@ -78,7 +78,7 @@ FRAMES = {
 
 @dataclass(frozen=True)
 class Axis:
-    """Where values lie, which of them are named, and how."""
+    """An axis: the positions of values, and its labels."""
 
     place: Callable[[float], float]
     ticks: Sequence[float]
@@ -93,7 +93,7 @@ def number(value: float) -> str:
 
 
 def duration(us: float) -> str:
-    """Return µs in the unit that reads best."""
+    """Return µs in the most readable unit."""
     for limit, factor, unit in ((1, 1000.0, "ns"), (1000, 1.0, "µs"), (1e6, 1e-3, "ms")):
         if us < limit:
             return f"{number(us * factor)} {unit}"
@@ -107,7 +107,7 @@ def rate(value: float) -> str:
 
 @functools.cache
 def _macros() -> Any:
-    # Here, since tables take their words from this module and need no template.
+    # Defined here, since tables use these functions and need no template.
     from jinja2 import Environment, FileSystemLoader
 
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True)
@@ -127,7 +127,7 @@ def bars(
     words: Callable[[float], str] = duration,
     told: str = "Bars, shorter is faster",
 ) -> str:
-    """Draw figures as bars with their intervals, and limits as dashed lines across them."""
+    """Draw figures as bars with intervals, and limits as dashed lines across them."""
     ends = [row.figure.value + (row.more or 0.0) for row in rows if row.figure]
     top = max([*ends, *(value for _, value in limits)], default=1.0) * 1.18 or 1.0
     power = 10 ** math.floor(math.log10(top))
@@ -147,7 +147,7 @@ def lines(title: str, told: str, series: Sequence[Series], x: Axis, y: Axis, acr
 
 
 def percentiles(title: str, series: Sequence[Series]) -> str:
-    """Draw latencies over percentiles; the axis is 1/(1-p), so that each further nine takes the same room."""
+    """Draw latencies over percentiles; the axis is 1/(1-p), so each further nine takes the same space."""
     values = [value for line in series for _, value in line.points if value > 0]
     if not values:
         return ""
@@ -164,7 +164,7 @@ def percentiles(title: str, series: Sequence[Series]) -> str:
 
 
 def rates(title: str, series: Sequence[Series]) -> str:
-    """Draw µs at p99 over the rate that was offered, both logarithmic."""
+    """Draw µs at p99 over the offered rate, both logarithmic."""
     x = logarithmic(
         [at for each in series for at, _ in each.points], LEFT, WIDTH - EDGE, lambda v: f"{rate(v)}/s"
     )
@@ -173,7 +173,7 @@ def rates(title: str, series: Sequence[Series]) -> str:
 
 
 def front(dots: Sequence[Series]) -> list[Series]:
-    """Return those that nobody beats in both figures, from the slowest to the fastest; limits are left out."""
+    """Return the series that none beats in both figures, from the slowest to the fastest; limits are left out."""
     playing = [dot for dot in dots if dot.kind != "less"]
 
     def is_beaten(dot: Series) -> bool:
@@ -186,10 +186,10 @@ def front(dots: Sequence[Series]) -> list[Series]:
 
 
 def dots(title: str, series: Sequence[Series], across: str, upwards: str) -> str:
-    """Draw one dot each of rate and cost on logarithmic axes, a line through the front, and a key with the figures.
+    """Draw one dot of rate and cost each, on logarithmic axes, with a line through the front and a key.
 
-    Who stands on the front is beaten by nobody in both figures at once; limits are diamonds and beat nobody. Between
-    two of the front nobody is known, so the line goes by steps.
+    A series on the front is not beaten in both figures by any other; limits are diamonds and do not count. Between two
+    of the front nothing is known, so the line has steps.
     """
     ordered = sorted(series, key=lambda dot: -dot.points[0][0])
     best, rows, told = front(ordered), [], []
@@ -206,20 +206,20 @@ def dots(title: str, series: Sequence[Series], across: str, upwards: str) -> str
 
 
 def lead(title: str, peer: str, times: Estimate | None, most: float) -> str:
-    """Draw one bar: how many times as fast as a peer, whose own speed is a dashed line at 1; `most` ends the scale."""
+    """Draw one bar: how many times as fast as a peer; the peer's speed is a dashed line at 1, `most` ends the scale."""
     words = f"{times.words(number).replace(' [', 'x [')} as fast as {peer}" if times else "no peer was there"
     return _draw("lead", title, words, times, max(most, 1.2))
 
 
 def picture(rows: Sequence[tuple[str, str, Estimate | None]], style: str, frame: Frame) -> str:
-    """Return a chart by itself, for a page that has no style for it: a row each of title, peer and times as fast."""
+    """Return a stand-alone chart, for a page without a style for it: a row each of title, peer and factor."""
     most = min(12.0, max((times.value for _, _, times in rows if times), default=1.0) * 1.1)
     told = "; ".join(f"{title} {number(times.value)} times {peer}" for title, peer, times in rows if times)
     return f"{_draw('picture', told, rows, style, most, frame)}\n"
 
 
 def style(name: str, size: int = 12) -> str:
-    """Return the style of a chart that stands by itself, "light" or "dark", its texts of so many pixels."""
+    """Return the style of a stand-alone chart, "light" or "dark", with texts of `size` pixels."""
     ink, ours, peer, muted, paper = COLOURS[name]
     return (
         f"text{{font:{size}px system-ui,sans-serif;fill:{ink}}}.small{{font-size:{size - 1}px;fill:{muted}}}"
@@ -231,9 +231,9 @@ def style(name: str, size: int = 12) -> str:
 
 
 def strips(title: str, rows: Sequence[Series]) -> str:
-    """Draw every round as a dot, from left to right as they were played, above or below the contender's own median.
+    """Draw every round as a dot, in the order of play, relative to the contender's own median.
 
-    A point is the minute and the ratio to the median; a hollow dot is a round that was disturbed.
+    A point is the minute and the ratio to the median; a hollow dot is a disturbed round.
     """
     minutes = [at for row in rows for at, _ in row.points]
     first, last = min(minutes, default=0.0), max(minutes, default=1.0)
@@ -249,7 +249,7 @@ def strips(title: str, rows: Sequence[Series]) -> str:
 
 
 def logarithmic(values: Sequence[float], start: float, end: float, words: Callable[[float], str]) -> Axis:
-    """Return a logarithmic axis between two ends that has room for all of these."""
+    """Return a logarithmic axis between two ends that covers all of these values."""
     low, high = min(values) / ROOM, max(values) * ROOM
 
     def place(value: float) -> float:

@@ -1,7 +1,7 @@
 """One HTML page of a result file: complete, offline, light and dark. A pure function of the file.
 
-First one bar and one sentence for each of the old comparisons; everything else is in folds. What is below the noise is
-grey, in charts as in tables. The page itself is `page.html`, here is what stands in it.
+First come one bar and one sentence for each published comparison; everything else is folded. Differences below the
+noise are grey, in charts and tables. The page is `page.html`; this module makes its contents.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from mangonel.lab.statistics import median
 from mangonel.lab.table import Line
 
 HERE = Path(__file__).parent
-# Where rate stands against cost, and who does less than the others there: no database, or no sessions.
+# Experiments that plot rate against cost, and the contenders there that do less: no database, or no sessions.
 PLOTTED = ("find-one", "find-30", "insert", "tasks", "threads", "web", "websessions")
 LESS = ("page-nothing", "page-ready", "page-thin", "web-none")
 FEWEST = 3  # dots that make a plot worth its room
 PERCENTILES = (50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9)
-# Whose parts are rates, and what of a part's name says which ones belong together.
+# Experiments whose parts are rates, and the part of the name that groups them.
 OFFERED: dict[str, Callable[[str], str]] = {
     "latency": lambda part: part.partition("-")[0],
     "web": lambda part: "" if part.startswith("rate-") else "none",
@@ -79,7 +79,7 @@ def render(content: dict[str, Any]) -> str:
 
 
 def pictures(content: dict[str, Any]) -> dict[str, str]:
-    """Return the chart of the comparisons by the end of its name: light and dark, for a page and for a phone."""
+    """Return the chart of the comparisons by suffix of its file name: light and dark, for a page and for a phone."""
     rows = [
         (lead.comparison.title, lead.best.name, lead.best.times)
         for lead in comparisons.findings(Results(content))
@@ -130,7 +130,7 @@ def _lead(found: comparisons.Finding, most: float) -> str:
 
 
 def _experiment(results: Results, name: str, parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what an experiment shows and does not; the old comparison's figures beside today's, and its flaws."""
+    """Return an experiment's content, with the published figures beside today's, and their flaws."""
     known, original = registry.experiments().get(name), originals.of_experiment(name)
     return {
         "name": name,
@@ -193,7 +193,7 @@ def _part(results: Results, part: str, rows: list[Row]) -> dict[str, Any]:
         "more": [*_plots(ordered, title), (caption, strip)],
         "headings": headings,
         "lines": told_lines,
-        # Proof that all did the same.
+        # Proof that all contenders did the same work.
         "counted": [[row.name, *map(charts.number, each)] for row, each in counts if any(each)],
     }
 
@@ -204,7 +204,7 @@ def _side(row: Row) -> str:
 
 def _cpu(rows: Sequence[Row]) -> Iterator[charts.Bar]:
     for row in rows:
-        # A site behind a load generator tells its own processor time.
+        # A site behind a load generator reports its own processor time.
         client, server = row.estimate("tornado_us") or row.estimate("client"), row.estimate("server")
         if client is not None and (client.value or server):
             words = charts.duration(client.value) + (f" + {charts.duration(server.value)}" if server else "")
@@ -212,14 +212,14 @@ def _cpu(rows: Sequence[Row]) -> Iterator[charts.Bar]:
 
 
 def _latencies(rows: Sequence[Row]) -> list[charts.Series]:
-    # In an order of names: a contender keeps its colour from chart to chart.
+    # Sorted by name: a contender keeps its colour from chart to chart.
     ordered = sorted(rows, key=lambda row: (not is_ours(row.key[2]), row.key[2]))
     found = [(row, _by_percentile(row)) for row in ordered if not row.failures]
     return [charts.Series(row.name, points) for row, points in found if len(points) > 2]
 
 
 def _by_percentile(row: Row) -> list[tuple[float, float]]:
-    """Return latencies in µs by percentile, as medians of the samples; the last one is the worst of all."""
+    """Return latencies in µs by percentile, as medians of the samples; the last is the maximum of all."""
     points = [(each, value) for each in PERCENTILES if (value := _middle(row, f"p{each:g}"))]
     worst = [v for samples in row.per_round("max").values() for v in samples]
     return [*points, (100.0, max(worst))] if points and worst else points
@@ -251,7 +251,7 @@ def _plots(rows: Sequence[Row], title: str) -> Iterator[tuple[str, str]]:
 
 
 def _offered(results: Results, name: str) -> Iterator[tuple[str, str]]:
-    """Yield a caption and a chart of latency for each group of parts of an experiment that have a rate."""
+    """Yield a caption and a chart of latency for each group of an experiment's parts that have a rate."""
     groups: dict[str, dict[str, list[Row]]] = {}
     for experiment, part, rows in results.parts() if name in OFFERED else ():
         group = OFFERED[name](part) if experiment == name else "none"
@@ -293,8 +293,8 @@ def _strips(results: Results, rows: Sequence[Row]) -> list[charts.Series]:
 
 
 def _apart(found: table.Table, rows: Sequence[Row]) -> tuple[list[str], list[Line]]:
-    """Return the table of a part, with what closing and leaving took."""
-    # What lies outside every operation, or at the end of a process, is told apart from it.
+    """Return a table of the closing and exit times of a part."""
+    # Time outside of every operation, or at the end of a process, is reported separately.
     apart = {
         "close()": [[ns / 1000 for ns in row.closed_ns] for row in rows],
         "of it at exit": [[v for vs in row.per_round("exit_us").values() for v in vs] for row in rows],
