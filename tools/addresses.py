@@ -1,8 +1,8 @@
-"""Write the project's addresses into what the package index shows: `[project.urls]`, and a README with absolute links.
+"""Write the project's addresses for the package index: `[project.urls]`, and a README with absolute links.
 
-One place names them, `[tool.mangonel]` of pyproject.toml: `repository`, and `documentation` if the pages are published.
-While `repository` is empty nothing is written. A release runs this in its checkout before it builds; the site of
-`make docs` takes the same setting.
+`[tool.mangonel]` in pyproject.toml names them: `repository`, and `documentation` if the pages are published. While
+`repository` is empty, nothing is written. A release runs this in its checkout before the build; the site of `make docs`
+uses the same setting.
 
     python tools/addresses.py                                  changes README.md and pyproject.toml
     python tools/addresses.py --repository URL --out FOLDER    writes both into FOLDER, to look at
@@ -17,23 +17,23 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = (".gif", ".jpg", ".png", ".svg", ".webp")
-# A link of Markdown, or an attribute of HTML; the second part is the address.
+# A link in Markdown, or an attribute in HTML; the second group is the address.
 _LINK = re.compile(r"""(\]\(|\b(?:href|src|srcset)=")([^)"\s]+)""")
 
 
 def setting(root: Path = ROOT) -> dict[str, str]:
-    """Return the addresses that pyproject.toml names; empty ones are left out."""
+    """Return the addresses in pyproject.toml, without empty ones."""
     tables = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     return {name: url.rstrip("/") for name, url in tables.get("mangonel", {}).items() if url}
 
 
 def absolute(text: str, repository: str, documentation: str, ref: str) -> str:
-    """Return a text of the repository's root with absolute links.
+    """Return a text from the repository's root with absolute links.
 
     Args:
         repository: address of the repository.
-        documentation: address of the published pages; empty: links lead to the files of the repository.
-        ref: the tag, branch or commit that links name.
+        documentation: address of the published pages; if empty, links lead to the repository's files.
+        ref: the tag, branch or commit for the links.
     """
 
     def link(found: re.Match[str]) -> str:

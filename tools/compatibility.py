@@ -1,7 +1,8 @@
 """Compare PyMongo's public names with their counterparts; write `compat/_missing.py` and the list in the docs.
 
-`python tools/compatibility.py` writes, `--check` compares. A public name is one of `__all__`, or, in a module without
-it, one without an underscore that the module itself defines; modules whose name has an underscore are left out.
+`python tools/compatibility.py` writes, `--check` compares. A public name is one of `__all__`; in a module without
+`__all__`, it is a name without an underscore that the module defines. Modules whose name has an underscore are left
+out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TARGET = ROOT / "python/mangonel/compat/_missing.py"
 PAGE = ROOT / "docs/compatibility.md"
 START = "<!-- written by tools/compatibility.py -->\n"
 PACKAGES = ("pymongo", "bson", "gridfs")
-# Bound by annotations only: what type checkers need, and no part of anybody's program.
+# Bound by annotations only: type checkers need them, programs do not.
 IGNORED = {"TYPE_CHECKING", "T", "F"}
 
 HEADER = '''"""PyMongo's public names without a counterpart. Written by `tools/compatibility.py`; do not edit."""
@@ -41,7 +42,7 @@ def modules() -> Iterator[str]:
 
 
 def defined(statements: list[ast.stmt]) -> Iterator[str]:
-    """Yield the names that statements of a module bind, imports left out."""
+    """Yield the names that a module's statements bind, without imports."""
     for statement in statements:
         if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield statement.name
@@ -92,7 +93,7 @@ def gaps() -> dict[str, list[str]]:
 
 
 def source_text(found: dict[str, list[str]]) -> str:
-    """Return the module that the shim reads, formatted as ruff does."""
+    """Return the source of the module that the shim reads, formatted as by ruff."""
     lines = []
     for module, names in found.items():
         inner = ", ".join(f'"{name}"' for name in names) + ("," if len(names) == 1 else "")
@@ -105,7 +106,7 @@ def source_text(found: dict[str, list[str]]) -> str:
 
 
 def page_text(found: dict[str, list[str]]) -> str:
-    """Return the part of the page that lists the gaps."""
+    """Return the section of the page that lists the gaps."""
     from mangonel.compat._modules import COUNTERPARTS
 
     partial = [module for module in found if COUNTERPARTS.get(module)]
@@ -121,7 +122,7 @@ def page_text(found: dict[str, list[str]]) -> str:
 
 
 def main() -> int:
-    """Write both files, or say which of them is not true any more."""
+    """Write both files, or report which of them is out of date."""
     found = gaps()
     written = PAGE.read_text(encoding="utf-8")
     wanted = {TARGET: source_text(found), PAGE: written.partition(START)[0] + page_text(found)}

@@ -1,12 +1,12 @@
-"""Check the rules of the binding's Rust: what the interpreter's lock guards is named, and no thread is unwound in it.
+"""Check rules of the binding's Rust: state guarded by the GIL is listed, and no thread is unwound through Rust.
 
-- Each cell that only the lock guards, and each promise that a type may be shared, is named below with its reason.
-  `gil_used = false` may be declared when both tables are empty: every row is what two threads would do at once.
-- The layout of dicts is refused at compile time where tables have locks of their own.
-- Each function that Python enters by has `#[entries]`, and each class that holds references a guard: a daemon thread
+- Each cell that only the GIL guards, and each unsafe claim that a type may be shared, is listed below with its reason.
+  `gil_used = false` may be declared once both tables are empty: every row describes a race between two threads.
+- The dict layout is refused at compile time on interpreters whose dicts have locks of their own.
+- Each function that Python calls has `#[entries]`, and each class that holds references has a guard: a daemon thread
   that the interpreter ends must not be unwound through Rust's frames.
 
-    python tools/core_rules.py    fails when a rule is broken
+    python tools/core_rules.py    fails if a rule is broken
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent.parent / "crates" / "py" / "src"
 
-# State of the process that only the lock guards -> what two threads would do to it.
+# Process-wide state that only the GIL guards -> the race between two threads.
 CELLS = {
     "codec/key_cache.rs KEYS": "replace a name that the other one is about to use",
     "codec/mod.rs SCRATCH": "take the same output buffer",
@@ -31,7 +31,7 @@ CELLS = {
     "odm/lifetime.rs LATER": "count the depth of each other's releases",
 }
 
-# Types that are said to be safe to share -> why that takes the lock, or does not.
+# Types declared safe to share -> why that depends on the GIL, or does not.
 SHARED = {
     "codec/cell.rs Sync for GilCell": "its users are the rows above",
     "driver/ready.rs Sync for Methods": "never written, so it needs no lock",
@@ -42,27 +42,27 @@ SHARED = {
 }
 
 
-# Found through their own fields, through those of other types, and one that only borrows: else the search is blind.
+# Found through their own fields, through other types' fields, and one that only borrows: a test of the search itself.
 KNOWN_HOLDERS = {"Waiter", "Exchange", "ArrowReader", "ArrowRows", "DocumentShape"}
 KNOWN_BORROWER = "OdmModel"
 
 CLASS = re.compile(r"#\[pyclass[^\]]*\](?:\s*#\[[^\]]*\])*\s*(?:pub )?(?:struct|enum) (\w+)")
 BEGIN = re.compile(r"\b(?:struct|enum) (\w+)[^{(;]*[({]")
 ALIAS = re.compile(r"\btype (\w+)[^=;]* = ([^;]*);")
-# What is only borrowed is not dropped.
+# Borrowed values are not dropped.
 BORROWED = re.compile(r"&'\w+ (mut )?[\w:]+")
 REFERENCE = re.compile(r"\bPy<|\bPyBuffer<|\bdyn |\bPyErr\b")
 
 
 def _types(sources: Iterable[str]) -> dict[str, str]:
-    """Return by name what each type of the sources holds; what types of the same name hold is taken together."""
+    """Return the fields of each type by name; types of the same name are merged."""
     types: dict[str, str] = {}
     for source in sources:
         code = re.sub(r"//.*", "", source)
         found = [(begin[1], _body(code, begin.end() - 1)) for begin in BEGIN.finditer(code)]
         for name, held in found + ALIAS.findall(code):
             types[name] = types.get(name, "") + BORROWED.sub("", held)
-        # An end that is written by hand may reach Python.
+        # A hand-written `Drop` may call Python.
         for name in re.findall(r"\bDrop for (\w+)", code):
             types[name] = types.get(name, "") + " PyErr"
     return types
@@ -78,7 +78,7 @@ def _body(code: str, start: int) -> str:
 
 
 def _what_it_drops(name: str, types: dict[str, str], seen: frozenset[str] = frozenset()) -> str:
-    """Return through which fields' types a type holds references, or an empty string."""
+    """Return the path of field types through which a type holds references, or an empty string."""
     held = types.get(name, "")
     if REFERENCE.search(held):
         return name
@@ -91,7 +91,7 @@ def _what_it_drops(name: str, types: dict[str, str], seen: frozenset[str] = froz
 
 
 def named(sources: dict[str, str], pattern: str) -> set[str]:
-    """Return what a pattern finds, as "file name" or "file one for other"."""
+    """Return the matches of a pattern, as "file name" or "file one for other"."""
     return {
         f"{path} {' for '.join(match.groups())}"
         for path, source in sources.items()
@@ -100,7 +100,7 @@ def named(sources: dict[str, str], pattern: str) -> set[str]:
 
 
 def unnamed(sources: dict[str, str]) -> Iterator[str]:
-    """Yield what the interpreter's lock guards and no table names, and rows of the tables that name nothing."""
+    """Yield state that the GIL guards and no table lists, and rows of the tables that match nothing."""
     cells = named(sources, r"static (\w+): GilCell<")
     shared = named(sources, r"unsafe impl(?:<\w+>)? (Send|Sync) for (\w+)")
     for table, rows, found in (("CELLS", CELLS, cells), ("SHARED", SHARED, shared)):
@@ -136,7 +136,7 @@ def unguarded(sources: dict[str, str]) -> Iterator[str]:
 
 
 def blind(sources: dict[str, str]) -> Iterator[str]:
-    """Yield what the search for references should find and does not, or the other way round."""
+    """Yield references that the search should find and does not, or the reverse."""
     types = _types(sources.values())
     for name in sorted(KNOWN_HOLDERS):
         if not _what_it_drops(name, types):
@@ -146,7 +146,7 @@ def blind(sources: dict[str, str]) -> Iterator[str]:
 
 
 def problems() -> list[str]:
-    """Return what is wrong, a line each."""
+    """Return the broken rules, one line each."""
     sources = {
         path.relative_to(SOURCES).as_posix(): path.read_text(encoding="utf-8")
         for path in sorted(SOURCES.rglob("*.rs"))
@@ -158,7 +158,7 @@ def problems() -> list[str]:
 
 
 def main() -> int:
-    """Print what is wrong; return the exit status."""
+    """Print the broken rules; return the exit status."""
     found = problems()
     for problem in found:
         print(problem, file=sys.stderr)

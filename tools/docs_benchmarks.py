@@ -1,9 +1,9 @@
-"""Write the charts and the tables of the benchmark page from a kept result file of the lab.
+"""Write the charts and tables of the benchmark page from a stored result file of the lab.
 
     python tools/docs_benchmarks.py [FILE]      without FILE: docs/benchmarks/report.jsonl.gz
 
 Charts go to `docs/images/first-*.svg` (all comparisons) and `docs/benchmarks/NAME-*.svg` (one each), light and dark.
-Figures go below the marker of `docs/benchmarks/index.md`; what is above it is written by hand.
+Figures go below the marker of `docs/benchmarks/index.md`; the text above it is written by hand.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from mangonel.lab.fingerprint import machine  # noqa: E402
 from mangonel.lab.report import charts, page  # noqa: E402
 
 PEERS = ("pymongo", "motor", "mongojet", "mongoengine", "beanie", "redis", "tornado", "uvloop")
-# Pages of all tables, made by `mangonel lab show --markdown`.
+# Pages with all tables, made by `mangonel lab show --markdown`.
 REPORTS = {"figures": "this run", "web": "a web page in full", "websessions": "web sessions in full"}
 IMAGES, PAGES = ROOT / "docs/images", ROOT / "docs/benchmarks"
 MARKER = "<!-- written by tools/docs_benchmarks.py -->\n"
 
 
 def bars(found: Finding) -> str:
-    """Return the chart of one comparison without a style: what nobody can beat is a dashed line."""
+    """Return the chart of one comparison without a style; a dashed line marks the lower bound."""
     limits = [(bar.name, bar.figure.value) for bar in found.bars if bar.kind == "floor" and bar.figure]
     rows = [
         charts.Bar(bar.name, bar.figure, bar.kind) for bar in found.bars if bar.kind != "floor" and bar.figure
@@ -51,7 +51,7 @@ def write_charts(content: dict[str, Any], found: list[Finding]) -> None:
 
 
 def picture(stem: str, words: str) -> str:
-    """Return a picture for light and dark pages, as GitHub and the site read it."""
+    """Return a picture for light and dark pages, in the form that GitHub and the site read."""
     return (
         f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="{stem}-dark.svg">\n'
         f'  <img alt="{words}" src="{stem}-light.svg">\n</picture>\n'
@@ -59,7 +59,7 @@ def picture(stem: str, words: str) -> str:
 
 
 def sections(content: dict[str, Any], found: list[Finding]) -> Iterator[str]:
-    """Yield what stands below the marker."""
+    """Yield the text below the marker."""
     told = content["fingerprint"]
     server = told["server"].get("version")
     yield f"Taken on {told['date'][:10]}: {machine(told)}.\nMongoDB {server}, a replica set of one; {peers(told)}.\n"
@@ -83,13 +83,13 @@ def sections(content: dict[str, Any], found: list[Finding]) -> Iterator[str]:
 
 
 def peers(told: dict[str, Any]) -> str:
-    """Return the versions of the drivers that were compared with."""
+    """Return the versions of the compared drivers."""
     versions = told.get("versions", {})
     return ", ".join(f"{name} {versions[name]}" for name in PEERS if name in versions)
 
 
 def words(found: Finding) -> str:
-    """Return in a sentence how this project did."""
+    """Return this project's result in a sentence."""
     best = found.best
     if best is None or best.times is None:
         return "No peer was there"
@@ -100,7 +100,7 @@ def words(found: Finding) -> str:
 
 
 def targets(content: dict[str, Any]) -> Iterator[str]:
-    """Yield a table for each experiment: what the project asked of itself, and what it reached."""
+    """Yield a table for each experiment with the project's goals and results."""
     judged = [each for each in marks.verdicts(results.Results(content)) if each.reached is not None]
     states = Counter(each.state for each in judged)
     yield "## All targets\n"
@@ -113,7 +113,7 @@ def targets(content: dict[str, Any]) -> Iterator[str]:
     for name in dict.fromkeys(each.mark.experiment for each in judged):
         known = experiments.get(name)
         title = known.title if known else name
-        # A title that begins with a name in code stays as it is.
+        # A title that begins with a name in code does not change.
         is_code = re.match(r"[a-z]+[_(]", title)
         yield f"### {title if is_code else title[0].upper() + title[1:]}\n"
         rows = [
@@ -125,7 +125,7 @@ def targets(content: dict[str, Any]) -> Iterator[str]:
 
 
 def _times(words: str) -> str:
-    """Write the sign of a ratio behind its figure: `2.6x [2.4, 2.8]` for `2.6 [2.4, 2.8] x`."""
+    """Move the sign of a ratio to its figure: `2.6x [2.4, 2.8]` for `2.6 [2.4, 2.8] x`."""
     return re.sub(r"([\d.]+)( \[.*\])? x$", r"\1x\2", words)
 
 

@@ -1,4 +1,4 @@
-"""What the reader of sources cannot see: docstrings that a public class has from its definition, or from Rust."""
+"""Adds docstrings that the source reader cannot see: those that a public class has from its definition or from Rust."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from griffe import Docstring, Extension, Parser
 
 
 class Inherited(Extension):
-    """Gives members without a docstring the one that they have when the package runs."""
+    """Gives members without a docstring the one that they have at run time."""
 
     def on_package(self, *, pkg: Any, **_: Any) -> None:
         if pkg.name != "mangonel":

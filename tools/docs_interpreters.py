@@ -1,9 +1,9 @@
-"""Write the table of interpreters of the benchmarks from result files of the lab, one of each interpreter.
+"""Write the benchmark table of interpreters from result files of the lab, one for each interpreter.
 
     python tools/docs_interpreters.py FILE...      into docs/benchmarks/interpreters.md
 
-Each file is of `mangonel lab run bson find-one find-many read-documents`, taken on the same machine by the interpreter
-of its own. What stands above the page's marker is written by hand.
+Each file is the result of `mangonel lab run bson find-one find-many read-documents` on the same machine, run by its own
+interpreter. The text above the page's marker is written by hand.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ MARKER = "<!-- written by tools/docs_interpreters.py -->\n"
 
 
 def table(contents: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield what stands below the marker: how the runs were taken, and a row for each target that any of them played.
+    """Yield the text below the marker: how the runs were made, and a row for each target that was played.
 
     Raises:
-        ValueError: the runs are of different machines or servers, so their figures are not to be set side by side.
+        ValueError: the runs are from different machines or servers, so their figures are not comparable.
     """
     first = contents[0]["fingerprint"]
     for other in contents[1:]:
@@ -53,7 +53,7 @@ def _asked(mark: marks.Mark) -> str:
 
 
 def _words(verdict: marks.Verdict | None) -> str:
-    """Return a figure; one that misses its target is in bold."""
+    """Return a figure; a figure that misses its target is bold."""
     if verdict is None or verdict.reached is None:
         return "not played"
     words = verdict.words.replace("] x", "]x")

@@ -1,6 +1,6 @@
-"""The public names, by page of the reference. The site is made of this table, and so is the test of docstrings.
+"""The public names, by page of the reference. The site and the test of docstrings use this table.
 
-A row is a page, its title, and what it shows: single names, or modules with their `__all__` (else all their own names).
+A row is a page, its title and its content: single names, or modules with their `__all__` (else all their own names).
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def exported(module_name: str) -> Iterator[tuple[str, object]]:
-    """Give the public names of a module, and what they are."""
+    """Yield the public names of a module with their objects."""
     module = importlib.import_module(module_name)
     names = getattr(module, "__all__", None)
     if names is None:
@@ -155,7 +155,7 @@ def exported(module_name: str) -> Iterator[tuple[str, object]]:
 
 
 def names_of(page: str) -> Iterator[tuple[str, object]]:
-    """Give the full names that a page of the reference shows, each with its object."""
+    """Yield the full names on a page of the reference with their objects."""
     for entry in PAGES[page][1]:
         module_name, _, name = entry.rpartition(".")
         if module_name in ("mangonel.api", "mangonel._faces.deadline"):
@@ -166,7 +166,7 @@ def names_of(page: str) -> Iterator[tuple[str, object]]:
 
 
 def public() -> dict[str, object]:
-    """Return every public class, function and constant once, by the first name that the reference shows it under."""
+    """Return every public class, function and constant once, under the first name in the reference."""
     found: dict[str, object] = {}
     seen: set[int] = set()
     for page in PAGES:

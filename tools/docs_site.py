@@ -1,4 +1,4 @@
-"""Hooks of MkDocs: the pages that are made, not written. Names are found by importing: build the extension first."""
+"""Hooks of MkDocs for the generated pages. Names are found by importing, so build the extension first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import addresses  # noqa: E402  # beside this file, which MkDocs loads by its pa
 import docs_public  # noqa: E402
 from mkdocs.structure.files import File, Files  # noqa: E402
 
-# Pages outside of docs/, where they are expected at the root of a repository.
+# Pages outside of docs/, at the root of the repository.
 ELSEWHERE = {
     "ARCHITECTURE.md": "explanation/architecture.md",
     "CHANGELOG.md": "changelog.md",
@@ -24,7 +24,7 @@ ELSEWHERE = {
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the reference and the pages of the repository's root."""
+    """Add the reference and the root's pages."""
     for source, target in ELSEWHERE.items():
         files.append(File.generated(config, target, content=_moved((ROOT / source).read_text(), target)))
     listed = ["# Reference", "", "Made of the docstrings, which a test holds to their form.", ""]
@@ -39,7 +39,7 @@ def on_files(files: Files, config: Any) -> Files:
     return files
 
 
-# A picture for light and dark as GitHub reads it, which follows the system; the site's has a switch of its own.
+# A picture for light and dark in GitHub's form follows the system; the site has its own switch.
 PICTURE = re.compile(r"<picture>.*?</picture>", re.DOTALL)
 SOURCE = re.compile(r'<source media="([^"]+)" srcset="([^"]+)">')
 IMAGE = re.compile(r'<img alt="([^"]*)" src="([^"]+)">')
@@ -47,7 +47,7 @@ DARK = "(prefers-color-scheme: dark)"
 
 
 def _switched(found: re.Match[str]) -> str:
-    """Return a picture once for each side of the switch, with its sources for other widths."""
+    """Return a picture once for each state of the switch, with its sources for other widths."""
     alt, light = IMAGE.search(found[0]).groups()  # type: ignore[union-attr]  # a picture without an image fails the build
     sources = {"light": [], "dark": []}
     for media, path in SOURCE.findall(found[0]):
@@ -63,7 +63,7 @@ def _switched(found: re.Match[str]) -> str:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Leave out what only the tests read; give pictures the theme's way of light and dark."""
+    """Remove text that only the tests read; adapt pictures to the theme's light and dark."""
     if page.file.src_uri == "index.md":
         page.meta["hide"] = ["navigation", "toc"]
     markdown = PICTURE.sub(_switched, markdown)
@@ -71,10 +71,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_config(config: Any) -> Any:
-    """Find the package; write the rows of the navigation that are not known by name."""
-    # MkDocs takes back what a hook does to the path while it is loaded.
+    """Find the package; write the navigation rows whose names are generated."""
+    # MkDocs undoes a hook's changes to the path made during loading.
     sys.path.insert(0, str(ROOT / "python"))
-    # The frameworks and engines that some modules import are the development tools'; what the site needs comes first.
+    # The development tools supply frameworks and engines that some modules import; the site's packages come first.
     sys.path.extend(str(path) for path in (ROOT / ".venv/lib").glob("python3*/site-packages"))
     known = addresses.setting()
     config["site_url"], config["repo_url"] = known.get("documentation"), known.get("repository")
@@ -114,7 +114,7 @@ def _reference(page: str, title: str) -> str:
 
 
 def _moved(markdown: str, target: str) -> str:
-    """Return a page of the root with its links as they are from its new place."""
+    """Return a root page with its links adapted to its new place."""
     up = "../" * target.count("/")
 
     def link(found: re.Match[str]) -> str:

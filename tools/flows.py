@@ -1,9 +1,9 @@
-"""Check the rules of flows: what runs on every face may wait only through a port.
+"""Check the rules of flows: code that runs on every face may wait only through a port.
 
-A flow is an `async def` whose name ends in `_flow`. It awaits methods of a port and other flows, nothing else, so the
-blocking face can run it to its end in one go. Wherever a flow is called it is awaited, or given to `port.flow`.
+A flow is an `async def` whose name ends in `_flow`. It awaits only methods of a port and other flows, so the blocking
+face can run it to its end at once. Every call of a flow is awaited or passed to `port.flow`.
 
-    python tools/flows.py    fails when a rule is broken
+    python tools/flows.py    fails if a rule is broken
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parent.parent / "python" / "mangonel"
 
-# The packages whose code runs on every face; those that do not exist yet are passed over.
+# The packages whose code runs on every face; those that do not exist yet are skipped.
 FLOORS = ("_shared", "encryption", "gridfs", "odm", "websessions")
 
-# What a port offers to flows; see `_faces/port.py`.
+# The methods of a port for flows; see `_faces/port.py`.
 PORT_METHODS = {"arun", "call", "finish", "outlast", "pause"}
 
-# A flow of websessions waits for a store, whose methods these are; see `websessions/stores/protocol.py`.
+# A flow of websessions waits for a store, which has these methods; see `websessions/stores/protocol.py`.
 STORE_OWNERS = {"store", "epochs"}
 STORE_METHODS = {"get", "put", "touch", "delete", "find"}
 
-# These define what only the asyncio face has, so their coroutines are no flows.
+# These define members of the asyncio face only, so their coroutines are not flows.
 FACE_OF_ITS_OWN = (
     "_shared/cursors/iteration.py",
     "_shared/sessions/contexts.py",
@@ -42,7 +42,7 @@ FACE_OF_ITS_OWN = (
 
 
 def check(source: str, name: str) -> list[str]:
-    """Return what breaks the rules in one file, each with its line."""
+    """Return the broken rules in one file, each with its line."""
     found: list[str] = []
     tree = ast.parse(source)
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
@@ -67,19 +67,19 @@ def check(source: str, name: str) -> list[str]:
 
 
 def called_name(call: ast.Call) -> str:
-    """Return the last part of what is called."""
+    """Return the last part of the called name."""
     if isinstance(call.func, ast.Attribute):
         return call.func.attr
     return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
 def is_flow(call: ast.Call) -> bool:
-    """Return whether a flow is called."""
+    """Return whether a call is to a flow."""
     return called_name(call).endswith("_flow")
 
 
 def is_of_port(call: ast.Call) -> bool:
-    """Return whether a method of a port is called: of `self._port`, `collection._port` or `port`."""
+    """Return whether a call is to a method of a port: of `self._port`, `collection._port` or `port`."""
     if not isinstance(call.func, ast.Attribute):
         return False
     owner = call.func.value
@@ -88,7 +88,7 @@ def is_of_port(call: ast.Call) -> bool:
 
 
 def may_be_awaited(value: ast.expr) -> bool:
-    """Return whether a flow may await this."""
+    """Return whether a flow may await this expression."""
     if not isinstance(value, ast.Call):
         return False
     if is_flow(value) or (is_of_port(value) and called_name(value) in PORT_METHODS):
@@ -99,7 +99,7 @@ def may_be_awaited(value: ast.expr) -> bool:
 
 
 def is_run(call: ast.Call, parents: dict[ast.AST, ast.AST]) -> bool:
-    """Return whether a flow is awaited or given to `port.flow` where it is called."""
+    """Return whether a call of a flow is awaited or passed to `port.flow`."""
     parent = parents.get(call)
     if isinstance(parent, ast.Await):
         return True

@@ -1,10 +1,10 @@
-"""Fuzz the codec: mutated documents are decoded on both ways of making dicts, compared, changed, and encoded again.
+"""Fuzz the codec: mutated documents are decoded with both ways of making dicts, compared, changed and encoded again.
 
     python tools/fuzz_codec.py --seconds 1200 [--seed N]
 
-Any bytes must give a value or InvalidBSON; both ways must agree with each other and with PyMongo, on the value and on
-what is no BSON; a decoded value must survive the round trip to PyMongo's bytes, and a dict made by hand must go on
-behaving as a dict. Ends with a line of counts, or with the bytes and a traceback.
+Any bytes must give a value or InvalidBSON. Both ways must agree with each other and with PyMongo, on the value and on
+invalid bytes. A decoded value must survive the round trip to PyMongo's bytes, and a dict made by the fast way must
+behave as a dict. Ends with a line of counts, or with the bytes and a traceback.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OPTIONS = [
     CodecOptions(document_class=RawBSONDocument),
     CodecOptions(uuid_representation=5, datetime_conversion=DatetimeConversion.DATETIME_MS),
 ]
-# PyMongo's own. A raw document refuses nothing before it is asked for its fields, so there it is not compared.
+# PyMongo's own. A raw document checks nothing until a field is read, so it is not compared.
 PEER_OPTIONS = [
     None
     if options.document_class is RawBSONDocument
@@ -107,7 +107,7 @@ def random_value(source: random.Random, depth: int) -> Any:
 
 
 def random_document(source: random.Random, depth: int) -> dict[str, Any]:
-    """Return a document of few or many fields, of names that come again or are new."""
+    """Return a document of few or many fields, with repeated or new names."""
     count = source.choice((0, 1, 2, 5, 6, 11, 22, 43) if depth > 1 else (0, 1, 3))
     names = (
         "a",
@@ -166,7 +166,7 @@ def mutate(source: random.Random, data: bytes, others: list[bytes]) -> bytes:
 
 
 def outcome(data: bytes, options: CodecOptions[Any]) -> tuple[Any, str]:
-    """Return the decoded value, and its repr or what was wrong with the bytes."""
+    """Return the decoded value and its repr, or the error."""
     try:
         value = _core.decode(data, options)
         if isinstance(value, RawBSONDocument):
@@ -177,7 +177,7 @@ def outcome(data: bytes, options: CodecOptions[Any]) -> tuple[Any, str]:
 
 
 def peer_outcome(data: bytes, options: peer.CodecOptions[Any]) -> tuple[Any, str]:
-    """Return what PyMongo decodes, and its repr; None where it refuses the bytes."""
+    """Return PyMongo's decoded value and its repr; None if it refuses the bytes."""
     try:
         value = peer.decode(data, options)
     except (peer.InvalidBSON, OverflowError, ValueError):
@@ -186,7 +186,7 @@ def peer_outcome(data: bytes, options: peer.CodecOptions[Any]) -> tuple[Any, str
 
 
 def peer_encoded(value: Any, options: peer.CodecOptions[Any]) -> bytes | None:
-    """Return what PyMongo encodes, or None where it refuses the value."""
+    """Return PyMongo's encoding; None if it refuses the value."""
     try:
         return peer.encode(value, codec_options=options)
     except (peer.InvalidDocument, UnicodeEncodeError, OverflowError, ValueError):
@@ -221,7 +221,7 @@ def change(source: random.Random, value: Any, twin: Any) -> None:
 
 
 def run(seconds: float, seed: int) -> dict[str, int]:
-    """Fuzz for this long; return how often each thing happened."""
+    """Fuzz for this long; return counts by event."""
     source = random.Random(seed)
     counts = dict.fromkeys(("inputs", "decoded", "refused", "encoded again", "cannot be encoded"), 0)
     corpus = [_core.encode(random_document(source, 3)) for _ in range(300)]
@@ -251,11 +251,11 @@ def check(
     peer_options: peer.CodecOptions[Any] | None,
     counts: dict[str, int],
 ) -> None:
-    """Decode on both ways, compare, encode again, and use the values."""
-    # More than once, because a shape becomes a template when it comes again.
+    """Decode both ways, compare, encode again, and use the values."""
+    # More than once, because a repeated shape becomes a template.
     for _ in range(3):
         value, shown = outcome(data, options)
-    # Rarely, because switching empties the tree of shapes, which is to fill up as well.
+    # Rarely, because switching clears the tree of shapes, which must fill up as well.
     is_switched = source.random() < 0.003
     if is_switched:
         _core._set_dict_layout(False)
@@ -278,7 +278,7 @@ def check(
     try:
         again = _core.encode(value, False, options)
     except (InvalidDocument, UnicodeEncodeError, ValueError):
-        # What was decoded leniently, such as a UUID that needs a representation, need not go back.
+        # Leniently decoded values, such as a UUID that needs a representation, need not encode again.
         counts["cannot be encoded"] += 1
         again = None
     if peer_options is not None and again != peer_encoded(peer_value, peer_options):

@@ -1,10 +1,10 @@
-"""Fuzz extended JSON: random documents and mutated text go through `json_util`, its Python functions and PyMongo's.
+"""Fuzz extended JSON: random documents and mutated text go through `json_util`, its Python functions and PyMongo.
 
     python tools/fuzz_json.py --inputs 1000000 [--seed N]
 
-Text: `dumps` must write what the Python functions and PyMongo write, in each mode. Values: `loads` must read what the
-Python functions read, or raise the same error; text that was written must give the same BSON as PyMongo reads from it.
-Ends with a line of counts, or with the input and a traceback.
+Text: `dumps` must write the same as the Python functions and PyMongo, in each mode. Values: `loads` must read the same
+as the Python functions, or raise the same error; for text that was written, its BSON must equal PyMongo's. Ends with a
+line of counts, or with the input and a traceback.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mangonel import _core
 from mangonel.bson import json_util
 from mangonel.bson.json_util import JSONOptions
 
-# The arguments of JSONOptions; the numbers mean the same in both packages.
+# Arguments of JSONOptions; the numbers mean the same in both packages.
 OPTIONS: list[dict[str, Any]] = [
     {"json_mode": 1},
     {"json_mode": 2},
@@ -35,7 +35,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"json_mode": 0, "datetime_representation": 1, "datetime_conversion": 2, "strict_uuid": True},
 ]
 STYLES: list[dict[str, Any]] = [{}, {}, {"ensure_ascii": False}, {"separators": (",", ":")}]
-# What a mutation puts in: pieces of JSON and of extended JSON.
+# Insertions of a mutation: fragments of JSON and of extended JSON.
 PIECES = [
     *'{}[]:,"\\ \n-0123456789.eE+',
     *(
@@ -74,7 +74,7 @@ PIECES = [
 
 
 def shown(value: Any) -> str:
-    """Return a value as text that tells its types and its order."""
+    """Return a value as text that shows its types and its order."""
     if type(value) is dict:
         return "{" + ", ".join(f"{key!r}: {shown(item)}" for key, item in value.items()) + "}"
     if type(value) is list:
@@ -83,7 +83,7 @@ def shown(value: Any) -> str:
 
 
 def outcome(read: Any, *args: Any, **kwargs: Any) -> tuple[str, str]:
-    """Return what a call gives, or the error it raises."""
+    """Return the result of a call, or its error."""
     try:
         return "gave", shown(read(*args, **kwargs))
     except Exception as error:
@@ -131,7 +131,7 @@ def check_values(text: str, number: int) -> str:
 
 
 def check_against_peer(text: str, number: int) -> None:
-    """Read a text that was written, and compare with what PyMongo reads."""
+    """Read a written text, and compare with PyMongo's result."""
     options = JSONOptions(**OPTIONS[number])
     peer_options = peer_json.JSONOptions(**OPTIONS[number])
     try:
@@ -146,11 +146,11 @@ def check_against_peer(text: str, number: int) -> None:
 
 
 def run(inputs: int, seed: int) -> dict[str, int]:
-    """Fuzz so many inputs; return how often each thing happened."""
+    """Fuzz this many inputs; return counts by event."""
     source = random.Random(seed)
     counts = dict.fromkeys(("written", "read", "refused", "cannot be written"), 0)
     while sum(counts.values()) < inputs:
-        # Through JSON's own types, so that both packages get their own values of the same bytes.
+        # Through JSON's own types, so that both packages have their own values for the same bytes.
         data = _core.encode(random_document(source, source.choice((0, 1, 2))))
         number = source.randrange(len(OPTIONS))
         text: str | None = None

@@ -1,12 +1,12 @@
-"""Count the instructions of the codec's and the protocol's usual work, and compare with the counts that are kept.
+"""Count the instructions of the codec's and the protocol's usual work, and compare them with the stored counts.
 
-    python tools/instructions.py             compare; exit status 1 when a row takes over 2 % more than it did
-    python tools/instructions.py --update    keep what was counted, in tools/instructions.toml
+    python tools/instructions.py             compare; exit status 1 if a row takes over 2 % more than stored
+    python tools/instructions.py --update    store the new counts in tools/instructions.toml
 
-A count does not depend on how busy the machine is. It does depend on the compiler, the C library and the vector
-instructions at hand, so counts are kept for each such environment and compared with those of the same one only.
-Runs `tools/instructions` (a release build) below valgrind's callgrind, and its `codec.py` and `mapper.py` with the
-extension as it is built, each in a process of its own; what a row is, is said there.
+A count does not depend on the machine's load. It depends on the compiler, the C library and the vector instructions, so
+counts are stored for each such environment and compared only within it. Runs `tools/instructions` (a release build)
+under valgrind's callgrind, and its `codec.py` and `mapper.py` with the extension as built, each in a process of its
+own. The rows are described there.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "tools" / "instructions.toml"
 PROGRAM = "mangonel-instructions"
-# What counts the extension's work.
+# The scripts that count the extension's work.
 SCRIPTS = ("codec.py", "mapper.py")
-# Each is played in so many processes, and the least counts: variables that mean nothing move what follows in memory,
-# and with it which attributes share a place in the interpreter's cache of them.
+# Each runs in this many processes, and the smallest count wins: irrelevant variables move later data in memory, which
+# decides which attributes share an entry of the interpreter's cache.
 LAYOUTS = 3
 TOLERANCE = 0.02
 HEAD = """\
 # Instructions of each row of tools/instructions, by compiler, C library and vector instructions.
 # Written by `make instructions UPDATE=1`; a change here is a change of speed, and its commit says why.
 """
-# Otherwise the C library copies large pieces by one instruction where the processor is good at it, and counts differ.
+# Otherwise the C library copies large blocks by one instruction on some processors, and counts differ.
 TUNABLES = (
     "glibc.cpu.x86_rep_movsb_threshold=1000000000:glibc.cpu.x86_rep_stosb_threshold=1000000000"
     ":glibc.cpu.x86_non_temporal_threshold=1000000000"
@@ -45,7 +45,7 @@ TUNABLES = (
 
 @dataclass(frozen=True)
 class Change:
-    """One row against what is kept."""
+    """One row with its stored count."""
 
     name: str
     kept: int | None
@@ -53,12 +53,12 @@ class Change:
 
     @property
     def is_slower(self) -> bool:
-        """Whether it takes more than the tolerance allows."""
+        """Whether it exceeds the stored count by more than the tolerance."""
         return self.kept is not None and self.found > self.kept * (1 + TOLERANCE)
 
     @property
     def is_faster(self) -> bool:
-        """Whether what is kept no longer guards it."""
+        """Whether the stored count is too high to guard it."""
         return self.kept is not None and self.found < self.kept * (1 - TOLERANCE)
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ class Change:
 
 
 def environment() -> str:
-    """Return what counts depend on, as one line."""
+    """Return the environment that counts depend on, as one line."""
     told = subprocess.run(["rustc", "-vV"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     version, host = told.splitlines()[0], told.partition("host: ")[2].splitlines()[0]
     libc = " ".join(platform.libc_ver())
@@ -79,12 +79,12 @@ def environment() -> str:
 
 
 def of_extension(where: str) -> str:
-    """Return the environment of the extension's rows: they count the interpreter's work as well."""
+    """Return the environment of the extension's rows, whose counts include the interpreter's work."""
     return f"{where}, CPython {platform.python_version()}"
 
 
 def build() -> Path:
-    """Build the program as the release is built, whatever profile the shell asks for; return its path."""
+    """Build the program like a release, whatever profile the shell sets; return its path."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("CARGO_PROFILE_")}
     command = ["cargo", "build", "--release", "--locked", "--quiet", "-p", PROGRAM]
     subprocess.run(command, cwd=ROOT, env=plain, check=True)
@@ -92,14 +92,14 @@ def build() -> Path:
 
 
 def count(program: Path, valgrind: str, slow: str = "") -> dict[str, int]:
-    """Return instructions per operation by row of the pure crates; in `slow` a twentieth of the work is done again."""
+    """Return instructions per operation by row of the pure crates; `slow` repeats a twentieth of a row's work."""
     command = [str(program), *(["--slow", slow] if slow else [])]
     return _count(valgrind, command, "*::counting_begins", "*::counting_ends", {})
 
 
 def count_extension(valgrind: str, scripts: Iterable[str] = SCRIPTS) -> dict[str, int]:
-    """Return the same of the extension's rows, the codec's and the mapper's, as it is built at this moment."""
-    # The order of a set, and so of what is imported, must not be another one in every run.
+    """Return instructions per operation by row of the codec and the mapper, with the extension as currently built."""
+    # The order of sets, and so of imports, must be the same in every run.
     settings = {"PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT / "python")}
     found: dict[str, int] = {}
     for script, layout in itertools.product(scripts, range(LAYOUTS)):
@@ -133,7 +133,7 @@ def _count(
     found: dict[str, int] = {}
     for (name, times), total in zip(rows, totals, strict=True):
         figure = round(total / int(times))
-        # Of a row that is played several times the least counts.
+        # The smallest count of a repeated row wins.
         found[name] = min(found.get(name, figure), figure)
     return found
 
@@ -146,17 +146,17 @@ def _total(dump: Path) -> int:
 
 
 def kept_counts(path: Path = KEPT) -> dict[str, dict[str, int]]:
-    """Return the counts that are kept, by environment."""
+    """Return the stored counts by environment."""
     return tomllib.loads(path.read_text()) if path.exists() else {}
 
 
 def compare(kept: dict[str, int], found: dict[str, int]) -> list[Change]:
-    """Return every row that was counted, against what is kept."""
+    """Return every counted row with its stored count."""
     return [Change(name, kept.get(name), figure) for name, figure in found.items()]
 
 
 def keep(found: dict[str, int], where: str, path: Path = KEPT) -> None:
-    """Write the counts of this environment; those of others stay."""
+    """Store the counts of this environment; those of others stay."""
     everything = {**kept_counts(path), where: found}
     sections = []
     for name in sorted(everything):
@@ -166,7 +166,7 @@ def keep(found: dict[str, int], where: str, path: Path = KEPT) -> None:
 
 
 def verdict(changes: list[Change]) -> list[str]:
-    """Return what is wrong, in words; nothing when every row is within the tolerance."""
+    """Return the problems in words; empty if every row is within the tolerance."""
     problems = [
         f"{change.name} takes {change.found / (change.kept or 1) - 1:.1%} more instructions than before: "
         f"{change.found}, kept {change.kept}"
@@ -178,7 +178,7 @@ def verdict(changes: list[Change]) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Count, compare or keep; return the exit status."""
+    """Count, compare or store; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--update", action="store_true", help="keep what was counted")
     options = parser.parse_args(arguments)
@@ -207,7 +207,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def report(where: str, found: dict[str, int]) -> list[str]:
-    """Print every row of an environment against what is kept; return what is wrong."""
+    """Print every row of an environment with its stored count; return the problems."""
     kept = kept_counts().get(where)
     changes = compare(kept or {}, found)
     print(f"\n{where}\n{'row':<26} {'kept':>10} {'found':>10}")

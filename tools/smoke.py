@@ -1,6 +1,6 @@
-"""Try an installed wheel without a server: the codec, both faces as far as they go, the command line, what is shipped.
+"""Try an installed wheel without a server: codec, both faces as far as possible, command line, contents.
 
-Knows nothing of the checkout: run it from anywhere with the interpreter that the wheel was installed for.
+Knows nothing of the checkout: run it from anywhere with the interpreter that has the wheel.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ DOCUMENT = {
     "many": [1, 2**40, 2.5, None, True, b"bytes", {"deep": ["é", Decimal128("1.5")]}],
     "at": datetime.datetime(2026, 1, 2, 3, 4, 5, 678000),
 }
-# Import what needs no extra; a module that the wheel forgot is found here.
+# Import every module that needs no extra, to find those that the wheel lacks.
 MODULES = ("gridfs", "odm", "server", "compat", "doctor", "asynchronous", "bson.json_util")
 NOWHERE = "mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=50"
 
 
 def main() -> None:
-    """Raise when anything is wrong with the installation."""
+    """Raise if the installation is broken."""
     assert decode(encode(DOCUMENT)) == DOCUMENT
     for name in MODULES:
         importlib.import_module(f"mangonel.{name}")

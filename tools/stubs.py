@@ -1,12 +1,12 @@
 """Write the types of both faces from the one definition of each class.
 
-`Returns[T]` in a definition becomes T in the blocking class; in the asyncio one the method becomes an `async def`, so
-that a type checker reports a forgotten `await`. References to definitions (`_Cursor[...]`) become the public class of
-the same face. What cannot be read from a definition stands in the tables below. Changes no behaviour: only `.pyi`
-files are written, and nothing of the package is imported.
+`Returns[T]` in a definition becomes T in the blocking class; in the asyncio class the method becomes an `async def`, so
+that a type checker reports a missing `await`. References to definitions (`_Cursor[...]`) become the public class of the
+same face. The tables below hold types that a definition cannot express. Changes no behaviour: it writes only `.pyi`
+files and imports nothing of the package.
 
     python tools/stubs.py           writes
-    python tools/stubs.py --check   fails when what is written is not current
+    python tools/stubs.py --check   fails if the written files are out of date
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from pathlib import Path
 SOURCES = Path(__file__).resolve().parent.parent / "python"
 WIDTH = 110
 
-# The modules whose public classes are written; each joins definitions with a face, class by class.
+# The modules with public classes; each joins definitions with a face, class by class.
 TARGETS = ("mangonel.api", "mangonel.gridfs.api", "mangonel.encryption.api")
-# Whose classes a target names as its own.
+# The modules whose classes a target names as its own.
 PARTS = {"mangonel.api": ("mangonel._api.blocking_client", "mangonel._api.blocking", "mangonel._api.aio")}
 
-# Methods that hand their arguments on to a constructor: their stub shows its signature, without the first argument.
-# A parameter that the method itself names keeps the method's own annotation.
+# Methods that pass their arguments to a constructor: their stub shows its signature without the first argument. A
+# parameter that the method itself names keeps the method's annotation.
 TAKES_ARGUMENTS_OF = {
     ("_Collection", "find"): "_Cursor",
     ("_Collection", "find_one"): "_Cursor",
     ("_Collection", "find_raw_batches"): "_Cursor",
 }
 
-# Types that only hand their items out: of whatever type these are, one with items of type `object` takes it.
+# Types that only return their items: if the items have type `object`, they accept every item type.
 READ_ONLY = {"Iterable", "Mapping", "Sequence"}
 
-# Names with an underscore that users need all the same: the id of a stored file.
+# Names with an underscore that users need: the id of a stored file.
 PUBLIC = {"_id"}
 
-# Methods left out: calling a collection is a misspelt method, which a type checker should report.
+# Methods left out: calling a collection means a misspelt method, which a type checker should report.
 LEFT_OUT = {"__call__", "__del__"}
 
 _TRANSACTION_ARGUMENTS = """\
@@ -52,7 +52,7 @@ _TRANSACTION_ARGUMENTS = """\
     max_commit_time_ms: int | None = None,
 """
 
-# Methods whose types depend on their argument or on the face: what the blocking and the asyncio stub say.
+# Methods whose types depend on an argument or on the face: their blocking and asyncio stubs.
 WRITTEN_OUT = {
     ("_Cursor", "__getitem__"): (
         "@overload\ndef __getitem__(self, index: int) -> _DocumentType: ...\n"
@@ -78,18 +78,18 @@ WRITTEN_OUT = {
     ("_RawBatchCommandCursor", "__getitem__"): ("", ""),
 }
 
-# Iterating hands out what the class is generic in; in Rust, where it happens, there are no types.
+# Iteration returns the class's type parameter; it is implemented in Rust, without types.
 ITERATION = {
     "BlockingCursor": "def __iter__(self) -> Self: ...\ndef __next__(self) -> _DocumentType: ...",
     "AsyncCursorBase": "def __aiter__(self) -> Self: ...\n"
     "def __anext__(self) -> Awaitable[_DocumentType]: ...",
 }
 
-# What these hand out, where others hand out documents; and the methods that do.
+# The item types of these classes, where others return documents; and the methods with them.
 HANDS_OUT = {"_RawBatchCursor": "bytes", "_RawBatchCommandCursor": "bytes"}
 HANDING_OUT = {"next", "try_next", "to_list"}
 
-# Where `Any` stays in the types of the driver, and why; `--check` refuses others.
+# The places where `Any` stays in the driver's types, and why; `--check` refuses others.
 ANY_STAYS = (
     (r"\bdict\[str, Any\]", "documents of the server's or the user's own shape, to be looked into"),
     (r"\blist\[Any\]", "the values of a field: of any type that BSON has"),
@@ -141,7 +141,7 @@ HEADER_IMPORTS = {
     "TypeVar": ("typing_extensions", "TypeVar"),
     "overload": ("typing", "overload"),
 }
-# Definitions take these from a module that spares the import of typing; type checkers know the originals.
+# Definitions take these from a module that avoids importing typing; type checkers know the originals.
 STAND_INS = {"mangonel._light": "typing"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -153,7 +153,7 @@ class Defect(Exception):
 
 @dataclass
 class Module:
-    """One source file: its classes, and where its names come from."""
+    """One source file: its classes, and the origins of its names."""
 
     name: str
     classes: dict[str, ast.ClassDef] = field(default_factory=dict)
@@ -171,7 +171,7 @@ class Module:
 
 
 def parse(name: str) -> Module:
-    """Read one module, in `if TYPE_CHECKING:` too."""
+    """Read one module, including its `if TYPE_CHECKING:` block."""
     path = SOURCES.joinpath(*name.split("."))
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     module = Module(name)
@@ -201,7 +201,7 @@ def _collect(body: list[ast.stmt], module: Module) -> None:
 
 
 class Library:
-    """The modules read so far, and the public class that stands for each definition on each face."""
+    """The modules read so far, and the public class of each definition on each face."""
 
     def __init__(self, targets: tuple[str, ...]) -> None:
         self._modules: dict[str, Module] = {}
@@ -222,7 +222,7 @@ class Library:
         return self._modules[name]
 
     def find_class(self, module: Module, name: str) -> tuple[Module, ast.ClassDef] | None:
-        """Return the class that `name` means in `module`; None outside the package, or for a Rust class."""
+        """Return the class that `name` means in `module`; None outside of the package, or for a Rust class."""
         if name in module.classes:
             return module, module.classes[name]
         origin = module.origin(name)
@@ -238,12 +238,12 @@ def base_name(base: ast.expr) -> str:
 
 
 def is_async(node: ast.ClassDef) -> bool:
-    """Return whether a public class belongs to the asyncio face; its name says so."""
+    """Return whether a public class belongs to the asyncio face, by its name."""
     return node.name.startswith("Async")
 
 
 class Annotation(ast.NodeTransformer):
-    """Rewrites one annotation for one face, and notes which names it needs."""
+    """Rewrites one annotation for one face, and records the names that it needs."""
 
     def __init__(self, writer: Writer, module: Module, document: str = DOCUMENT) -> None:
         self._writer, self._module, self._document = writer, module, document
@@ -276,7 +276,7 @@ class Annotation(ast.NodeTransformer):
 
 
 class Accepted(ast.NodeTransformer):
-    """Rewrites what a parameter accepts: `object` says the same as `Any` where values are only taken."""
+    """Rewrites parameter types: `object` accepts the same as `Any`, and says more."""
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Name("object") if node.id == "Any" else node
@@ -321,7 +321,7 @@ class Writer:
         return HEADER.format(imports="\n".join(lines)) + "\n" + body
 
     def reference(self, module: Module, name: str) -> str:
-        """Return what `name`, as `module` means it, is called in the stub."""
+        """Return the stub's name for `name` as used in `module`."""
         public = self._library.public.get((name, self.is_async))
         if public is not None:
             if public[0] != self._target.name:
@@ -368,12 +368,12 @@ class Writer:
         return head + "\n" + "".join(f"    {line}\n" if line else "\n" for line in body)
 
     def _ready_made(self, text: str) -> list[str]:
-        """Return the lines of a table's text, for what this class hands out."""
+        """Return the lines of a table's text, with this class's item type."""
         self._needed.update(origin for name, origin in HEADER_IMPORTS.items() if name in text)
         return text.replace(DOCUMENT, self._handed_out).splitlines()
 
     def _linearize(self, module: Module, node: ast.ClassDef) -> list[tuple[Module, ast.ClassDef]]:
-        """Return a class and its bases in the order that Python looks names up (for the diamonds that occur here)."""
+        """Return a class and its bases in Python's lookup order (for the diamonds that occur here)."""
         found: list[tuple[Module, ast.ClassDef]] = [(module, node)]
         for base in node.bases:
             target = self._library.find_class(module, base_name(base))
@@ -443,7 +443,7 @@ class Writer:
         return lines
 
     def _overloads(self, module: Module, node: Function) -> list[tuple[str, str]]:
-        """Return how `codec_options` is annotated and what then is returned, where its document class decides."""
+        """Return the annotations of `codec_options` and the return types, where its document class decides them."""
         returns = ast.unparse(node.returns) if node.returns else ""
         if "codec_options" not in {argument.arg for argument in node.args.args} or node.name == "__init__":
             return []
@@ -511,20 +511,20 @@ class Writer:
             annotation = Annotation(self, module).visit(copy.deepcopy(argument.annotation))
             text += f": {ast.unparse(Accepted().visit(annotation))}"
         if default is not None:
-            # What a name stands for is not looked up; `...` fits every value.
+            # Names are not looked up; `...` fits every value.
             value = shown_default(default) if is_literal(default) else "..."
             text += f" = {value}" if argument.annotation is not None else f"={value}"
         return argument.arg, text
 
 
 def is_public(name: str) -> bool:
-    """Return whether users may call it: no underscore, or one of Python's own names."""
+    """Return whether a name is public: no underscore, or one of Python's own names."""
     is_special = name.startswith("__") and name.endswith("__")
     return (is_special or name in PUBLIC or not name.startswith("_")) and name not in LEFT_OUT
 
 
 def is_literal(node: ast.expr) -> bool:
-    """Return whether a default may stand in a stub as it is."""
+    """Return whether a default may stand in a stub unchanged."""
     return isinstance(node, ast.Constant) or (
         isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
     )
@@ -538,7 +538,7 @@ def shown_default(node: ast.expr) -> str:
 
 
 def key_of(node: Function) -> str:
-    """Return the name of a member; a property's setter is one of its own."""
+    """Return the name of a member; a property's setter has a key of its own."""
     for decorator in node.decorator_list:
         if isinstance(decorator, ast.Attribute) and decorator.attr in {"setter", "deleter"}:
             return f"{node.name}.{decorator.attr}"
@@ -574,7 +574,7 @@ def main() -> int:
 
 
 def unexplained(text: str) -> list[str]:
-    """Return what is wrong with the places where a stub says `Any`: no reason is known, or they are too many."""
+    """Return the places of `Any` in a stub that have no known reason, or exceed their number."""
     problems = []
     for number, line in enumerate(text.splitlines(), 1):
         rest = line

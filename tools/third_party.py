@@ -1,11 +1,11 @@
-"""Write what others' code the extension module holds: its licences, and a bill of materials (CycloneDX 1.6).
+"""Write the list of other people's code in the extension module: licences, and a bill of materials (CycloneDX 1.6).
 
-Asks `cargo metadata` for the crates that are linked in on any platform, with the features that the release has, and
-reads their licence files. Crates that only build, test or expand macros are left out: nothing of them is in a wheel.
-Both files are the same on every machine, so that a test can compare them.
+Asks `cargo metadata` for the crates that are linked in on any platform, with the release's features, and reads their
+licence files. Crates that only build, test or expand macros are left out: a wheel contains nothing of them. Both files
+are the same on every machine, so that a test can compare them.
 
     python tools/third_party.py           writes THIRD-PARTY-LICENSES.md and mangonel.cdx.json
-    python tools/third_party.py --check   fails when what is written is not current
+    python tools/third_party.py --check   fails if the written files are out of date
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ ROOT = Path(__file__).resolve().parent.parent
 LICENCES = ROOT / "THIRD-PARTY-LICENSES.md"
 BILL = ROOT / "mangonel.cdx.json"
 CRATE = "mangonel-py"
-# What is taken where a crate leaves the choice: the first of these that it offers.
+# For crates that offer a choice of licences: the first of these.
 WANTED = ("MIT", "BSD-3-Clause", "Zlib", "Apache-2.0", "Unicode-3.0")
 _FILES = re.compile(r"(?i)^(licen[cs]e|copying|unlicense)([-._].*)?$")
-# C code that a crate carries along and links in, and where its licence is.
+# C code that a crate contains and links in, and the path of its licence.
 CARRIED = {"zstd-sys": ("zstd (C library)", "BSD-3-Clause", "zstd/LICENSE")}
 
 
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
 
 
 def cargo_metadata() -> dict[str, Any]:
-    """Return what cargo knows of the workspace and everything below it."""
+    """Return cargo's metadata of the workspace and its dependencies."""
     command = [
         "cargo",
         "metadata",
@@ -66,7 +66,7 @@ def cargo_metadata() -> dict[str, Any]:
 
 
 def linked(metadata: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the packages that end up in the extension module, ours left out, by name."""
+    """Return the packages in the extension module, without ours, by name."""
     packages = {package["id"]: package for package in metadata["packages"]}
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
     root = next(id for id, package in packages.items() if package["name"] == CRATE)
@@ -121,7 +121,7 @@ def _expression(crate: dict[str, Any]) -> str:
 
 
 def _text(crate: dict[str, Any]) -> str:
-    """Return the licence text of a crate: its own files where it has any, all of them where one is not enough."""
+    """Return the licence text of a crate: its own files if it has any; all of them if one does not suffice."""
     files = sorted(path for path in _folder(crate).iterdir() if path.is_file() and _FILES.match(path.name))
     if not files:
         raise SystemExit(
@@ -185,7 +185,7 @@ def bill(crates: list[dict[str, Any]], metadata: dict[str, Any]) -> str:
         "components": components,
         "dependencies": depends,
     }
-    # Named by what it says, so that the same crates give the same file everywhere.
+    # Named by its content, so that the same crates give the same file everywhere.
     serial = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(content, sort_keys=True))
     head = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",

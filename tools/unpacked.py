@@ -1,7 +1,7 @@
-"""Unpack a program of Debian's packages into a virtual environment, with those libraries that this system lacks.
+"""Unpack a program from Debian's packages into a virtual environment, with the libraries that this system lacks.
 
-Nothing is installed and no root is needed: apt-get only downloads, with lists of its own, and checks signatures.
-What cannot be had is said in one line, and is no failure: whoever needs the program goes without.
+Nothing is installed and no root is needed: apt-get only downloads, with its own package lists, and checks signatures.
+If a package is not available, one line says so, and it is not an error: the caller does without the program.
 
     python3 tools/unpacked.py redis-server .venv
 """
@@ -27,14 +27,14 @@ WAIT = 10  # seconds for an answer of a mirror
 
 
 class Unavailable(Exception):
-    """It cannot be had here; the text says why."""
+    """The program is not available here; the message says why."""
 
 
 def unpack(program: str, environment: Path) -> Path:
     """Put a program into `environment`/bin, and return its path there.
 
     Raises:
-        Unavailable: there is no apt-get, or it does not reach the package.
+        Unavailable: there is no apt-get, or it cannot reach the package.
     """
     if any(shutil.which(tool) is None for tool in ("apt-get", "dpkg-deb")):
         raise Unavailable("this system has no apt-get")
@@ -66,7 +66,7 @@ def unpack(program: str, environment: Path) -> Path:
 
 
 def _archives(package: str, work: Path) -> list[Path]:
-    """Download a package and what it needs that is not installed."""
+    """Download a package and its dependencies that are not installed."""
     for folder in ("lists/partial", "cache/archives/partial"):
         (work / folder).mkdir(parents=True)
     apt: list[str | Path] = ["apt-get", "-qq"]
@@ -78,7 +78,7 @@ def _archives(package: str, work: Path) -> list[Path]:
         "Acquire::Retries=1",
         f"Acquire::http::Timeout={WAIT}",
         f"Acquire::https::Timeout={WAIT}",
-        # Who is root need not give the folder to the user that downloads.
+        # root need not give the folder to apt's download user.
         *(["APT::Sandbox::User=root"] if os.geteuid() == 0 else []),
     ):
         apt += ["-o", option]

@@ -1,8 +1,8 @@
 """Build the wheels of all systems on this one: `make wheels`, or `tools/wheels.py manylinux-x86_64 --python 3.13`.
 
-zig is the C compiler and linker, but MinGW's gcc for Windows (apt-get install gcc-mingw-w64-x86-64), so that neither
-containers nor other machines are needed. Each wheel is looked at before it counts: its name, which symbols of the C
-library it wants, what is in it. Whether it runs is for tools/smoke.py to say, on a machine of its kind.
+zig is the C compiler and linker, except for Windows, where it is MinGW's gcc (apt-get install gcc-mingw-w64-x86-64). So
+neither containers nor other machines are needed. Each wheel is inspected: its name, the C library symbols that it
+needs, its contents. tools/smoke.py, on a machine of its kind, tests whether it runs.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Target(NamedTuple):
     """A kind of wheel.
 
     Args:
-        triple: what Rust calls it.
-        policy: what the wheel promises, as `auditwheel` calls it; empty where that knows nothing of it.
-        tag: what the wheel's name has of it.
+        triple: Rust's name of the target.
+        policy: auditwheel's name of the platform policy; empty if it knows none.
+        tag: the platform tag in the wheel's name.
     """
 
     triple: str
@@ -47,22 +47,22 @@ TARGETS = {
 }
 
 MINGW = "x86_64-w64-mingw32"
-# Libraries that every Windows from 10 on has, or that are Python's own.
+# Libraries that every Windows from 10 on has, or that belong to Python.
 WINDOWS_LIBRARIES = re.compile(
     r"(?i)(api-ms-win-.*|bcryptprimitives|kernel32|msvcrt|ntdll|python3\d+|userenv|ws2_32)\.dll"
 )
 
-# What a wheel of everybody's must not hold, and what it must.
+# Files that no wheel may contain, and files that each must contain.
 FORBIDDEN = re.compile(r"\.(rs|orig|pyc)$|__pycache__|^mangonel/(lab|engines|demo)/")
 NEEDED = ("/py.typed", "/THIRD-PARTY-LICENSES.md", "/mangonel.cdx.json", "/entry_points.txt")
 
 
 class Problem(Exception):
-    """A wheel could not be built, or is not as it should be."""
+    """A wheel could not be built, or failed its inspection."""
 
 
 def main() -> int:
-    """Build what was asked for; return 1 when anything of it failed."""
+    """Build the requested wheels; return 1 if one failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)} (default: all)"
@@ -78,7 +78,7 @@ def main() -> int:
     is_good = True
     for minor in options.python or MINORS:
         if minor not in headers:
-            # Without headers the wheel would be built without the dict layout, half as fast, and say nothing.
+            # Without headers, the wheel would silently be built without the dict layout, half as fast.
             print(f"{minor}: not built, no interpreter of it with headers is on this machine")
             is_good = is_good and not options.python
             continue
@@ -95,14 +95,14 @@ def main() -> int:
 
 
 def find_headers(minors: list[str] | tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield the versions that have an interpreter with headers here, and the folder of these."""
+    """Yield the versions whose interpreter has headers here, with the folder of the headers."""
     ask = "import os, sysconfig; f = sysconfig.get_path('include'); print(f if os.path.exists(f + '/Python.h') else '')"
     for minor in minors:
         installed = sorted(Path.home().glob(f".pyenv/versions/{minor}.*/bin/python3"))
         for interpreter in [shutil.which(f"python{minor}"), *map(str, installed)]:
             if interpreter is None:
                 continue
-            # A command of pyenv's is there for every version, and refuses those that are not chosen.
+            # pyenv has a command for every version, and refuses those that are not selected.
             said = subprocess.run([interpreter, "-c", ask], capture_output=True, text=True, check=False)
             if said.returncode == 0 and said.stdout.strip():
                 yield minor, said.stdout.strip()
@@ -133,7 +133,7 @@ def build(target: Target, minor: str, headers: str, out: Path) -> Path:
 
 
 def name_musl(wheel: Path, target: Target) -> None:
-    """Call musl what it is called where it is installed: zig's linker calls every C library `libc.so`."""
+    """Give musl its installed name: zig's linker calls every C library `libc.so`."""
     processor = target.triple.partition("-")[0]
     with tempfile.TemporaryDirectory() as folder:
         run(sys.executable, "-m", "wheel", "unpack", str(wheel), "-d", folder)
@@ -144,7 +144,7 @@ def name_musl(wheel: Path, target: Target) -> None:
 
 
 def run(*command: str, **environment: str) -> str:
-    """Run a program, one that stands beside this interpreter if it is there; return what it said on its error output.
+    """Run a program, preferably one beside this interpreter; return its error output.
 
     Raises:
         Problem: it failed.
@@ -164,10 +164,10 @@ def run(*command: str, **environment: str) -> str:
 
 
 def look_at(wheel: Path, target: Target) -> Iterator[str]:
-    """Yield what was found to be right.
+    """Yield the checks that passed.
 
     Raises:
-        Problem: something is not.
+        Problem: a check failed.
     """
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -190,7 +190,7 @@ def look_at(wheel: Path, target: Target) -> Iterator[str]:
     found = re.search(r'consistent with the following platform tag: "(\w+)"', said)
     if done.returncode or found is None:
         raise Problem(f"auditwheel: {said or done.stderr}")
-    # A lower version of the C library than was promised is as good; another C library, or any, is not.
+    # A lower version of the C library than promised is acceptable; another C library is not.
     promised, confirmed = policy_of(target.policy), policy_of(found[1])
     if confirmed.family != promised.family or confirmed.version > promised.version:
         raise Problem(f"expected {target.policy}, auditwheel says {found[1]}")
@@ -198,10 +198,10 @@ def look_at(wheel: Path, target: Target) -> Iterator[str]:
 
 
 def look_at_libraries(wheel: Path, module: str) -> Iterator[str]:
-    """Yield that Windows has what the module asks for.
+    """Yield that Windows has the libraries that the module needs.
 
     Raises:
-        Problem: it has not.
+        Problem: it lacks one.
     """
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as archive:
         command = [f"{MINGW}-objdump", "--private-headers", archive.extract(module, folder)]
@@ -213,11 +213,11 @@ def look_at_libraries(wheel: Path, module: str) -> Iterator[str]:
 
 
 class Policy(NamedTuple):
-    """What a wheel promises.
+    """The platform promise of a wheel.
 
     Args:
-        family: which C library, as "manylinux"; "linux" promises none.
-        version: of that library; empty where none is promised.
+        family: the C library, such as "manylinux"; "linux" promises none.
+        version: the version of that library; empty if none is promised.
     """
 
     family: str
@@ -225,7 +225,7 @@ class Policy(NamedTuple):
 
 
 def policy_of(tag: str) -> Policy:
-    """Return what a policy promises, named with or without a processor."""
+    """Return the promise of a policy, named with or without a processor."""
     named = re.match(r"(manylinux|musllinux)_(\d+)_(\d+)(?:_|$)", tag)
     if named is None:
         return Policy(tag.partition("_")[0], ())

@@ -2,8 +2,8 @@
 
     python tools/words.py [FOLDER ...]      without folders: those of FOLDERS
 
-A word is found in identifiers too: `set_attention`, `ErrandList`. Where the plain English word is meant, say it
-otherwise, or give the place in MEANT.
+Identifiers are searched too: `set_attention`, `ErrandList`. Where the plain English word is meant, use another word, or
+list the place in MEANT.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FOLDERS = (
 )
 SUFFIXES = {".md", ".py", ".pyi", ".rs", ".toml"}
 
-# What was coined -> what the field says.
+# Coined word -> the field's term.
 WORDS = {
     r"errands?": "action",
     r"sieves?": "chunk filter",
@@ -65,7 +65,7 @@ _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def problems(path: Path) -> list[str]:
-    """Return what is wrong with one file, a line each."""
+    """Return the problems of one file, one line each."""
     name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

@@ -1,9 +1,9 @@
-"""A posts API: JSON straight from BSON, pages by key, search by words and by place.
+"""A posts API: JSON straight from BSON, paging by key, search by words and by location.
 
     pip install "mangonel[fastapi]" uvicorn
     MONGODB_URI=mongodb://localhost:27017 uvicorn app:app
 
-Copy it and change the model. What to look at: nowhere does a document of an answer become a Python object.
+Copy it and change the model. Note that no document of a response ever becomes a Python object.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Kilometres = Annotated[float, Query(gt=0, le=1000)]
 
 
 class NewPost(BaseModel):
-    """What a writer sends."""
+    """The request body of a new post."""
 
     title: str = Field(min_length=1, max_length=120)
     body: str = Field(max_length=20_000)
@@ -37,7 +37,7 @@ class NewPost(BaseModel):
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """One client for the whole process, made when it starts; the indexes are made once and then stay."""
+    """One client for the whole process, made at the start; indexes are created once and then stay."""
     uri = app.state.uri or os.environ.get("MONGODB_URI", "mongodb://localhost:27017")
     async with AsyncMongoClient(uri, timeoutMS=5000) as client:
         posts = app.state.posts = client.get_default_database("blog").posts
@@ -47,20 +47,20 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def create_app(uri: str | None = None) -> FastAPI:
-    """Make the application; tests name their own deployment."""
+    """Make the application; tests pass their own deployment."""
     app = FastAPI(title="Posts", lifespan=lifespan)
     app.state.uri = uri
 
     @app.get("/posts")
     async def list_posts(request: Request, size: Size = 20, after: str | None = None) -> Response:
-        """The newest first. `after` is the `_id` of the last post of the page before: pages go by key, so that the
-        thousandth costs what the first does, and posts that are written meanwhile move nothing."""
+        """Return the newest posts. `after` is the `_id` of the previous page's last post. Paging by key makes the
+        thousandth page as cheap as the first, and new posts do not shift pages."""
         query = {} if after is None else {"_id": {"$lt": parse_id(after)}}
         return await as_json(request.app.state.posts.find(query).sort("_id", -1).limit(size))
 
     @app.get("/posts/search")
     async def search(request: Request, text: str, size: Size = 20) -> Response:
-        """The posts that fit these words best."""
+        """Return the posts that match these words best."""
         score: dict[str, Any] = {"score": {"$meta": "textScore"}}
         found = request.app.state.posts.find({"$text": {"$search": text}}, score)
         return await as_json(found.sort([("score", {"$meta": "textScore"})]).limit(size))
@@ -69,14 +69,14 @@ def create_app(uri: str | None = None) -> FastAPI:
     async def near(
         request: Request, lon: Longitude, lat: Latitude, km: Kilometres = 5, size: Size = 20
     ) -> Response:
-        """The posts around a place, the nearest first."""
+        """Return the posts around a location, the nearest first."""
         point = {"type": "Point", "coordinates": [lon, lat]}
         query = {"place": {"$nearSphere": {"$geometry": point, "$maxDistance": km * 1000}}}
         return await as_json(request.app.state.posts.find(query).limit(size))
 
     @app.get("/posts/{post_id}")
     async def one_post(request: Request, post_id: str) -> Response:
-        """One post, as an array of one."""
+        """Return one post, as an array of one."""
         answer = await as_json(request.app.state.posts.find({"_id": parse_id(post_id)}).limit(1))
         if answer.body == b"[]":
             raise HTTPException(404, "no such post")
@@ -94,12 +94,12 @@ def create_app(uri: str | None = None) -> FastAPI:
 
 
 async def as_json(found: Any) -> Response:
-    """Answer with a cursor's documents as a JSON array: ids and dates as text."""
+    """Respond with a cursor's documents as a JSON array, with ids and dates as text."""
     return Response(await found.to_json("plain"), media_type="application/json")
 
 
 def parse_id(text: str) -> ObjectId:
-    """Return the id that a client sent, or refuse it."""
+    """Parse an id from a request, or refuse it."""
     if not ObjectId.is_valid(text):
         raise HTTPException(422, "expected an id of 24 hexadecimal digits")
     return ObjectId(text)

@@ -1,12 +1,12 @@
-"""A small admin behind a login: websessions, CSRF tokens, a list that can be added to and removed from.
+"""A small admin page with a login: websessions, CSRF tokens, a list to add to and remove from.
 
     pip install "mangonel[flask]"
     export MONGODB_URI=mongodb://localhost:27017
     flask --app app add-user ada        # asks for the password
     flask --app app run
 
-Copy it and change what it lists. The cookie is Secure, and over plain http not every browser sends it, not even to
-localhost: set INSECURE_COOKIES=1 while you develop.
+Copy it and change the list. The cookie is Secure, and some browsers do not send it over plain http, not even to
+localhost: set INSECURE_COOKIES=1 during development.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mangonel.errors import DuplicateKeyError
 from mangonel.websessions import Cookie, Lifetime, WebSessions
 from mangonel.websessions.frameworks.flask import check_csrf
 
-# A websession, which can more than Flask says of its own.
+# A websession, which has more methods than Flask's type declares.
 session: Any = flask.session
 
 PAGE = """<!doctype html><html lang="en"><title>Customers</title><meta name="viewport" content="width=device-width">
@@ -47,16 +47,16 @@ PAGE = """<!doctype html><html lang="en"><title>Customers</title><meta name="vie
 
 
 def create_app(uri: str | None = None, *, secure: bool | None = None) -> Flask:
-    """Make the application; tests name their own deployment."""
+    """Make the application; tests pass their own deployment."""
     uri = uri or os.environ.get("MONGODB_URI", "mongodb://localhost:27017")
     app = Flask(__name__)
-    # One client for the process; it goes on working in the children of a prefork server.
+    # One client for the process; it keeps working in the children of a prefork server.
     client = MongoClient[Any](uri, timeoutMS=5000)
     shop = client.get_default_database("shop")
     secure = "INSECURE_COOKIES" not in os.environ if secure is None else secure
     sessions: WebSessions[Any] = WebSessions(uri, cookie=Cookie(secure=secure), lifetime=Lifetime(idle="30m"))
     sessions.init_flask(app)
-    # What a password is compared with when there is no such user, so that the answer takes as long.
+    # Compared with the password of an unknown user, so that the response takes as long.
     nobody = {"password": hash_password("nobody", b"salt of nobody"), "salt": b"salt of nobody"}
 
     @app.before_request
@@ -69,7 +69,7 @@ def create_app(uri: str | None = None, *, secure: bool | None = None) -> Flask:
 
     @app.get("/")
     def page() -> str:
-        # The newest hundred; no query for who is not logged in.
+        # The newest hundred; no query without a login.
         newest = shop.customers.find().sort("_id", -1).limit(100)
         customers = newest.to_list() if session.user else []
         return render_template_string(PAGE, customers=customers)
@@ -116,7 +116,7 @@ def create_app(uri: str | None = None, *, secure: bool | None = None) -> Flask:
     @click.argument("name")
     @click.password_option()
     def add_user(name: str, password: str) -> None:
-        """Make somebody who may log in, and the indexes of the websessions."""
+        """Create a user who may log in, and the indexes of the websessions."""
         salt = os.urandom(16)
         try:
             shop.users.insert_one({"_id": name, "salt": salt, "password": hash_password(password, salt)})
@@ -128,5 +128,5 @@ def create_app(uri: str | None = None, *, secure: bool | None = None) -> Flask:
 
 
 def hash_password(password: str, salt: bytes) -> bytes:
-    """Return what is stored instead of a password: slow to try out, in memory and in time."""
+    """Return the stored form of a password; scrypt makes guessing slow and memory-intensive."""
     return hashlib.scrypt(password.encode(), salt=salt, n=2**14, r=8, p=1)

@@ -1,4 +1,4 @@
-"""A blog: references fetched together, comments inside posts, pages by keys, marked deletion. Each step on both faces.
+"""A blog: references fetched together, embedded comments, paging by key, soft deletion. Each step on both faces.
 
 pip install "mangonel[odm]"
 MONGODB_URI=mongodb://localhost:27017/blog python app.py
@@ -70,7 +70,7 @@ class Post(Timestamps, SoftDelete):
 
 
 class Card(Embedded):
-    """What the front page shows of a post: only these keys are asked for."""
+    """The part of a post for the front page; only these keys are fetched."""
 
     id: ObjectId = field(key="_id")
     title: str
@@ -78,7 +78,7 @@ class Card(Embedded):
 
 
 def publish(post: Post) -> Post:
-    """Show a post; `save` sends what changed and nothing else."""
+    """Publish a post; `save` sends only the changes."""
     post.state = "published"
     return post.save()
 
@@ -89,7 +89,7 @@ async def apublish(post: Post) -> Post:
 
 
 def tagged(tag: str, after: str | None = None, size: int = 10) -> Page[Post]:
-    """A page of the posts with a tag, the newest first, their authors with one more query in all."""
+    """Return a page of posts with a tag, the newest first; one more query fetches all their authors."""
     return by_tag(tag).page(size, after)
 
 
@@ -102,7 +102,7 @@ def by_tag(tag: str) -> Query[Post]:
 
 
 def comment(post: ObjectId, author: Author, text: str) -> int:
-    """Add a comment and count a view without reading the post; 0 when there is none."""
+    """Add a comment and count a view without reading the post; return 0 if it does not exist."""
     return Post.published().find(Post.id == post).update(*commented(author, text))
 
 
@@ -115,7 +115,7 @@ def commented(author: Author, text: str) -> tuple[Any, ...]:
 
 
 def front(size: int = 5) -> list[Card]:
-    """What was seen most."""
+    """Return the most viewed posts."""
     return Post.published().sort("-views").limit(size).as_(Card).all()
 
 
@@ -124,7 +124,7 @@ async def afront(size: int = 5) -> list[Card]:
 
 
 def feed(size: int = 30) -> bytes:
-    """The newest posts as JSON, made from BSON without Python objects."""
+    """Return the newest posts as JSON, made from BSON without Python objects."""
     return Post.published().sort("-created_at").limit(size).json(exclude=[Post.comments])
 
 

@@ -1,4 +1,4 @@
-"""A shop: stock that is never sold twice, orders that stand or fall as a whole, a report. Each step on both faces.
+"""A shop: stock that is never sold twice, atomic orders, a report. Each step on both faces.
 
     pip install "mangonel[odm]"
     MONGODB_URI="mongodb://localhost:27017/shop?replicaSet=rs0" python app.py
@@ -35,7 +35,7 @@ from mangonel.odm import (
 
 
 class OutOfStock(Exception):
-    """There is less of a product than was asked for."""
+    """The stock of a product is smaller than the requested count."""
 
 
 class Customer(Document):
@@ -77,7 +77,7 @@ Basket = Mapping[ObjectId, int]
 
 
 def line_of(product: Product | None, count: int) -> Line:
-    """The line of an order for a product whose stock was taken."""
+    """Return the order line for a product whose stock was taken."""
     if product is None:
         raise OutOfStock
     return Line(product=product, name=product.name, price=product.price, count=count)
@@ -89,12 +89,12 @@ def order_of(customer: Customer, lines: list[Line]) -> Order:
 
 
 def in_stock(id: ObjectId, count: int) -> Any:
-    """The query for a product of which there is enough: to look and to take is one step."""
+    """Return the query for a product with enough stock: checking and taking is one step."""
     return Product.find(Product.id == id, Product.stock >= count)
 
 
 def buy(db: Connection, customer: Customer, basket: Basket) -> Order:
-    """Take products and store the order: all of it or nothing, tried again when others were faster."""
+    """Take the products and store the order, all or nothing; retry after conflicts."""
 
     def attempt() -> Order:
         taken = [(in_stock(id, n).find_and_update(inc(Product.stock, -n)), n) for id, n in basket.items()]
@@ -115,7 +115,7 @@ async def abuy(db: Connection, customer: Customer, basket: Basket) -> Order:
 
 
 def cancel(db: Connection, order: Order) -> bool:
-    """Give the products of an order back; False when it was shipped or cancelled before."""
+    """Return an order's products to stock; return False if it was shipped or cancelled before."""
     with db.transaction():
         if not Order.find(Order.id == order.id, Order.state == "new").update(set_(Order.state, "cancelled")):
             return False
@@ -144,7 +144,7 @@ BEST = [
 
 
 def best(limit: int = 10) -> list[Sold]:
-    """What sold best, of orders that were not cancelled."""
+    """Return the best-selling products, without cancelled orders."""
     return Order.find(Order.state != "cancelled").aggregate([*BEST, {"$limit": limit}], Sold)
 
 

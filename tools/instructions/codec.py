@@ -1,4 +1,4 @@
-"""What `tools/instructions.py` counts of the codec between BSON and Python's objects: encode and decode, row by row."""
+"""The codec's rows for `tools/instructions.py`: encoding and decoding between BSON and Python objects."""
 
 from __future__ import annotations
 

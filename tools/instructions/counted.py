@@ -1,6 +1,6 @@
-"""How the rows of `codec.py` and `mapper.py` are played: where counting begins and where it ends.
+"""Plays the rows of `codec.py` and `mapper.py`, with marks where counting starts and stops.
 
-It begins with a call of getppid and ends with one of getsid: names of the C library, which callgrind knows in every
+Counting starts at a call of getppid and stops at one of getsid: C library functions that callgrind knows in every
 build.
 """
 
@@ -15,11 +15,11 @@ TIMES = 20
 
 
 def play(rows: Mapping[str, tuple[Callable[[Any], object], Any]]) -> None:
-    """Call each row's function with its argument so many times; print the names of the rows and how often they ran."""
-    # Whether the collector runs inside of a row depends on all that was allocated before.
+    """Call each row's function repeatedly with its argument; print the names of the rows and the numbers of calls."""
+    # Whether the garbage collector runs inside a row depends on all earlier allocations.
     gc.disable()
     for name, (call, argument) in rows.items():
-        # What is kept of keys and shapes is filled, and the interpreter has specialised the loop.
+        # Now the caches of keys and shapes are full, and the interpreter has specialised the loop.
         for _ in range(TIMES):
             call(argument)
         os.getppid()

@@ -1,8 +1,8 @@
-"""What `tools/instructions.py` counts of the mapper: documents into objects, and one changed field up to the wire.
+"""The mapper's rows for `tools/instructions.py`: documents to objects, and one changed field up to the encoded update.
 
-Where two attributes share a place in the interpreter's cache of them, a row takes up to a half more; which ones do
-depends on addresses and on the numbers of classes. So the rows have processes of their own, apart from the codec's,
-and are played several times in each, each time with new classes: the least counts.
+If two attributes share an entry of the interpreter's cache, a row takes up to a half more; which ones do depends on
+addresses and on the numbers of classes. So these rows run in their own processes, apart from the codec's, several times
+with new classes, and the smallest count wins.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mangonel.lab.experiments.mappers import article
 
 USERS, POSTS = 100, 20
 ROUNDS = 4
-# Nobody is there, and nobody is asked.
+# No server listens here, and none is asked.
 NOWHERE = Target("mongodb://127.0.0.1:1/?connect=false", "shop", "counted")
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     """Play every row, round after round."""
     values = list(documents.users(bson, USERS))
     users = b"".join(map(bson.encode, values))
-    # Ids of its own, so that each run has the same.
+    # Fixed ids, the same in each run.
     posts = [
         bson.encode({"_id": bson.ObjectId(f"{number:024x}"), **article(number)}) for number in range(POSTS)
     ]

@@ -1,1 +1,1 @@
-"""PyMongo's own tests on this driver: what `make pymongo-suite` runs. See `docs/dev/pymongo-suite.md`."""
+"""PyMongo's own tests on this driver, run by `make pymongo-suite`. See `docs/dev/pymongo-suite.md`."""

@@ -1,6 +1,6 @@
 """`python tools/pymongo_suite`: fetch PyMongo's tests, run them on PyMongo and on this driver, compare.
 
-Writes nothing into the repository but, with `--write`, the page of figures and of what does not pass.
+Writes nothing into the repository except, with `--write`, the page of figures and failures.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from pymongo_suite.instrument import instrument, settings  # noqa: E402
 
 # Seconds for one test; the suite's own helpers wait up to ten for a condition.
 TEST_TIMEOUT = 40
-# Seconds for one file; a file of several hundred tests takes some 250 on a loaded machine.
+# Seconds for one file; a file with several hundred tests takes about 250 on a loaded machine.
 FILE_TIMEOUT = 300
-# Seconds for those that take longer, and for each of their tests: on PyMongo, one waits 20 for a mongocryptd.
+# Seconds for slower files, and for each of their tests: on PyMongo, one waits 20 for a mongocryptd.
 LONG_FILES = {"test_encryption.py": (3600, 120)}
-# Files that share a process: starting one costs some seconds.
+# Files that share a process, since starting one takes some seconds.
 BATCH = 6
 
 
 def cache_folder() -> Path:
-    """Return where the tests are kept: MANGONEL_PYMONGO_SUITE, or a folder of the user's cache."""
+    """Return the folder of the tests: MANGONEL_PYMONGO_SUITE, or one in the user's cache."""
     named = os.environ.get("MANGONEL_PYMONGO_SUITE")
     if named:
         return Path(named)
@@ -47,19 +47,19 @@ def cache_folder() -> Path:
 
 
 def pinned_version() -> str:
-    """Return the version of PyMongo that this project compares itself with."""
+    """Return the version of PyMongo that this project is compared with."""
     from importlib.metadata import version
 
     return version("pymongo")
 
 
 def fetch(cache: Path, version: str) -> Path:
-    """Return the folder with the instrumented tests of a version; download and write it when it is not there."""
+    """Return the folder of a version's instrumented tests; download and instrument them if it does not exist."""
     tree = cache / version
     cache.mkdir(parents=True, exist_ok=True)
     lock = (cache / ".lock").open("w")
     fcntl.flock(lock, fcntl.LOCK_EX)
-    # Another instrument makes other files.
+    # A changed instrument makes other files.
     mark = tree / ".instrument"
     source = (Path(__file__).parent / "instrument.py").read_text(encoding="utf-8")
     if mark.exists() and mark.read_text(encoding="utf-8") == source:
@@ -82,7 +82,7 @@ def fetch(cache: Path, version: str) -> Path:
 
 
 def results_of(tree: Path, driver: str) -> Path:
-    """Return the file with what is known of a driver's tests; it goes when the tests are written anew."""
+    """Return the file with the results of a driver; instrumenting the tests again removes it."""
     return tree / f"{driver}.jsonl"
 
 
@@ -94,20 +94,20 @@ def run(
     arguments: list[str],
     wanted: set[str] | None = None,
 ) -> None:
-    """Run test files, some in one process, one process after the other, against a fresh replica set of one.
+    """Run test files, some of them in one process, one process after another, on a fresh replica set of one.
 
     Args:
         tree: the instrumented tests.
         driver: "pymongo" or "mangonel".
         files: the test files.
-        results: holds what is known of each test; a file's results are replaced when it has run.
-        arguments: pytest's.
-        wanted: the ids to run; None: all.
+        results: stores the result of each test; a run replaces the results of its files.
+        arguments: arguments for pytest.
+        wanted: the ids to run. None: all.
     """
     part = results.with_suffix(f".{os.getpid()}.part")
     with server.start(replica_set=1, set_parameters={"enableTestCommands": 1}) as deployment:
         member = deployment.members[0]
-        # A bulk write of several times 16 MB does not fit into the least cache while a checkpoint is late.
+        # A bulk write of several times 16 MB exceeds the smallest cache if a checkpoint is late.
         cache = {"setParameter": 1, "wiredTigerEngineRuntimeConfig": "cache_size=1GB"}
         member.run_command(cache, timeout=30.0)
         environment = os.environ | {
@@ -143,13 +143,13 @@ def run(
             status = _within(command, tree, environment, part.with_suffix(".log"), limit)
             is_cut = status < 0 or status == pytest.ExitCode.INTERNAL_ERROR
             if is_cut and len(batch) > 1:
-                # One of them took the process with it: each on its own.
+                # One of them crashed the process: run each on its own.
                 waiting[:0] = [[file] for file in batch]
                 continue
             if is_cut:
                 print(f"{driver} {batch[0]}: ended before its last test, limit {limit} s", flush=True)
             if status in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.USAGE_ERROR):
-                # Pytest itself did not come to run them.
+                # pytest itself failed before running them.
                 tail = part.with_suffix(".log").read_text(encoding="utf-8")[-2000:]
                 raise SystemExit(f"{driver}: {' '.join(batch)} did not run, status {status}:\n{tail}")
             report.merge(results, part, batch, partly=bool(arguments))
@@ -161,7 +161,7 @@ def run(
 
 
 def _within(command: list[str], folder: Path, environment: dict[str, str], log: Path, seconds: float) -> int:
-    """Run a command and what it starts; return its status, below 0 when it was killed or took too long."""
+    """Run a command with its children; return its status, negative if it was killed or took too long."""
     with log.open("a", encoding="utf-8") as output:
         process = subprocess.Popen(
             command, cwd=folder, env=environment, stdout=output, stderr=output, start_new_session=True
@@ -171,14 +171,14 @@ def _within(command: list[str], folder: Path, environment: dict[str, str], log: 
         except subprocess.TimeoutExpired:
             return -1
         finally:
-            # Tests of forks leave children behind.
+            # Tests of forks leave child processes behind.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the tests that the command line selects."""
     parser = argparse.ArgumentParser(prog="pymongo-suite", description=__doc__)
     parser.add_argument(
         "files", nargs="*", help="names of test files, as `test_cursor` or `asynchronous/test_cursor`"
@@ -215,7 +215,7 @@ def main() -> int:
             wanted = [file for file in files if file not in known]
         counting = None
         if driver == "mangonel" and not chosen.private:
-            # What does not count on PyMongo does not count here, and would mostly wait for what never comes.
+            # A test that does not count on PyMongo does not count here, and would mostly wait for nothing.
             counting = report.counting(results_of(tree, "pymongo"))
             with_some = {id.partition("::")[0] for id in counting}
             wanted = [file for file in files if file in with_some]

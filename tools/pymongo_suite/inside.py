@@ -1,7 +1,7 @@
-"""What the helpers of PyMongo's tests read from inside a client, a session or a bucket, answered for this driver.
+"""Values for the internals of clients, sessions and buckets that the helpers of PyMongo's tests read.
 
 Only for `touch.HELPERS` and the runner of the unified specification tests: a test that reads such a name itself is
-private. Knows this driver's insides; nothing of it is in the product.
+private. This module knows the driver's internals; the product contains nothing of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class TransactionState(enum.Enum):
-    """The states that the unified format asks for."""
+    """The states of a transaction that the unified format checks."""
 
     NONE = 1
     STARTING = 2
@@ -26,9 +26,9 @@ class TransactionState(enum.Enum):
 
 
 def within_timeout(function: Any) -> Any:
-    """Return a method of a bucket that the runner makes, with the client's `timeoutMS` over all it does.
+    """Return a method of a bucket in the runner, with the client's `timeoutMS` over the whole call.
 
-    A block around it has a limit of its own instead.
+    A surrounding timeout block takes precedence.
     """
     import inspect
 
@@ -54,7 +54,7 @@ def within_timeout(function: Any) -> Any:
 
 
 def answer(value: Any, name: str) -> Any:
-    """Return what has the private attribute `name` for the helpers; `value` itself when nothing stands for it."""
+    """Return an object that has the private attribute `name` for the helpers, or `value` itself."""
     stand = _ANSWERS.get(name)
     kind = type(value)
     if stand is None or not any(base.__module__.startswith("mangonel.") for base in kind.__mro__):
@@ -64,7 +64,7 @@ def answer(value: Any, name: str) -> Any:
 
 @cache
 def _observer() -> Any:
-    """Return a blocking client of the deployment, for what no public name of the tested one tells."""
+    """Return a blocking client of the deployment, for facts that the tested client's public names do not tell."""
     from mangonel import MongoClient
 
     return MongoClient(os.environ["DB_IP"], int(os.environ["DB_PORT"]), directConnection=True)
@@ -93,7 +93,7 @@ def _state(session: Any) -> TransactionState:
 
 _ANSWERS = {
     "_chunks": lambda bucket: bucket._collection["chunks"],
-    # Starts nothing: a client that is made watches its servers, unless it was made with connect=False.
+    # Starts no monitoring that the client would not: with connect=False it waits for the first operation.
     "_connect": lambda client: lambda: None,
     "_files": lambda bucket: bucket._collection["files"],
     "_options": lambda client: SimpleNamespace(connect=client._options._options.get("connect", True)),

@@ -1,8 +1,8 @@
-"""Rewrites PyMongo's test files in the cache, so that they say when they touch a private name. Runs no test.
+"""Rewrites PyMongo's test files in the cache so that they report their use of private names. Runs no test.
 
-Private is what PyMongo does not promise: a name with an underscore, or one of a module that its documentation does
-not list. An access becomes `touch.attribute(value, "_name")._name`, a name from inside becomes
-`touch.imported(name, ...)`, and the target of a mock `touch.patched(target)`.
+Private is every name that PyMongo does not document: one with an underscore, or one of an undocumented module. An
+access becomes `touch.attribute(value, "_name")._name`, an internal name `touch.imported(name, ...)`, and the target of
+a mock `touch.patched(target)`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pymongo_suite.touch import PUBLIC, ROOTS
 
 F = TypeVar("F", ast.FunctionDef, ast.AsyncFunctionDef)
 
-# Insides whose use says nothing about behaviour: locks, versions, what a build can do. The runner has stand-ins.
+# Internals that say nothing about behaviour: locks, versions, build features. The runner has stand-ins for them.
 HARMLESS = frozenset(
     [
         "Version",
@@ -35,9 +35,9 @@ HARMLESS = frozenset(
         "next",
     ]
 )
-# What pytest is told of PyMongo's own settings: its marks, and which warnings are errors.
+# pytest settings from PyMongo's own: its markers, and the warnings that are errors.
 TAKEN_OVER = ("markers", "filterwarnings", "xfail_strict")
-# Modules of the tests that are made of mocks of PyMongo's insides.
+# Test modules that consist of mocks of PyMongo's internals.
 MOCKS = frozenset(["test.pymongo_mocks", "test.asynchronous.pymongo_mocks"])
 
 
@@ -63,7 +63,7 @@ def documented(pages: Path) -> dict[str, frozenset[str]]:
 
 
 def public_names(module: str) -> frozenset[str]:
-    """Return a module's `__all__`, or the names without an underscore that are its own."""
+    """Return a module's `__all__`, or its own names without an underscore."""
     found = importlib.import_module(module)
     names = getattr(found, "__all__", None)
     if names is not None:
@@ -101,18 +101,18 @@ def private_names(packages: Path) -> frozenset[str]:
 
 
 class Instrument(ast.NodeTransformer):
-    """Writes the calls of `touch` into one module.
+    """Inserts the calls of `touch` into one module.
 
     Args:
-        modules: the documented modules and their names.
-        private: the names with an underscore that are PyMongo's; a test has its own.
+        modules: the documented modules with their names.
+        private: PyMongo's names with an underscore; a test has its own too.
     """
 
     def __init__(self, modules: Mapping[str, frozenset[str]], private: frozenset[str]) -> None:
         self._modules = modules
         self._private = private
         self._names = frozenset(name for names in modules.values() for name in names)
-        # Local name -> where it came from.
+        # Local name -> its origin.
         self._inside: dict[str, str] = {}
 
     def run(self, tree: ast.Module) -> ast.Module:
@@ -152,21 +152,21 @@ class Instrument(ast.NodeTransformer):
                 self._inside[alias.asname or name] = full
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
-        """Leave annotations alone: nothing evaluates them."""
+        """Skip annotations, which are not evaluated."""
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign:
-        """The same."""
+        """Skip the annotation."""
         if node.value is not None:
             node.value = self.visit(node.value)
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
-        """The same; and let the suite's look for forgotten clients, which reads insides, find none."""
+        """Skip annotations; disable the suite's check for unclosed clients, which reads internals."""
         return self._function(node)
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AsyncFunctionDef:
-        """The same."""
+        """Treat it as a plain function."""
         return self._function(node)
 
     def _function(self, node: F) -> F:
@@ -174,7 +174,7 @@ class Instrument(ast.NodeTransformer):
             node.body = [ast.Pass()]
             return node
         returns, node.returns = node.returns, None
-        # Decorators run while the module is imported; what they patch is the test's doing all the same.
+        # Decorators run during the import, but their patches count for the test.
         patches = [
             self._call("patched", ast.Constant(target))
             for decorator in node.decorator_list
@@ -189,20 +189,20 @@ class Instrument(ast.NodeTransformer):
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.Attribute:
-        """Note the use of a private attribute."""
+        """Report the use of a private attribute."""
         self.generic_visit(node)
         if node.attr in self._private:
             node.value = self._call("attribute", node.value, ast.Constant(node.attr))
         return node
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Note the use of a name from inside PyMongo."""
+        """Report the use of an internal name."""
         if isinstance(node.ctx, ast.Load) and node.id in self._inside:
             return self._call("imported", node, ast.Constant(self._inside[node.id]))
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
-        """Note what is patched."""
+        """Report the target of a patch."""
         called = ast.unparse(node.func)
         self.generic_visit(node)
         if node.args and called.removeprefix("mock.").removeprefix("unittest.mock.") in (
@@ -219,7 +219,7 @@ class Instrument(ast.NodeTransformer):
 
 
 def instrument(tests: Path, pages: Path, packages: Path) -> None:
-    """Rewrite every module below `tests` in place, and take its `conftest.py` away: the plugin stands for it."""
+    """Rewrite every module below `tests` in place, and remove its `conftest.py`: the plugin replaces it."""
     modules = documented(pages)
     private = private_names(packages)
     for path in sorted(tests.rglob("*.py")):
@@ -233,9 +233,9 @@ def instrument(tests: Path, pages: Path, packages: Path) -> None:
 
 
 def settings(project: Path) -> str:
-    """Return pytest's settings for the suite: those that PyMongo's own `pyproject.toml` has for its tests."""
+    """Return pytest's settings for the suite, from PyMongo's own `pyproject.toml`."""
     own = tomllib.loads(project.read_text(encoding="utf-8"))["tool"]["pytest"]["ini_options"]
-    # Marks that its helpers set without listing them.
+    # Markers that its helpers set without declaring them.
     own["markers"] = [*own["markers"], "mod_wsgi", "async", "asyncio"]
     lines = ["[pytest]", "addopts = --strict-markers"]
     for name in TAKEN_OVER:

@@ -1,4 +1,4 @@
-"""Writes `docs/dev/pymongo-suite.md`: figures by file, and failures by their reason. Reads no results itself."""
+"""Writes `docs/dev/pymongo-suite.md`: figures by file, and failures by reason. Reads no results itself."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-# Why a test fails on PyMongo itself, by what it says; the first that matches counts.
+# Why a test fails on PyMongo itself, by its message; the first match counts.
 CAUSES = (
     (r"^$", "expected to fail by the suite itself"),
     (
@@ -36,9 +36,9 @@ def page(
     """Return the page.
 
     Args:
-        version: of PyMongo.
-        figures: what each file counts, by kind.
-        total: the same for all of them.
+        version: version of PyMongo.
+        figures: the counts of each file, by kind.
+        total: the counts of all files.
         failing: (id, outcome, reason) of each public test that does not pass.
         private: how many tests touch a private name first.
         foreign: (id, message) of each test that fails on PyMongo itself.
@@ -86,7 +86,7 @@ def page(
 
 
 def _face_of(id: str) -> tuple[str, str]:
-    """Return a name that both faces' tests have in common, and the face."""
+    """Return a name that the tests of both faces share, and the face."""
     name = id.removeprefix("test/")
     if name.startswith("asynchronous/"):
         return name.removeprefix("asynchronous/").replace("::Async", "::"), "asyncio"

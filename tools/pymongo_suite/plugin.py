@@ -1,7 +1,7 @@
-"""The plugin of pytest that runs PyMongo's instrumented tests: sets the helpers up, records outcomes and touches.
+"""The pytest plugin that runs PyMongo's instrumented tests: prepares helpers, records outcomes and touches.
 
-PYMONGO_SUITE_DRIVER: `mangonel` (through the shim) or `pymongo`. PYMONGO_SUITE_RESULTS: the file that gets a line of
-JSON for each test. PYMONGO_SUITE_WANTED: a file that lists the ids to run.
+PYMONGO_SUITE_DRIVER: `mangonel` (through the shim) or `pymongo`. PYMONGO_SUITE_RESULTS: the file that receives a line
+of JSON for each test. PYMONGO_SUITE_WANTED: a file that lists the ids to run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pytest
 from pymongo_suite import touch
 
 DRIVER = os.environ.get("PYMONGO_SUITE_DRIVER", "mangonel")
-# A file with the ids of the tests to run; without it, all.
+# A file with the ids of the tests to run; all if unset.
 WANTED = os.environ.get("PYMONGO_SUITE_WANTED")
 RESULTS = Path(os.environ.get("PYMONGO_SUITE_RESULTS", os.devnull))
 
@@ -31,14 +31,14 @@ if DRIVER == "mangonel":
 
     standins.install()
 elif shutil.which("mongocryptd") is None:
-    # Some three hundred tests wait twice ten seconds each for a program that is not there.
+    # About three hundred tests wait twice ten seconds each for a program that is not installed.
     import pymongo.asynchronous.encryption
     import pymongo.synchronous.encryption
 
     for module in (pymongo.asynchronous.encryption, pymongo.synchronous.encryption):
         module._MONGOCRYPTD_TIMEOUT_MS = 200  # type: ignore[attr-defined]
 
-# PyMongo's tests of asyncio need one fixture of a plugin that this project has no use for.
+# PyMongo's asyncio tests need one fixture of a plugin that this project does not use.
 if "pytest_asyncio" not in sys.modules:
     sys.modules["pytest_asyncio"] = ModuleType("pytest_asyncio")
     sys.modules["pytest_asyncio"].fixture = lambda *arguments, **keywords: lambda function: function  # type: ignore[attr-defined]
@@ -50,7 +50,7 @@ _shared: dict[str, set[str]] = {}
 if DRIVER == "mangonel":
 
     def attribute(value: Any, name: str) -> Any:
-        """Answer the private touches of the helpers and of the runner; note those of everybody else."""
+        """Answer private touches of the helpers and of the runner; report all others."""
         code = sys._getframe(1).f_code
         touch.note(value, name, code)
         if code.co_filename.endswith((*touch.HELPERS, "unified_format.py")):
@@ -61,7 +61,7 @@ if DRIVER == "mangonel":
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give a test without a marker the suite's default one, as PyMongo's own configuration does; take the wanted."""
+    """Give tests without a marker the default one, as PyMongo's configuration does; select the wanted tests."""
     if WANTED is not None:
         wanted = set(json.loads(Path(WANTED).read_text(encoding="utf-8")))
         left = [item for item in items if item.nodeid not in wanted]
@@ -98,7 +98,7 @@ def _suite(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: Any, request: Any) -> Any:
-    """Keep what a class's own set-up touches for each of its tests."""
+    """Record the touches of a class's set-up for each of its tests."""
     if fixturedef.scope not in ("class", "module"):
         return (yield)
     before, touch.current = touch.current, set()
@@ -113,7 +113,7 @@ _last: dict[str, Any] = {}
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
-    """Begin a test's record."""
+    """Start a test's record."""
     touch.current = set()
     _last.clear()
     with RESULTS.open("a", encoding="utf-8") as file:
@@ -121,7 +121,7 @@ def pytest_runtest_logstart(nodeid: str) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Keep the worst of a test's three phases."""
+    """Record the worst of a test's three phases."""
     outcome: str = report.outcome
     if hasattr(report, "wasxfail"):
         outcome = "xfailed" if outcome == "skipped" else "passed"
@@ -140,7 +140,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_runtest_logfinish(nodeid: str) -> None:
     """Write a test's record."""
     if DRIVER == "mangonel":
-        # A test that fails before it takes its defaults back is no reason for the next one to fail.
+        # A test that fails before it restores defaults must not make the next one fail.
         standins.take_defaults_back()
     touches = set(touch.current)
     for scope, shared in _shared.items():
@@ -167,14 +167,14 @@ _status = 1
 
 
 def pytest_sessionfinish(exitstatus: int) -> None:
-    """Keep how the run ended: of its tests, or of an error of pytest's before the last one."""
+    """Record the exit status: of the tests, or of an earlier error of pytest."""
     global _status
     _status = int(exitstatus)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure() -> None:
-    """End the process although a test that failed left a thread that waits for ever."""
+    """End the process even if a failed test left a waiting thread."""
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         sys.stdout.flush()
         os._exit(_status)

@@ -1,7 +1,7 @@
-"""Compares the results of PyMongo's tests on PyMongo and on this driver; `page.py` writes what does not pass.
+"""Compares the results of PyMongo's tests on PyMongo and on this driver; `page.py` writes the failures.
 
-A test counts when it passes on PyMongo against the same server and touches public names only. The reasons for those
-that fail here are kept in `known.toml`: identifiers and reasons, nothing of the tests themselves.
+A test counts if it passes on PyMongo with the same server and touches only public names. The reasons for failures here
+are in `known.toml`: ids and reasons, nothing of the tests themselves.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pymongo_suite.page import page
 HERE = Path(__file__).parent
 PAGE = HERE.parent.parent / "docs/dev/pymongo-suite.md"
 KNOWN = HERE / "known.toml"
-# Files that run no driver at all, or need what is not here: type checkers, and the library of encryption.
+# Files that run no driver, or need unavailable software: type checkers, and the encryption library.
 LEFT_OUT = frozenset(["test_typing", "test_typing_strict"])
-# The share of the public tests that has to pass.
+# The share of the public tests that must pass.
 MARK = 0.99
 
 Record = dict[str, Any]
 
 
 def load(path: Path) -> dict[str, Record]:
-    """Return the records of a file by the tests' ids; a test that began and did not end has crashed."""
+    """Return the records of a file by test id; a test that started and did not end has crashed."""
     records: dict[str, Record] = {}
     if not path.exists():
         return records
@@ -52,7 +52,7 @@ def counting(peer: Path) -> set[str]:
 
 
 def merge(whole: Path, part: Path, files: Iterable[str], partly: bool) -> None:
-    """Put the results of `part` into `whole`, in place of those of the same files; `partly`: of the same tests."""
+    """Replace in `whole` the results of these files, or with `partly` only of the same tests, by those of `part`."""
     with whole.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         kept, new = load(whole), load(part)
@@ -94,7 +94,7 @@ def rows(
 
 
 def known() -> dict[str, str]:
-    """Return the reason of each test, or beginning of ids, that is known not to pass."""
+    """Return the reason of each known failure, by id or start of ids."""
     if not KNOWN.exists():
         return {}
     return {
@@ -105,7 +105,7 @@ def known() -> dict[str, str]:
 
 
 def reason_of(id: str, reasons: Mapping[str, str]) -> str:
-    """Return the reason why a test is known not to pass on either face, or an empty string."""
+    """Return the reason why a test is known to fail on either face, or an empty string."""
     blocking = id.removeprefix("test/").removeprefix("asynchronous/")
     for known_id, reason in reasons.items():
         if blocking == known_id or blocking.replace("::Async", "::") == known_id:
@@ -114,7 +114,7 @@ def reason_of(id: str, reasons: Mapping[str, str]) -> str:
 
 
 def compare(theirs: Path, own: Path, version: str, files: Iterable[str], *, write: bool) -> int:
-    """Print the figures; with `write`, also the page. Returns 0 when the mark is reached and each failure is known."""
+    """Print the figures; with `write`, also the page. Return 0 if the goal is reached and each failure is known."""
     peer, ours = load(theirs), load(own)
     reasons = known()
     figures: defaultdict[str, Counter[str]] = defaultdict(Counter)

@@ -1,7 +1,7 @@
-"""What PyMongo's test helpers need from inside PyMongo, for a run on this driver. Nothing of it is in the product.
+"""Replacements of PyMongo's internals that its test helpers need on this driver. The product has none of it.
 
-A name that a test module imports from inside becomes a `Standin`: the import succeeds, and whoever uses the name gets
-`PrivateName`. The few that the helpers need to set a test up have a value here.
+An internal name that a test module imports becomes a `Standin`: the import succeeds, and using the name raises
+`PrivateName`. The few that the helpers need for setting up a test have a value here.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pymongo_suite.inside import TransactionState, within_timeout
 
 
 class PrivateName(NotImplementedError):
-    """A test used a name from inside PyMongo."""
+    """A test used an internal name of PyMongo."""
 
 
 class _Inside(type):
-    """The type of stand-ins: anything that is done with one says which name it stands for."""
+    """The type of stand-ins: any use of one raises with its name."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
@@ -36,12 +36,12 @@ class _Inside(type):
         raise PrivateName(f"{cls.__qualname__} is a name from inside PyMongo")
 
     def __iter__(cls) -> Any:
-        # Test modules make tables of such names while they are imported.
+        # Test modules make tables of such names at import.
         return iter(())
 
 
 def standin(name: str) -> Any:
-    """Return what stands for one name from inside."""
+    """Return the stand-in for an internal name."""
     return _Inside(name, (), {"__qualname__": name})
 
 
@@ -53,7 +53,7 @@ class Version(tuple[int, ...]):
 
     @classmethod
     def from_string(cls, text: str) -> Version:
-        """Return the version that `text` names; what is before a release comes below it."""
+        """Return the version in `text`; a pre-release sorts below its release."""
         found = re.match(r"[\d.]+", text)
         parts = [int(part) for part in (found.group() if found else "0").strip(".").split(".")]
         return cls(*([*parts, 0, 0][:3]), -1 if "-" in text else 0)
@@ -78,7 +78,7 @@ async def _wait(condition: asyncio.Condition, timeout: float | None) -> bool:
         return False
 
 
-# What command listeners are not told.
+# Commands that listeners are not told about.
 _SENSITIVE = {
     "authenticate",
     "copydb",
@@ -139,24 +139,24 @@ VALUES: dict[str, Any] = {
 
 
 class _Rest:
-    """Finds the modules of PyMongo that the shim knows nothing of."""
+    """Finds modules of PyMongo that the shim does not know."""
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Return a spec for a module of PyMongo, whatever its name."""
+        """Return a spec for any module of PyMongo."""
         if fullname.partition(".")[0] in ("pymongo", "bson", "gridfs") and "." in fullname:
             return ModuleSpec(fullname, self, is_package=True)  # type: ignore[arg-type]
         return None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Make a module whose every name is a stand-in."""
+        """Make a module in which every name is a stand-in."""
         return _Unknown(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing is left to run."""
+        """Do nothing: there is no code to run."""
 
 
 def promised_elsewhere(name: str) -> Any:
-    """Return a public name that a test took from where PyMongo happens to import it, or None."""
+    """Return a public name that a test imported from a module that happens to import it, or None."""
     if name.startswith("_"):
         return None
     for place in (
@@ -192,12 +192,12 @@ def _set_least_heartbeat(seconds: float) -> None:
     client_options.MIN_HEARTBEAT_INTERVAL = seconds
 
 
-# What the suite's helper `client_knobs` sets inside PyMongo, so that its tests are over sooner.
+# The suite's helper `client_knobs` sets these inside PyMongo, to speed tests up.
 _KNOBS = {"HEARTBEAT_FREQUENCY": _set_heartbeat_frequency, "MIN_HEARTBEAT_INTERVAL": _set_least_heartbeat}
 
 
 def take_defaults_back() -> None:
-    """Let clients find the default host again; one test sets it on the class."""
+    """Let clients find the default host again; one test overrides it on the class."""
     from mangonel import AsyncMongoClient, MongoClient
 
     for client in (AsyncMongoClient, MongoClient):
@@ -205,7 +205,7 @@ def take_defaults_back() -> None:
 
 
 def install() -> None:
-    """Let PyMongo's names be this driver's, with stand-ins for what the tests take from inside."""
+    """Map PyMongo's names to this driver, with stand-ins for the internals that tests import."""
     from mangonel.compat import install_as_pymongo
     from mangonel.compat._alias import AliasModule
 

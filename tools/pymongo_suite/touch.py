@@ -1,6 +1,6 @@
-"""Notes where a test touches what PyMongo promises to nobody; `instrument.py` writes the calls into the tests.
+"""Records the private names that a test touches; `instrument.py` inserts the calls into the tests.
 
-Knows the names of packages only: it runs on PyMongo and on this driver alike.
+Knows only names of packages: it runs on PyMongo and on this driver alike.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 ROOTS = frozenset(["bson", "gridfs", "mangonel", "pymongo"])
-# Helpers of the suite whose private touches the runner answers itself (`standins.py`): they say nothing about a test.
+# Helpers whose private touches the runner answers itself (`standins.py`): they say nothing about a test.
 HELPERS = ("test/__init__.py", "test/asynchronous/__init__.py", "test/helpers_shared.py", "test/version.py")
-# The runner of the unified specification tests, and the knobs that make PyMongo's monitors quicker: what they read from
-# inside is answered for this driver as well (`inside.py`), so a test that goes through them is as public as its cases.
+# The runner of the unified specification tests, and the knobs that speed up PyMongo's monitors. `inside.py` answers
+# their reads of internals for this driver, so a test that uses them is as public as its cases.
 RUNNERS = tuple(
     f"{folder}/{place}"
     for folder in ("test", "asynchronous")
@@ -27,15 +27,15 @@ RUNNERS = tuple(
         "helpers.py:disable",
     )
 )
-# An underscore that is no sign of a private name: the standard library's, and a documented attribute of GridFS.
+# Names with an underscore that are not private: the standard library's, and a documented attribute of GridFS.
 PUBLIC = frozenset(["_asdict", "_fields", "_id", "_make", "_replace", "_type_marker"])
 
-# The places of the test, or of the scope, that is running now; the plugin sets it.
+# The places of the current test or scope; the plugin sets it.
 current: set[str] = set()
 
 
 def _roots(value: object) -> bool:
-    """Return whether `value` is the driver's: a module, a class or an instance of one."""
+    """Return whether `value` belongs to the driver: a module, a class or an instance of one."""
     if isinstance(value, ModuleType):
         return value.__name__.partition(".")[0] in ROOTS
     kind = value if isinstance(value, type) else type(value)
@@ -49,7 +49,7 @@ def _roots(value: object) -> bool:
 
 
 def counts(touch: str) -> bool:
-    """Return whether a recorded touch says that a test depends on PyMongo's insides."""
+    """Return whether a recorded touch means that a test depends on PyMongo's internals."""
     return not touch.rpartition(" in ")[2].startswith(RUNNERS)
 
 
@@ -60,25 +60,25 @@ def _note(what: str, code: CodeType) -> None:
 
 
 def note(value: object, name: str, code: CodeType) -> None:
-    """Note that `code` is about to use `value.name`."""
+    """Record that `code` is about to use `value.name`."""
     if _roots(value):
         _note(f"{getattr(value, '__name__', type(value).__name__)}.{name}", code)
 
 
 def attribute(value: T, name: str) -> T:
-    """Note that `value.name` is about to be used; return `value`."""
+    """Record that `value.name` is about to be used; return `value`."""
     note(value, name, sys._getframe(1).f_code)
     return value
 
 
 def imported(value: T, name: str) -> T:
-    """Note that a name was used that came from inside PyMongo; return what it holds."""
+    """Record the use of a name imported from inside PyMongo; return its value."""
     _note(name, sys._getframe(1).f_code)
     return value
 
 
 def patched(target: T) -> T:
-    """Note that the driver's insides are about to be replaced by a mock; return the target."""
+    """Record that a mock is about to replace internals of the driver; return the target."""
     code = sys._getframe(1).f_code
     if isinstance(target, str):
         if target.partition(".")[0] in ROOTS:

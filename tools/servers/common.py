@@ -1,4 +1,4 @@
-"""What the scripts of this folder share: their folder, their options, and how they say what went wrong."""
+"""Shared by the scripts of this folder: the cache folder, options and error output."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Problem(Exception):
-    """The server cannot be had here; the message says what is missing and what brings it."""
+    """The server is not available here; the message says what is missing, with the remedy."""
 
 
 def say(text: str) -> None:
-    """Tell what is done, beside the URI, which stands alone on standard output."""
+    """Report progress on standard error; only the URI goes to standard output."""
     print(text, file=sys.stderr, flush=True)
 
 
 def parser_of(text: str | None) -> argparse.ArgumentParser:
-    """Return a parser with the options of every script, explained by the script's docstring."""
+    """Return a parser with the options of every script; the script's docstring is its description."""
     first, _, rest = (text or "").partition("\n")
     parser = argparse.ArgumentParser(
         description=f"{first}\n{rest}", formatter_class=argparse.RawDescriptionHelpFormatter
@@ -38,34 +38,34 @@ def parser_of(text: str | None) -> argparse.ArgumentParser:
 
 
 def cache() -> Path:
-    """Return the folder in which everything is kept unless another is named."""
+    """Return the folder for downloads, unless another is named."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "mangonel" / "servers"
 
 
 def add_mongod_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the scripts that bring a mongod."""
+    """Add the options of the scripts that fetch a mongod."""
     parser.add_argument("--path", action="store_true", help="start nothing; print what MONGOD= takes")
     parser.add_argument("--replica-set", type=int, default=1, metavar="N", help="members; 0: standalone (1)")
 
 
 def serve(program: Path, options: argparse.Namespace) -> int:
-    """Print the path of a mongod, or start it with the commands for tests and print its URI until it is ended."""
+    """Print the path of a mongod, or start it with test commands enabled and print its URI."""
     if options.path:
         print(program)
         return 0
     command = [sys.executable, "-m", "mangonel", "serve", "--mongod", str(program)]
     command += ["--port", str(options.port), "--replica-set", str(options.replica_set)]
     command += ["--set-parameter", "enableTestCommands=1"]
-    # In this process's place, so that a signal to the script is one to the server.
+    # It replaces this process, so that a signal to the script reaches the server.
     return os.execve(command[0], command, {**os.environ, "PYTHONPATH": str(ROOT / "python")})
 
 
 def check_sum(path: Path, sha256: str) -> None:
-    """Refuse a file that is another than the one known here.
+    """Refuse a file whose digest is not the known one.
 
     Raises:
-        Problem: it is.
+        Problem: the digests differ.
     """
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != sha256:
@@ -73,7 +73,7 @@ def check_sum(path: Path, sha256: str) -> None:
 
 
 def run(command: Sequence[str | Path], **options: object) -> None:
-    """Run a program, with what it says beside the URI; raise Problem when it fails."""
+    """Run a program with its output on standard error; raise Problem if it fails."""
     text = [str(part) for part in command]
     try:
         status = subprocess.run(text, stdout=sys.stderr, **options).returncode  # type: ignore[call-overload]
@@ -84,7 +84,7 @@ def run(command: Sequence[str | Path], **options: object) -> None:
 
 
 def main_of(main: Callable[[], int]) -> None:
-    """Run a script: a problem is one line and exit status 1, a signal no traceback, and nothing goes on after it."""
+    """Run a script: a problem prints one line and exits with 1; a signal ends it without a traceback."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:

@@ -1,6 +1,6 @@
-"""A Debian unstable in a folder, for programs that this system has not; entered without leaving a trace on this one.
+"""A Debian unstable in a folder, for programs that this system lacks; entering it changes nothing on this system.
 
-Mounts are made in a namespace of the program that is entered with, so they end with it.
+Mounts belong to a namespace of the entering program, so they end with it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from common import Problem, run, say
 MIRROR = "http://deb.debian.org/debian"
 SUITE = "unstable"
 INSTALLED = ".mangonel-packages"
-# No service is started by being installed.
+# Installing a package must not start its service.
 POLICY = "#!/bin/sh\nexit 101\n"
-# What a program inside sees of this system: devices with shared memory, and where tests keep temporary data.
+# Folders of this system that programs inside share: devices with shared memory, and temporary data of tests.
 SHARED = ("/dev", "/dev/shm", "/tmp")
 
 
 def make(folder: Path, packages: Sequence[str], mirror: str = MIRROR) -> Path:
-    """Return the root of a Debian with these packages, made once; a run that was cut short begins anew.
+    """Return the root of a Debian with these packages, made once; an interrupted run starts again.
 
     Raises:
-        Problem: this user may not, debootstrap is not installed, or Debian did not answer.
+        Problem: this user lacks the rights, debootstrap is not installed, or Debian did not answer.
     """
     if os.geteuid():
         raise Problem("expected root, which debootstrap, chroot and mount need; run it with sudo")
@@ -64,12 +64,12 @@ def make(folder: Path, packages: Sequence[str], mirror: str = MIRROR) -> Path:
 
 
 def entering(root: Path, command: Sequence[str]) -> list[str]:
-    """Return a command that runs another inside, in its own place: the process is the same."""
+    """Return a command that runs another one inside, replacing its own process."""
     return ["unshare", "--mount", "sh", "-c", f'{script(root)} "$@"', "sh", *command]
 
 
 def script(root: Path) -> str:
-    """Return shell text that mounts what is shared and ends with an `exec chroot`, which wants a command."""
+    """Return shell code that mounts the shared folders and ends with an `exec chroot`, to be followed by a command."""
     quoted = shlex.quote(str(root))
     lines = [f"mount -t proc proc {quoted}/proc"]
     for place in SHARED:
@@ -78,10 +78,10 @@ def script(root: Path) -> str:
 
 
 def check(root: Path, command: Sequence[str]) -> str:
-    """Return what a program inside prints.
+    """Return the output of a program inside.
 
     Raises:
-        Problem: it failed; the message ends with what it said.
+        Problem: it failed; the message ends with its output.
     """
     ran = subprocess.run(entering(root, command), capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if ran.returncode:

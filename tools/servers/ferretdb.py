@@ -1,7 +1,7 @@
-"""Bring FerretDB 2.7.0 on PostgreSQL 18 with DocumentDB, start both, and print the URI on one line until it is ended.
+"""Fetch FerretDB 2.7.0 on PostgreSQL 18 with DocumentDB, start both, and print the URI on one line.
 
-FerretDB is built by `go install`, so this system needs Go. PostgreSQL runs in a Debian unstable of its own (1.5 GB, in
---folder), which debootstrap makes; that needs root. The data is new at each start and goes at the end.
+`go install` builds FerretDB, so this system needs Go. PostgreSQL runs in a Debian unstable of its own (1.5 GB, in
+--folder), which debootstrap makes; that needs root. The data is new at each start and removed at the end.
 
   tools/servers/ferretdb.py --port 27017                until Ctrl-C
   make test-server URI=mongodb://127.0.0.1:27017/       the tests on it, from another terminal
@@ -43,7 +43,7 @@ fsync = off
 
 
 def main() -> int:
-    """Do what the command line asks for."""
+    """Run the script."""
     parser = parser_of(__doc__)
     parser.add_argument("--mirror", default=debian.MIRROR, help="of Debian (%(default)s)")
     parser.add_argument("--path", action="store_true", help="fetch and build, but start nothing")
@@ -71,7 +71,7 @@ def main() -> int:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # a second one would leave the data behind
-        # In the other order, so that FerretDB has its database to the end.
+        # In reverse order, so that FerretDB has its database until its end.
         for process in reversed(processes):
             stop(process)
         shutil.rmtree(data, ignore_errors=True)
@@ -92,7 +92,7 @@ def start_postgresql(root: Path, data: Path, processes: list[subprocess.Popen[by
     """Start a new PostgreSQL with DocumentDB and return its URL."""
     port = free_port()
     inside = f"/{data.relative_to(root)}"
-    # Not its own user's home, so that nothing of an earlier run stays.
+    # Not the user's home, so that nothing of an earlier run stays.
     user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups", "--pdeathsig=INT"]
     debian.check(root, ["install", "--directory", "--owner=postgres", "--group=postgres", inside])
     base = f"{inside}/base"
@@ -119,7 +119,7 @@ def start_postgresql(root: Path, data: Path, processes: list[subprocess.Popen[by
 
 
 def wait_until_it_answers(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until a `hello` is answered."""
+    """Wait for a reply to `hello`."""
     sys.path.insert(0, str(ROOT / "python"))
     from mangonel.server.wire import run_command
 
@@ -136,7 +136,7 @@ def wait_until_it_answers(port: int, process: subprocess.Popen[bytes], log: Path
 
 
 def start(command: list[str | Path], log: Path, processes: list[subprocess.Popen[bytes]]) -> None:
-    """Start a program that ends with this one: Ctrl-C goes to this one only."""
+    """Start a program that ends with this one; Ctrl-C reaches only this process."""
     with log.open("wb") as output:
         text = [str(part) for part in command]
         processes.append(
@@ -147,7 +147,7 @@ def start(command: list[str | Path], log: Path, processes: list[subprocess.Popen
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a program, by force after ten seconds."""
+    """End a program; kill it after ten seconds."""
     process.send_signal(signal.SIGINT)
     try:
         process.wait(10)
@@ -157,7 +157,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def free_port() -> int:
-    """Return a port that is free now."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])

