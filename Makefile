@@ -28,16 +28,17 @@ $(VENV)/.requirements: requirements/dev.txt
 	touch $@
 
 # What is built stands in $(BIN)/mangonel's own environment, without being installed there; the lab says which build it was.
+# The command begins as a shell's, since the path behind `#!` may hold no space; to Python these two lines are a string.
 define installed
 	echo "$(abspath python)" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/mangonel.pth"
-	printf '#!%s\nfrom mangonel.cli import main\nraise SystemExit(main())\n' "$(abspath $(BIN)/python)" > $(BIN)/mangonel
+	printf "#!/bin/sh\n'''exec' \"%s\" \"\$$0\" \"\$$@\"\n' '''\nfrom mangonel.cli import main\nraise SystemExit(main())\n" "$(abspath $(BIN)/python)" > $(BIN)/mangonel
 	chmod +x $(BIN)/mangonel
 	echo $(1) > $(VENV)/mangonel-build
 	touch $@
 endef
 
 $(VENV)/.built: $(VENV)/.requirements $(SOURCES)
-	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --locked --skip-install --quiet
+	VIRTUAL_ENV="$(abspath $(VENV))" $(BIN)/maturin develop --release --locked --skip-install --quiet
 	$(call installed,release)
 
 # Half the work of the release build, whose figures are those to quote.
@@ -46,7 +47,7 @@ QUICK := CARGO_TARGET_DIR=target/quick CARGO_PROFILE_RELEASE_LTO=false CARGO_PRO
 
 $(VENV)/.quick: $(BIN)/maturin $(SOURCES)
 	@echo "Building the driver, quick profile: about a minute and a half on two cores"
-	VIRTUAL_ENV=$(abspath $(VENV)) $(QUICK) $(BIN)/maturin develop --release --locked --skip-install
+	VIRTUAL_ENV="$(abspath $(VENV))" $(QUICK) $(BIN)/maturin develop --release --locked --skip-install
 	$(call installed,quick)
 
 $(VENV)/.peers: $(BIN)/maturin requirements/run.txt
@@ -241,13 +242,13 @@ LIBASAN := $(shell cc -print-file-name=libasan.so 2>/dev/null)
 
 asan: build    ## The stress test on a build that AddressSanitizer watches: needs its runtime, of the C compiler
 	@test -f "$(LIBASAN)" || { echo "asan: not available, the C compiler has no libasan.so"; exit 0; }; set -e; \
-	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address PYO3_PYTHON=$(abspath $(BIN)/python) CARGO_TARGET_DIR=$(ASAN) \
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address PYO3_PYTHON="$(abspath $(BIN)/python)" CARGO_TARGET_DIR=$(ASAN) \
 		CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
 		cargo build --locked --quiet --release --target $(HOST) -p mangonel-py --features extension-module; \
 	rm -rf $(ASAN)/python && mkdir -p $(ASAN)/python && cp -r python/mangonel $(ASAN)/python/; \
 	cp $(ASAN)/$(HOST)/release/lib_core.so $(ASAN)/python/mangonel/$$($(BIN)/python -c \
 		'import sysconfig; print("_core" + sysconfig.get_config_var("EXT_SUFFIX"))'); \
-	MANGONEL_STRESS_LD_PRELOAD=$(LIBASAN) MANGONEL_STRESS_PYTHONPATH=$(abspath $(ASAN))/python \
+	MANGONEL_STRESS_LD_PRELOAD=$(LIBASAN) MANGONEL_STRESS_PYTHONPATH="$(abspath $(ASAN))/python" \
 		ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc MANGONEL_STRESS_SECONDS=30 $(BIN)/python -m pytest -q -p no:xdist tests/faults/test_stress.py
 
 # The figures of the long forms go to docs/dev/NOTES.md.

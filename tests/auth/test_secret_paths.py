@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from auth.test_secrets import PACKAGE, SECRET
+from auth.test_secrets import SECRET
 from mangonel import AsyncMongoClient, MongoClient
 from tls.certificates import Certificates
 from tools.faces import Face
+from tools.frames import DRIVER, frames_below
 from tools.scripted_server import Close, ScriptedServer
 
 __all__ = ["certificates"]
@@ -128,13 +128,12 @@ def shown_by(error: BaseException, seen: set[int]) -> Iterator[str]:
         return
     seen.add(id(error))
     yield f"{error} {error!r} {error.args!r} {vars(error)!r} {getattr(error, '__notes__', '')}"
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        if frame.f_code.co_filename.startswith(PACKAGE):
-            for name, value in frame.f_locals.items():
-                try:
-                    yield f"{frame.f_code.co_qualname}: {name}={value!r}"
-                except Exception as failed:
-                    yield repr(failed)
+    for frame in frames_below(DRIVER, error):
+        for name, value in frame.f_locals.items():
+            try:
+                yield f"{frame.f_code.co_qualname}: {name}={value!r}"
+            except Exception as failed:
+                yield repr(failed)
     # A tool may follow either, whatever `raise from` says.
     for other in (error.__cause__, error.__context__):
         if other is not None:

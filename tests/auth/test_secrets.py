@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-import os
 import pickle
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -21,10 +19,10 @@ from mangonel.errors import ConfigurationError
 from mangonel.monitoring import CommandListener
 from mangonel.server import Server
 from tools.faces import EMPTY, Face
+from tools.frames import DRIVER, frames_below
 from tools.scripted_server import Close, ScriptedServer
 
 SECRET = "s3cr3t-w0rd"
-PACKAGE = os.path.dirname(mangonel.__file__)
 
 
 def exposed(error: BaseException | None) -> str:
@@ -32,13 +30,12 @@ def exposed(error: BaseException | None) -> str:
     shown = []
     while error is not None:
         shown += [str(error), repr(error), repr(getattr(error, "details", None))]
-        for frame, _ in traceback.walk_tb(error.__traceback__):
-            if frame.f_code.co_filename.startswith(PACKAGE):
-                for name, value in frame.f_locals.items():
-                    try:
-                        shown.append(f"{name}={value!r}")
-                    except Exception as failed:
-                        shown.append(repr(failed))
+        for frame in frames_below(DRIVER, error):
+            for name, value in frame.f_locals.items():
+                try:
+                    shown.append(f"{name}={value!r}")
+                except Exception as failed:
+                    shown.append(repr(failed))
         error = error.__cause__ or error.__context__
     return "\n".join(shown)
 

@@ -6,6 +6,7 @@ import traceback
 from typing import Any
 
 from mangonel.monitoring import CommandListener
+from tools.frames import TESTS, frames_outside
 
 
 class Seen(CommandListener):
@@ -38,8 +39,7 @@ def shown(error: BaseException) -> str:
         if link is None or id(link) in seen:
             continue
         seen.add(id(link))
-        for frame, _ in traceback.walk_tb(link.__traceback__):
-            if "/tests/" not in frame.f_code.co_filename:
-                found += [repr(value) for value in frame.f_locals.values()]
+        for frame in frames_outside(TESTS, link):
+            found += [repr(value) for value in frame.f_locals.values()]
         links += (link.__cause__, link.__context__)
     return "".join(found) + "".join(traceback.format_exception(error))

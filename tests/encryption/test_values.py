@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import os
-import traceback
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +13,7 @@ from mangonel import errors
 from mangonel.bson import Binary, CodecOptions, Int64
 from mangonel.bson.binary import UuidRepresentation
 from mangonel.encryption import Algorithm, QueryType, RangeOpts
+from tools.frames import DRIVER, frames_below
 
 RANDOM = Algorithm.AEAD_AES_256_CBC_HMAC_SHA_512_Random
 DETERMINISTIC = Algorithm.AEAD_AES_256_CBC_HMAC_SHA_512_Deterministic
@@ -174,9 +173,7 @@ def locals_of_the_driver(error: BaseException | None) -> str:
     """Return what tools that show locals would show of the driver's frames."""
     shown = []
     while error is not None:
-        for frame, _ in traceback.walk_tb(error.__traceback__):
-            if f"{os.sep}mangonel{os.sep}" in frame.f_code.co_filename:
-                shown.append(repr(frame.f_locals))
+        shown += [repr(frame.f_locals) for frame in frames_below(DRIVER, error)]
         error = error.__cause__ or error.__context__
     return "".join(shown)
 

@@ -132,13 +132,13 @@ def test_a_port_on_which_another_listens_between_binding_and_listening_is_replac
     mongod.write_text(
         f"""#!/bin/sh
 case "$*" in *--logpath*)
-    if mkdir {tmp_path}/tried; then
+    if mkdir '{tmp_path}/tried'; then
         while [ "$1" != --logpath ]; do shift; done
         echo '{told}' > "$2"
         kill -ABRT $$
     fi
 esac
-exec {launch.find_mongod(None)} "$@"
+exec '{launch.find_mongod(None)}' "$@"
 """
     )
     mongod.chmod(0o755)
@@ -245,7 +245,7 @@ def test_mongod_that_never_listens_is_ended_at_the_timeout(tmp_path: Path) -> No
     fake = tmp_path / "mongod"
     fake.write_text(
         '#!/bin/sh\n[ "$1" = --version ] && echo "db version v6.0.5" && exit\n'
-        f"echo $$ > {pid_file}\nexec sleep 600\n"
+        f"echo $$ > '{pid_file}'\nexec sleep 600\n"
     )
     fake.chmod(0o755)
     # On a busy machine it may be ended before it has said its number.
