@@ -6,11 +6,15 @@ VENV    := $(if $(findstring command,$(origin PYTHON)),.venv-$(shell $(PYTHON) -
 BIN     := $(VENV)/bin
 # Some environments forbid Python to keep what it compiled; then each of some thousand processes compiles everything again.
 export PYTHONDONTWRITEBYTECODE =
+# Tests of Rust and fuzzing read the official cases from there; `make test` lays them out where none are named.
+ifeq ($(MONGODB_SPECIFICATIONS)$(wildcard build/specifications/ORIGIN.txt),build/specifications/ORIGIN.txt)
+export MONGODB_SPECIFICATIONS := $(CURDIR)/build/specifications
+endif
 # Cargo takes no jobs from make, and says so at length where it finds that it could.
 CARGO   := MAKEFLAGS= cargo
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run test beside test-rust test-python test-server test-pythons test-all test-rest rest-beside rest-codecs rest-python rest-faces rest-faults rest-pymongo lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri asan docs test-site demo lock clean third-party wheel wheels
+.PHONY: help build run test specifications beside test-rust test-python test-server test-pythons test-all test-rest rest-beside rest-codecs rest-python rest-faces rest-faults rest-pymongo lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri asan docs test-site demo lock clean third-party wheel wheels
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -23,9 +27,10 @@ $(BIN)/maturin: requirements/run.txt
 	touch $@
 
 $(VENV)/.requirements: requirements/dev.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
-	touch $@
+	@echo "Installing the development tools and the peers into $(VENV): a minute or two"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	@touch $@
 
 # What is built stands in $(BIN)/mangonel's own environment, without being installed there; the lab says which build it was.
 # The command begins as a shell's, since the path behind `#!` may hold no space; to Python these two lines are a string.
@@ -38,6 +43,7 @@ define installed
 endef
 
 $(VENV)/.built: $(VENV)/.requirements $(SOURCES)
+	@echo "Building the driver, release profile: some four minutes on two cores"
 	VIRTUAL_ENV="$(abspath $(VENV))" $(BIN)/maturin develop --release --locked --skip-install --quiet
 	$(call installed,release)
 
@@ -84,8 +90,13 @@ SHORT := MANGONEL_SOAK_SECONDS=10 MANGONEL_CUT_SECONDS=10 MANGONEL_FAILOVER_SECO
 LONG  := MANGONEL_SOAK_SECONDS=120 MANGONEL_CUT_SECONDS=90 MANGONEL_FAILOVER_SECONDS=120 MANGONEL_MODEL_RUNS=100 MANGONEL_STRESS_SECONDS=60
 
 # What only computes fills the time in which the tests of Python wait for servers; what it says is shown after them.
-test: build    ## Lint, and every kind of test: Rust without a server, Python with a real mongod
+test: build specifications    ## Lint, and every kind of test: Rust without a server, Python with a real mongod
+	@echo "Playing the tests of Python; lint and the tests of Rust run beside them, their output comes last (target/beside.log)"
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going beside test-python; status=$$?; cat target/beside.log; exit $$status
+
+# The official cases: PyMongo's copies, unless MONGODB_SPECIFICATIONS names a folder. Without a network the last lines say so.
+specifications: build
+	@test -n "$(MONGODB_SPECIFICATIONS)" || $(BIN)/python tools/specifications.py build/specifications
 
 beside:
 	@mkdir -p target

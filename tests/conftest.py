@@ -19,6 +19,7 @@ from mangonel.server import Server, start
 sys.path.insert(0, str(Path(__file__).parent))
 
 from tools import browser, sampling, side_by_side, target
+from tools.closing import ClosingLines, Progress
 from tools.scripted_server import ScriptedServer
 from tools.spec_table import SpecTable
 
@@ -44,6 +45,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Try few examples of each property in a sample, many in the rest; collect tests without looking for garbage."""
     gc.disable()
     config.pluginmanager.register(SpecTable())
+    if (config.getoption("--sample") or config.getoption("--rest")) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(ClosingLines(config.rootpath))
+        if config.getoption("numprocesses", None):
+            config.pluginmanager.register(Progress(config))
     settings.register_profile("sample", max_examples=25, deadline=None)
     settings.register_profile("usual", max_examples=100, deadline=None)
     settings.register_profile("rest", max_examples=400, deadline=None)

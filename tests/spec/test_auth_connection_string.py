@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ import pytest
 
 from mangonel.client_options import ClientOptions
 from mangonel.errors import ConfigurationError
-
-SPECIFICATIONS = os.environ.get("MONGODB_SPECIFICATIONS")
+from tools.official import FOLDER, NO_FOLDER
 
 SKIPPED = {
     # Two cases of one file say the opposite of the others with a name and a password; PyMongo accepts these too.
@@ -22,11 +20,10 @@ SKIPPED = {
 
 
 def _cases() -> list[Any]:
-    if SPECIFICATIONS is None:
-        reason = "MONGODB_SPECIFICATIONS does not name a folder"
-        return [pytest.param(None, marks=pytest.mark.skip(reason=reason))]
+    if FOLDER is None:
+        return [pytest.param(None, marks=pytest.mark.skip(reason=NO_FOLDER))]
     cases = []
-    for path in sorted(Path(SPECIFICATIONS, "auth", "tests", "legacy").glob("*.json")):
+    for path in sorted(Path(FOLDER, "auth", "tests", "legacy").glob("*.json")):
         for case in json.loads(path.read_text())["tests"]:
             reason = SKIPPED.get(case["description"])
             if reason is None and "GSSAPI" in case["uri"] and case["valid"]:

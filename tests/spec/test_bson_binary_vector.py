@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,15 @@ import pytest
 from mangonel.bson import Binary, decode, encode
 from mangonel.bson.binary import BinaryVector, BinaryVectorDtype
 from mangonel.bson.json_util import loads
+from tools.official import FOLDER, NO_FOLDER
 
-_ROOT = os.environ.get("MONGODB_SPECIFICATIONS")
-if not _ROOT:
-    pytest.skip("MONGODB_SPECIFICATIONS names no folder", allow_module_level=True)
+if FOLDER is None:
+    pytest.skip(NO_FOLDER, allow_module_level=True)
 
 
 def _cases(*, valid: bool, needed: str) -> list[Any]:
     cases = []
-    for path in sorted(Path(_ROOT or "", "bson-binary-vector", "tests").glob("*.json")):
+    for path in sorted(Path(FOLDER or "", "bson-binary-vector", "tests").glob("*.json")):
         file = json.loads(path.read_text(encoding="utf-8"))
         cases += [
             pytest.param(file["test_key"], case, id=f"{path.stem}: {case['description']}")

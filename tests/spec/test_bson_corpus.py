@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import decimal
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ import pytest
 from mangonel.bson import CodecOptions, DatetimeConversion, DBRef, Decimal128, InvalidBSON, decode, encode
 from mangonel.bson.errors import BSONError
 from mangonel.bson.json_util import JSONMode, JSONOptions, dumps, loads
+from tools.official import FOLDER, NO_FOLDER
 
-_ROOT = os.environ.get("MONGODB_SPECIFICATIONS")
-if not _ROOT:
-    pytest.skip("MONGODB_SPECIFICATIONS names no folder", allow_module_level=True)
+if FOLDER is None:
+    pytest.skip(NO_FOLDER, allow_module_level=True)
 
 # Dates beyond the year 9999 are kept as they are; everything else is as users have it.
 _EVERY_DATE = DatetimeConversion.DATETIME_AUTO
@@ -26,7 +25,7 @@ _RELAXED = JSONOptions(json_mode=JSONMode.RELAXED, tz_aware=True, datetime_conve
 
 
 def _files() -> list[dict[str, Any]]:
-    paths = sorted(Path(_ROOT or "", "bson-corpus", "tests").glob("*.json"))
+    paths = sorted(Path(FOLDER or "", "bson-corpus", "tests").glob("*.json"))
     files = [{"name": path.stem, **json.loads(path.read_text(encoding="utf-8"))} for path in paths]
     assert files, "the folder holds no test"
     return files

@@ -6,7 +6,6 @@ Options that the client does not have yet must be parsed rightly all the same, s
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,20 +18,18 @@ import pytest
 from mangonel._options import srv
 from mangonel.errors import ConfigurationError
 from mangonel.uri_parser import parse_uri
-
-SPECIFICATIONS = os.environ.get("MONGODB_SPECIFICATIONS")
+from tools.official import FOLDER, NO_FOLDER
 
 # Options that the specification leaves to each driver and that this one, like PyMongo, does not have.
 NOT_SUPPORTED = ("proxy", "serverselectiontryonce", "tlsdisablecertificaterevocationcheck")
 
 
 def _cases(folder: str) -> list[Any]:
-    if SPECIFICATIONS is None:
-        reason = "MONGODB_SPECIFICATIONS does not name a folder"
-        return [pytest.param(None, marks=pytest.mark.skip(reason=reason))]
+    if FOLDER is None:
+        return [pytest.param(None, marks=pytest.mark.skip(reason=NO_FOLDER))]
     return [
         pytest.param(case, id=f"{path.stem}: {case['description']}", marks=_marks(case))
-        for path in sorted(Path(SPECIFICATIONS, folder, "tests").glob("*.json"))
+        for path in sorted(Path(FOLDER, folder, "tests").glob("*.json"))
         for case in json.loads(path.read_text())["tests"]
     ]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,10 @@ from mangonel._options import srv
 from mangonel.errors import ConfigurationError, InvalidURI
 from mangonel.uri_parser import parse_uri
 from tools.dns_server import DnsServer
+from tools.official import FOLDER, NO_FOLDER
 
-_FOLDER = os.environ.get("MONGODB_SPECIFICATIONS")
-_TESTS = Path(_FOLDER or ".") / "initial-dns-seedlist-discovery" / "tests"
-pytestmark = pytest.mark.skipif(
-    not _TESTS.is_dir(), reason="MONGODB_SPECIFICATIONS does not name the specifications' folder"
-)
+_TESTS = (FOLDER or Path()) / "initial-dns-seedlist-discovery" / "tests"
+pytestmark = pytest.mark.skipif(not _TESTS.is_dir(), reason=NO_FOLDER)
 
 _DOMAIN = "test.build.10gen.cc"
 _ONE = [(f"localhost.{_DOMAIN}", 27017)]
@@ -70,6 +67,8 @@ def dns() -> Iterator[DnsServer]:
         server.srv(f"test22.{_DOMAIN}", _HOSTS[1], service="customname")
         for number, records in _TEXTS.items():
             server.txt(f"test{number}.{_DOMAIN}", *records)
+        for name in (_DOMAIN, "build.10gen.cc"):
+            server.srv(name, [(name, 27017)])
         yield server
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,16 @@ from mangonel.client_options import ClientOptions
 from mangonel.errors import ConfigurationError
 from mangonel.read_concern import ReadConcern
 from mangonel.write_concern import WriteConcern
-
-SPECIFICATIONS = os.environ.get("MONGODB_SPECIFICATIONS")
+from tools.official import FOLDER, NO_FOLDER
 
 # The suite's names for what WriteConcern's arguments are called.
 ARGUMENTS = {"w": "w", "wtimeoutMS": "wtimeout", "journal": "j"}
 
 
 def _cases(part: str) -> list[Any]:
-    if SPECIFICATIONS is None:
-        reason = "MONGODB_SPECIFICATIONS does not name a folder"
-        return [pytest.param(None, marks=pytest.mark.skip(reason=reason))]
-    folder = Path(SPECIFICATIONS, "read-write-concern", "tests", part)
+    if FOLDER is None:
+        return [pytest.param(None, marks=pytest.mark.skip(reason=NO_FOLDER))]
+    folder = Path(FOLDER, "read-write-concern", "tests", part)
     return [
         pytest.param(case, id=f"{path.stem}: {case['description']}")
         for path in sorted(folder.glob("*.json"))

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from tools.closing import TOTAL
+
 __all__ = ["ByFile", "in_order"]
 
 # Tests of one file that go to a worker at once. More would leave one worker alone at the end.
@@ -44,7 +46,9 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]
         if not self._parts and self.collection_is_completed:
             seen: dict[str, int] = {}
             before = ""
-            for name in next(iter(self.registered_collections.values())):
+            names = next(iter(self.registered_collections.values()))
+            self.config.stash[TOTAL] = len(names)
+            for name in names:
                 file = name.partition("::")[0]
                 if file != before:
                     # What of a file comes later is a part of its own.

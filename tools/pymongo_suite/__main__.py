@@ -23,6 +23,7 @@ TOOLS = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOOLS))
 
 import pytest  # noqa: E402
+from pymongo_source import fetch_archive  # noqa: E402
 
 from mangonel import server  # noqa: E402
 from pymongo_suite import report  # noqa: E402
@@ -64,11 +65,7 @@ def fetch(cache: Path, version: str) -> Path:
     source = (Path(__file__).parent / "instrument.py").read_text(encoding="utf-8")
     if mark.exists() and mark.read_text(encoding="utf-8") == source:
         return tree
-    archive = cache / f"pymongo-{version}.tar.gz"
-    if not archive.exists():
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-        command += ["--no-binary", "pymongo", "--no-deps", "--dest", str(cache), f"pymongo=={version}"]
-        subprocess.run(command, check=True)
+    archive = fetch_archive(cache, version)
     shutil.rmtree(tree, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=cache) as place, tarfile.open(archive) as opened:
         opened.extractall(place, filter="data")

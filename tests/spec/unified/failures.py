@@ -93,8 +93,8 @@ def _write_concern_errors(driver: Driver, matcher: Matcher, value: list[Any], er
 
 
 def _innermost(error: Any) -> Any:
-    # A client's bulk write wraps what ended it.
-    return getattr(error, "error", None) or error
+    # A client's bulk write wraps what ended it, and so does encryption.
+    return getattr(error, "error", None) or getattr(error, "cause", None) or error
 
 
 def _details(error: Any) -> Mapping[str, Any]:

@@ -240,6 +240,10 @@ class Operations:
         options = {values.snake_case(name): value for name, value in arguments.get("opts", {}).items()}
         return await self._face.wait(keys.create_data_key(arguments["kmsProvider"], **options))
 
+    async def _encryption_encrypt(self, keys: Any, arguments: dict[str, Any]) -> Any:
+        options = {values.snake_case(name): value for name, value in arguments["opts"].items()}
+        return await self._face.wait(keys.encrypt(arguments["value"], **options))
+
     async def _encryption_rewrap_many_data_key(self, keys: Any, arguments: dict[str, Any]) -> Any:
         options = {values.snake_case(name): value for name, value in arguments.get("opts", {}).items()}
         result = await self._face.wait(keys.rewrap_many_data_key(arguments["filter"], **options))

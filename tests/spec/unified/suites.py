@@ -6,7 +6,6 @@ Spec: unified-test-format, "runOnRequirements".
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 from spec.unified.driver import load_driver
 from spec.unified.encryption import entities_of, missing_for_encryption, missing_library, numbers_of
+from tools import official
 
 __all__ = [
     "DEPLOYMENTS",
@@ -28,7 +28,7 @@ __all__ = [
     "where_it_runs",
 ]
 
-NO_FOLDER = "MONGODB_SPECIFICATIONS does not name a folder"
+NO_FOLDER = official.NO_FOLDER
 
 # What this runner implements of the format.
 NEWEST_SCHEMA = (1, 28)
@@ -98,8 +98,7 @@ class Case:
 
 def folder() -> Path | None:
     """Return the folder of the specifications, when there is one."""
-    name = os.environ.get("MONGODB_SPECIFICATIONS")
-    return Path(name) if name else None
+    return official.FOLDER
 
 
 @functools.cache

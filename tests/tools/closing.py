@@ -1,0 +1,139 @@
+"""What a whole run says: a line now and then about what runs and what is left, and its counts at the end.
+
+Both are for `--sample` and `--rest`, in the process that prints; a run of a few files looks as pytest makes it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tools import official
+
+__all__ = ["ClosingLines", "Progress"]
+
+KINDS = {
+    "official": "the specifications' official cases",
+    "peers": "beside PyMongo and other peers",
+    "unit": "without a server",
+    "others": "all others, most on a real server",
+}
+OUTCOMES = ("passed", "failed", "gap", "skipped")
+PEERS = "bson|gridfs|pymongo|motor|beanie|mongoengine|odmantic|pymongoarrow|flask_pymongo|mongojet"
+# Reasons with a line of their own; the rarer ones are added up.
+REASONS = 12
+# Seconds between two lines of progress.
+EVERY = 15.0
+
+
+class ClosingLines:
+    """Counts tests by kind and outcome, and what was skipped by reason."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._outcomes: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
+        self._reasons: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count a test once: where it was called, or where it was skipped or failed outside of that."""
+        if report.when != "call" and report.passed:
+            return
+        outcome = "gap" if hasattr(report, "wasxfail") else report.outcome
+        self._outcomes[kind_of(self._root, report.nodeid.partition("::")[0])][outcome] += 1
+        if outcome == "skipped" and isinstance(report.longrepr, tuple):
+            self._reasons[str(report.longrepr[2]).removeprefix("Skipped: ")] += 1
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the counts, the reasons and where the official cases are from."""
+        lines = [f"{'tests':<55}" + "".join(f"{name:>9}" for name in OUTCOMES)]
+        for kind, counts in self._outcomes.items():
+            title = f"{kind}: {KINDS[kind]}"
+            lines.append(f"{title:<55}" + "".join(f"{counts[name]:>9}" for name in OUTCOMES))
+        lines += ["skipped, by reason"]
+        common = self._reasons.most_common(REASONS)
+        lines += [f"{count:>9}  {' '.join(reason.split())[:110]}" for reason, count in common]
+        if rare := self._reasons.total() - sum(count for _, count in common):
+            lines.append(f"{rare:>9}  {len(self._reasons) - len(common)} other reasons")
+        for line in (*lines, official.told()):
+            terminalreporter.write_line(line)
+
+
+@functools.cache
+def kind_of(root: Path, file: str) -> str:
+    """Return which of the kinds the tests of a file are."""
+    folder = Path(file).parts[1:2]
+    if folder == ("spec",):
+        return "official"
+    try:
+        text = (root / file).read_text(encoding="utf-8")
+    except OSError:
+        return "others"
+    if re.search(rf"^\s*(?:import|from) (?:{PEERS})\b", text, re.MULTILINE):
+        return "peers"
+    return "unit" if folder in (("unit",), ("tools_tests",)) else "others"
+
+
+class Progress:
+    """Takes the place of dots where several workers play: what is done, what runs, what is left."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._begun = self._told = time.monotonic()
+        self._running: dict[str, None] = {}
+        self._done = 0
+        self._failed = 0
+
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """Print no letter for what is as it should be."""
+        if report.passed and report.when == "call" and not hasattr(report, "wasxfail"):
+            return "passed", "", ""
+        if report.skipped and not hasattr(report, "wasxfail"):
+            return "skipped", "", ""
+        return None
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """A worker begins a test."""
+        self._running[nodeid] = None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Name a failure at once."""
+        if report.failed:
+            self._failed += 1
+            self._write(f"failed: {report.nodeid}")
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """A test ended; say how far the run is, if that was not said a moment ago."""
+        self._running.pop(nodeid, None)
+        self._done += 1
+        now = time.monotonic()
+        if now - self._told >= EVERY:
+            self._told = now
+            self._write(self._line(now - self._begun))
+
+    def _line(self, seconds: float) -> str:
+        total = self._config.stash.get(TOTAL, self._done)
+        files = dict.fromkeys(
+            Path(name.partition("::")[0]).stem.removeprefix("test_") for name in self._running
+        )
+        minutes, rest = divmod(int(seconds), 60)
+        failed = f", {self._failed} failed" if self._failed else ""
+        return (
+            f"[{minutes}:{rest:02}] {self._done * 100 // max(total, 1)} %: {self._done} of {total} tests, "
+            f"{total - self._done} left{failed}; running {', '.join(files) or 'none'}"
+        )
+
+    def _write(self, line: str) -> None:
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.ensure_newline()
+            reporter.write_line(line)
+
+
+# How many tests a run has, known once the workers have collected them.
+TOTAL = pytest.StashKey[int]()
