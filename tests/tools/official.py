@@ -32,7 +32,7 @@ def is_partial() -> bool:
 
 
 def told() -> str:
-    """Return a line that says which cases are played, or how many are not and why."""
+    """Return where the cases are from, or how many are left out and why."""
     if FOLDER is None:
         try:
             why = _COPIES.with_suffix(".txt").read_text(encoding="utf-8").strip()
