@@ -53,6 +53,8 @@ class ClosingLines:
         """Print the counts, the reasons and where the official cases are from."""
         lines = [f"{'tests':<55}" + "".join(f"{name:>9}" for name in OUTCOMES)]
         for kind, counts in self._outcomes.items():
+            if not counts:
+                continue
             title = f"{kind}: {KINDS[kind]}"
             lines.append(f"{title:<55}" + "".join(f"{counts[name]:>9}" for name in OUTCOMES))
         lines += ["skipped, by reason"]
