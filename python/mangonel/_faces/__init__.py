@@ -1,1 +1,1 @@
-"""The only code that waits: one port per way of waiting. Knows sockets and loops, not BSON and not commands."""
+"""The only code that waits: one port for each way of waiting. Knows sockets and loops, neither BSON nor commands."""

@@ -1,8 +1,8 @@
 """The asyncio face: one reader callback per connection, one future per reply, one timer for all deadlines.
 
-On loops that have `add_reader`: asyncio's own, uvloop's, and so Tornado's. On others, as Windows' default one, each
-connection is a `Stream`. Knows no BSON and no command.
-A connection lives and dies with the loop it was opened on; one client may be used from several loops.
+On loops with `add_reader`: asyncio's own, uvloop's, and so Tornado's. On other loops, such as Windows' default one,
+each connection is a `Stream`. Knows no BSON and no command.
+A connection belongs to the loop on which it was opened; one client may be used from several loops.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class AioPort:
         self._homes: list[_Home] = []
         self._home: _Home | None = None
         self._keeping: set[asyncio.Task[Any]] = set()
-        # Called once, off the loop, before the first operation; for as long as it fails, before each.
+        # Called once, off the loop, before the first operation; if it fails, again before the next.
         self.preparation: Callable[[], None] | None = None
 
     async def arun(self, operation: _core.Operation) -> Any:
@@ -82,7 +82,7 @@ class AioPort:
                 step = exchange.step
                 if step == WRITE or step == READ:
                     try:
-                        # Nearly always the whole message is sent at once, and only its reply is missing.
+                        # Usually the whole message is sent at once, and only its reply is missing.
                         waiter = ask(exchange, loop)
                         if type(waiter) is Waiter:
                             await waiter
@@ -118,8 +118,8 @@ class AioPort:
     run = arun
 
     async def _talk(self, home: _Home, exchange: _core.Exchange, sent: int) -> bool:
-        """Do the step WRITE or READ in its single parts, `sent` bytes of the message being gone already; return whether
-        a reply has arrived.
+        """Do the steps WRITE and READ one by one, after `sent` bytes of the message were sent; return whether a reply
+        has arrived.
         """
         link = exchange.link
         is_write = exchange.step == WRITE
@@ -159,7 +159,7 @@ class AioPort:
                 link = exchange.handle_connected(connection, connection.fd)
                 if connection.secured is not None:
                     connection.secured.attach(link)
-                # Fails where the system lets nobody watch more descriptors.
+                # Fails if the system allows no more descriptors to be watched.
                 connection.start(link)
             except OSError as error:
                 exchange.handle_network_error(error, isinstance(error, TimeoutError))
@@ -168,7 +168,7 @@ class AioPort:
             exchange.handle_timeout()
         elif step == ASK:
             try:
-                # Hashing a password takes milliseconds that the loop has not got; a person takes minutes to log in.
+                # Runs off the event loop: hashing a password blocks for milliseconds, a person's login for minutes.
                 answer = await home.loop.run_in_executor(None, exchange.question, home.loop)
             except Exception as error:
                 exchange.handle_no_answer(error)
@@ -181,7 +181,7 @@ class AioPort:
                 self._home = home
                 return home
             if home.loop.is_closed():
-                # Another thread's loop may have been quicker.
+                # Another loop's thread may have been faster.
                 with contextlib.suppress(ValueError):
                     self._homes.remove(home)
                     self._core.close_shard(home.shard)
@@ -191,10 +191,10 @@ class AioPort:
         return home
 
     def keep(self, operation: _core.Operation, shard: int) -> None:
-        """Open a connection that the pool of a loop lacks, on that loop; callable from any thread."""
+        """Open a missing connection of a loop's pool on that loop; callable from any thread."""
         for home in list(self._homes):
             if home.shard == shard:
-                # A loop that has been closed lacks nothing.
+                # A closed loop needs no connections.
                 with contextlib.suppress(RuntimeError):
                     home.loop.call_soon_threadsafe(self._keep_here, operation)
 
@@ -231,7 +231,7 @@ class AioPort:
 
     def give_up(self, started: asyncio.Task[Any]) -> None:
         loop = started.get_loop()
-        # A cursor may be dropped anywhere, even when its loop has ended; nobody is left to be told how it went.
+        # A cursor may be dropped anywhere, even after its loop has ended, so failures are ignored.
         started._log_destroy_pending = False  # type: ignore[attr-defined]
         if started.done():
             forget(started)
@@ -256,17 +256,17 @@ class AioPort:
         self._home = None
 
     def __del__(self) -> None:
-        # Every running operation holds the port, so nobody uses these connections; but the loops still watch them, and
-        # threads the servers.
+        # Every running operation holds the port, so these connections are unused; but the loops still watch them, and
+        # threads watch the servers.
         if hasattr(self, "_core"):
             if sys.is_finalizing():
-                # Listeners find no module any more.
+                # Listeners can no longer import modules.
                 self._core.set_publisher(None, 0)
             self._core.close()
 
 
 class _Home:
-    """What the client keeps for one event loop: its connections' shard, and its one timer."""
+    """The client's state for one event loop: its connections' shard, and its one timer."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, core: _core.Core, opener: Callable[[], AioPort | None]
@@ -280,16 +280,16 @@ class _Home:
         self._rings_at = 0.0
         self._ticket = 0
         self._longest = _LEAST_PRUNED
-        # Whether connections are streams, since the loop watches no descriptors; the first connection tells.
+        # Whether connections are streams, because the loop watches no descriptors; decided at the first connection.
         self.streams = False
         self._is_tried = False
 
     def expire(self, future: asyncio.Future[Any] | Waiter, timeout: float) -> None:
-        """Fail `future` with TimeoutError in `timeout` seconds, unless it is done by then."""
+        """Fail `future` with TimeoutError after `timeout` seconds, unless it is done by then."""
         when = self.loop.time() + timeout
         self._ticket += 1
         if len(self._deadlines) > self._longest:
-            # With a socketTimeoutMS every operation leaves an entry, which would stay until that time is over.
+            # With a socketTimeoutMS every operation leaves an entry, which would stay until its time is over.
             self._deadlines = [entry for entry in self._deadlines if not entry[2].done()]
             heapq.heapify(self._deadlines)
             self._longest = max(_LEAST_PRUNED, 2 * len(self._deadlines))
@@ -300,7 +300,7 @@ class _Home:
     def _arm(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        # uvloop's handle does not tell when, if that is now.
+        # uvloop's handle does not have its time if that is now.
         self._rings_at = when
         self._timer = self.loop.call_at(when, self._ring)
 
@@ -317,18 +317,18 @@ class _Home:
                 future.set_exception(TimeoutError("timed out"))
 
     async def connect(self, address: Address, timeout: float | None) -> _Connection | Stream:
-        """Return an open connection, not yet read from.
+        """Return an open connection that nothing reads yet.
 
         Args:
-            address: where to connect to.
-            timeout: seconds for looking the name up, and for each of its addresses.
+            address: the address to connect to.
+            timeout: seconds for the name look-up, and for each of its addresses.
         """
         targets = resolve(address) if is_numeric(address) else await self._resolve(address, timeout)
         failure: OSError = OSError(f"expected {address[0]!r} to resolve to an address, got none")
         for family, target in targets:
             sock = socket.socket(family, socket.SOCK_STREAM)
-            # In a name: CPython 3.11 crashes where a task that is nobody's any more goes with its limit, in the middle
-            # of the statement.
+            # Kept in a name: CPython 3.11 crashes if an unreferenced task and its timeout are freed in the middle of
+            # the statement.
             limit = asyncio.timeout(timeout)
             try:
                 sock.setblocking(False)
@@ -344,7 +344,7 @@ class _Home:
                         return stream
             except OSError as error:
                 sock.close()
-                # asyncio's own time-out says nothing.
+                # asyncio's own timeout has no message.
                 failure = TimeoutError(f"no connection within {timeout} s") if limit.expired() else error
             except BaseException:
                 sock.close()
@@ -357,7 +357,7 @@ class _Home:
         lookup, woken = begin_lookup(address), self.loop.create_future()
 
         def wake() -> None:
-            # A loop that is closed waits for nothing.
+            # A closed loop waits for nothing.
             with contextlib.suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(_settle, woken)
 
@@ -372,7 +372,7 @@ class _Home:
         return lookup.answer
 
     def _is_streamed(self, sock: socket.socket) -> bool:
-        """Return whether the loop must do all I/O, trying it with the first connection."""
+        """Return whether the loop must do all I/O, by trying it with the first connection."""
         if not self._is_tried:
             try:
                 self.loop.add_reader(sock, _nothing)
@@ -389,7 +389,7 @@ class _Home:
         except OSError as error:
             if error.errno is None:
                 raise
-            # What the operating system said: loops put the address in its place.
+            # The operating system's message: loops replace it by the address.
             raise OSError(error.errno, strerror(error.errno)) from None
 
     async def _shake_hands(self, sock: socket.socket, address: Address, security: Security) -> Secured:
@@ -406,13 +406,13 @@ class _Home:
         except ConnectionError as error:
             raise secured.explain(error) from error
         except SSLError:
-            # The peer is told why, if it takes that at once.
+            # The peer receives the reason if the socket accepts it at once.
             with contextlib.suppress(OSError):
                 sock.send(secured.farewell())
             raise
 
     async def send_rest(self, link: _core.Link, exchange: _core.Exchange, sent: int) -> None:
-        """Send what the socket did not take at once, whenever it takes more; the loop goes on meanwhile."""
+        """Send the bytes that the socket did not accept at once, as it accepts them, without blocking the loop."""
         done = self.loop.create_future()
         fd, total = link.fd, len(exchange)
 
@@ -453,7 +453,7 @@ class _Connection:
 
     def start(self, link: _core.Link) -> None:
         """Receive into `link` from now on, until closed."""
-        # A client that was closed meanwhile has closed this too.
+        # If the client was closed meanwhile, so was this.
         if self.fd >= 0:
             self._link = link
             self._home.loop.add_reader(self.fd, receive_ready, link, self._lose)
@@ -461,12 +461,12 @@ class _Connection:
     def _lose(self) -> None:
         link = self._link
         if link is not None:
-            # An idle connection leaves the pool now; one in use is closed by its exchange as well.
+            # An idle connection leaves the pool now; one in use is also closed by its exchange.
             self._home.core.link_lost(link)
             self._close()
 
     def close(self) -> None:
-        """Close the socket, from whatever thread."""
+        """Close the socket; callable from any thread."""
         loop = self._home.loop
         if loop.is_closed() or asyncio._get_running_loop() is loop:
             self._close()
@@ -474,11 +474,11 @@ class _Connection:
             try:
                 loop.call_soon_threadsafe(self._close)
             except RuntimeError:
-                # The loop was closed in this moment.
+                # The loop was closed at this moment.
                 self._close()
 
     def interrupt(self) -> None:
-        """Nothing: whoever is in the connection at this moment, on the loop's thread, closes it on the way out."""
+        """Do nothing: code that uses the connection runs on the loop's thread, and closes it itself."""
 
     def abandon(self) -> None:
         """Close this process's copy of the socket, as a forked child must: loop and connection are the parent's."""
@@ -500,7 +500,7 @@ class _Connection:
 
 
 def _nothing() -> None:
-    """Nothing; never called."""
+    """Do nothing; never called."""
 
 
 def _settle(future: asyncio.Future[None]) -> None:

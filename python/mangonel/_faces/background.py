@@ -1,7 +1,7 @@
-"""Runs operations behind the user's back: one daemon thread with blocking connections of its own, for every face.
+"""Runs clean-up operations: one daemon thread with its own blocking connections, for every face.
 
-A finalizer may run on any thread, in the middle of anything, so asking for an operation only leaves a note. The thread
-is started by the first note and ends when there is nothing left to do. Knows no BSON and no command.
+A finalizer may run on any thread at any moment, so requesting an operation only leaves a note. The first note starts
+the thread; it ends when no notes are left. Knows no BSON and no command.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ _IDLE_S = 1.0
 
 
 class Background:
-    """The notes of one client, and the thread that works them off."""
+    """The notes of one client, and the thread that processes them."""
 
     def __init__(self, core: _core.Core) -> None:
         self._core = core
         self._notes: deque[Callable[[], list[_core.Operation]]] = deque()
-        # With the moment before which each is not to be run; all wait equally long.
+        # With the time before which each must not run; all have the same delay.
         self._later: deque[tuple[float, Callable[[], list[_core.Operation]]]] = deque()
         self._port: BlockingPort | None = None
         self._is_running = False
         self._is_retired = False
-        # Unlocked while there is something new; a lock, since `threading` is imported only when it is needed.
+        # Unlocked when there is a new note; a plain lock, since `threading` is imported only on demand.
         self._bell = allocate_lock()
         self._bell.acquire()
 
     def run_later(
         self, make: Callable[[], list[_core.Operation]], is_finalizing: Callable[[], bool] = sys.is_finalizing
     ) -> None:
-        """Run the operations that `make` returns, some time; their answers and their errors interest nobody."""
-        # Once the interpreter is going down no thread runs any more; the server forgets by itself what is left.
-        # `is_finalizing` is a default, since the module's globals may be gone by then.
+        """Run the operations that `make` returns at some later time; results and errors are ignored."""
+        # During interpreter shutdown no thread runs any more; the server's own timeouts clean up.
+        # `is_finalizing` is a default argument, since the module's globals may be gone by then.
         if self._is_retired or is_finalizing():
             return
         self._notes.append(make)
         self._wake()
 
     def run_after(self, seconds: float, make: Callable[[], list[_core.Operation]]) -> None:
-        """As `run_later`, but not before `seconds` are over; the same for every note."""
+        """As `run_later`, but not before `seconds` have passed; the delay is the same for every note."""
         if not self._is_retired and not sys.is_finalizing():
             self._later.append((monotonic() + seconds, make))
             self._wake()
@@ -71,30 +71,30 @@ class Background:
         try:
             self._bell.release()
         except RuntimeError:
-            # Rung already, and not yet heard.
+            # Already unlocked, and not yet noticed.
             return
 
     def take_notes(self) -> list[Callable[[], list[_core.Operation]]]:
-        """Return what is left to do and forget it: the caller does it, since the client is about to close."""
+        """Return and forget the pending notes; the caller runs them, since the client is about to close."""
         notes = []
         while note := self._next(inf):
             notes.append(note)
         return notes
 
     def _next(self, now: float) -> Callable[[], list[_core.Operation]] | None:
-        """Take a note that is due at `now`, if there is one; two threads may ask at once."""
+        """Take a note that is due at `now`, if any; two threads may call this at once."""
         try:
             if self._notes:
                 return self._notes.popleft()
             if self._later and self._later[0][0] <= now:
                 return self._later.popleft()[1]
         except IndexError:
-            # The other one was quicker.
+            # The other thread was faster.
             pass
         return None
 
     def retire(self) -> None:
-        """Take no more notes: in a forked child, where what they are about is the parent's."""
+        """Accept no more notes: in a forked child, they concern the parent."""
         self._is_retired = True
 
     def _work(self) -> None:
@@ -103,7 +103,7 @@ class Background:
                 self._run(note)
             if not self._bell.acquire(timeout=_IDLE_S) and not self._later:
                 self._is_running = False
-                # A note left between the wait and the line above would have found a thread that still ran.
+                # A note left between the wait and the line above has seen a running thread.
                 if not self._notes and not self._later:
                     return
                 self._is_running = True

@@ -1,6 +1,6 @@
 """The blocking face: waits in the socket, in a lock or in a sleep. Under gevent these are gevent's own.
 
-Knows no BSON and no command: what to send, and what an answer means, the exchange says.
+Knows no BSON and no command: the exchange says what to send and what a reply means.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# socket.SHUT_RDWR: connections are closed at interpreter exit too, when nothing can be imported any more.
+# socket.SHUT_RDWR: connections are also closed at interpreter exit, when nothing can be imported any more.
 _SHUT_RDWR = 2
 
-# Of zero seconds a socket makes non-blocking: what has arrived is looked at before time is called over.
+# A timeout of zero would make the socket non-blocking; this least timeout lets it read bytes that have arrived.
 _SHORTEST_WAIT = 0.001
 
 
 class BlockingLoop:
-    """Does the steps of one exchange or monitor after the other, in the caller's thread."""
+    """Does the steps of one exchange or monitor after another, in the caller's thread."""
 
     _is_fused = False
 
@@ -47,7 +47,7 @@ class BlockingLoop:
         self._security = core.security
 
     def drive(self, exchange: _core.Exchange | _core.Monitor) -> Any:
-        """Run `exchange` to its end and return its answer."""
+        """Run `exchange` to its end and return its result."""
         try:
             while True:
                 if self._is_fused and _core.transfer(exchange):  # type: ignore[arg-type]  # only ports are fused
@@ -87,7 +87,7 @@ class BlockingLoop:
         except OSError as error:
             exchange.handle_network_error(error, isinstance(error, TimeoutError))
         else:
-            # Looked at per connection: gevent may patch after the client was made, but not after it was used.
+            # Checked for each connection: gevent may patch after the client was made, but not after its first use.
             is_patched = is_patched_by_gevent()
             link = exchange.handle_connected(_Transport(sock), -1 if is_patched else sock.fileno())
             if is_patched and isinstance(exchange, _core.Exchange):
@@ -122,13 +122,13 @@ class BlockingLoop:
             _limit(sock, timeout)
             if is_write:
                 exchange.handle_sending()
-                # gevent sends in Python: the frames of its error would hold the message, which then could not be
-                # stamped for another attempt.
+                # gevent sends in Python: its error's frames would hold the message, which could then not be stamped for
+                # another attempt.
                 sock.sendall(bytes(exchange) if is_patched_by_gevent() else exchange)
                 exchange.handle_sent()
                 if exchange.step == DONE:
                     return
-            # The whole reply has this long, so that a peer that drips bytes gains no time by it.
+            # This limit covers the whole reply, so a peer that sends byte by byte gains no time.
             timeout = exchange.step_timeout
             until = None if timeout is None else time.monotonic() + timeout
             is_whole = link.has_message
@@ -176,11 +176,11 @@ class BlockingPort(BlockingLoop):
         return self.run(operation)
 
     def begin(self, operation: _core.Operation) -> None:
-        """Begin an operation and give it up at once: the deployment is watched from then on. Waits for nothing."""
+        """Begin an operation and give it up at once: this starts monitoring. Does not wait."""
         begin(self._core, operation, self._shard).close()
 
     def keep(self, operation: _core.Operation, _shard: int) -> None:
-        """Open a connection that the pool lacks; whether that succeeds interests nobody."""
+        """Open a connection that the pool lacks; failures are ignored."""
         try:
             self.run(operation)
         except PyMongoError:
@@ -206,11 +206,11 @@ class BlockingPort(BlockingLoop):
         except BaseException:
             exchange.close()
             raise
-        # Only what can be sent without waiting goes ahead; the rest is done by `finish`.
+        # Only a message that can be sent without waiting goes ahead; `finish` does the rest.
         if exchange.step == WRITE and exchange.link.fd >= 0:
             try:
                 if exchange.link.is_secure:
-                    # What is encrypted has to be sent, and a getMore is small.
+                    # An encrypted message is sent in any case, and a getMore is small.
                     sock = exchange.link.transport.sock
                     _limit(sock, sock.gettimeout())
                     sock.sendall(exchange)
@@ -249,22 +249,22 @@ class BlockingPort(BlockingLoop):
         pass
 
     def __del__(self) -> None:
-        # Nobody can run anything here any more. A constructor that raised leaves no shard behind.
+        # No operation can run here any more. A constructor that raised leaves no shard behind.
         shard = getattr(self, "_shard", None)
         if shard is None:
             return
         if self._owns_core:
             if sys.is_finalizing():
-                # Listeners find no module any more.
+                # Listeners can no longer import modules.
                 self._core.set_publisher(None, 0)
-            # What it watches must not stay for ever either.
+            # The things that it watches must be released too.
             self._core.close()
         else:
             self._core.close_shard(shard)
 
 
 def open_secure(address: Address, limit: Callable[[], float | None], security: Security) -> SecureSocket:
-    """Do what `open_socket` does, and shake hands, which is one step more."""
+    """Open a socket as `open_socket` does, and do the TLS handshake as one more step."""
     from mangonel._faces.secure import Secured, SecureSocket
 
     secure = SecureSocket(open_socket(address, limit), Secured(security, address))
@@ -279,14 +279,14 @@ def open_secure(address: Address, limit: Callable[[], float | None], security: S
 
 
 def _limit(sock: socket | SecureSocket, timeout: float | None) -> None:
-    """Give each call of the socket object `timeout`."""
-    # There `_core` makes sockets non-blocking behind the object's back.
+    """Set `timeout` for each call of the socket object."""
+    # `_core` makes these sockets non-blocking without the object's knowledge.
     if IS_WINDOWS or sock.gettimeout() != timeout:
         sock.settimeout(timeout)
 
 
 class _Transport:
-    """A link's transport: the socket, closed at once from whatever thread."""
+    """A link's transport: the socket, which any thread can close at once."""
 
     __slots__ = ("sock",)
 
@@ -295,15 +295,15 @@ class _Transport:
 
     def close(self) -> None:
         """Close the connection; a thread that waits in it wakes with an error."""
-        # Closing alone would leave a thread inside recv waiting. A signal handler may raise in either.
+        # Closing alone would leave a thread waiting in recv. A signal handler may raise in either call.
         try:
             self.interrupt()
         finally:
             self.sock.close()
 
     def interrupt(self) -> None:
-        """Wake the thread that waits in the connection; the descriptor stays its own until it comes out."""
-        # No `contextlib` here: this may run when the interpreter is going down and nothing can be imported.
+        """Wake the thread that waits in the connection; it keeps the descriptor until it returns."""
+        # No `contextlib` here: this may run at interpreter shutdown, when nothing can be imported.
         try:
             self.sock.shutdown(_SHUT_RDWR)
         except OSError:

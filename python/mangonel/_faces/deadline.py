@@ -1,7 +1,7 @@
-"""Time limits for whole blocks of operations: `timeout()`, and what is left of it.
+"""Time limits for blocks of operations: `timeout()`, and the remaining time.
 
-The limit lives in a context variable, so every task and thread has its own; the Rust half looks at it whenever an
-operation begins. Knows no client. Spec: client-side-operations-timeout.
+The limit is a context variable, so every task and thread has its own; the Rust half reads it when an operation begins.
+Knows no client. Spec: client-side-operations-timeout.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# None: no block, so the client's own limit holds. Else a reading of `time.monotonic()`, infinite for no limit.
+# None: no block, so the client's own limit applies. Else a reading of `time.monotonic()`; infinite means no limit.
 _DEADLINE: ContextVar[float | None] = ContextVar("mangonel_deadline", default=None)
-# What the innermost block was given, for what has to be done even when its time is over.
+# The innermost block's limit in seconds, for operations that must run even after the deadline.
 _SECONDS: ContextVar[float | None] = ContextVar("mangonel_timeout", default=None)
 
 
 def timeout(seconds: float | None) -> AbstractContextManager[None]:
-    """Limit how long a block of operations may take altogether.
+    """Limit the total time of a block of operations.
 
-    Each operation in the block gets what is left: to select a server, to wait for a connection, to send, to receive,
-    to try again as often as the time allows, and for the server's own work (`maxTimeMS`). The limit takes the place
-    of `timeoutMS`, `socketTimeoutMS`, `waitQueueTimeoutMS` and of `wtimeout`. Blocks may be nested; an inner one
-    can only shorten the limit.
+    Each operation in the block gets the remaining time: for server selection, for waiting for a connection, for sending
+    and receiving, for retries, and for the server's own work (`maxTimeMS`). The limit replaces `timeoutMS`,
+    `socketTimeoutMS`, `waitQueueTimeoutMS` and `wtimeout`. Blocks may be nested; an inner one can only shorten the
+    limit.
 
     Args:
-        seconds: the limit; 0 for none at all, None to leave it to the client's `timeoutMS`.
+        seconds: the limit; 0 means no limit, None applies the client's `timeoutMS`.
 
     Raises:
-        TypeError: `seconds` is no number.
+        TypeError: `seconds` is not a number.
         ValueError: `seconds` is negative or NaN.
 
-    In the block, an operation whose time is over raises an error whose `timeout` is True: `ExecutionTimeout` (the
-    server, or nothing was sent), `NetworkTimeout` (whether it ran is not known), `ServerSelectionTimeoutError` or
+    In the block, an operation that runs out of time raises an error whose `timeout` is True: `ExecutionTimeout` (from
+    the server, or before sending), `NetworkTimeout` (the outcome is unknown), `ServerSelectionTimeoutError` or
     `WaitQueueTimeoutError` (nothing was sent).
 
     Example:
@@ -54,14 +54,14 @@ def timeout(seconds: float | None) -> AbstractContextManager[None]:
     """
     if not isinstance(seconds, (int, float, type(None))):
         raise TypeError(f"timeout must be None, an int, or a float, not {type(seconds)}")
-    # Written so that a NaN is refused as well: it is neither less than 0 nor anything else.
+    # Written so that it refuses NaN, too, for which every comparison is false.
     if seconds is not None and not seconds >= 0:
         raise ValueError(f"expected seconds of 0 or more, got {seconds}; 0 means no limit")
     return _Block(seconds)
 
 
 def remaining() -> float | None:
-    """Return the seconds that are left of the block that runs now, not below 0; None without a limit."""
+    """Return the remaining seconds of the current block, at least 0; None without a limit."""
     deadline = _DEADLINE.get()
     if deadline is None or math.isinf(deadline):
         return None
@@ -69,20 +69,20 @@ def remaining() -> float | None:
 
 
 def is_in_block() -> bool:
-    """Return whether a block says how long operations may take, so that the client's own limit does not hold."""
+    """Return whether a block sets the limit, so that the client's own does not apply."""
     return _DEADLINE.get() is not None
 
 
 def limits_by_name(
     client_s: float | None, socket_s: float | None, connect_s: float | None
 ) -> dict[str, float]:
-    """Return the configured limits of an operation in milliseconds, by the names of their options.
+    """Return the configured limits of an operation in milliseconds, by option name.
 
     Args:
         client_s, socket_s, connect_s: the client's `timeoutMS`, `socketTimeoutMS`, `connectTimeoutMS`, in seconds.
     """
     whole = _SECONDS.get() if is_in_block() else client_s
-    # Under a limit for the whole operation that of a socket does not hold.
+    # With a limit for the whole operation, the socket's limit does not apply.
     limits = {
         "timeoutMS": whole,
         "socketTimeoutMS": None if whole else socket_s,
@@ -92,7 +92,7 @@ def limits_by_name(
 
 
 async def within(seconds: float | None, steps: Coroutine[Any, Any, T]) -> T:
-    """Run the steps of one flow under the client's limit, unless a block around them has another.
+    """Run the steps of a flow under the client's limit, unless a surrounding block sets another.
 
     Args:
         seconds: the client's `timeoutMS` in seconds, or None.
@@ -105,7 +105,7 @@ async def within(seconds: float | None, steps: Coroutine[Any, Any, T]) -> T:
 
 
 def check_wait(max_await_time_ms: int | None, client_seconds: float | None) -> None:
-    """Refuse a cursor whose server may wait for as long as the whole operation may take.
+    """Refuse a cursor for which the server may wait as long as the whole operation may take.
 
     Args:
         max_await_time_ms: milliseconds that the server may wait for new data, or None.
@@ -113,7 +113,7 @@ def check_wait(max_await_time_ms: int | None, client_seconds: float | None) -> N
 
     Raises:
         TypeError: neither an integer nor None.
-        ConfigurationError: it is not below the limit; nothing was sent.
+        ConfigurationError: it is not below the limit. Nothing was sent.
     """
     if max_await_time_ms is None:
         return
@@ -130,12 +130,12 @@ def check_wait(max_await_time_ms: int | None, client_seconds: float | None) -> N
 
 
 def anew() -> AbstractContextManager[None]:
-    """Return a block in which the limit of the blocks around it starts from the beginning."""
+    """Return a block in which the limit of the surrounding blocks starts again."""
     return _Block(_SECONDS.get(), is_anew=True)
 
 
 class _Block:
-    """One `with` block; may be entered once at a time."""
+    """One `with` block; it cannot be entered again before it has ended."""
 
     __slots__ = ("_is_anew", "_seconds", "_tokens")
 

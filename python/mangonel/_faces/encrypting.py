@@ -1,7 +1,6 @@
-"""The port of a client that encrypts what it sends and decrypts what it receives: its face's own port, and work before
-and after each operation.
+"""The port of a client with encryption: it wraps the face's own port, encrypts operations and decrypts replies.
 
-A client without encryption never gets one, so it pays nothing. Must not know: libmongocrypt.
+A client without encryption has no such port and pays nothing. Must not know: libmongocrypt.
 """
 
 from __future__ import annotations
@@ -15,29 +14,29 @@ if TYPE_CHECKING:
     from mangonel import _core
     from mangonel._faces.port import Port
 
-# What MongoDB's query analysis can look at: larger writes are sent in several commands.
+# The largest command for MongoDB's query analysis: larger writes are split into several commands.
 _LARGEST_BATCH = 2_097_152
 
-# Asks for more of what was found by an encrypted command, and holds nothing to encrypt itself.
+# Fetches more results of an encrypted command, and has nothing to encrypt itself.
 _PLAIN_COMMAND = "getMore"
 
-# Their replies hold no documents, but errors, which may quote some.
+# Their replies hold no documents, except in errors, which may quote some.
 _BLIND = ("insert", "update", "delete")
 
 
 class Cipher(Protocol):
-    """What encrypts commands and decrypts replies."""
+    """Encrypts commands and decrypts replies."""
 
     encrypts: bool
 
     async def encrypt_flow(self, database: str, command: bytes) -> bytes | None:
-        """Return the command with its fields encrypted; None when it stays as it is."""
+        """Return the command with its fields encrypted, or None if it does not change."""
 
     async def decrypt_flow(self, reply: bytes) -> bytes | None:
-        """Return the reply with its fields decrypted; None when it stays as it is."""
+        """Return the reply with its fields decrypted, or None if it does not change."""
 
     def close(self) -> None:
-        """Release what it holds besides keys."""
+        """Release its resources other than keys."""
 
 
 class EncryptingPort:
@@ -62,7 +61,7 @@ class EncryptingPort:
 
     async def arun(self, operation: _core.Operation) -> Any:
         if self._core.is_closed:
-            # PyMongo's words: programs look for them.
+            # PyMongo's wording, which programs search for.
             client = "AsyncMongoClient" if self.is_async else "MongoClient"
             raise InvalidOperation(f"Cannot use {client} after close; make a new one")
         if self._cipher.encrypts:
@@ -78,13 +77,13 @@ class EncryptingPort:
                 operation.rewrite(encrypted)
 
     async def _answer_flow(self, exchange: _core.Exchange, reading: int) -> Any:
-        """Return the answer of an exchange that holds its reply back."""
+        """Return the result of an exchange that holds its reply back."""
         try:
             reply = exchange.held_reply
             if reply is not None:
                 reply = await self._cipher.decrypt_flow(reply)
         except BaseException:
-            # What it holds goes back; what it would answer nobody wants.
+            # Its connection is checked in; its result is not needed.
             with suppress(Exception):
                 exchange.release(reading)
             raise
@@ -93,7 +92,7 @@ class EncryptingPort:
         finally:
             exchange.close()
 
-    # Operations whose answers are asked for later.
+    # Operations whose results are awaited later.
 
     def start(self, operation: _core.Operation, connects: bool = False) -> Any:
         if self.is_async:
@@ -101,7 +100,7 @@ class EncryptingPort:
 
             return get_running_loop().create_task(self.arun(operation))
         if self._cipher.encrypts and operation.name != _PLAIN_COMMAND:
-            # What it takes to encrypt it may wait, and that is left to `finish`.
+            # Encrypting it may wait, so that is left to `finish`.
             return None, operation
         reading = operation.hold()
         return self._plain.start(operation, connects), reading
@@ -133,23 +132,23 @@ class EncryptingPort:
 
     def close(self) -> None:
         self._plain.close()
-        # A forked child closes its port too, and goes on with it.
+        # A forked child also closes its port, and continues to use it.
         if self._core.is_closed:
             self._cipher.close()
 
 
 class FieldPort(EncryptingPort):
-    """The port of some collections of a client, on the client's own, whose sessions it takes.
+    """A port for some collections of a client, on top of the client's own, with the client's sessions.
 
     Attributes:
-        fields: the cipher, for whoever made it.
+        fields: the cipher, for the code that made the port.
     """
 
     def __init__(self, core: _core.Core, plain: Port, cipher: Cipher) -> None:
         super().__init__(core, plain, cipher)
         self.home = plain
         self.fields: Any = cipher
-        # Then replies come decrypted, and are not held back twice.
+        # Then replies are decrypted already, and are not held back twice.
         self._is_on_another = plain.is_encrypting
 
     async def arun(self, operation: _core.Operation) -> Any:

@@ -1,7 +1,7 @@
-"""Observers of servers, for every face: each is driven by the blocking loop in a daemon thread of its own.
+"""Monitors of servers, for every face: the blocking loop runs each in a daemon thread of its own.
 
-A busy event loop can so never delay a heartbeat and make a healthy server look dead. When gevent has patched the
-process the threads are greenlets.
+So a busy event loop can never delay a heartbeat and make a healthy server look dead. If gevent has patched the process,
+the threads are greenlets.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 
     from mangonel._options.seed_list import SeedList
 
-# The observers that run, by the lists that tell that they were started: nothing that interrupts either dict call below,
-# which need no lock, comes between.
+# The running monitors, by the lists that record their start: the dict calls below need no lock, since nothing can
+# interrupt either of them.
 _running: dict[int, None] = {}
 
-# How long the interpreter's exit waits for them, in seconds. They are interrupted, so this is for a starved machine.
+# How many seconds the interpreter's exit waits for them. They are interrupted, so this is for an overloaded machine.
 _EXIT_TIMEOUT_S = 1.0
 
-# The role of the thread that looks after the pools, and how often it does so without being asked, in seconds.
+# The role of the thread that maintains the pools, and its interval in seconds.
 _KEEP_UP = 2
 _UPKEEP_PERIOD_S = 1.0
 
-# How long a fresh answer of DNS is good for at least, in seconds (polling-srv-records, "rescanSRVIntervalMS").
+# The least validity of a DNS answer in seconds (polling-srv-records, "rescanSRVIntervalMS").
 _FIRST_PAUSE_S = 60.0
 
 
 def forget_all() -> None:
-    """Count from none again, in a forked child: the threads stayed with the parent."""
+    """Start counting from none, in a forked child: the threads stayed with the parent."""
     _running.clear()
 
 
 def wait_for_all() -> None:
-    """Wait until every observer has ended, at interpreter exit.
+    """Wait until every monitor has ended, at interpreter exit.
 
-    A thread that comes back for the interpreter's lock once that is going down is ended on the spot, and a thread that
-    is ended inside the Rust module takes the process with it.
+    A thread that asks for the GIL during shutdown is ended on the spot, and a thread that is ended inside the Rust
+    module crashes the process.
     """
     deadline = time.monotonic() + _EXIT_TIMEOUT_S
     while _running and time.monotonic() < deadline:
@@ -54,9 +54,9 @@ def wait_for_all() -> None:
 
 
 class Starter:
-    """What the core calls when a server is to be observed.
+    """Called by the core to start the monitoring of a server.
 
-    `seed_list`: where the hosts came from, asked again and again in a thread of its own; None for hosts that are given.
+    `seed_list`: the DNS source of the hosts, polled in a thread of its own; None for given hosts.
     """
 
     def __init__(self, core: _core.Core, seed_list: SeedList | None = None) -> None:
@@ -64,18 +64,18 @@ class Starter:
         self._core = ref(core)
         self._loop = BlockingLoop(core)
         self._seed_list = seed_list
-        # The process that the seed list's thread was started in, and that thread.
+        # The process in which the seed list's thread was started, and that thread.
         self._following: tuple[int, list[int]] | None = None
 
     def __call__(self, address: str, role: int, started: list[int]) -> None:
-        """Start a thread and put it into `started`, unless a signal handler raises before."""
+        """Start a thread and record it in `started`, unless a signal handler raises before."""
         core = self._core()
         if core is None:
             return
         if role == _KEEP_UP:
             _start(started, _keep_up, self._core)
             return
-        # First, for after the other one is started nobody calls again.
+        # This one first: after the other has started, there is no second call.
         if self._seed_list is not None:
             self._follow_hosts(core, self._seed_list)
         _start(started, self._loop.drive, _core.Monitor(core, address, role))
@@ -97,13 +97,13 @@ def _start(
     *args: Any,
     is_finalizing: Callable[[], bool] = sys.is_finalizing,
 ) -> None:
-    # A client that is dropped by the interpreter's own end: nobody is left to watch for, and CPython 3.12 and newer
-    # start no thread any more. `is_finalizing` is a default, since the module's globals may be gone by then.
+    # The client is dropped during interpreter shutdown: there is nothing to monitor, and CPython 3.12 and newer start
+    # no threads any more. `is_finalizing` is a default argument, since the module's globals may be gone by then.
     if is_finalizing():
         return
     _running[id(started)] = None
     try:
-        # One call, into which no signal handler comes: the thread is started and known to be, or neither.
+        # One call, which no signal handler can interrupt: the thread is started and recorded, or neither.
         started.extend(map(start_new_thread, (_run,), ((started, work, args),)))
     finally:
         if not started:
@@ -118,7 +118,7 @@ def _run(started: list[int], work: Callable[..., None], args: tuple[Any, ...]) -
 
 
 def _keep_up(core_of: Callable[[], _core.Core | None]) -> None:
-    """Close what is idle for too long in the pools, and have opened what they lack, while the client lives."""
+    """Close connections that are idle for too long, and open missing ones, while the client lives."""
     bell = allocate_lock()
     bell.acquire()
 
@@ -126,7 +126,7 @@ def _keep_up(core_of: Callable[[], _core.Core | None]) -> None:
         try:
             bell.release()
         except RuntimeError:
-            # Rung already, and not yet heard.
+            # Already unlocked, and not yet noticed.
             return
 
     while True:
@@ -144,14 +144,14 @@ def _keep_up(core_of: Callable[[], _core.Core | None]) -> None:
 
 
 def _follow(core_of: Callable[[], _core.Core | None], seed_list: SeedList, bell: Any) -> None:
-    """Ask DNS for the hosts whenever its answer may have changed, while only routers, or nobody, is known."""
+    """Poll DNS for the hosts when its answer may have changed, while only mongos or unknown servers are known."""
     pause: float | None = _FIRST_PAUSE_S
     while pause is not None and not bell.acquire(timeout=pause):
         core = core_of()
         if core is None:
             return
         pause = core.follow_srv(_hosts_of(seed_list), seed_list.max_hosts)
-        # Not kept while waiting: a client that nobody holds any more has to end.
+        # Not held while waiting: an unreferenced client must be freed.
         del core
 
 
@@ -159,5 +159,5 @@ def _hosts_of(seed_list: SeedList) -> tuple[list[tuple[str, int]], float] | None
     try:
         return seed_list.poll()
     except Exception:
-        # Whatever keeps DNS from answering, the last answer stays good.
+        # If DNS fails, the last answer stays valid.
         return None

@@ -1,7 +1,7 @@
-"""What `_shared` may ask of a face, and the runner for flows on a face that never suspends.
+"""The interface of a face for `_shared`, and the runner of flows on a face that never suspends.
 
-A *port* runs operations (one command each) and flows (several in a row). On a blocking face the methods without an
-`a` return values; on asyncio they return coroutines. Inside a flow only `arun` and `call` are awaited, on every face.
+A *port* runs operations (one command each) and flows (several in a row). On a blocking face the methods without an `a`
+return values; on asyncio they return coroutines. Inside a flow, only `arun` and `call` are awaited, on every face.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Port(Protocol):
     preparation: Callable[[], None] | None
 
     def run(self, operation: _core.Operation) -> Any:
-        """Run one operation; return its answer, or a coroutine that does."""
+        """Run one operation; return its result, or a coroutine for it."""
 
     def flow(self, steps: Coroutine[Any, Any, T]) -> Any:
-        """Run a flow; return its value, or a coroutine that does."""
+        """Run a flow; return its result, or a coroutine for it."""
 
     def arun(self, operation: _core.Operation) -> Awaitable[Any]:
         """Run one operation inside a flow."""
@@ -54,35 +54,35 @@ class Port(Protocol):
         """Wait inside a flow."""
 
     def start(self, operation: _core.Operation, connects: bool = False) -> Any:
-        """Send one operation without waiting for its answer; give the result to `finish` or `give_up`.
+        """Send one operation without waiting for its reply; pass the result to `finish` or `give_up`.
 
-        Without an idle connection a blocking port sends it in `finish` only, unless it `connects` for it now.
+        Without an idle connection, a blocking port sends only in `finish`, unless `connects` makes it open one now.
         """
 
     def finish(self, started: Any) -> Awaitable[Any]:
-        """Wait inside a flow for the answer to a started operation."""
+        """Wait inside a flow for the result of a started operation."""
 
     def outlast(self, started: Any) -> Awaitable[Any]:
-        """Wait as `finish` does; when the caller is cancelled the operation goes on and may be waited for again."""
+        """Wait as `finish` does; if the caller is cancelled, the operation continues and can be awaited again."""
 
     def may_wait(self, started: Any) -> bool:
-        """Return whether a started operation may still be waiting for a server to send it to."""
+        """Return whether a started operation may still be waiting for server selection."""
 
     def give_up(self, started: Any) -> None:
-        """Close the connection that a started operation still owes a reply."""
+        """Close the connection of a started operation, which still owes a reply."""
 
     def release_pinned(self, link: int, is_drained: bool) -> None:
-        """Give back the connection of an exhaust cursor; it is closed unless its last reply was read."""
+        """Check in the connection of an exhaust cursor; close it unless its last reply was read."""
 
     def has_idle_link(self) -> bool:
         """Return whether an operation could be sent at once."""
 
     def close(self) -> None:
-        """Release what the port holds besides connections."""
+        """Release the port's resources other than connections."""
 
 
 def refuse_encryption(port: Port, what: str) -> None:
-    """Raise InvalidOperation when the port is a client's with automatic encryption: PyMongo refuses `what` there."""
+    """Raise InvalidOperation for a client with automatic encryption: PyMongo refuses `what` there."""
     if port.is_encrypting:
         raise InvalidOperation(
             f"{what} not support auto encryption; use a client without auto_encryption_opts"
@@ -90,7 +90,7 @@ def refuse_encryption(port: Port, what: str) -> None:
 
 
 def run_now(steps: Coroutine[Any, Any, T]) -> T:
-    """Run a flow whose port never suspends, to its end.
+    """Run a flow to its end; its port must never suspend.
 
     Raises:
         BugError: the flow awaited something that is not ready. The flow is at fault, not its caller.
@@ -107,7 +107,7 @@ def run_now(steps: Coroutine[Any, Any, T]) -> T:
 
 
 def address_of(server: str) -> tuple[str, int | None]:
-    """Return host and port of an address as the core writes it; a UNIX socket has no port."""
+    """Return host and port of an address in the core's notation; a Unix socket has no port."""
     host, colon, port = server.rpartition(":")
     if not colon or not port.isdigit():
         return server, None

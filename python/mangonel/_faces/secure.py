@@ -1,7 +1,7 @@
-"""TLS over a plain socket that somebody else opened: the handshake, and the socket's calls that a port makes.
+"""TLS over an open plain socket: the handshake, and the socket methods that a port calls.
 
-The engine is the standard library's over memory, so that one engine serves every face: here by the socket object, as
-the specification of the fused paths in `_core`, and there without it. Knows no MongoDB.
+The engine is the standard library's over memory, so that one engine serves every face: here through the socket object,
+which specifies the fused paths, and in `_core` without it. Knows no MongoDB.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 _CHUNK = 64 * 1024
 
-# Encrypt so much before sending it, that a large message is not in memory twice.
+# How many bytes to encrypt before sending them, so that a large message is not in memory twice.
 _MOST_AHEAD = 256 * 1024
 
 
 class Secured:
-    """One connection's TLS: the engine, and the address that it talks to."""
+    """One connection's TLS: the engine, and the peer's address."""
 
     __slots__ = ("_address", "_engine", "_incoming", "_outgoing", "_security")
 
@@ -39,13 +39,13 @@ class Secured:
         self._engine, self._incoming, self._outgoing = security.wrap(address)
 
     def shake(self, received: bytes | None) -> tuple[bytes, bool]:
-        """Take what the peer said (None at the start); return what to say to it, and whether it has to answer.
+        """Process the peer's bytes (None at the start); return the bytes to send, and whether the peer must answer.
 
         Raises:
-            SSLError: the peer is not who it should be, or wants what this side has not got.
+            SSLError: the peer's identity is wrong, or it wants a certificate that this side lacks.
         """
         if received is not None:
-            # Nothing at all is the end of the connection.
+            # No bytes mean the end of the connection.
             if received:
                 self._incoming.write(received)
             else:
@@ -59,41 +59,41 @@ class Secured:
         return self._outgoing.read(), False
 
     def farewell(self) -> bytes:
-        """Return what the engine still wants to tell the peer, such as why it refuses it."""
+        """Return the engine's last bytes for the peer, such as the reason for refusing it."""
         return self._outgoing.read()
 
     def explain(self, error: OSError) -> OSError:
         return self._security.explain(error, self._address)
 
     def remember(self) -> None:
-        """Keep the session for later connections, once the first reply was read."""
+        """Store the session for later connections, once the first reply was read."""
         self._security.remember(self._address, self._engine)
 
     def attach(self, link: _core.Link) -> None:
-        """Let the fused paths encrypt and decrypt for `link`."""
-        # The engine behind the standard library's wrapper, which saves a Python frame for each call.
+        """Make the fused paths encrypt and decrypt for `link`."""
+        # The engine below the standard library's wrapper saves a Python frame for each call.
         engine: Any = getattr(self._engine, "_sslobj", self._engine)
         link.secure(engine, self._incoming, self._outgoing, self)
 
     def encrypt(self, data: memoryview) -> tuple[int, bytes]:
-        """Return how many bytes of `data` were taken, and what to send for them."""
+        """Encrypt a part of `data`; return its length, and the bytes to send."""
         taken = 0
         while taken < len(data) and self._outgoing.pending < _MOST_AHEAD:
-            # Let go at once: a view that a traceback kept would keep the message from being stamped again.
+            # Released at once: a view kept by a traceback would prevent stamping the message again.
             with data[taken:] as rest:
                 taken += self._engine.write(rest)
         return taken, self._outgoing.read()
 
     def decrypt_into(self, buffer: Any) -> int | None:
-        """Fill `buffer` with what was received; None when that is not enough for a single byte."""
+        """Fill `buffer` with decrypted bytes; None if there is not enough for a single byte."""
         try:
-            # The buffer is a link: its length is asked for, and not its bytes.
+            # The buffer is a link: this asks for its length, not for its bytes.
             count: Any = self._engine.read(len(buffer), buffer)
         except SSLWantReadError:
             return None
         except SSLError as error:
             raise self.explain(error) from error
-        # Into a buffer it returns a count, whatever its stub says.
+        # Given a buffer it returns a count, although its stub says otherwise.
         return int(count)
 
     def take(self, received: bytes | memoryview) -> None:
@@ -105,7 +105,7 @@ class Secured:
 
 
 class SecureSocket:
-    """A blocking socket that speaks TLS: as much of a socket as the blocking loop asks for."""
+    """A blocking socket with TLS, with the methods that the blocking loop uses."""
 
     __slots__ = ("_plain", "secured")
 
@@ -114,7 +114,7 @@ class SecureSocket:
         self.secured = secured
 
     def shake_hands(self) -> None:
-        """Do the TLS handshake, all of it within the socket's time-out."""
+        """Do the whole TLS handshake within the socket's timeout."""
         received = None
         limit = self._plain.gettimeout()
         until = None if limit is None else monotonic() + limit
@@ -165,7 +165,7 @@ class SecureSocket:
         return count
 
     def _receive(self, until: float | None) -> bytes:
-        """Return what comes until then: a peer may send a record byte by byte."""
+        """Receive until then: a peer may send a record byte by byte."""
         if until is not None:
             left = until - monotonic()
             if left <= 0:
@@ -186,5 +186,5 @@ class SecureSocket:
         self._plain.shutdown(how)
 
     def close(self) -> None:
-        # Without a TLS goodbye, which would block; the messages' lengths tell a cut reply from a whole one.
+        # Without a TLS close_notify, which would block; message lengths distinguish a truncated reply from a whole one.
         self._plain.close()

@@ -1,6 +1,6 @@
-"""One request over TLS on a connection of its own, for services beside MongoDB; blocking and on asyncio.
+"""One request over TLS on its own connection, for other services than MongoDB; blocking and on asyncio.
 
-Knows no service: what to send is bytes, and whoever asked says how many bytes of the answer are missing.
+Knows no service: the request is bytes, and the caller says how many bytes of the response are missing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mangonel._options.tls import Security
 
     class Request(Protocol):
-        """What is asked, and where its answer goes."""
+        """A request, and the destination of its response."""
 
         @property
         def message(self) -> bytes: ...
@@ -30,11 +30,11 @@ _SHORTEST_WAIT = 0.001
 
 
 def ask(request: Request, address: tuple[str, int], security: Security, seconds: float) -> None:
-    """Send the request and feed it with its answer, all of it within `seconds`. Blocks.
+    """Send the request and feed it the response, within `seconds` in total. Blocks.
 
     Raises:
         TimeoutError: the time is over.
-        OSError: no connection, no trust, or it was cut.
+        OSError: connecting failed, the certificate is not trusted, or the connection broke.
     """
     until = time.monotonic() + seconds
     sock = open_secure(address, lambda: _left(until), security)
@@ -52,17 +52,17 @@ def ask(request: Request, address: tuple[str, int], security: Security, seconds:
 
 
 async def ask_on_loop(request: Request, address: tuple[str, int], security: Security, seconds: float) -> None:
-    """Do what `ask` does as a coroutine of the running loop."""
+    """Do the same as `ask`, as a coroutine of the running loop."""
     import asyncio
     from ssl import SSLError
 
     host, port = address
     is_open = False
-    # In a name, as in aio.py.
+    # Kept in a name, as in aio.py.
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
-            # Reading the system's authorities takes the time of many operations.
+            # Loading the system's certificates takes as long as many operations.
             context = await off_loop(lambda: security.context)
             reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=host)
             is_open = True
@@ -74,7 +74,7 @@ async def ask_on_loop(request: Request, address: tuple[str, int], security: Secu
                     _check(len(data))
                     request.feed(data)
             finally:
-                # At once: a peer that does not answer the goodbye would be waited for.
+                # Aborted at once, since a peer may not answer the close_notify.
                 writer.transport.abort()
     except TimeoutError as error:
         raise TimeoutError(_LATE) from error
@@ -85,12 +85,12 @@ async def ask_on_loop(request: Request, address: tuple[str, int], security: Secu
 
 
 def call(callback: Callable[[], Any]) -> Any:
-    """Call what may wait for long."""
+    """Call a function that may block."""
     return callback()
 
 
 async def off_loop(callback: Callable[[], Any]) -> Any:
-    """Call what may wait for long in a thread, so that the loop goes on."""
+    """Call a function that may block in a thread, without blocking the loop."""
     from asyncio import get_running_loop
 
     return await get_running_loop().run_in_executor(None, callback)

@@ -1,4 +1,4 @@
-"""Opening plain sockets, and waiting for a lock, the same way for every face. Knows no MongoDB."""
+"""Opens plain sockets and waits for locks, in the same way for every face. Knows no MongoDB."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _KEEPALIVE_PROBES = 9
 
 
 def _socket_module() -> ModuleType:
-    """Return the native half of `socket`, which is imported quicker, or what somebody made of `socket`."""
+    """Return the native half of `socket`, which imports faster, or a patched `socket` module."""
     socket = sys.modules.get("socket")
-    # Another thread may be in the middle of its import. gevent and those who redirect connections put theirs there.
+    # Another thread may be importing it. gevent, and programs that redirect connections, patch that module.
     for name in ("socket", "getaddrinfo"):
         if getattr(getattr(socket, name, None), "__module__", "socket") != "socket":
             return socket  # type: ignore[return-value]  # it has the names, so it is a module
@@ -37,23 +37,23 @@ def _socket_module() -> ModuleType:
 
 
 def resolve(address: Address) -> list[tuple[int, Any]]:
-    """Return the families and socket addresses that `address` stands for. Blocks while names are looked up."""
+    """Return the families and socket addresses of `address`. Blocks during name look-up."""
     socket = _socket_module()
     host, port = address
     if port is None:
         if not hasattr(socket, "AF_UNIX"):
             raise OSError(f"expected a host and a port, since Python has no Unix sockets here, got {host!r}")
         return [(socket.AF_UNIX, host)]
-    # mongod listens on 127.0.0.1 alone by default, while "localhost" may resolve to ::1 first.
+    # mongod listens only on 127.0.0.1 by default, while "localhost" may resolve to ::1 first.
     family = socket.AF_INET if host == "localhost" else socket.AF_UNSPEC
-    # As bytes, since a str is put through the IDNA codec, whose import takes milliseconds.
+    # As bytes, since a str goes through the IDNA codec, whose import takes milliseconds.
     name = host.encode() if host.isascii() else host
     found = socket.getaddrinfo(name, port, family, socket.SOCK_STREAM)
     return [(entry[0], entry[4]) for entry in found]
 
 
 def is_numeric(address: Address) -> bool:
-    """Return whether `address` is resolved without asking a name server."""
+    """Return whether `address` can be resolved without a name server."""
     host, port = address
     if port is None or host == "localhost":
         return True
@@ -66,11 +66,11 @@ def is_numeric(address: Address) -> bool:
 
 
 class Lookup:
-    """A name that is looked up in a thread of its own, which nothing can interrupt, for all who wait for it.
+    """A name look-up in its own thread, which nothing can interrupt, shared by all callers that wait for it.
 
     Attributes:
-        is_done: whether there is an answer; a waker that is added later is not called.
-        wakers: each is called once, from that thread.
+        is_done: whether there is a result; a waker added later is not called.
+        wakers: functions; that thread calls each once.
     """
 
     __slots__ = ("_failure", "_found", "is_done", "wakers")
@@ -83,13 +83,13 @@ class Lookup:
 
     @property
     def answer(self) -> list[tuple[int, Any]]:
-        """What `resolve` returns or raises."""
+        """Return the result of `resolve`, or raise its error."""
         if self._failure is not None:
             raise self._failure
         return self._found
 
     def run(self, address: Address, key: tuple[int, Address]) -> None:
-        """Look `address` up, and wake who waits."""
+        """Look `address` up, and wake the waiting callers."""
         try:
             self._found = resolve(address)
         except Exception as error:
@@ -100,12 +100,12 @@ class Lookup:
             self.wakers.pop()()
 
 
-# Under way. So a resolver that hangs holds one thread for each name, however often it is asked for.
+# Running look-ups. So a resolver that hangs holds one thread per name, however often the name is looked up.
 _lookups: dict[tuple[int, Address], Lookup] = {}
 
 
 def begin_lookup(address: Address) -> Lookup:
-    """Return the lookup of `address` that is under way, or a new one."""
+    """Return the running look-up of `address`, or a new one."""
     # A forked child has none of its parent's threads.
     key = os.getpid(), address
     lookup = _lookups.get(key)
@@ -114,13 +114,13 @@ def begin_lookup(address: Address) -> Lookup:
         try:
             start_new_thread(lookup.run, (address, key))
         except RuntimeError:
-            # There are too many threads, or the interpreter ends.
+            # There are too many threads, or the interpreter is shutting down.
             lookup.run(address, key)
     return lookup
 
 
 def _resolve_within(address: Address, seconds: float | None) -> list[tuple[int, Any]]:
-    """Do what `resolve` does, but wait for a name server no longer than `seconds`.
+    """Resolve as `resolve` does, but wait for a name server at most `seconds`.
 
     Raises:
         TimeoutError: there was no answer.
@@ -143,10 +143,10 @@ def _resolve_within(address: Address, seconds: float | None) -> list[tuple[int, 
 
 
 def acquire_within(lock: LockType, seconds: float | None) -> bool:
-    """Do what `lock.acquire` does, and be interrupted by signals; None: wait for ever."""
+    """Acquire the lock as `lock.acquire` does, but let signals interrupt it. None: wait for ever."""
     if not IS_WINDOWS:
         return lock.acquire(timeout=-1 if seconds is None else seconds)
-    # Nothing interrupts it there, but signals are looked at in between.
+    # The call itself cannot be interrupted, so signals are checked in between.
     until = None if seconds is None else monotonic() + seconds
     while True:
         left = _LONGEST_WAIT_S if until is None else max(0, until - monotonic())
@@ -157,7 +157,7 @@ def acquire_within(lock: LockType, seconds: float | None) -> bool:
 
 
 def tune(sock: socket) -> None:
-    """Set what every connection wants: no delay of small messages, and probes on a connection that is idle for long."""
+    """Set the options of every connection: small messages are not delayed, and idle connections are probed."""
     socket = _socket_module()
     if sock.family == getattr(socket, "AF_UNIX", None):
         return
@@ -177,11 +177,11 @@ def open_socket(address: Address, limit: Callable[[], float | None]) -> socket:
     """Return a connected socket in blocking mode.
 
     Args:
-        address: where to connect to.
-        limit: tells how many seconds the next step may take; looking the name up is one, and each of its addresses.
+        address: the address to connect to.
+        limit: returns the seconds for the next step; the name look-up is one, and so is each address.
 
     Raises:
-        OSError: no address could be connected to; the last one's failure. `TimeoutError` when it took too long.
+        OSError: connecting to every address failed; the last one's error. `TimeoutError` if it took too long.
     """
     module = _socket_module()
     make = module.socket
@@ -209,6 +209,6 @@ def open_socket(address: Address, limit: Callable[[], float | None]) -> socket:
 
 
 def is_patched_by_gevent() -> bool:
-    """Return whether sockets are cooperative in this process, so that nobody may block behind their back."""
+    """Return whether sockets are cooperative in this process, so that native code must not block."""
     monkey = sys.modules.get("gevent.monkey")
     return monkey is not None and bool(monkey.is_module_patched("socket"))

@@ -1,7 +1,7 @@
 """Connections on loops that watch no descriptors, such as Windows' own: there the loop sends and receives.
 
-`aio.py` takes them where there is no `add_reader`. They are slower by a turn of the loop, and what arrives is copied
-into the link, also what other connections receive where it belongs. Knows no BSON and no command.
+`aio.py` uses them on loops without `add_reader`. They are slower by one turn of the loop, and received bytes are copied
+into the link, even those that other connections receive in place. Knows no BSON and no command.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
     Expire = Callable[[asyncio.Future[Any], float], None]
 
-# What is received at once; more of it while a large message comes.
+# The size of a receive buffer; larger while a large message arrives.
 _LEAST_ROOM = 64 * 1024
 _MOST_ROOM = 1024 * 1024
 
-# What is copied at once to be sent: the message itself is not lent to a loop, which might keep it.
+# How many bytes are copied for one send: the message itself is not lent to a loop, which might keep it.
 _PIECE = 256 * 1024
 
 _CLOSED_BY_SERVER = "the server closed the connection"
 
 
 class Stream(BufferedProtocol):
-    """A link's transport that receives what its loop says has arrived, and sends what the loop takes."""
+    """A link's transport that passes on what its loop receives, and sends as fast as the loop accepts."""
 
-    # The paths of `_core` that use descriptors have none here.
+    # There are no descriptors for the descriptor-based paths of `_core`.
     fd = -1
 
     def __init__(
@@ -47,26 +47,26 @@ class Stream(BufferedProtocol):
         secured: Secured | None,
     ) -> None:
         self.secured = secured
-        # Why nothing is sent or received any more; empty while it is open.
+        # Why nothing is sent or received any more; empty while the connection is open.
         self.ending = ""
         self._loop = loop
         self._core = core
         self._sock = sock
-        # The loop's side of it, from `connection_made` on.
+        # The loop's transport, from `connection_made` on.
         self._writer: asyncio.Transport
         self._link: _core.Link | None = None
         self._room = memoryview(bytearray(_LEAST_ROOM))
-        # What arrived before there was a link: the peer's part of TLS goes on after the handshake.
+        # Bytes that arrived before there was a link: the peer's part of TLS continues after the handshake.
         self._early: list[bytes] = []
-        # There while the loop holds something unsent.
+        # Set while the loop holds unsent bytes.
         self._drained: asyncio.Future[None] | None = None
 
     def itself(self) -> Stream:
-        """Return the stream: what a loop asks for its protocol."""
+        """Return the stream; a loop calls this for its protocol."""
         return self
 
     def check_open(self) -> None:
-        """Raise ConnectionResetError when it is not."""
+        """Raise ConnectionResetError if the connection is closed."""
         if self.ending:
             raise ConnectionResetError(self.ending)
 
@@ -83,17 +83,17 @@ class Stream(BufferedProtocol):
     async def send(
         self, exchange: _core.Exchange, waiter: Waiter, timeout: float | None, expire: Expire
     ) -> None:
-        """Hand the whole message to the operating system, within `timeout` seconds; the loop goes on meanwhile.
+        """Pass the whole message to the operating system within `timeout` seconds, without blocking the loop.
 
         Raises:
-            ConnectionError: the connection ended, or the server answered in the middle of the message.
+            ConnectionError: the connection ended, or the server answered before the end of the message.
             TimeoutError: the time is over.
         """
         until = None if timeout is None else self._loop.time() + timeout
         sent, total = 0, len(exchange)
         while sent < total:
             self.check_open()
-            # Let go before anything waits: the message may have to be stamped for another attempt.
+            # Released before any wait: the message may have to be stamped for another attempt.
             with memoryview(exchange) as message, message[sent : sent + _PIECE] as piece:
                 if self.secured is None:
                     taken, data = len(piece), bytes(piece)
@@ -107,19 +107,19 @@ class Stream(BufferedProtocol):
                     expire(drained, until - self._loop.time())
                 await until_done(drained, waiter)
 
-    # What the loop calls.
+    # Called by the loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the loop's transport, which says from now on when it holds anything unsent."""
+        """Store the loop's transport, which from now on reports unsent bytes."""
         self._writer = transport  # type: ignore[assignment]  # a socket's has both directions
         self._writer.set_write_buffer_limits(high=0)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Lend the room to receive into. It is this connection's own: some loops keep it while they wait."""
+        """Lend the receive buffer. It is this connection's own: some loops keep it while they wait."""
         return self._room
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what was received."""
+        """Process the received bytes."""
         room = self._room
         if nbytes == len(room) < _MOST_ROOM:
             self._room = memoryview(bytearray(4 * nbytes))
@@ -130,28 +130,28 @@ class Stream(BufferedProtocol):
             self._take(self._link, arrived)
 
     def eof_received(self) -> None:
-        """Give the connection up: who sends nothing any more answers nothing."""
+        """Give the connection up: a peer that sends nothing any more will not answer."""
         self._lose(ConnectionResetError(_CLOSED_BY_SERVER))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever waits."""
+        """Wake the waiting sender or receiver with the error."""
         self._lose(exc or ConnectionResetError(_CLOSED_BY_SERVER))
 
     def pause_writing(self) -> None:
-        """Let `send` wait: the socket has not taken all."""
+        """Make `send` wait: the socket has not accepted everything."""
         if self._drained is None:
             self._drained = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        """Let `send` go on: the socket has taken all."""
+        """Make `send` continue: the socket has accepted everything."""
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
             drained.set_result(None)
 
-    # What the core calls.
+    # Called by the core.
 
     def close(self) -> None:
-        """Close the connection, from whatever thread."""
+        """Close the connection; callable from any thread."""
         loop = self._loop
         if loop.is_closed() or asyncio._get_running_loop() is loop:
             self._close()

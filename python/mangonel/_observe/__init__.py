@@ -1,1 +1,1 @@
-"""What clients tell of themselves: events for listeners, the structured log, spans. Sends nothing, holds no client."""
+"""What clients report: events for listeners, the structured log, spans. Sends nothing, holds no client."""

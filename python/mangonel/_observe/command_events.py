@@ -1,7 +1,7 @@
-"""The events of commands, as listeners are given them. Knows no client; `monitoring` is where users find these.
+"""Command events, as listeners receive them. Knows no client; users find the classes in `monitoring`.
 
-An event that the driver makes holds BSON and decodes it when a listener asks, with the options below whatever those of
-the collection: a listener sees what is on the wire. Spec: command-logging-and-monitoring.
+An event from the driver holds BSON and decodes it on access, with the options below instead of the collection's: a
+listener sees the bytes on the wire. Spec: command-logging-and-monitoring.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from mangonel.bson.objectid import ObjectId
     from mangonel.typings import _Address
 
-# Whatever is on the wire can be shown: dates out of range as DatetimeMS, broken text with replacement characters.
+# Anything on the wire can be decoded: dates out of range as DatetimeMS, broken text with replacement characters.
 SHOWN_AS: CodecOptions[Any] = CodecOptions(
     unicode_decode_error_handler="replace", datetime_conversion=DatetimeConversion.DATETIME_AUTO
 )
 
-# How a reply is shown: as a document, a raw document, or a document whose batch is one `bytes` object.
+# The form of a reply: a document, a raw document, or a document whose batch is one `bytes` object.
 DOCUMENT, RAW, RAW_BATCH = 0, 1, 2
 
-# Name, database, request, operation, address, server's connection id, service id, connection, whether it is secret, and
-# how the reply is shown.
+# Name, database, request, operation, address, server's connection id, service id, connection, whether it is sensitive,
+# and the form of the reply.
 Facts = tuple[str, str, int, "int | None", "_Address", "int | None", "ObjectId | None", int, bool, int]
 
 
@@ -39,17 +39,17 @@ def _is_secret(name: str, document: Mapping[str, Any]) -> bool:
 
 
 def shown(document: bytes | Mapping[str, Any], shape: int = DOCUMENT) -> Mapping[str, Any]:
-    """Return a document as a mapping, whether or not it is one already.
+    """Return a document as a mapping, decoding it if necessary.
 
     Args:
-        document: its bytes, or a mapping.
+        document: BSON bytes, or a mapping.
         shape: DOCUMENT, RAW or RAW_BATCH.
     """
     if not isinstance(document, bytes):
         return document
     if shape == DOCUMENT:
         return _core.decode(document, SHOWN_AS)
-    # Imported when it is needed: few programs ask for raw documents.
+    # Imported on demand: few programs use raw documents.
     from mangonel.bson.raw_bson import RawBSONDocument
 
     raw = RawBSONDocument(document, SHOWN_AS.with_options(document_class=RawBSONDocument))
@@ -65,7 +65,7 @@ def _with_raw_batch(reply: dict[str, Any], raw: Mapping[str, Any]) -> dict[str, 
 
 
 class _CommandEvent:
-    """What the events of a command have in common."""
+    """Base of the command events."""
 
     __slots__ = ("_body", "_facts")
 
@@ -102,12 +102,12 @@ class _CommandEvent:
 
     @property
     def request_id(self) -> int:
-        """The request id of the message it was sent in."""
+        """The request id of the command's message."""
         return self._facts[2]
 
     @property
     def connection_id(self) -> _Address:
-        """Host and port of the server it was sent to."""
+        """Host and port of the server."""
         return self._facts[4]
 
     @property
@@ -122,7 +122,7 @@ class _CommandEvent:
 
     @property
     def database_name(self) -> str:
-        """The database that it runs on."""
+        """The command's database."""
         return self._facts[1]
 
     @property
@@ -142,11 +142,11 @@ class CommandStartedEvent(_CommandEvent):
     """A command is about to be sent.
 
     Args:
-        command: the whole command; it is not kept when it holds credentials.
-        database_name: the database that it runs on.
+        command: the whole command; not kept if it holds credentials.
+        database_name: the command's database.
         request_id: the request id of its message.
         connection_id: host and port of the server.
-        operation_id: what ties the commands of one operation together, or None.
+        operation_id: number shared by the commands of one operation, or None.
         service_id: the service behind a load balancer, or None.
         server_connection_id: the server's number for the connection, or None.
 
@@ -176,7 +176,7 @@ class CommandStartedEvent(_CommandEvent):
 
     @property
     def command(self) -> Mapping[str, Any]:
-        """The command with all its documents, as it is sent; empty when it holds credentials."""
+        """The command with all its documents, as sent; empty if it holds credentials."""
         body = self._body = shown(self._body)
         return body
 
@@ -185,11 +185,11 @@ class CommandStartedEvent(_CommandEvent):
 
 
 class CommandSucceededEvent(_CommandEvent):
-    """A command was answered with `ok: 1`, or is not to be answered.
+    """A command was answered with `ok: 1`, or needs no answer.
 
     Args:
         duration: from the start of sending to the end of receiving.
-        reply: the whole reply; it is not kept when it holds credentials.
+        reply: the whole reply; not kept if it holds credentials.
         command_name, request_id, connection_id, operation_id, service_id, database_name, server_connection_id: as
             for CommandStartedEvent.
     """
@@ -222,15 +222,15 @@ class CommandSucceededEvent(_CommandEvent):
 
     @property
     def duration_micros(self) -> int:
-        """How long it took, in microseconds."""
+        """The duration in microseconds."""
         return self._micros
 
     @property
     def reply(self) -> Mapping[str, Any]:
-        """The whole reply; `{"ok": 1}` for a command without one, empty when it holds credentials.
+        """The whole reply; `{"ok": 1}` for a command without a reply, empty if it holds credentials.
 
-        It is a RawBSONDocument when the operation was asked for these. Of a cursor of raw batches, the batch is a list
-        of one bytes object.
+        It is a RawBSONDocument if the operation returns those. For a cursor of raw batches, the batch is a list of one
+        bytes object.
         """
         body = self._body = shown(self._body, self._facts[9])
         return body
@@ -240,7 +240,7 @@ class CommandSucceededEvent(_CommandEvent):
 
 
 class CommandFailedEvent(_CommandEvent):
-    """A command was refused, or will not be answered.
+    """The server refused a command, or its connection failed.
 
     Args:
         duration: from the start of sending to the failure.
@@ -277,12 +277,12 @@ class CommandFailedEvent(_CommandEvent):
 
     @property
     def duration_micros(self) -> int:
-        """How long it took, in microseconds."""
+        """The duration in microseconds."""
         return self._micros
 
     @property
     def failure(self) -> Mapping[str, Any]:
-        """The server's reply; of a sensitive command only its codes and labels. Without a reply: why there is none."""
+        """The server's reply; for a sensitive command only its codes and labels. Without a reply: the exception."""
         body = self._body = shown(self._body, RAW if self._facts[9] == RAW else DOCUMENT)
         return body
 
@@ -291,7 +291,7 @@ class CommandFailedEvent(_CommandEvent):
 
 
 def started(facts: Facts, command: bytes) -> CommandStartedEvent:
-    """Return the event of a command that the core is about to send."""
+    """Return the event for a command that the core is about to send."""
     event = CommandStartedEvent.__new__(CommandStartedEvent)
     event._facts = facts
     event._body = command
@@ -299,7 +299,7 @@ def started(facts: Facts, command: bytes) -> CommandStartedEvent:
 
 
 def succeeded(facts: Facts, micros: int, reply: bytes) -> CommandSucceededEvent:
-    """Return the event of a command that the core has an answer to."""
+    """Return the event for a command that the server has answered."""
     event = CommandSucceededEvent.__new__(CommandSucceededEvent)
     event._facts = facts
     event._micros = micros
@@ -308,7 +308,7 @@ def succeeded(facts: Facts, micros: int, reply: bytes) -> CommandSucceededEvent:
 
 
 def failed(facts: Facts, micros: int, failure: bytes | tuple[str, str]) -> CommandFailedEvent:
-    """Return the event of a command that failed: by its reply, or by the class and message of an exception."""
+    """Return the event for a failed command, from its reply or from an exception's class and message."""
     event = CommandFailedEvent.__new__(CommandFailedEvent)
     event._facts = facts
     event._micros = micros

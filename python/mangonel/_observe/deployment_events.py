@@ -1,6 +1,6 @@
-"""The events of servers, heartbeats and the topology, as listeners are given them.
+"""The events of servers, heartbeats and the topology, as listeners receive them.
 
-`monitoring` is where users find these. Spec: server-discovery-and-monitoring-logging-and-monitoring.
+Users find the classes in `monitoring`. Spec: server-discovery-and-monitoring-logging-and-monitoring.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class _ServerEvent:
-    """What the events of a server have in common.
+    """Base of the server events.
 
     Args:
-        server_address: its host and port.
-        topology_id: the topology it belongs to.
+        server_address: host and port of the server.
+        topology_id: id of the server's topology.
     """
 
     __slots__ = ("_server_address", "_topology_id")
@@ -37,7 +37,7 @@ class _ServerEvent:
 
     @property
     def topology_id(self) -> ObjectId:
-        """The topology that the server belongs to; each client has one of its own."""
+        """The id of the server's topology; each client has its own."""
         return self._topology_id
 
     def __repr__(self) -> str:
@@ -45,19 +45,19 @@ class _ServerEvent:
 
 
 class ServerOpeningEvent(_ServerEvent):
-    """A server came into the topology."""
+    """A server was added to the topology."""
 
     __slots__ = ()
 
 
 class ServerClosedEvent(_ServerEvent):
-    """A server left the topology."""
+    """A server was removed from the topology."""
 
     __slots__ = ()
 
 
 class ServerDescriptionChangedEvent(_ServerEvent):
-    """What is known of a server changed.
+    """A server's description changed.
 
     Args:
         previous_description, new_description: before and after.
@@ -75,12 +75,12 @@ class ServerDescriptionChangedEvent(_ServerEvent):
 
     @property
     def previous_description(self) -> ServerDescription:
-        """What was known before."""
+        """The description before the change."""
         return self._previous
 
     @property
     def new_description(self) -> ServerDescription:
-        """What is known now."""
+        """The description after the change."""
         return self._new
 
     def __repr__(self) -> str:
@@ -90,10 +90,10 @@ class ServerDescriptionChangedEvent(_ServerEvent):
 
 
 class TopologyEvent:
-    """What the events of a topology have in common.
+    """Base of the topology events.
 
     Args:
-        topology_id: which one.
+        topology_id: id of the topology.
     """
 
     __slots__ = ("_topology_id",)
@@ -103,7 +103,7 @@ class TopologyEvent:
 
     @property
     def topology_id(self) -> ObjectId:
-        """The topology; each client has one of its own."""
+        """The id of the topology; each client has its own."""
         return self._topology_id
 
     def __repr__(self) -> str:
@@ -111,7 +111,7 @@ class TopologyEvent:
 
 
 class TopologyOpenedEvent(TopologyEvent):
-    """A client began to look at its deployment."""
+    """A client started monitoring its topology."""
 
     __slots__ = ()
 
@@ -123,7 +123,7 @@ class TopologyClosedEvent(TopologyEvent):
 
 
 class TopologyDescriptionChangedEvent(TopologyEvent):
-    """What is known of the deployment changed.
+    """The topology's description changed.
 
     Args:
         previous_description, new_description: before and after.
@@ -141,12 +141,12 @@ class TopologyDescriptionChangedEvent(TopologyEvent):
 
     @property
     def previous_description(self) -> TopologyDescription:
-        """What was known before."""
+        """The description before the change."""
         return self._previous
 
     @property
     def new_description(self) -> TopologyDescription:
-        """What is known now."""
+        """The description after the change."""
         return self._new
 
     def __repr__(self) -> str:
@@ -157,11 +157,11 @@ class TopologyDescriptionChangedEvent(TopologyEvent):
 
 
 class _ServerHeartbeatEvent:
-    """What the events of a check of a server have in common.
+    """Base of the heartbeat events.
 
     Args:
         connection_id: host and port of the server.
-        awaited: whether the server may hold its reply back until something changes.
+        awaited: whether the server may delay its reply until something changes.
     """
 
     __slots__ = ("_awaited", "_connection_id")
@@ -177,7 +177,7 @@ class _ServerHeartbeatEvent:
 
     @property
     def awaited(self) -> bool:
-        """Whether the server may hold its reply back until something changes."""
+        """Whether the server may delay its reply until something changes."""
         return self._awaited
 
     def __repr__(self) -> str:
@@ -185,24 +185,24 @@ class _ServerHeartbeatEvent:
 
 
 class ServerHeartbeatStartedEvent(_ServerHeartbeatEvent):
-    """A check of a server began."""
+    """A heartbeat started."""
 
     __slots__ = ()
 
 
 class ServerHeartbeatSucceededEvent(_ServerHeartbeatEvent):
-    """A server answered to a check.
+    """A server answered a heartbeat.
 
     Args:
         duration: seconds.
-        reply: what it said.
+        reply: the server's reply.
         connection_id: host and port of the server.
-        awaited: whether it could hold its reply back.
+        awaited: whether the server could delay its reply.
     """
 
     __slots__ = ("_bson", "_duration", "_reply")
 
-    # For the log: the reply as it came.
+    # For the log: the reply as received.
     _bson: bytes | None
 
     def __init__(
@@ -215,12 +215,12 @@ class ServerHeartbeatSucceededEvent(_ServerHeartbeatEvent):
 
     @property
     def duration(self) -> float:
-        """How long the check took, in seconds."""
+        """The duration of the check, in seconds."""
         return self._duration
 
     @property
     def reply(self) -> Hello[Any]:
-        """What the server said; `reply.document` is the whole of it."""
+        """The server's reply; `reply.document` is the whole document."""
         return self._reply
 
     def __repr__(self) -> str:
@@ -231,13 +231,13 @@ class ServerHeartbeatSucceededEvent(_ServerHeartbeatEvent):
 
 
 class ServerHeartbeatFailedEvent(_ServerHeartbeatEvent):
-    """A check of a server failed.
+    """A heartbeat failed.
 
     Args:
         duration: seconds.
-        reply: what went wrong.
+        reply: the error.
         connection_id: host and port of the server.
-        awaited: whether the server could hold its reply back.
+        awaited: whether the server could delay its reply.
     """
 
     __slots__ = ("_duration", "_reply")
@@ -251,12 +251,12 @@ class ServerHeartbeatFailedEvent(_ServerHeartbeatEvent):
 
     @property
     def duration(self) -> float:
-        """How long the check took, in seconds."""
+        """The duration of the check, in seconds."""
         return self._duration
 
     @property
     def reply(self) -> Exception:
-        """What went wrong."""
+        """The error."""
         return self._reply
 
     def __repr__(self) -> str:

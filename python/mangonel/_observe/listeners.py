@@ -1,7 +1,7 @@
-"""Who wants to hear of a client's events: looked up when the client is made and at each check of a server.
+"""Finds the listeners of a client's events, when the client is made and at each heartbeat.
 
-So a client that nobody listens to loads nothing for it, and a logger whose level changes later is heard of within
-a heartbeat. Holds no client.
+So a client without listeners loads nothing for them, and a later change of a logger's level is noticed within a
+heartbeat. Holds no client.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mangonel.bson.objectid import ObjectId
     from mangonel.client_options import ClientOptions
 
-# The components of the log, each a logger of its own.
+# The components of the log; each has its own logger.
 COMPONENTS = ("command", "connection", "serverSelection", "topology")
 
 _DEBUG = 10
@@ -33,7 +33,7 @@ _TRUE = frozenset(["1", "true", "yes"])
 
 
 def logged_components() -> tuple[str, ...]:
-    """Return the components whose loggers take debug messages; nothing is imported for that."""
+    """Return the components whose loggers accept debug messages, without importing anything."""
     logging = sys.modules.get("logging")
     # Another thread may be in the middle of its import.
     if logging is None or not hasattr(logging, "getLogger"):
@@ -42,10 +42,10 @@ def logged_components() -> tuple[str, ...]:
 
 
 def make_tracer(options: ClientOptions) -> Tracer | None:
-    """Return what makes spans, when the client's option or the environment asks for it.
+    """Return the tracer if the client's option or the environment asks for one.
 
     Raises:
-        ConfigurationError: the option does, and OpenTelemetry is not installed.
+        ConfigurationError: the option asks for one, and OpenTelemetry is not installed.
     """
     asked = options.tracing
     if not asked.get("enabled", os.environ.get(_TRACING, "").lower() in _TRUE):
@@ -64,7 +64,7 @@ def make_tracer(options: ClientOptions) -> Tracer | None:
 
 
 class Listeners:
-    """Finds out who listens to one client."""
+    """Finds the listeners of one client."""
 
     def __init__(self, options: ClientOptions) -> None:
         self._options = options
@@ -83,7 +83,7 @@ class Listeners:
 
     @property
     def topology_id(self) -> ObjectId:
-        """What the client's events name its deployment by; without anybody who listens, an id that is kept."""
+        """The topology's id in events; stays the same even if nothing listens yet."""
         if self.publisher is not None:
             return self.publisher.topology_id
         if self._topology_id is None:
@@ -94,11 +94,11 @@ class Listeners:
 
     @property
     def interests(self) -> int:
-        """The kinds of events that somebody wants, as bits."""
+        """The kinds of events that any listener needs, as bits."""
         return self.publisher.interests if self.publisher else 0
 
     def follow(self, core: _core.Core) -> None:
-        """Look again at each check of a server, and when one of the driver's loggers gets another level."""
+        """Check again at each heartbeat, and when the level of one of the driver's loggers changes."""
         # The core keeps this object.
         self._core = ref(core)
         core.set_listener_check(self)
@@ -108,7 +108,7 @@ class Listeners:
             watch(self, COMPONENTS)
 
     def add(self, listener: Any) -> None:
-        """Tell a listener too from now on; its events are made from the next operation on."""
+        """Add a listener; it receives events from the next operation on."""
         if self.publisher is None:
             from mangonel._observe.publisher import Publisher
 
@@ -117,7 +117,7 @@ class Listeners:
         self._tell([*self.publisher.listeners, listener])
 
     def remove(self, listener: Any) -> None:
-        """Tell it no more."""
+        """Remove a listener."""
         if self.publisher is not None:
             self._tell([heard for heard in self.publisher.listeners if heard is not listener])
 

@@ -34,7 +34,7 @@ _NOT_CHECKED_OUT_BECAUSE = {
 
 
 class _Component:
-    """One logger, and the fields that all its messages have."""
+    """One logger, and the fields of all its messages."""
 
     name: str
 
@@ -48,11 +48,11 @@ class _Component:
 
 
 def _document(body: Any) -> bytes:
-    """Return a document's bytes: a listener may have had it decoded, and what is redacted is an empty dict."""
+    """Return a document's bytes: a listener may have decoded it, and a redacted one is an empty dict."""
     return body if isinstance(body, bytes) else encode(body)
 
 
-# What is tried again as a write; everything else is a read.
+# Commands that are retried as writes; all others are reads.
 _WRITES = frozenset(
     [
         "insert",
@@ -64,18 +64,18 @@ _WRITES = frozenset(
         "abortTransaction",
     ]
 )
-# Operations that failed and may be tried again: many more than are under way at once.
+# Failed operations that may be retried: many more than are in flight at once.
 _MOST_FAILED = 10_000
 
 
 class CommandLog(_Component, monitoring.CommandListener):
-    """Messages of commands."""
+    """Messages about commands."""
 
     name = "command"
 
     def __init__(self, topology_id: ObjectId) -> None:
         super().__init__(topology_id)
-        # By the number that the attempts of an operation share: how many have failed.
+        # The number of failures, by the number that the attempts of an operation share.
         self._failed: dict[tuple[int, str], int] = {}
 
     def _about(self, message: str, event: Any, **fields: Any) -> None:
@@ -95,7 +95,7 @@ class CommandLog(_Component, monitoring.CommandListener):
         )
 
     def started(self, event: monitoring.CommandStartedEvent) -> None:
-        """Write what is about to be sent, and before it that it is sent once more."""
+        """Log that a command is about to be sent, and before it, if so, that it is a retry."""
         operation = (event.operation_id or 0, event.command_name)
         attempt = self._failed.get(operation)
         if attempt is not None:
@@ -108,14 +108,14 @@ class CommandLog(_Component, monitoring.CommandListener):
         self._about("Command started", event, command=_document(event._body))
 
     def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
-        """Write what came back."""
+        """Log the reply."""
         self._failed.pop((event.operation_id or 0, event.command_name), None)
         self._about(
             "Command succeeded", event, durationMS=event.duration_micros / 1000, reply=_document(event._body)
         )
 
     def failed(self, event: monitoring.CommandFailedEvent) -> None:
-        """Write why there is no good reply."""
+        """Log the failure."""
         operation = (event.operation_id or 0, event.command_name)
         if len(self._failed) >= _MOST_FAILED:
             self._failed.clear()
@@ -127,7 +127,7 @@ class CommandLog(_Component, monitoring.CommandListener):
 
 
 class ConnectionLog(_Component, monitoring.ConnectionPoolListener):
-    """Messages of pools and connections."""
+    """Messages about pools and connections."""
 
     name = "connection"
 
@@ -136,28 +136,28 @@ class ConnectionLog(_Component, monitoring.ConnectionPoolListener):
         self._write(message, serverHost=host, serverPort=port, **fields)
 
     def pool_created(self, event: monitoring.PoolCreatedEvent) -> None:
-        """Write with which options a pool was made."""
+        """Log a new pool with its options."""
         self._about("Connection pool created", event, **event.options)
 
     def pool_ready(self, event: monitoring.PoolReadyEvent) -> None:
-        """Write that a pool is ready."""
+        """Log that a pool is ready."""
         self._about("Connection pool ready", event)
 
     def pool_cleared(self, event: monitoring.PoolClearedEvent) -> None:
-        """Write that a pool was cleared."""
+        """Log that a pool was cleared."""
         service_id = None if event.service_id is None else str(event.service_id)
         self._about("Connection pool cleared", event, serviceId=service_id)
 
     def pool_closed(self, event: monitoring.PoolClosedEvent) -> None:
-        """Write that a pool is gone."""
+        """Log that a pool was closed."""
         self._about("Connection pool closed", event)
 
     def connection_created(self, event: monitoring.ConnectionCreatedEvent) -> None:
-        """Write that a connection is about to be opened."""
+        """Log that a connection is about to be opened."""
         self._about("Connection created", event, driverConnectionId=event.connection_id)
 
     def connection_ready(self, event: monitoring.ConnectionReadyEvent) -> None:
-        """Write that a connection is usable."""
+        """Log that a connection is usable."""
         self._about(
             "Connection ready",
             event,
@@ -166,7 +166,7 @@ class ConnectionLog(_Component, monitoring.ConnectionPoolListener):
         )
 
     def connection_closed(self, event: monitoring.ConnectionClosedEvent) -> None:
-        """Write why a connection was closed."""
+        """Log why a connection was closed."""
         reason = _CLOSED_BECAUSE.get(event.reason, event.reason)
         error = event.reason if event.reason == monitoring.ConnectionClosedReason.ERROR else None
         self._about(
@@ -174,11 +174,11 @@ class ConnectionLog(_Component, monitoring.ConnectionPoolListener):
         )
 
     def connection_check_out_started(self, event: monitoring.ConnectionCheckOutStartedEvent) -> None:
-        """Write that a connection is asked for."""
+        """Log that a check-out started."""
         self._about("Connection checkout started", event)
 
     def connection_check_out_failed(self, event: monitoring.ConnectionCheckOutFailedEvent) -> None:
-        """Write why there is no connection."""
+        """Log why a check-out failed."""
         self._about(
             "Connection checkout failed",
             event,
@@ -188,7 +188,7 @@ class ConnectionLog(_Component, monitoring.ConnectionPoolListener):
         )
 
     def connection_checked_out(self, event: monitoring.ConnectionCheckedOutEvent) -> None:
-        """Write that a connection was got."""
+        """Log that a connection was checked out."""
         self._about(
             "Connection checked out",
             event,
@@ -197,7 +197,7 @@ class ConnectionLog(_Component, monitoring.ConnectionPoolListener):
         )
 
     def connection_checked_in(self, event: monitoring.ConnectionCheckedInEvent) -> None:
-        """Write that a connection was given back."""
+        """Log that a connection was checked in."""
         self._about("Connection checked in", event, driverConnectionId=event.connection_id)
 
 
@@ -210,14 +210,14 @@ class _TopologyComponent(_Component):
 
 
 class TopologyLog(_TopologyComponent, monitoring.TopologyListener):
-    """Messages of the deployment."""
+    """Messages about the topology."""
 
     def opened(self, event: monitoring.TopologyOpenedEvent) -> None:
-        """Write that the client looks at its deployment."""
+        """Log that the client started monitoring."""
         self._write("Starting topology monitoring", topologyId=self._topology_id)
 
     def description_changed(self, event: monitoring.TopologyDescriptionChangedEvent) -> None:
-        """Write what the deployment has become."""
+        """Log the new description of the topology."""
         self._write(
             "Topology description changed",
             topologyId=self._topology_id,
@@ -226,31 +226,31 @@ class TopologyLog(_TopologyComponent, monitoring.TopologyListener):
         )
 
     def closed(self, event: monitoring.TopologyClosedEvent) -> None:
-        """Write that the client was closed."""
+        """Log that the client was closed."""
         self._write("Stopped topology monitoring", topologyId=self._topology_id)
 
 
 class ServerLog(_TopologyComponent, monitoring.ServerListener):
-    """Messages of servers that come and go."""
+    """Messages about servers that are added or removed."""
 
     def opened(self, event: monitoring.ServerOpeningEvent) -> None:
-        """Write that a server came."""
+        """Log that a server was added."""
         self._about_server("Starting server monitoring", event.server_address)
 
     def description_changed(self, event: monitoring.ServerDescriptionChangedEvent) -> None:
-        """Write nothing: the topology's own message tells."""
+        """Log nothing: the topology's own message has the change."""
 
     def closed(self, event: monitoring.ServerClosedEvent) -> None:
-        """Write that a server went."""
+        """Log that a server was removed."""
         self._about_server("Stopped server monitoring", event.server_address)
 
 
 class HeartbeatLog(_TopologyComponent, monitoring.ServerHeartbeatListener):
-    """Messages of checks. A monitor's connections are counted for each server: the first is 1."""
+    """Messages about heartbeats. A monitor's connections are counted for each server: the first is 1."""
 
     def __init__(self, topology_id: ObjectId) -> None:
         super().__init__(topology_id)
-        # Address -> the number of its monitor's connection, and what the server calls it.
+        # Address -> the number of its monitor's connection, and the server's number for it.
         self._lines: dict[_Address, tuple[int, int | None]] = {}
 
     def _about(self, message: str, event: Any, **fields: Any) -> None:
@@ -265,11 +265,11 @@ class HeartbeatLog(_TopologyComponent, monitoring.ServerHeartbeatListener):
         )
 
     def started(self, event: monitoring.ServerHeartbeatStartedEvent) -> None:
-        """Write that a check began."""
+        """Log that a heartbeat started."""
         self._about("Server heartbeat started", event)
 
     def succeeded(self, event: monitoring.ServerHeartbeatSucceededEvent) -> None:
-        """Write what the server said."""
+        """Log the server's reply."""
         number, server_id = self._lines.get(event.connection_id, (1, None))
         self._lines[event.connection_id] = (number, event.reply.connection_id or server_id)
         self._about(
@@ -280,7 +280,7 @@ class HeartbeatLog(_TopologyComponent, monitoring.ServerHeartbeatListener):
         )
 
     def failed(self, event: monitoring.ServerHeartbeatFailedEvent) -> None:
-        """Write why a check failed."""
+        """Log why a heartbeat failed."""
         self._about(
             "Server heartbeat failed",
             event,
@@ -291,14 +291,14 @@ class HeartbeatLog(_TopologyComponent, monitoring.ServerHeartbeatListener):
 
 
 class SelectionLog(_Component):
-    """Messages of operations that look for a server."""
+    """Messages about server selection."""
 
     name = "serverSelection"
 
     def selection(
         self, how: str, operation: str, operation_id: int, selector: str, description: str, detail: Any
     ) -> None:
-        """Write how far the choice has come; `detail` depends on `how`."""
+        """Log the progress of a selection; `detail` depends on `how`."""
         message, fields = "Server selection started", {}
         if how == "waiting":
             message = "Waiting for suitable server to become available"
@@ -309,7 +309,7 @@ class SelectionLog(_Component):
             message, fields = "Server selection failed", {"failure": detail}
         self._write(
             message,
-            # That an operation has to wait is worth knowing at any time.
+            # A wait during selection is logged at level info, since it matters at any time.
             logging.INFO if how == "waiting" else logging.DEBUG,
             selector=selector,
             operation=operation,

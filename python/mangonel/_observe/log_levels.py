@@ -1,6 +1,6 @@
-"""Tells clients at once that one of the driver's loggers got another level; loaded only where `logging` is.
+"""Notifies clients at once when the level of one of the driver's loggers changes; needs `logging` to be loaded.
 
-A level that is set above them, as by `logging.basicConfig`, is heard of at the next check of a server. Holds no client.
+A change above those loggers, as by `logging.basicConfig`, is noticed at the next heartbeat. Holds no client.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ _watchers: weakref.WeakSet[Callable[[], None]] = weakref.WeakSet()
 
 
 class WatchedLogger(logging.Logger):
-    """A logger of the driver, which tells the clients of its level."""
+    """A logger of the driver that notifies clients of its level."""
 
     def setLevel(self, level: int | str) -> None:  # noqa: N802
-        """Set the level, and let every client look who listens now."""
+        """Set the level, and let every client look for listeners again."""
         super().setLevel(level)
         for look in tuple(_watchers):
             look()
 
 
 def watch(look: Callable[[], None], components: Iterable[str]) -> None:
-    """Call `look`, which is held weakly, whenever one of the driver's loggers gets a level."""
+    """Call `look`, held weakly, whenever the level of one of the driver's loggers changes."""
     for name in (logger_names.root, *map(logger_names.logger_name, components)):
         logger = logging.getLogger(name)
-        # Not one that the program made of a class of its own.
+        # Not a logger that the program made with its own class.
         if type(logger) is logging.Logger:
             logger.__class__ = WatchedLogger
     _watchers.add(look)

@@ -1,11 +1,11 @@
-"""What the driver's loggers are named: below "mangonel", or "pymongo" where the shim stands for PyMongo.
+"""The names of the driver's loggers: below "mangonel", or "pymongo" if the shim replaces PyMongo.
 
 Must not know: anything else of the package, nor `logging`, which a client without a log does not load.
 """
 
 from __future__ import annotations
 
-# `install_as_pymongo` sets it: a program that was written for PyMongo configures PyMongo's loggers.
+# `install_as_pymongo` sets it: programs written for PyMongo configure PyMongo's loggers.
 root = "mangonel"
 
 

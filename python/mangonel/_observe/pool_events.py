@@ -1,4 +1,4 @@
-"""The events of pools and connections, as listeners are given them. `monitoring` is where users find these.
+"""The events of pools and connections, as listeners receive them. Users find the classes in `monitoring`.
 
 Spec: connection-monitoring-and-pooling.
 """
@@ -27,7 +27,7 @@ class ConnectionClosedReason:
 
 
 class ConnectionCheckOutFailedReason:
-    """Why no connection was checked out."""
+    """Why a check-out failed."""
 
     TIMEOUT = "timeout"
     """None became free within waitQueueTimeoutMS."""
@@ -38,7 +38,7 @@ class ConnectionCheckOutFailedReason:
 
 
 class _AddressEvent:
-    """What all these events have: the server.
+    """Base of these events: the server.
 
     Args:
         address: host and port of the server.
@@ -62,11 +62,11 @@ class _AddressEvent:
 
 
 class PoolCreatedEvent(_AddressEvent):
-    """The pool of a server was made; it hands nothing out yet.
+    """The pool of a server was created; it hands out no connections yet.
 
     Args:
         address: host and port of the server.
-        options: the pool options that are not the default, by their URI names.
+        options: the pool options that differ from the defaults, by URI name.
     """
 
     __slots__ = ("_options",)
@@ -77,7 +77,7 @@ class PoolCreatedEvent(_AddressEvent):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The pool options that are not the default, by their URI names."""
+        """The pool options that differ from the defaults, by URI name."""
         return self._options
 
     def _values(self) -> tuple[Any, ...]:
@@ -85,18 +85,18 @@ class PoolCreatedEvent(_AddressEvent):
 
 
 class PoolReadyEvent(_AddressEvent):
-    """The pool hands out connections from now on."""
+    """The pool is ready to hand out connections."""
 
     __slots__ = ()
 
 
 class PoolClearedEvent(_AddressEvent):
-    """The connections of the pool are not to be used again.
+    """The pool was cleared: its connections will not be used again.
 
     Args:
         address: host and port of the server.
-        service_id: behind a load balancer: only the connections of this service.
-        interrupt_connections: whether those in use are closed at once.
+        service_id: behind a load balancer, only connections of this service are affected.
+        interrupt_connections: whether connections in use are closed at once.
     """
 
     __slots__ = ("_interrupts", "_service_id")
@@ -110,7 +110,7 @@ class PoolClearedEvent(_AddressEvent):
 
     @property
     def service_id(self) -> ObjectId | None:
-        """The service whose connections are meant, behind a load balancer; else None."""
+        """The affected service behind a load balancer, else None."""
         return self._service_id
 
     @property
@@ -123,13 +123,13 @@ class PoolClearedEvent(_AddressEvent):
 
 
 class PoolClosedEvent(_AddressEvent):
-    """The pool is gone."""
+    """The pool was closed."""
 
     __slots__ = ()
 
 
 class _ConnectionEvent(_AddressEvent):
-    """What happened to one connection.
+    """Base of the events of one connection.
 
     Args:
         address: host and port of the server.
@@ -152,7 +152,7 @@ class _ConnectionEvent(_AddressEvent):
 
 
 class _TimedEvent(_ConnectionEvent):
-    """What happened to one connection, and how long it took.
+    """Base of the events of one connection that have a duration.
 
     Args:
         address: host and port of the server.
@@ -168,7 +168,7 @@ class _TimedEvent(_ConnectionEvent):
 
     @property
     def duration(self) -> float | None:
-        """How long it took, in seconds."""
+        """The duration in seconds."""
         return self._duration
 
     def _values(self) -> tuple[Any, ...]:
@@ -182,7 +182,7 @@ class ConnectionCreatedEvent(_ConnectionEvent):
 
 
 class ConnectionReadyEvent(_TimedEvent):
-    """A connection has done its handshake; `duration` is counted from its creation."""
+    """A connection has completed its handshake; `duration` counts from its creation."""
 
     __slots__ = ()
 
@@ -212,13 +212,13 @@ class ConnectionClosedEvent(_ConnectionEvent):
 
 
 class ConnectionCheckOutStartedEvent(_AddressEvent):
-    """An operation asks for a connection."""
+    """An operation started to check out a connection."""
 
     __slots__ = ()
 
 
 class ConnectionCheckOutFailedEvent(_TimedEvent):
-    """An operation gets no connection; `duration` is counted from when it asked.
+    """A check-out failed; `duration` counts from its start.
 
     Args:
         address: host and port of the server.
@@ -228,7 +228,7 @@ class ConnectionCheckOutFailedEvent(_TimedEvent):
 
     __slots__ = ("_error", "_reason")
 
-    # For the log: what went wrong with the connection.
+    # For the log: the connection's error.
     _error: str | None
 
     def __init__(self, address: _Address, reason: str, duration: float | None) -> None:
@@ -246,12 +246,12 @@ class ConnectionCheckOutFailedEvent(_TimedEvent):
 
 
 class ConnectionCheckedOutEvent(_TimedEvent):
-    """An operation got a connection; `duration` is counted from when it asked."""
+    """A connection was checked out; `duration` counts from the start of the check-out."""
 
     __slots__ = ()
 
 
 class ConnectionCheckedInEvent(_ConnectionEvent):
-    """An operation gave its connection back."""
+    """A connection was checked in."""
 
     __slots__ = ()

@@ -1,6 +1,6 @@
-"""From the core's events to those who hear of them. Holds no client: the core holds this.
+"""Passes the core's events to listeners. Holds no client: the core holds this.
 
-Nothing here is loaded while nobody listens. Spec: command-logging-and-monitoring and the other monitoring ones.
+Nothing here is loaded without a listener. Spec: command-logging-and-monitoring and the other monitoring ones.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def _tell(listener: Any, method: str, event: Any) -> None:
 
             traceback.print_exc()
     except KeyboardInterrupt:
-        # Raised from here it would be lost in the core; so the operation is interrupted a moment later.
+        # An exception raised here would be lost in the core, so the operation is interrupted a moment later.
         import _thread
 
         _thread.interrupt_main()
 
 
 def _teller(kind: str, method: str, make: Callable[..., Any]) -> Callable[..., None]:
-    # Makes a method of the publisher, which the core calls: the event is made only where somebody hears of it.
+    # Makes a method of the publisher for the core: it creates the event only if a listener receives it.
     def told(self: Publisher, *said: Any) -> None:
         listeners = getattr(self, kind)
         if listeners:
@@ -114,13 +114,13 @@ def _failed_heartbeat(_: Publisher, address: _Address, duration: float, error: s
 class Publisher:
     """The listeners of one client; the core calls a method for each event, in order.
 
-    Addresses are pairs of host and port, durations seconds unless they are named micros, documents bytes.
+    Addresses are pairs of host and port; durations are in seconds unless named micros; documents are bytes.
 
     Args:
-        listeners: whoever hears; one may be of several kinds.
-        pool_options: what PoolCreatedEvent tells.
-        components: what is written to the structured log.
-        tracer: what makes spans, or None.
+        listeners: the listeners; one may be of several kinds.
+        pool_options: the options in PoolCreatedEvent.
+        components: the components of the structured log to write.
+        tracer: makes spans, or None.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Publisher:
         self.log(components)
 
     def log(self, components: Sequence[str]) -> None:
-        """Write these components to the structured log from now on, and no others."""
+        """Write exactly these components to the structured log from now on."""
         listeners: list[Any] = list(self.listeners)
         self._selections: list[Any] = []
         if components:
@@ -164,7 +164,7 @@ class Publisher:
 
     @property
     def interests(self) -> int:
-        """The kinds of events that somebody wants, as bits."""
+        """The kinds of events that any listener needs, as bits."""
         return (
             (COMMANDS if self._commands or self._tracer else 0)
             | (POOLS if self._pools else 0)
@@ -174,19 +174,19 @@ class Publisher:
         )
 
     def command_started(self, facts: Facts, command: bytes) -> None:
-        """Tell that a command is about to be sent."""
+        """Report that a command is about to be sent."""
         if self._tracer is not None:
             self._tracer.command_started(facts, command)
         self._started(facts, command)
 
     def command_succeeded(self, facts: Facts, micros: int, reply: bytes) -> None:
-        """Tell that a command was answered."""
+        """Report that a command was answered."""
         if self._tracer is not None:
             self._tracer.command_succeeded(facts, reply)
         self._succeeded(facts, micros, reply)
 
     def command_failed(self, facts: Facts, micros: int, failure: bytes | tuple[str, str]) -> None:
-        """Tell that a command was refused or not answered."""
+        """Report that a command failed."""
         if self._tracer is not None:
             self._tracer.command_failed(facts, failure)
         self._failed(facts, micros, failure)
@@ -194,23 +194,23 @@ class Publisher:
     def operation_started(
         self, operation_id: int, name: str, database: str, target: str | None, session: int | None
     ) -> None:
-        """Tell that an operation begins."""
+        """Report that an operation starts."""
         if self._tracer is not None:
             self._tracer.operation_started(operation_id, name, database, target, session)
 
     def operation_ended(self, operation_id: int, failure: tuple[str, str] | None) -> None:
-        """Tell that an operation is over."""
+        """Report that an operation has ended."""
         if self._tracer is not None:
             self._tracer.operation_ended(operation_id, failure)
 
     def selection(
         self, how: str, operation: str, operation_id: int, selector: str, description: str, detail: Any
     ) -> None:
-        """Tell how far the choice of a server has come."""
+        """Report the progress of a server selection."""
         for log in self._selections:
             log.selection(how, operation, operation_id, selector, description, detail)
 
-    # Who hears of it, by which method, and the event made of the publisher and what the core says.
+    # For each event: the kind of listener, its method, and the event made from the core's facts.
     _started = _teller("_commands", "started", lambda _, *said: commands.started(*said))
     _succeeded = _teller("_commands", "succeeded", lambda _, *said: commands.succeeded(*said))
     _failed = _teller("_commands", "failed", lambda _, *said: commands.failed(*said))
@@ -246,7 +246,7 @@ class Publisher:
 
 
 def publisher_for(options: Any, components: Sequence[str], tracer: Tracer | None) -> Publisher | None:
-    """Return the publisher of a client with these options; None when nobody wants to hear of it."""
+    """Return the publisher of a client with these options, or None without any listener."""
     listeners = [*monitoring._registered, *options.event_listeners]
     publisher = Publisher(listeners, options.pool_options.non_default_options, components, tracer)
     return publisher if publisher.interests else None

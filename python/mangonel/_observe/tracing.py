@@ -1,6 +1,6 @@
 """OpenTelemetry spans: one for each operation or bulk write, one below it for each command, one for each transaction.
 
-Loaded only when a client asks for it; `opentelemetry-api` is the extra `mangonel[otel]`. Holds no client.
+Loaded only if a client asks for it; `opentelemetry-api` is the extra `mangonel[otel]`. Holds no client.
 Spec: open-telemetry.
 """
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from mangonel._observe.command_events import Facts
 
-# Operations that go by another name than their commands.
+# Operations whose name differs from their command's.
 _OPERATION_NAMES = {"drop": "dropCollection", "create": "createCollection"}
-# Commands that name their collection in their first field; of a getMore the core knows where it stands.
+# Commands that name their collection in their first field; for a getMore the core knows the collection.
 _ON_COLLECTIONS = frozenset(
     [
         "aggregate",
@@ -56,7 +56,7 @@ _ON_COLLECTIONS = frozenset(
         "validate",
     ]
 )
-# What every command carries and no query text shows.
+# Fields of every command, which query text leaves out.
 _NOT_SHOWN = ("lsid", "$db", "$clusterTime", "signature")
 
 
@@ -64,31 +64,31 @@ class Tracer:
     """Makes the spans of one client.
 
     Args:
-        query_text_max_length: how many bytes of a command are shown; 0: none.
-        provider: whose tracer it uses. None: the global one.
+        query_text_max_length: how many bytes of a command to show; 0: none.
+        provider: the provider of the tracer. None: the global one.
     """
 
     def __init__(self, query_text_max_length: int, provider: TracerProvider | None = None) -> None:
         self._tracer = trace.get_tracer("mangonel", __version__, provider)
         self._longest = query_text_max_length
-        # By operation id, by request id, and by the number of the session.
+        # By operation id, by request id, and by session number.
         self._operations: dict[int, tuple[Span, str | None]] = {}
         self._commands: dict[int, Span] = {}
         self._transactions: dict[int, Span] = {}
-        # Bulk writes under way: the commands of each share its span.
+        # Running bulk writes: the commands of each share its span.
         self._bulks: set[int] = set()
-        # What the server said last against an operation.
+        # The server's last error for an operation.
         self._refusals: dict[int, tuple[str, str]] = {}
 
     def transaction_started(self, session: int) -> None:
-        """Begin the span of a transaction."""
+        """Start the span of a transaction."""
         span = self._tracer.start_span(
             "transaction", kind=SpanKind.CLIENT, attributes={"db.system.name": "mongodb"}
         )
         self._transactions[session] = span
 
     def transaction_ended(self, session: int) -> None:
-        """End the span of a transaction; once is enough."""
+        """End the span of a transaction; a second call does nothing."""
         span = self._transactions.pop(session, None)
         if span is not None:
             span.end()
@@ -96,7 +96,7 @@ class Tracer:
     def operation_started(
         self, operation_id: int, name: str, database: str, target: str | None, session: int | None
     ) -> None:
-        """Begin the span of an operation; one of a bulk write has that of the whole."""
+        """Start the span of an operation; in a bulk write, operations share the bulk's span."""
         if operation_id in self._bulks:
             return
         collection = target if name in _ON_COLLECTIONS else None
@@ -107,14 +107,14 @@ class Tracer:
     def bulk(
         self, group: int, name: str, database: str, collection: str | None, session: int | None
     ) -> Iterator[None]:
-        """Have one span around the commands of a bulk write, which listeners know by its `group`."""
+        """Put one span around the commands of a bulk write, which listeners identify by its `group`."""
         span = self._begin(name, database, collection, session)
         self._operations[group] = (span, collection)
         self._bulks.add(group)
         try:
             yield
         except BaseException as error:
-            # The details of a failed bulk hold the user's documents.
+            # The details of a failed bulk contain the user's documents.
             _fail(span, type(error).__name__, str(error).partition(", full error: ")[0])
             raise
         finally:
@@ -151,7 +151,7 @@ class Tracer:
         span.end()
 
     def command_started(self, facts: Facts, command: bytes) -> None:
-        """Begin the span of a command; a sensitive one has none."""
+        """Start the span of a command, unless it is sensitive."""
         name, database, request_id, operation_id, (host, port), server_id, _, connection, is_secret, _ = facts
         if is_secret:
             return
@@ -194,7 +194,7 @@ class Tracer:
         span.end()
 
     def command_failed(self, facts: Facts, failure: bytes | tuple[str, str]) -> None:
-        """End the span of a command that was refused or not answered."""
+        """End the span of a command that failed."""
         span = self._commands.pop(facts[2], None)
         if isinstance(failure, bytes):
             reply = shown(failure)
@@ -213,7 +213,7 @@ def _summary(name: str, database: str, collection: str | None) -> str:
 
 
 def _below(span: Span | None) -> Context | None:
-    # None: below whatever span the caller is in.
+    # None: below the caller's current span.
     return None if span is None else trace.set_span_in_context(span)
 
 
@@ -222,7 +222,7 @@ def _fail(span: Span, kind: str, message: str) -> None:
         {
             "exception.type": kind,
             "exception.message": message,
-            # The exception is made only when the caller gets it, behind the span's end.
+            # The exception object is created only when the caller gets it, after the span's end.
             "exception.stacktrace": f"{kind}: {message}",
         }
     )

@@ -1,1 +1,1 @@
-"""What options mean before a client is made of them: checks of their values, DNS seed lists, TLS contexts."""
+"""Processing of options before a client is made: checks of values, DNS seed lists, TLS contexts."""

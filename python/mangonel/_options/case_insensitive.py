@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class CaseInsensitiveDict(MutableMapping[str, "Any"]):
-    """A dict that finds `maxPoolSize` under `MAXPOOLSIZE` too, and remembers how the user spelled it.
+    """A dict that finds `maxPoolSize` under `MAXPOOLSIZE` too, and remembers the user's spelling.
 
-    Iterating gives names in lower case; `cased_key` gives the user's spelling, and `repr` shows it.
+    Iteration returns names in lower case; `cased_key` returns the user's spelling, and `repr` shows it.
     """
 
     __slots__ = ("_items",)
@@ -62,5 +62,5 @@ class CaseInsensitiveDict(MutableMapping[str, "Any"]):
         return self._items[name.lower()][0]
 
     def absorb(self, other: CaseInsensitiveDict) -> None:
-        """Take over all items of `other` with their spelling; they win over those already here."""
+        """Add all items of `other` with their spelling; they replace existing ones."""
         self._items.update(other._items)

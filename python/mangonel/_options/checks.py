@@ -1,7 +1,7 @@
-"""The checks of client options: each takes an option's name and value and returns the value to use.
+"""The checks of client options: each takes an option's name and value, and returns the value to use.
 
-They raise ValueError or TypeError, which a URI turns into a warning. Time-outs come in as milliseconds and go
-out as seconds, as PyMongo's attributes have them. Spec: uri-options.
+They raise ValueError or TypeError, which become warnings for a URI. Times come in milliseconds and are returned in
+seconds, as PyMongo's attributes have them. Spec: uri-options.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MECHANISMS = (
     "SCRAM-SHA-256",
 )
 
-# Properties that may stand in a URI. Callbacks and lists of hosts can only be passed as a dict.
+# Properties that are allowed in a URI. Callbacks and lists of hosts can only be passed in a dict.
 _MECHANISM_PROPERTIES = (
     "AWS_SESSION_TOKEN",
     "CANONICALIZE_HOST_NAME",
@@ -50,16 +50,16 @@ _UUID_REPRESENTATIONS = {
     "csharpLegacy": 6,
 }
 
-# Stands for "longer than anybody waits", in whatever unit the option has.
+# Means "longer than any wait", in the option's unit.
 _TOO_LARGE = 1e9
 
 
 class UnsafeValueError(ValueError):
-    """A wrong value that must not be left out with a warning: credentials would go to the wrong service."""
+    """A wrong value that must not become a warning: credentials would go to the wrong service."""
 
 
 def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
-    """Return a check that lets None pass."""
+    """Return a check that also accepts None."""
 
     def checked(option: str, value: Any) -> Any:
         return None if value is None else check(option, value)
@@ -77,7 +77,7 @@ def boolean(option: str, value: Any) -> bool:
 
 
 def positive_integer(option: str, value: Any) -> int:
-    """An integer from 1 on."""
+    """An integer of at least 1."""
     number = validate_integer(option, value)
     if number <= 0:
         raise ValueError(f"{option} must be a positive integer, not {number}")
@@ -85,7 +85,7 @@ def positive_integer(option: str, value: Any) -> int:
 
 
 def non_negative_integer(option: str, value: Any) -> int:
-    """An integer from 0 on."""
+    """An integer of at least 0."""
     number = validate_integer(option, value)
     if number < 0:
         raise ValueError(f"{option} must be a non negative integer, not {number}")
@@ -119,29 +119,29 @@ def positive_number(option: str, value: Any) -> float:
 
 
 def non_negative_number(option: str, value: Any) -> float:
-    """A number from 0 on and below a billion."""
+    """A number of at least 0 and below a billion."""
     return 0 if _is_zero(value) else positive_number(option, value)
 
 
 def seconds(option: str, value: Any) -> float:
-    """A time-out above 0."""
+    """A time above 0."""
     return positive_number(option, value) / 1000.0
 
 
 def seconds_or_zero(option: str, value: Any) -> float:
-    """A time-out where 0 means "do not wait" and None means nothing."""
+    """A time; 0 means "do not wait", and None is ignored."""
     if value is None:
         raise ConfigurationError(f"{option} cannot be None; leave it out for the default")
     return non_negative_number(option, value) / 1000.0 if not _is_zero(value) else 0
 
 
 def seconds_or_unlimited(option: str, value: Any) -> float | None:
-    """A time-out where 0 and None mean "no limit"."""
+    """A time; 0 and None mean "no limit"."""
     return None if value is None or _is_zero(value) else seconds(option, value)
 
 
 def deadline_seconds(option: str, value: Any) -> float:
-    """The value of timeoutMS, where 0 means "no limit" and stays 0."""
+    """The value of timeoutMS; 0 means "no limit" and stays 0."""
     return non_negative_number(option, value) / 1000.0
 
 
@@ -158,7 +158,7 @@ def app_name(option: str, value: Any) -> str:
 
 
 def readable_file(option: str, value: Any) -> str:
-    """The path of a file that can be opened; OSError otherwise, which is never only a warning."""
+    """The path of a readable file; raises OSError otherwise, which never becomes a warning."""
     with open(validate_string(option, value), "rb"):
         return str(value)
 
@@ -198,7 +198,7 @@ def mechanism_properties(option: str, value: Any) -> dict[str, Any]:
         if not item:
             raise ValueError(f"Malformed auth mechanism properties: expected {option} as KEY:value,...")
         if key not in _MECHANISM_PROPERTIES:
-            # A token with a comma in it must not end up in a message or a log.
+            # A token with a comma in it must not appear in a message or a log.
             found = "a key" if "AWS_SESSION_TOKEN" in value else key
             raise ValueError(
                 f"{found} is not a supported auth mechanism property; expected one of {_MECHANISM_PROPERTIES}"
@@ -208,7 +208,7 @@ def mechanism_properties(option: str, value: Any) -> dict[str, Any]:
 
 
 def canonicalize_host_name(value: Any) -> bool | str:
-    """The value of CANONICALIZE_HOST_NAME: a bool or how to look the name up."""
+    """The value of CANONICALIZE_HOST_NAME: a bool, or the kind of look-up."""
     if isinstance(value, bool):
         return value
     if value not in _CANONICALIZE:
@@ -226,7 +226,7 @@ def _mechanism_property(key: str, value: Any) -> Any:
 
 
 def compressors(option: str, value: Any) -> list[str]:
-    """Names of compressors, in order of preference; unknown ones are left out with a warning."""
+    """Names of compressors in order of preference; unknown ones are dropped with a warning."""
     import warnings
 
     wanted = value.split(",") if isinstance(value, str) else list(value)
@@ -248,7 +248,7 @@ def zlib_level(option: str, value: Any) -> int:
 
 
 def uuid_representation(option: str, value: Any) -> int:
-    """The name of a UuidRepresentation as URIs spell it."""
+    """The name of a UuidRepresentation in the spelling of URIs."""
     try:
         return _UUID_REPRESENTATIONS[value]
     except KeyError:
@@ -271,8 +271,8 @@ def datetime_conversion(option: str, value: Any) -> Any:
 
 
 def document_class(option: str, value: Any) -> Any:
-    """A class that documents can become: a mutable mapping, or raw BSON."""
-    # dict[str, Any] is no class, but says which one it means.
+    """A class for decoded documents: a mutable mapping, or raw BSON."""
+    # dict[str, Any] is not a class, but its origin is.
     kind = getattr(value, "__origin__", value)
     if isinstance(kind, type) and issubclass(kind, MutableMapping):
         return value
@@ -332,7 +332,7 @@ def event_listeners(option: str, value: Any) -> Any:
 
 
 def tracing(option: str, value: Any) -> Any:
-    """Whether spans are made: a bool, or a mapping of `enabled`, `query_text_max_length` and `tracer_provider`."""
+    """The setting of spans: a bool, or a mapping of `enabled`, `query_text_max_length` and `tracer_provider`."""
     if isinstance(value, bool):
         return {"enabled": value}
     if not isinstance(value, Mapping):
@@ -357,14 +357,14 @@ def callable_object(option: str, value: Any) -> Any:
 
 
 def ssl_context(option: str, value: Any) -> Any:
-    """A ready ssl.SSLContext for the client's side."""
+    """An ssl.SSLContext for the client's side."""
     from ssl import SSLContext
 
     return _instance(option, value, SSLContext)
 
 
 def encryption_options(option: str, value: Any) -> Any:
-    """The options of encrypted fields; known by what they do, since their class is not loaded for others."""
+    """The options of encrypted fields; recognised by their methods, since their class is not always loaded."""
     if not hasattr(value, "_attach"):
         raise TypeError(f"{option} must be an instance of AutoEncryptionOpts, not {type(value)}")
     return value
@@ -381,7 +381,7 @@ def _is_zero(value: Any) -> bool:
 
 
 def unquote(text: str) -> str:
-    """Return `text` with `%XX` and `+` resolved."""
+    """Return `text` with `%XX` and `+` decoded."""
     if "%" not in text:
         return text.replace("+", " ")
     from urllib.parse import unquote_plus

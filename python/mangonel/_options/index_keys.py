@@ -1,4 +1,4 @@
-"""The ways in which users write index keys and hints, brought to one form. Knows no command."""
+"""Normalises index keys and hints from the forms that users may write. Knows no command."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _ASCENDING = 1
 
 
 def index_list(key_or_list: _IndexKeyHint, direction: int | str | None = None) -> Sequence[Any]:
-    """Return (key, direction) pairs for a key, for keys, for pairs or for a mapping.
+    """Return (key, direction) pairs for a key, a list of keys, a list of pairs or a mapping.
 
     Raises:
-        TypeError: a direction without a single key, or something that is no list of keys.
+        TypeError: a direction without a single key, or not a list of keys.
     """
     if direction is not None:
         if not isinstance(key_or_list, str):
@@ -38,11 +38,11 @@ def index_list(key_or_list: _IndexKeyHint, direction: int | str | None = None) -
 
 
 def bounds(spec: Any) -> dict[str, Any]:
-    """Return the document of `min` or `max`: each key of an index with any value.
+    """Return the document of `min` or `max`: the keys of an index with any values.
 
     Raises:
         TypeError: not a list of pairs.
-        ValueError: no key at all.
+        ValueError: there is no key.
     """
     if not isinstance(spec, (list, tuple, Mapping)):
         raise TypeError(f"expected a list of (key, value) pairs, got {type(spec)}")
@@ -52,11 +52,11 @@ def bounds(spec: Any) -> dict[str, Any]:
 
 
 def index_document(keys: _IndexList) -> dict[str, Any]:
-    """Return the document `{key: direction}` for pairs, for keys or for a mapping.
+    """Return the document `{key: direction}` for pairs, keys or a mapping.
 
     Raises:
         TypeError: not a list of keys, or a key or a direction of the wrong type.
-        ValueError: no key at all.
+        ValueError: there is no key.
     """
     if not isinstance(keys, (list, tuple, Mapping)):
         raise TypeError(f"must use a dictionary or a list of (key, direction) pairs, not: {keys!r}")
@@ -76,10 +76,10 @@ def index_document(keys: _IndexList) -> dict[str, Any]:
 
 
 def index_name(keys: Sequence[Any]) -> str:
-    """Return the name the field's drivers give an index: `a_1_b_-1`."""
+    """Return the name that MongoDB drivers give an index: `a_1_b_-1`."""
     return "_".join(f"{key}_{direction}" for key, direction in keys)
 
 
 def hint_document(hint: _IndexKeyHint | None) -> str | dict[str, Any] | None:
-    """Return a hint as commands carry it: an index name or a document."""
+    """Return a hint in the form of commands: an index name or a document."""
     return hint if hint is None or isinstance(hint, str) else index_document(hint)

@@ -1,4 +1,4 @@
-"""Where the hosts of one client come from when its URI begins with `mongodb+srv://`: asked for at first, and polled."""
+"""The hosts of a client whose URI begins with `mongodb+srv://`: looked up at first, then polled."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class SeedList:
-    """Where the hosts of one client come from when its URI begins with `mongodb+srv://`. Asks only when told to.
+    """Looks up the hosts of a client whose URI begins with `mongodb+srv://`. Queries DNS only when asked.
 
     Args:
-        parts: of the URI, as split_uri gives them.
-        given: checked keyword arguments, which win over the URI and over DNS.
+        parts: the parts of the URI, as split_uri returns them.
+        given: checked keyword arguments; they override the URI and DNS.
     """
 
     def __init__(
@@ -37,27 +37,27 @@ class SeedList:
             "allowed_hosts_suffix": settings.get("srvallowedhostssuffix"),
             "host_validator": settings.get("srv_host_validator"),
         }
-        # Made now, for it refuses what cannot be right before anyone is asked.
+        # Made now, since it raises for wrong arguments, before any query.
         self._resolver = SrvResolver(parts["fqdn"], **self._settings)
 
     def placeholder(self) -> tuple[dict[str, Any], CaseInsensitiveDict, list[_Address]]:
-        """Return parts, keyword arguments and hosts as they are before DNS was asked."""
+        """Return parts, keyword arguments and hosts as they are before DNS was queried."""
         parts = self._copy()
         self._set_tls(parts["options"])
         return parts, self._given, [*parts["nodelist"], *self._others]
 
     def resolved(self) -> tuple[dict[str, Any], CaseInsensitiveDict, list[_Address]]:
-        """Ask DNS; return parts, keyword arguments and hosts. Blocks; errors as for uri_parser.resolve_srv."""
+        """Query DNS; return parts, keyword arguments and hosts. Blocks; errors as for uri_parser.resolve_srv."""
         parts = self._copy()
         self._set_tls(parts["options"])
         resolve_srv(parts, warn=True, normalize=False, max_hosts=self.max_hosts or None, **self._settings)
         if self._is_tls_given():
-            # What resolve_srv set, not knowing of keyword arguments.
+            # The options that resolve_srv set without knowing the keyword arguments.
             parts["options"].pop("tls", None)
         return parts, self._given, [*parts["nodelist"], *self._others]
 
     def poll(self) -> tuple[list[tuple[str, int]], float]:
-        """Ask DNS for the hosts once more; as SrvResolver.poll."""
+        """Query DNS for the hosts again, as SrvResolver.poll does."""
         return self._resolver.poll()
 
     def _copy(self) -> dict[str, Any]:
@@ -70,6 +70,6 @@ class SeedList:
         )
 
     def _set_tls(self, options: CaseInsensitiveDict) -> None:
-        # On, unless somebody says otherwise anywhere.
+        # On, unless switched off anywhere.
         if not any(name in where for name in ("tls", "ssl") for where in (options, self._given)):
             options["tls"] = True

@@ -1,7 +1,7 @@
-"""The DNS side of `mongodb+srv://`: hosts from SRV records, options from a TXT record.
+"""The DNS queries of `mongodb+srv://`: hosts from SRV records, options from a TXT record.
 
-What decides is a flow, `async def`, that is given how to ask: blocking, or on an event loop. Spec:
-initial-dns-seedlist-discovery. dnspython is imported when the first question is asked.
+Decisions are flows (`async def`) with a function that queries DNS, blocking or on an event loop. Spec:
+initial-dns-seedlist-discovery. dnspython is imported at the first query.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     T = TypeVar("T")
-    # Asks DNS for the records of a name and a type, within seconds.
+    # Queries DNS for the records of a name and a type, within seconds.
     Ask = Callable[[str, str, float], Coroutine[Any, Any, Any]]
 
 
-# Domains that nobody can register, and that therefore may be allowed as a whole.
+# Domains in which no name can be registered, so that they may be allowed as a whole.
 _SPECIAL_USE = frozenset({"example", "internal", "invalid", "local", "localhost", "onion", "test"})
 
 
 def query(name: str, record: str, timeout: float) -> Any:
-    """Return DNS's answer: an iterable of records. Errors are dnspython's."""
+    """Return DNS's answer, an iterable of records. Errors are dnspython's."""
     resolver = _dnspython()
     return resolver.resolve(name, record, lifetime=timeout)
 
 
 async def ask_at_once(name: str, record: str, timeout: float) -> Any:
-    """Ask as `query`, which blocks, in a flow that therefore never waits."""
+    """Query as `query` does, blocking, in a flow that therefore never suspends."""
     return query(name, record, timeout)
 
 
 async def ask_on_loop(name: str, record: str, timeout: float) -> Any:
-    """Return DNS's answer as `query`, while the event loop goes on."""
+    """Return DNS's answer as `query` does, without blocking the event loop."""
     _dnspython()
     from dns import asyncresolver
 
@@ -43,7 +43,7 @@ async def ask_on_loop(name: str, record: str, timeout: float) -> Any:
 
 
 def run_at_once(flow: Coroutine[Any, Any, T]) -> T:
-    """Return what a flow returns that never waits, because it asks with `ask_at_once`."""
+    """Return the result of a flow that never suspends, because it uses `ask_at_once`."""
     try:
         flow.send(None)
     except StopIteration as ended:
@@ -63,18 +63,18 @@ def _dnspython() -> Any:
 
 
 class SrvResolver:
-    """Asks DNS about one name and refuses hosts outside its domain.
+    """Queries DNS for one name and refuses hosts outside of its domain.
 
     Args:
         fqdn: the name in the URI.
-        timeout: seconds for each question. None: the default connect time-out.
-        service_name: None: `mongodb`.
-        allowed_hosts_suffix: domain the hosts must lie in.
-        host_validator: says whether a host may be used; replaces the rule of the specification.
-        ask: how to ask DNS.
+        timeout: seconds for each query. None: the default connect timeout.
+        service_name: name of the service. None: `mongodb`.
+        allowed_hosts_suffix: domain that the hosts must belong to.
+        host_validator: decides whether a host may be used, in place of the specification's rule.
+        ask: function that queries DNS.
 
     Raises:
-        ConfigurationError: an IP address instead of a name, or arguments that exclude each other.
+        ConfigurationError: an IP address instead of a name, or contradicting arguments.
     """
 
     def __init__(
@@ -101,10 +101,10 @@ class SrvResolver:
         self._suffix = None if allowed_hosts_suffix is None else "." + _checked_suffix(allowed_hosts_suffix)
 
     async def hosts_flow(self, max_hosts: int | None = None) -> list[tuple[str, int]]:
-        """Return the hosts of the SRV records; a random choice of them when there are more than `max_hosts`.
+        """Return the hosts of the SRV records; a random selection if there are more than `max_hosts`.
 
         Raises:
-            ConfigurationError: no answer, or a host outside the domain.
+            ConfigurationError: no answer, or a host outside of the domain.
         """
         try:
             hosts, _ = await self._ask_flow()
@@ -121,10 +121,10 @@ class SrvResolver:
         return hosts
 
     def poll(self) -> tuple[list[tuple[str, int]], float]:
-        """Ask at once; return the hosts that may be used, and the seconds that DNS vouches for the answer.
+        """Query now; return the permitted hosts, and the seconds that the answer is valid.
 
         Raises:
-            Exception: dnspython's; the answer before it stays good.
+            Exception: dnspython's; the previous answer stays valid.
         """
         hosts, ttl = run_at_once(self._ask_flow())
         allowed = []
@@ -148,7 +148,7 @@ class SrvResolver:
         return hosts, float(found.ttl) if found is not None else 0.0
 
     async def options_flow(self) -> str | None:
-        """Return the text of the TXT record, or None when there is none.
+        """Return the text of the TXT record, or None if there is none.
 
         Raises:
             ConfigurationError: DNS failed, or has more than one record.
@@ -186,7 +186,7 @@ class SrvResolver:
                 raise ConfigurationError(f"Invalid SRV host: {host} does not end in {self._suffix}")
             return
         labels = self._fqdn.split(".")
-        # A name of one or two labels is its own domain; the host must then lie below it.
+        # A name of one or two labels is its own domain; then the host must be below it.
         domain = labels[1:] if len(labels) > 2 else labels
         if len(labels) < 3 and host == self._fqdn:
             raise ConfigurationError("Invalid SRV host: the address is identical to the SRV hostname")
@@ -195,7 +195,7 @@ class SrvResolver:
 
 
 def _checked_suffix(text: str) -> str:
-    """Return the domain of srvAllowedHostsSuffix as DNS spells it; refuse one that strangers can register under."""
+    """Return the domain of srvAllowedHostsSuffix in DNS spelling; refuse one with public registration."""
     suffix = text.strip(".")
     if not suffix:
         raise ConfigurationError(f"srvAllowedHostsSuffix must not be empty, got {text!r}")

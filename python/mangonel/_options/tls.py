@@ -1,6 +1,6 @@
-"""TLS as a client's options ask for it: the context, the sessions to resume, and what a failure means. Opens no socket.
+"""A client's TLS: the context by its options, session resumption, and remedies for failures. Opens no socket.
 
-`ssl` is imported when it is needed. Spec: uri-options ("TLS Options"), auth ("MONGODB-X509" for client certificates).
+`ssl` is imported on demand. Spec: uri-options ("TLS Options"), auth ("MONGODB-X509" for client certificates).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from mangonel.typings import _Address
 
-# How often a server may decline to resume a session before it is not asked any more.
+# How often in a row a server may decline to resume a session before resumption is given up.
 _MOST_DECLINED = 3
 
-# OpenSSL's X509_V_ERR_* -> what to do about it.
+# OpenSSL's X509_V_ERR_* -> the remedy.
 _REMEDIES = {
     3: "no revocation list of its issuer is at hand; add it to tlsCRLFile",
     9: "it is not valid yet; compare the clocks of both machines",
@@ -35,7 +35,7 @@ _REMEDIES = {
     ),
 }
 
-# OpenSSL's reason -> what to do about it. An alert is what the server says.
+# OpenSSL's reason -> the remedy. An alert comes from the server.
 _REASONS = {
     **dict.fromkeys(
         ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"),
@@ -60,29 +60,29 @@ _REASONS = {
 
 
 class Security:
-    """How one client secures its connections. Safe to share between threads and faces.
+    """The TLS settings of one client. Safe to share between threads and faces.
 
     Args:
         options: checked options by lower-case name.
 
     Raises:
-        ConfigurationError: a file cannot be used, or options contradict each other.
+        ConfigurationError: a file cannot be read, or options contradict each other.
     """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
         self._context: ssl.SSLContext | None = options.get("ssl_context")
         self._lock = allocate_lock()
-        # (session to resume, how often in a row it was declined) by address.
+        # (session to resume, how often in a row it was declined), by address.
         self._sessions: dict[_Address, tuple[Any, int]] = {}
         self._has_certificate = bool(options.get("tlscertificatekeyfile")) or self._context is not None
         if any(options.get(name) for name in ("tlscertificatekeyfile", "tlscafile", "tlscrlfile")):
-            # What can be wrong is found when the client is made, not by a monitor much later.
+            # Errors must appear when the client is made, not later in a monitor.
             self._context = _make_context(options)
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The context of all connections, made when the first one needs it."""
+        """The context of all connections, made for the first of them."""
         if self._context is None:
             with self._lock:
                 if self._context is None:
@@ -90,7 +90,7 @@ class Security:
         return self._context
 
     def wrap(self, address: _Address) -> tuple[ssl.SSLObject, ssl.MemoryBIO, ssl.MemoryBIO]:
-        """Return the client's end of a TLS conversation with `address`, what it reads from and what it writes to."""
+        """Return the client's TLS object for `address`, its input buffer and its output buffer."""
         import ssl
 
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -99,20 +99,20 @@ class Security:
         return made, incoming, outgoing
 
     def remember(self, address: _Address, secured: ssl.SSLObject) -> None:
-        """Keep the session of a connection whose first reply was read, so that the next one resumes it.
+        """Store the session of a connection after its first reply, so that the next connection resumes it.
 
-        Nobody else may use `secured` at this moment.
+        No other thread may use `secured` at this moment.
         """
         if secured.session_reused:
             return
         _, declined = self._sessions.get(address, (None, -1))
-        # Every look at `session` leaks one on CPython 3.11, so a server that resumes nothing is given up.
+        # Each access to `session` leaks one on CPython 3.11, so resumption is given up with servers that never resume.
         if declined < _MOST_DECLINED:
             session = secured.session if declined + 1 < _MOST_DECLINED else None
             self._sessions[address] = (session, declined + 1)
 
     def explain(self, error: OSError, address: _Address) -> OSError:
-        """Return an error of the same class that says what to do about `error`."""
+        """Return an error of the same class with a remedy for `error`."""
         code: int | None = getattr(error, "verify_code", None)
         reason: str = getattr(error, "reason", None) or ""
         host = address[0]
@@ -138,7 +138,7 @@ class Security:
 
     @property
     def closing_hint(self) -> str:
-        """What it may mean that a server ends a connection before its first reply."""
+        """The likely reason why a server closed a connection before its first reply."""
         if self._has_certificate:
             return "it may refuse the client's certificate; see the server's log"
         return "it may want a client certificate; name one in tlsCertificateKeyFile"
@@ -154,7 +154,7 @@ def _make_context(options: Mapping[str, Any]) -> ssl.SSLContext:
     context.verify_mode = ssl.CERT_REQUIRED if checks_certificates else ssl.CERT_NONE
     if key_file := options.get("tlscertificatekeyfile"):
         _load_key(context, key_file, options.get("tlscertificatekeyfilepassword"))
-    # The standard library asks no OCSP responder, so tlsDisableOCSPEndpointCheck has nothing to switch off.
+    # The standard library uses no OCSP responder, so tlsDisableOCSPEndpointCheck has nothing to switch off.
     if revoked := options.get("tlscrlfile"):
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
         _load(context, "tlsCRLFile", revoked)
@@ -178,7 +178,7 @@ def _load_key(context: ssl.SSLContext, path: str, password: str | None) -> None:
     is_asked = False
 
     def answer() -> str:
-        # Asked for encrypted keys only; without it OpenSSL would ask at the terminal.
+        # Called for encrypted keys only; without it OpenSSL would ask at the terminal.
         nonlocal is_asked
         is_asked = True
         return password or ""
