@@ -1,4 +1,4 @@
-"""Adds docstrings that the source reader cannot see: those that a public class has from its definition or from Rust."""
+"""Adds what the source reader cannot see: docstrings from a class's definition or from Rust, and asyncio twins."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import importlib
 import inspect
 from typing import Any
 
-from griffe import Docstring, Extension, Parser
+from griffe import Class, Docstring, Extension, Function, Parser
 
 
 class Inherited(Extension):
-    """Gives members without a docstring the one that they have at run time."""
+    """Gives members without a docstring the one that they have at run time, and terminals their asyncio twins."""
 
     def on_package(self, *, pkg: Any, **_: Any) -> None:
         if pkg.name != "mangonel":
@@ -21,6 +21,32 @@ class Inherited(Extension):
                 cls = getattr(module, name, None)
                 if inspect.isclass(cls) and cls.__module__ == module_name:
                     _complete(read[name], cls)
+        _add_twins(pkg["odm"], pkg["odm._twins"])
+
+
+def _add_twins(module: Any, twins: Any) -> None:
+    """Put the asyncio twin of each terminal behind it, where it would be had it been written out."""
+    for member in list(module.members.values()):
+        if member.is_alias:
+            continue
+        if member.is_module:
+            _add_twins(member, twins)
+        elif isinstance(member, Class):
+            for base in map(str, member.bases):
+                found = twins.members.get(base.partition("[")[0])
+                if isinstance(found, Class):
+                    _add_those_of(found, member)
+
+
+def _add_those_of(found: Class, read: Class) -> None:
+    for name in list(read.members):
+        twin, overloads = found.members.get(f"a{name}"), found.overloads.get(f"a{name}")
+        if twin is None and overloads:
+            twin = Function(f"a{name}", docstring=_docstring(f"As `{name}`, on asyncio.", found))
+            twin.overloads, twin.labels = overloads, overloads[0].labels
+        if twin is not None:
+            twin.lineno = read.members[name].lineno
+            read.set_member(twin.name, twin)
 
 
 def _docstring(text: str, parent: Any) -> Docstring:

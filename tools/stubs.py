@@ -14,14 +14,15 @@ from __future__ import annotations
 import ast
 import collections.abc
 import copy
-import json
 import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import twins
+from signatures import WIDTH, Defect, Function, default_of, layout, parameters
+
 SOURCES = Path(__file__).resolve().parent.parent / "python"
-WIDTH = 110
 
 # The modules with public classes; each joins definitions with a face, class by class.
 TARGETS = ("mangonel.api", "mangonel.gridfs.api", "mangonel.encryption.api")
@@ -143,12 +144,6 @@ HEADER_IMPORTS = {
 }
 # Definitions take these from a module that avoids importing typing; type checkers know the originals.
 STAND_INS = {"mangonel._light": "typing"}
-
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-class Defect(Exception):
-    """A definition that no stub can be written for."""
 
 
 @dataclass
@@ -485,25 +480,7 @@ class Writer:
         raise Defect(f"{name} has no constructor to take the arguments of")
 
     def _own_parameters(self, module: Module, node: Function) -> list[tuple[str, str]]:
-        arguments = node.args
-        shown: list[tuple[str, str]] = []
-        positional = [*arguments.posonlyargs, *arguments.args]
-        defaults = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
-        for place, (argument, default) in enumerate(zip(positional, defaults, strict=True)):
-            shown.append(self._parameter(module, argument, default))
-            if place + 1 == len(arguments.posonlyargs):
-                shown.append(("/", "/"))
-        if arguments.vararg:
-            name, text = self._parameter(module, arguments.vararg, None)
-            shown.append((f"*{name}", f"*{text}"))
-        elif arguments.kwonlyargs:
-            shown.append(("*", "*"))
-        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-            shown.append(self._parameter(module, argument, default))
-        if arguments.kwarg:
-            name, text = self._parameter(module, arguments.kwarg, None)
-            shown.append((f"**{name}", f"**{text}"))
-        return shown
+        return parameters(node.args, lambda argument, default: self._parameter(module, argument, default))
 
     def _parameter(self, module: Module, argument: ast.arg, default: ast.expr | None) -> tuple[str, str]:
         text = argument.arg
@@ -511,9 +488,7 @@ class Writer:
             annotation = Annotation(self, module).visit(copy.deepcopy(argument.annotation))
             text += f": {ast.unparse(Accepted().visit(annotation))}"
         if default is not None:
-            # Names are not looked up; `...` fits every value.
-            value = shown_default(default) if is_literal(default) else "..."
-            text += f" = {value}" if argument.annotation is not None else f"={value}"
+            text += default_of(argument, default)
         return argument.arg, text
 
 
@@ -521,20 +496,6 @@ def is_public(name: str) -> bool:
     """Return whether a name is public: no underscore, or one of Python's own names."""
     is_special = name.startswith("__") and name.endswith("__")
     return (is_special or name in PUBLIC or not name.startswith("_")) and name not in LEFT_OUT
-
-
-def is_literal(node: ast.expr) -> bool:
-    """Return whether a default may stand in a stub unchanged."""
-    return isinstance(node, ast.Constant) or (
-        isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
-    )
-
-
-def shown_default(node: ast.expr) -> str:
-    """Return the source of a literal, a string in double quotes."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return json.dumps(node.value)
-    return ast.unparse(node)
 
 
 def key_of(node: Function) -> str:
@@ -545,32 +506,29 @@ def key_of(node: Function) -> str:
     return node.name
 
 
-def layout(head: str, parameters: list[str], returns: str) -> list[str]:
-    """Return the lines of a signature: one, or one for each parameter."""
-    line = f"{head}({', '.join(parameters)}) -> {returns}: ..."
-    if len(line) + 4 <= WIDTH:
-        return [line]
-    return [f"{head}(", *(f"    {parameter}," for parameter in parameters), f") -> {returns}: ..."]
-
-
 def main() -> int:
     library = Library(TARGETS)
+    texts = {target: Writer(library, target).text() for target in TARGETS}
+    vague = [(target, problem) for target in TARGETS for problem in unexplained(texts[target])]
+    texts[twins.MODULE] = twins.text()
     stale = []
-    is_vague = False
-    for target in TARGETS:
-        path = SOURCES.joinpath(*target.split(".")).with_suffix(".pyi")
-        text = Writer(library, target).text()
+    for target, text in texts.items():
+        path = path_of(target)
         if not path.exists() or path.read_text() != text:
             stale.append(path)
             if "--check" not in sys.argv:
                 path.write_text(text)
-        for problem in unexplained(text):
-            print(f"{path.relative_to(SOURCES.parent)}: {problem}")
-            is_vague = True
+    for target, problem in vague:
+        print(f"{path_of(target).relative_to(SOURCES.parent)}: {problem}")
     for path in stale:
         verb = "is not current; run `make stubs`" if "--check" in sys.argv else "written"
         print(f"{path.relative_to(SOURCES.parent)}: {verb}")
-    return int((bool(stale) or is_vague) and "--check" in sys.argv)
+    return int(bool(stale or vague) and "--check" in sys.argv)
+
+
+def path_of(target: str) -> Path:
+    """Return the file that has the types of a module."""
+    return SOURCES.joinpath(*target.split(".")).with_suffix(".pyi")
 
 
 def unexplained(text: str) -> list[str]:

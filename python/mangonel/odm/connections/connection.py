@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +12,8 @@ from urllib.parse import unquote
 
 from mangonel import _core
 from mangonel.odm._registry import keepers
+from mangonel.odm._terminal import IS_ASYNC, terminal
+from mangonel.odm._twins import ConnectionTwins
 from mangonel.odm.connections.transactions import SessionBlock, Transaction, run_flow
 from mangonel.odm.errors import NotConnected
 from mangonel.odm.model.codec import codec_options
@@ -20,6 +22,7 @@ from mangonel.odm.model.describe import may_encrypt
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from mangonel.api import MongoClient
     from mangonel.odm.query.options import SessionOptions, TransactionOptions
 
 T = TypeVar("T")
@@ -29,7 +32,7 @@ _connections: dict[str, Connection] = {}
 _overrides: ContextVar[Mapping[str, Connection] | None] = ContextVar("mangonel_odm_overrides", default=None)
 
 
-class Connection:
+class Connection(ConnectionTwins):
     """A database, by the blocking client and by the asyncio client. `connect()` makes and names one."""
 
     def __init__(self, alias: str, clients: Clients, database: str) -> None:
@@ -42,14 +45,11 @@ class Connection:
         keepers.add(self)
 
     @property
-    def client(self) -> Any:
+    @terminal
+    def client(self) -> MongoClient[Any]:
         """The blocking client."""
-        return self.clients.get(False)
-
-    @property
-    def aclient(self) -> Any:
-        """The asyncio client."""
-        return self.clients.get(True)
+        found: MongoClient[Any] = self.clients.get(IS_ASYNC)
+        return found
 
     @property
     def is_only_async(self) -> bool:
@@ -152,6 +152,7 @@ class Connection:
         """
         return Transaction(self, {**options}, retry)
 
+    @terminal
     def run(self, function: Callable[[], T], **options: Unpack[TransactionOptions]) -> T:
         """Call a function in a transaction, and again when that fails for a passing reason, for up to 120 s.
 
@@ -168,16 +169,8 @@ class Connection:
             >>> db.run(lambda: user.save()).name
             'Ada'
         """
-        client = self.client
+        client = self.clients.get(IS_ASYNC)
         made: T = client._port.flow(run_flow(lambda: Transaction(self, {**options}), function, client))
-        return made
-
-    def arun(self, function: Callable[[], Any], **options: Any) -> Coroutine[Any, Any, Any]:
-        """As `run`, on asyncio; the function may be a coroutine function."""
-        client = self.aclient
-        made: Coroutine[Any, Any, Any] = client._port.flow(
-            run_flow(lambda: Transaction(self, {**options}), function, client)
-        )
         return made
 
     def session(self, **options: Unpack[SessionOptions]) -> SessionBlock:
@@ -193,16 +186,14 @@ class Connection:
         """
         return SessionBlock(self, {**options})
 
+    @terminal
     def close(self) -> None:
         """Close the blocking client; the asyncio one is closed by `aclose`.
 
         Using it afterwards raises NotConnected, for documents that came from it too: call `connect()` again.
         """
-        self.clients.close()
-
-    def aclose(self) -> Any:
-        """Close the asyncio client; as for `close`, using it afterwards raises NotConnected."""
-        return self.clients.aclose()
+        closed: None = self.clients.close(IS_ASYNC)
+        return closed
 
     def __repr__(self) -> str:
         return f"Connection({self.alias!r}, database={self.name!r})"
@@ -281,16 +272,12 @@ class Clients:
         """Whether the asyncio client was made, and no blocking one."""
         return bool(self._made[True]) and not self._made[False]
 
-    def close(self) -> None:
-        """Close the blocking client."""
-        client = self._taken(False)
+    def close(self, is_async: bool) -> Any:
+        """Close one of the clients; return a coroutine on asyncio."""
+        client = self._taken(is_async)
         if client is not None:
-            client.close()
-
-    def aclose(self) -> Any:
-        """Close the asyncio client."""
-        client = self._taken(True)
-        return client.close() if client is not None else _core.odm_finished(None)
+            return client.close()
+        return _core.odm_finished(None) if is_async else None
 
     def _taken(self, is_async: bool) -> Any:
         """The client that is to be closed; nobody gets it, or a collection of it, from now on."""

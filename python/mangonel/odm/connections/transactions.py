@@ -70,7 +70,7 @@ class SessionBlock(_Block):
         self._session.end_session()
 
     def __aenter__(self) -> Any:
-        return self._connection.aclient._port.flow(self._aenter_flow())
+        return self._connection.clients.get(True)._port.flow(self._aenter_flow())
 
     def __aexit__(self, *exc_info: object) -> Any:
         self._leave()
@@ -156,20 +156,20 @@ class Transaction(_Block):
             super()._leave()
 
     def __enter__(self) -> Transaction:
-        client = self._connection.client
+        client = self._connection.clients.get(False)
         entered: Transaction = client._port.flow(self._enter_flow(client))
         return entered
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        port = self._connection.client._port
+        port = self._connection.clients.get(False)._port
         port.flow(self._exit_flow(kind, port))
 
     def __aenter__(self) -> Any:
-        client = self._connection.aclient
+        client = self._connection.clients.get(True)
         return client._port.flow(self._enter_flow(client))
 
     def __aexit__(self, kind: Any, error: Any, trace: Any) -> Any:
-        port = self._connection.aclient._port
+        port = self._connection.clients.get(True)._port
         return port.flow(self._exit_flow(kind, port))
 
     async def _enter_flow(self, client: Any) -> Transaction:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from typing import Any
 
 from mangonel._core import odm_finished
 from mangonel.bson import DBRef
 from mangonel.odm._registry import documents, is_document
+from mangonel.odm._terminal import IS_ASYNC, terminal
+from mangonel.odm._twins import AnyRefTwins
 from mangonel.odm.errors import DocumentNotFound
 
 
-class AnyRef:
+class AnyRef(AnyRefTwins):
     """A reference to a document of whatever model; `Ref` is for one model, and can be included.
 
     Args:
@@ -63,6 +64,7 @@ class AnyRef:
         """Whether the document is here, so that `get()` sends nothing."""
         return self._loaded is not None
 
+    @terminal
     def get(self) -> Any:
         """Return the document, fetching it if it is not here, from where the context says.
 
@@ -70,20 +72,9 @@ class AnyRef:
             DocumentNotFound: it does not exist, or no model has its collection.
         """
         if self._loaded is not None:
-            return self._loaded
-        request = self._request(False)
+            return odm_finished(self._loaded) if IS_ASYNC else self._loaded
+        request = self._request(IS_ASYNC)
         return request.port.flow(self._fetch_flow(request))
-
-    def aget(self) -> Coroutine[Any, Any, Any]:
-        """As `get`, on asyncio."""
-        made: Any
-        if self._loaded is not None:
-            made = odm_finished(self._loaded)
-        else:
-            request = self._request(True)
-            made = request.port.flow(self._fetch_flow(request))
-        found: Coroutine[Any, Any, Any] = made
-        return found
 
     def _request(self, is_async: bool) -> Any:
         query = self.model.unscoped({"_id": self.id}).eager()

@@ -5,11 +5,13 @@ A reference that was loaded knows its siblings, those of the same query, so aski
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, overload
 
 from mangonel._core import odm_origin
 from mangonel.odm._registry import is_document, is_embedded_instance, is_instance, is_model
+from mangonel.odm._terminal import IS_ASYNC, terminal
+from mangonel.odm._twins import ManyTwins, RefsTwins, RefTwins
 from mangonel.odm.errors import DocumentNotFound, ValidationError
 from mangonel.odm.expressions.paths import key_of_name
 from mangonel.odm.model.annotations import evaluate, unwrap
@@ -117,7 +119,7 @@ def _id_annotation(info: Any) -> Any:
     return evaluate(info.annotation, info.owner)
 
 
-class Ref(Generic[T]):
+class Ref(Generic[T], RefTwins[T]):
     """A reference to one document.
 
     Compares equal to another one with the same id. `get()` and `aget()` return the document, fetching those of all
@@ -173,6 +175,7 @@ class Ref(Generic[T]):
             self._loaded = self._siblings.loaded.get((self._maker, _hashable(self.id)))
         return self._loaded
 
+    @terminal
     def get(self) -> T:
         """Return the document, fetching it and those of its siblings if it is not here.
 
@@ -180,18 +183,12 @@ class Ref(Generic[T]):
             DocumentNotFound: it does not exist.
         """
         found = self._known()
-        if found is not None:
+        if found is not None and not IS_ASYNC:
             known: T = found
             return known
-        request = _request(self, False)
+        request = _request(self, IS_ASYNC)
         document: T = request.port.flow(self._fetch_flow(request))
         return document
-
-    def aget(self) -> Coroutine[Any, Any, T]:
-        """As `get`, on asyncio."""
-        request = _request(self, True)
-        coroutine: Coroutine[Any, Any, T] = request.port.flow(self._fetch_flow(request))
-        return coroutine
 
     def _target(self) -> Any:
         if self._maker is None:
@@ -244,7 +241,7 @@ def _restore_ref(id: Any) -> Ref[Any]:
     return Ref(id)
 
 
-class Refs(Generic[T]):
+class Refs(Generic[T], RefsTwins[T]):
     """References to several documents, in order, each once: `add`, `remove`, `ids`, iteration over `Ref`s."""
 
     __slots__ = ("_loaded", "_maker", "_siblings", "ids")
@@ -310,16 +307,11 @@ class Refs(Generic[T]):
         """Refer to none."""
         self.ids.clear()
 
+    @terminal
     def all(self) -> list[T]:
         """Return the documents in order, fetching those that are not here; missing ones are left out."""
-        request = _request(self, False)
+        request = _request(self, IS_ASYNC)
         found: list[T] = request.port.flow(self._fetch_flow(request))
-        return found
-
-    def aall(self) -> Coroutine[Any, Any, list[T]]:
-        """As `all`, on asyncio."""
-        request = _request(self, True)
-        found: Coroutine[Any, Any, list[T]] = request.port.flow(self._fetch_flow(request))
         return found
 
     @property
@@ -446,7 +438,7 @@ async def fetch_flow(request: Any, ids: Iterable[Any]) -> list[Any]:
     return documents
 
 
-class Many(Generic[T]):
+class Many(Generic[T], ManyTwins[T]):
     """The inverse side of references: a query for the documents that refer to this one."""
 
     __slots__ = ("_instance", "_inverse", "_model")
@@ -483,21 +475,19 @@ class Many(Generic[T]):
         query = query._from(odm_origin(self._instance))
         return query.sort(self._inverse.order) if self._inverse.order is not None else query
 
+    @terminal
     def all(self) -> list[T]:
         """Return the documents."""
-        return self.query().all()
+        query = self.query()
+        found: list[T] = query._run(IS_ASYNC, "all", query._all_flow)
+        return found
 
-    def aall(self) -> Coroutine[Any, Any, list[T]]:
-        """As `all`, on asyncio."""
-        return self.query().aall()
-
+    @terminal
     def count(self) -> int:
         """Return how many there are."""
-        return self.query().count()
-
-    def acount(self) -> Coroutine[Any, Any, int]:
-        """As `count`, on asyncio."""
-        return self.query().acount()
+        query = self.query()
+        found: int = query._run(IS_ASYNC, "count", query._count_flow)
+        return found
 
 
 class InverseDescriptor:

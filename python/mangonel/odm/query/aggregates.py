@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from mangonel.bson import Decimal128
+from mangonel.odm._terminal import IS_ASYNC, terminal
+from mangonel.odm._twins import QueryAggregatesTwins
 from mangonel.odm.expressions.paths import key_of
 from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.shapes import reader
@@ -28,7 +30,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 
-class QueryAggregates(QueryColumns[T]):
+class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
     """The part of a query that computes on the server."""
 
     __slots__ = ()
@@ -41,6 +43,7 @@ class QueryAggregates(QueryColumns[T]):
     def aggregate(
         self, pipeline: Iterable[Any], into: type[S], **options: Unpack[AggregateOptions]
     ) -> list[S]: ...
+    @terminal
     def aggregate(
         self, pipeline: Iterable[Any], into: Any = None, **options: Unpack[AggregateOptions]
     ) -> list[Any]:
@@ -55,23 +58,8 @@ class QueryAggregates(QueryColumns[T]):
             >>> User.find(User.age > 30).aggregate([{"$count": "n"}])
             [{'n': 1}]
         """
-        found: list[Any] = self._run(False, "aggregate", self._aggregate_flow, list(pipeline), into, options)
-        return found
-
-    @overload
-    def aaggregate(
-        self, pipeline: Iterable[Any], into: None = None, **options: Unpack[AggregateOptions]
-    ) -> Coroutine[Any, Any, list[dict[str, Any]]]: ...
-    @overload
-    def aaggregate(
-        self, pipeline: Iterable[Any], into: type[S], **options: Unpack[AggregateOptions]
-    ) -> Coroutine[Any, Any, list[S]]: ...
-    def aaggregate(
-        self, pipeline: Iterable[Any], into: Any = None, **options: Unpack[AggregateOptions]
-    ) -> Coroutine[Any, Any, list[Any]]:
-        """As `aggregate`, on asyncio."""
-        found: Coroutine[Any, Any, list[Any]] = self._run(
-            True, "aggregate", self._aggregate_flow, list(pipeline), into, options
+        found: list[Any] = self._run(
+            IS_ASYNC, "aggregate", self._aggregate_flow, list(pipeline), into, options
         )
         return found
 
@@ -133,6 +121,7 @@ class QueryAggregates(QueryColumns[T]):
         found = target(field, self._model)[1]
         return Decimal(0) if found is not None and found.type is Decimal else 0
 
+    @terminal
     def sum(self, field: S | None) -> S:
         """Return the sum of a field; 0 for no documents.
 
@@ -143,18 +132,14 @@ class QueryAggregates(QueryColumns[T]):
             >>> User.find().sum(User.age)
             60
         """
-        found: S = self._accumulate(False, "sum", field)
-        return found
-
-    def asum(self, field: S | None) -> Coroutine[Any, Any, S]:
-        """As `sum`, on asyncio."""
-        found: Coroutine[Any, Any, S] = self._accumulate(True, "sum", field)
+        found: S = self._accumulate(IS_ASYNC, "sum", field)
         return found
 
     @overload
     def avg(self, field: float | None) -> float | None: ...
     @overload
     def avg(self, field: Decimal) -> Decimal | None: ...
+    @terminal
     def avg(self, field: Any) -> Any:
         """Return the mean of a field, or None.
 
@@ -165,16 +150,9 @@ class QueryAggregates(QueryColumns[T]):
             >>> User.find().avg(User.age)
             30.0
         """
-        return self._accumulate(False, "avg", field)
+        return self._accumulate(IS_ASYNC, "avg", field)
 
-    @overload
-    def aavg(self, field: float | None) -> Coroutine[Any, Any, float | None]: ...
-    @overload
-    def aavg(self, field: Decimal) -> Coroutine[Any, Any, Decimal | None]: ...
-    def aavg(self, field: Any) -> Any:
-        """As `avg`, on asyncio."""
-        return self._accumulate(True, "avg", field)
-
+    @terminal
     def min(self, field: S | None) -> S | None:
         """Return the smallest value of a field, or None.
 
@@ -185,14 +163,10 @@ class QueryAggregates(QueryColumns[T]):
             >>> User.find().min(User.age)
             24
         """
-        found: S | None = self._accumulate(False, "min", field)
+        found: S | None = self._accumulate(IS_ASYNC, "min", field)
         return found
 
-    def amin(self, field: S | None) -> Coroutine[Any, Any, S | None]:
-        """As `min`, on asyncio."""
-        found: Coroutine[Any, Any, S | None] = self._accumulate(True, "min", field)
-        return found
-
+    @terminal
     def max(self, field: S | None) -> S | None:
         """Return the largest value of a field, or None.
 
@@ -203,12 +177,7 @@ class QueryAggregates(QueryColumns[T]):
             >>> User.find().max(User.age)
             36
         """
-        found: S | None = self._accumulate(False, "max", field)
-        return found
-
-    def amax(self, field: S | None) -> Coroutine[Any, Any, S | None]:
-        """As `max`, on asyncio."""
-        found: Coroutine[Any, Any, S | None] = self._accumulate(True, "max", field)
+        found: S | None = self._accumulate(IS_ASYNC, "max", field)
         return found
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from mangonel._core import ArrowTable
 from mangonel._shared.cursors.columns import table_flow
 from mangonel.arrow import frames
+from mangonel.odm._terminal import IS_ASYNC, terminal
+from mangonel.odm._twins import QueryColumnsTwins
 from mangonel.odm.query.builder import limited_flow
 from mangonel.odm.query.reads import QueryReads
 from mangonel.odm.query.request import Request
@@ -19,7 +21,7 @@ T = TypeVar("T")
 _ROWS = 65_536
 
 
-class QueryColumns(QueryReads[T]):
+class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
     """The part of a query that gives columns."""
 
     __slots__ = ()
@@ -48,6 +50,7 @@ class QueryColumns(QueryReads[T]):
     def _table(self, is_async: bool, convert: Callable[[Any], Any] | None, schema: Any, *options: Any) -> Any:
         return self._run(is_async, "to_arrow", self._columns_flow, convert, schema, *options)
 
+    @terminal
     def to_arrow(
         self,
         schema: Any = None,
@@ -72,24 +75,10 @@ class QueryColumns(QueryReads[T]):
             >>> User.find().to_arrow({"name": str}).column_names
             ['name']
         """
-        found: ArrowTable = self._table(False, None, schema, misfit, missing, categorical, parallel)
+        found: ArrowTable = self._table(IS_ASYNC, None, schema, misfit, missing, categorical, parallel)
         return found
 
-    def ato_arrow(
-        self,
-        schema: Any = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> Coroutine[Any, Any, ArrowTable]:
-        """As `to_arrow`, on asyncio."""
-        found: Coroutine[Any, Any, ArrowTable] = self._table(
-            True, None, schema, misfit, missing, categorical, parallel
-        )
-        return found
-
+    @terminal
     def to_polars(
         self,
         schema: Any = None,
@@ -100,23 +89,9 @@ class QueryColumns(QueryReads[T]):
         parallel: int = 1,
     ) -> Any:
         """Return the documents as a `polars.DataFrame`; otherwise as `to_arrow`."""
-        return self._table(False, frames.polars_of, schema, misfit, missing, categorical, parallel)
+        return self._table(IS_ASYNC, frames.polars_of, schema, misfit, missing, categorical, parallel)
 
-    def ato_polars(
-        self,
-        schema: Any = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> Coroutine[Any, Any, Any]:
-        """As `to_polars`, on asyncio."""
-        found: Coroutine[Any, Any, Any] = self._table(
-            True, frames.polars_of, schema, misfit, missing, categorical, parallel
-        )
-        return found
-
+    @terminal
     def to_pandas(
         self,
         schema: Any = None,
@@ -127,23 +102,9 @@ class QueryColumns(QueryReads[T]):
         parallel: int = 1,
     ) -> Any:
         """Return the documents as a `pandas.DataFrame`; needs pandas and pyarrow; otherwise as `to_arrow`."""
-        return self._table(False, frames.pandas_of, schema, misfit, missing, categorical, parallel)
+        return self._table(IS_ASYNC, frames.pandas_of, schema, misfit, missing, categorical, parallel)
 
-    def ato_pandas(
-        self,
-        schema: Any = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> Coroutine[Any, Any, Any]:
-        """As `to_pandas`, on asyncio."""
-        found: Coroutine[Any, Any, Any] = self._table(
-            True, frames.pandas_of, schema, misfit, missing, categorical, parallel
-        )
-        return found
-
+    @terminal
     def to_numpy(
         self,
         schema: Any = None,
@@ -155,25 +116,11 @@ class QueryColumns(QueryReads[T]):
     ) -> dict[str, Any]:
         """Return an array for each column; needs numpy and pyarrow; otherwise as `to_arrow`."""
         found: dict[str, Any] = self._table(
-            False, frames.numpy_of, schema, misfit, missing, categorical, parallel
+            IS_ASYNC, frames.numpy_of, schema, misfit, missing, categorical, parallel
         )
         return found
 
-    def ato_numpy(
-        self,
-        schema: Any = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> Coroutine[Any, Any, dict[str, Any]]:
-        """As `to_numpy`, on asyncio."""
-        found: Coroutine[Any, Any, dict[str, Any]] = self._table(
-            True, frames.numpy_of, schema, misfit, missing, categorical, parallel
-        )
-        return found
-
+    @terminal
     def iter_arrow(
         self,
         schema: Any = None,
@@ -196,29 +143,7 @@ class QueryColumns(QueryReads[T]):
             [2]
         """
         found: Iterator[ArrowTable] = self._tables(
-            False, schema, rows, misfit, missing, categorical, parallel
-        )
-        return found
-
-    def aiter_arrow(
-        self,
-        schema: Any = None,
-        *,
-        rows: int = _ROWS,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> AsyncIterator[ArrowTable]:
-        """Iterate over the documents as tables of one schema, on asyncio.
-
-        Args:
-            schema: as for `to_arrow`.
-            rows: of each table but the last.
-            misfit, missing, categorical, parallel: as for `to_arrow`.
-        """
-        found: AsyncIterator[ArrowTable] = self._tables(
-            True, schema, rows, misfit, missing, categorical, parallel
+            IS_ASYNC, schema, rows, misfit, missing, categorical, parallel
         )
         return found
 

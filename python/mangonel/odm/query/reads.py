@@ -5,11 +5,13 @@ Spec: crud, find-getmore-killcursors-commands.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine, Generator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 from mangonel import _core
 from mangonel.bson.raw_bson import RawBSONDocument
+from mangonel.odm._terminal import IS_ASYNC, terminal
+from mangonel.odm._twins import QueryReadsTwins
 from mangonel.odm.connections.identity import current_map
 from mangonel.odm.errors import DocumentNotFound, MultipleDocuments, UnsupportedOption, ValidationError
 from mangonel.odm.expressions.paths import key_of
@@ -40,7 +42,7 @@ _Many: TypeAlias = list[S] | set[S] | frozenset[S] | tuple[S, ...]
 SLICE = 256
 
 
-class QueryReads(QueryBuilder[T]):
+class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     """The part of a query that fetches what was asked for."""
 
     __slots__ = ()
@@ -187,26 +189,19 @@ class QueryReads(QueryBuilder[T]):
         found: Generator[Any, None, list[T]] = self.aall().__await__()
         return found
 
+    @terminal
     def all(self) -> list[T]:
         """Return all documents."""
-        found: list[T] = self._run(False, "all", self._all_flow)
+        found: list[T] = self._run(IS_ASYNC, "all", self._all_flow)
         return found
 
-    def aall(self) -> Coroutine[Any, Any, list[T]]:
-        """As `all`, on asyncio; `await query` is the same."""
-        found: Coroutine[Any, Any, list[T]] = self._run(True, "all", self._all_flow)
-        return found
-
+    @terminal
     def first(self) -> T | None:
         """Return the first document, or None."""
-        found: T | None = self._single(False, "first")
+        found: T | None = self._single(IS_ASYNC, "first")
         return found
 
-    def afirst(self) -> Coroutine[Any, Any, T | None]:
-        """As `first`, on asyncio."""
-        found: Coroutine[Any, Any, T | None] = self._single(True, "first")
-        return found
-
+    @terminal
     def one(self) -> T:
         """Return the only document.
 
@@ -214,26 +209,17 @@ class QueryReads(QueryBuilder[T]):
             DocumentNotFound: there is none.
             MultipleDocuments: there is more than one.
         """
-        found: T = self._single(False, "one")
+        found: T = self._single(IS_ASYNC, "one")
         return found
 
-    def aone(self) -> Coroutine[Any, Any, T]:
-        """As `one`, on asyncio."""
-        found: Coroutine[Any, Any, T] = self._single(True, "one")
-        return found
-
+    @terminal
     def count(self) -> int:
         """Return how many there are; skip and limit count.
 
         With `where_js` or a search by distance the server's command `count` is asked, which no transaction takes and
         which may count orphans on a sharded cluster.
         """
-        found: int = self._run(False, "count", self._count_flow)
-        return found
-
-    def acount(self) -> Coroutine[Any, Any, int]:
-        """As `count`, on asyncio."""
-        found: Coroutine[Any, Any, int] = self._run(True, "count", self._count_flow)
+        found: int = self._run(IS_ASYNC, "count", self._count_flow)
         return found
 
     async def _count_flow(self, request: Request) -> int:
@@ -241,16 +227,13 @@ class QueryReads(QueryBuilder[T]):
             return 0
         return int(await request.port.call(_count, request.collection, request.filter, request.keywords))
 
+    @terminal
     def last(self) -> T | None:
         """Return the last document by the query's order, by `_id` without one; or None."""
-        found: T | None = self._last(False)
+        found: T | None = self._last(IS_ASYNC)
         return found
 
-    def alast(self) -> Coroutine[Any, Any, T | None]:
-        """As `last`, on asyncio."""
-        found: Coroutine[Any, Any, T | None] = self._last(True)
-        return found
-
+    @terminal
     def nth(self, index: int) -> T | None:
         """Return the document behind so many others, or None.
 
@@ -261,35 +244,22 @@ class QueryReads(QueryBuilder[T]):
             >>> User.find().sort("age").nth(1).name
             'Ada'
         """
-        found: T | None = self._nth(False, index)
+        found: T | None = self._nth(IS_ASYNC, index)
         return found
 
-    def anth(self, index: int) -> Coroutine[Any, Any, T | None]:
-        """As `nth`, on asyncio."""
-        found: Coroutine[Any, Any, T | None] = self._nth(True, index)
-        return found
-
+    @terminal
     def is_empty(self) -> bool:
         """Return whether there is none."""
-        found: bool = self._run(False, "is_empty", self._is_empty_flow)
-        return found
-
-    def ais_empty(self) -> Coroutine[Any, Any, bool]:
-        """As `is_empty`, on asyncio."""
-        found: Coroutine[Any, Any, bool] = self._run(True, "is_empty", self._is_empty_flow)
+        found: bool = self._run(IS_ASYNC, "is_empty", self._is_empty_flow)
         return found
 
     async def _is_empty_flow(self, request: Request) -> bool:
         return not await self._exists_flow(request)
 
+    @terminal
     def exists(self) -> bool:
         """Return whether there is any."""
-        found: bool = self._run(False, "exists", self._exists_flow)
-        return found
-
-    def aexists(self) -> Coroutine[Any, Any, bool]:
-        """As `exists`, on asyncio."""
-        found: Coroutine[Any, Any, bool] = self._run(True, "exists", self._exists_flow)
+        found: bool = self._run(IS_ASYNC, "exists", self._exists_flow)
         return found
 
     async def _exists_flow(self, request: Request) -> bool:
@@ -306,6 +276,7 @@ class QueryReads(QueryBuilder[T]):
     def distinct(self, field: _Many[S] | None) -> list[S]: ...
     @overload
     def distinct(self, field: S | None) -> list[S]: ...
+    @terminal
     def distinct(self, field: Any) -> Any:
         """Return the distinct values of a field, or of a list's elements.
 
@@ -316,17 +287,7 @@ class QueryReads(QueryBuilder[T]):
             >>> sorted(User.find().distinct(User.name))
             ['Ada', 'Eve']
         """
-        return self._run(False, "distinct", self._distinct_flow, field)
-
-    @overload
-    def adistinct(self, field: Refs[S]) -> Coroutine[Any, Any, list[Ref[S]]]: ...
-    @overload
-    def adistinct(self, field: _Many[S] | None) -> Coroutine[Any, Any, list[S]]: ...
-    @overload
-    def adistinct(self, field: S | None) -> Coroutine[Any, Any, list[S]]: ...
-    def adistinct(self, field: Any) -> Any:
-        """As `distinct`, on asyncio."""
-        return self._run(True, "distinct", self._distinct_flow, field)
+        return self._run(IS_ASYNC, "distinct", self._distinct_flow, field)
 
     async def _distinct_flow(self, request: Request, field: Any) -> list[Any]:
         if self._is_none:
@@ -341,27 +302,19 @@ class QueryReads(QueryBuilder[T]):
             values += [value for value in found if value not in values] if values else found
         return load_all(field, self._model, values, request.connection)
 
+    @terminal
     def dicts(self) -> list[dict[str, Any]]:
         """Return the documents as the driver's dicts."""
-        found: list[dict[str, Any]] = self._run(False, "dicts", self._dicts_flow)
-        return found
-
-    def adicts(self) -> Coroutine[Any, Any, list[dict[str, Any]]]:
-        """As `dicts`, on asyncio."""
-        found: Coroutine[Any, Any, list[dict[str, Any]]] = self._run(True, "dicts", self._dicts_flow)
+        found: list[dict[str, Any]] = self._run(IS_ASYNC, "dicts", self._dicts_flow)
         return found
 
     async def _dicts_flow(self, request: Request) -> list[dict[str, Any]]:
         return [] if self._is_none else await dicts_flow(request)
 
+    @terminal
     def raw(self) -> list[bytes]:
         """Return the documents as BSON."""
-        found: list[bytes] = self._run(False, "raw", self._raw_flow)
-        return found
-
-    def araw(self) -> Coroutine[Any, Any, list[bytes]]:
-        """As `raw`, on asyncio."""
-        found: Coroutine[Any, Any, list[bytes]] = self._run(True, "raw", self._raw_flow)
+        found: list[bytes] = self._run(IS_ASYNC, "raw", self._raw_flow)
         return found
 
     async def _raw_flow(self, request: Request) -> list[bytes]:
@@ -374,6 +327,7 @@ class QueryReads(QueryBuilder[T]):
             cursor._batch = None
         return documents
 
+    @terminal
     def json(self, *, exclude: Iterable[Any] = ()) -> bytes:
         """Return the documents as a JSON array, made in the core straight from BSON: no Python object for any of them.
 
@@ -388,12 +342,7 @@ class QueryReads(QueryBuilder[T]):
             >>> User.find(User.age > 30).only(User.name).json()
             b'[{"id":"...","name":"Ada"}]'
         """
-        found: bytes = self._run(False, "json", self._json_flow, tuple(exclude))
-        return found
-
-    def ajson(self, *, exclude: Iterable[Any] = ()) -> Coroutine[Any, Any, bytes]:
-        """As `json`, on asyncio."""
-        found: Coroutine[Any, Any, bytes] = self._run(True, "json", self._json_flow, tuple(exclude))
+        found: bytes = self._run(IS_ASYNC, "json", self._json_flow, tuple(exclude))
         return found
 
     async def _json_flow(self, request: Request, exclude: tuple[Any, ...]) -> bytes:
@@ -456,6 +405,7 @@ class QueryReads(QueryBuilder[T]):
     def values(self, a: A, b: B, c: C, d: D, /) -> list[tuple[A, B, C, D]]: ...
     @overload
     def values(self, *fields: Any) -> list[tuple[Any, ...]]: ...
+    @terminal
     def values(self, *fields: Any) -> Any:
         """Return the values of fields without making documents: a list for one field, tuples for several.
 
@@ -468,21 +418,7 @@ class QueryReads(QueryBuilder[T]):
             >>> User.find().sort("age").values(User.name, User.age)
             [('Eve', 24), ('Ada', 36)]
         """
-        return self._run(False, "values", self._values_flow, fields)
-
-    @overload
-    def avalues(self, field: S, /) -> Coroutine[Any, Any, list[S]]: ...
-    @overload
-    def avalues(self, a: A, b: B, /) -> Coroutine[Any, Any, list[tuple[A, B]]]: ...
-    @overload
-    def avalues(self, a: A, b: B, c: C, /) -> Coroutine[Any, Any, list[tuple[A, B, C]]]: ...
-    @overload
-    def avalues(self, a: A, b: B, c: C, d: D, /) -> Coroutine[Any, Any, list[tuple[A, B, C, D]]]: ...
-    @overload
-    def avalues(self, *fields: Any) -> Coroutine[Any, Any, list[tuple[Any, ...]]]: ...
-    def avalues(self, *fields: Any) -> Any:
-        """As `values`, on asyncio."""
-        return self._run(True, "values", self._values_flow, fields)
+        return self._run(IS_ASYNC, "values", self._values_flow, fields)
 
     async def _values_flow(self, request: Request, fields: tuple[Any, ...]) -> list[Any]:
         keys = [key_of(field, self._model) for field in fields]
@@ -497,14 +433,10 @@ class QueryReads(QueryBuilder[T]):
             return [()] * len(found)
         return columns[0] if len(columns) == 1 else [*zip(*columns, strict=True)]
 
+    @terminal
     def explain(self) -> dict[str, Any]:
         """Return how the server would run the query."""
-        found: dict[str, Any] = self._run(False, "explain", self._explain_flow)
-        return found
-
-    def aexplain(self) -> Coroutine[Any, Any, dict[str, Any]]:
-        """As `explain`, on asyncio."""
-        found: Coroutine[Any, Any, dict[str, Any]] = self._run(True, "explain", self._explain_flow)
+        found: dict[str, Any] = self._run(IS_ASYNC, "explain", self._explain_flow)
         return found
 
     async def _explain_flow(self, request: Request) -> dict[str, Any]:
@@ -514,6 +446,7 @@ class QueryReads(QueryBuilder[T]):
 
     # Pages.
 
+    @terminal
     def page(self, size: int = 20, after: str | None = None) -> Page[T]:
         """Return one page by keys: the next one begins after the last document's values, without `skip`.
 
@@ -529,17 +462,13 @@ class QueryReads(QueryBuilder[T]):
             >>> [found.name for found in User.find().sort("age").page(size=1, after=page.next).items]
             ['Ada']
         """
-        found: Page[T] = self._run(False, "page", self._page_flow, size, after)
-        return found
-
-    def apage(self, size: int = 20, after: str | None = None) -> Coroutine[Any, Any, Page[T]]:
-        """As `page`, on asyncio."""
-        found: Coroutine[Any, Any, Page[T]] = self._run(True, "page", self._page_flow, size, after)
+        found: Page[T] = self._run(IS_ASYNC, "page", self._page_flow, size, after)
         return found
 
     async def _page_flow(self, request: Request, size: int, after: str | None) -> Any:
         return await page_flow(self, request, size, after)
 
+    @terminal
     def paginate(self, number: int = 1, size: int = 20) -> Pages[T]:
         """Return a page by its number, counted from 1, with the total.
 
@@ -551,12 +480,7 @@ class QueryReads(QueryBuilder[T]):
             >>> User.find().paginate(1, 20).total
             2
         """
-        found: Pages[T] = self._run(False, "paginate", self._paginate_flow, number, size)
-        return found
-
-    def apaginate(self, number: int = 1, size: int = 20) -> Coroutine[Any, Any, Pages[T]]:
-        """As `paginate`, on asyncio."""
-        found: Coroutine[Any, Any, Pages[T]] = self._run(True, "paginate", self._paginate_flow, number, size)
+        found: Pages[T] = self._run(IS_ASYNC, "paginate", self._paginate_flow, number, size)
         return found
 
     async def _paginate_flow(self, request: Request, number: int, size: int) -> Any:

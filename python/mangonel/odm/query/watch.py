@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from mangonel import _core, timeout
 from mangonel.bson import decode
+from mangonel.odm._terminal import IS_ASYNC, terminal
+from mangonel.odm._twins import ChangesTwins
 from mangonel.odm.query.builder import limited_flow
 from mangonel.odm.query.reads import raw_collection
 
@@ -37,7 +39,7 @@ class Event(Generic[T]):
     token: dict[str, Any]
 
 
-class Changes(Generic[T]):
+class Changes(Generic[T], ChangesTwins[T]):
     """The changes of a model's collection, for `with` and `for`, or `async with` and `async for`.
 
     Example:
@@ -129,17 +131,22 @@ class Changes(Generic[T]):
         with timeout(self._query._seconds):
             return self._event(self._stream.next())
 
+    @terminal
     def try_next(self) -> Event[T] | None:
         """Return the next change if one came within `max_await_time_ms`, or None."""
-        request = self._asked(False)
+        request = self._asked(IS_ASYNC)
         found: Event[T] | None = request.port.flow(self._next_flow(request, "try_next"))
         return found
 
+    @terminal
     def close(self) -> None:
         """End the stream."""
         stream, self._stream = self._stream, None
+        ended: Any = _core.odm_finished(None) if IS_ASYNC else None
         if stream is not None:
-            stream.close()
+            ended = stream.close()
+        closed: None = ended
+        return closed
 
     def __aenter__(self) -> Any:
         request = self._asked(True)
@@ -154,16 +161,6 @@ class Changes(Generic[T]):
     def __anext__(self) -> Any:
         request = self._asked(True)
         return request.port.flow(self._next_flow(request, "next"))
-
-    def atry_next(self) -> Any:
-        """As `try_next`, on asyncio."""
-        request = self._asked(True)
-        return request.port.flow(self._next_flow(request, "try_next"))
-
-    def aclose(self) -> Any:
-        """As `close`, on asyncio."""
-        stream, self._stream = self._stream, None
-        return stream.close() if stream is not None else _core.odm_finished(None)
 
 
 def _of_family(query: dict[str, Any]) -> list[Any]:

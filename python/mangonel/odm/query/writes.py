@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from mangonel import _core
+from mangonel.odm._terminal import IS_ASYNC, terminal
+from mangonel.odm._twins import QueryWritesTwins
 from mangonel.odm.encryption.saving import update_all_flow
 from mangonel.odm.errors import UnsupportedOption, ValidationError
 from mangonel.odm.expressions.changes import Change, update_of
@@ -24,11 +26,12 @@ __all__ = ["QueryWrites"]
 T = TypeVar("T")
 
 
-class QueryWrites(QueryReads[T]):
+class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
     """The part of a query that changes what matches."""
 
     __slots__ = ()
 
+    @terminal
     def update(self, *changes: Change, array_filters: Any = None, upsert: bool = False) -> int:
         """Change all documents that match; return how many were changed.
 
@@ -44,16 +47,7 @@ class QueryWrites(QueryReads[T]):
             >>> User.find(User.age > 30).update(inc(User.age))
             1
         """
-        found: int = self._run(False, "update", self._update_flow, changes, array_filters, upsert)
-        return found
-
-    def aupdate(
-        self, *changes: Change, array_filters: Any = None, upsert: bool = False
-    ) -> Coroutine[Any, Any, int]:
-        """As `update`, on asyncio."""
-        found: Coroutine[Any, Any, int] = self._run(
-            True, "update", self._update_flow, changes, array_filters, upsert
-        )
+        found: int = self._run(IS_ASYNC, "update", self._update_flow, changes, array_filters, upsert)
         return found
 
     async def _update_flow(self, request: Request, changes: Any, array_filters: Any, upsert: bool) -> int:
@@ -72,14 +66,10 @@ class QueryWrites(QueryReads[T]):
         await run_query_flow(self._model, "after_query_update", port, request.filter, update)
         return count
 
+    @terminal
     def delete(self) -> int:
         """Delete all documents that match, by the delete rules of references to them; return how many."""
-        found: int = self._run(False, "delete", self._delete_flow)
-        return found
-
-    def adelete(self) -> Coroutine[Any, Any, int]:
-        """As `delete`, on asyncio."""
-        found: Coroutine[Any, Any, int] = self._run(True, "delete", self._delete_flow)
+        found: int = self._run(IS_ASYNC, "delete", self._delete_flow)
         return found
 
     async def _delete_flow(self, request: Request) -> int:
@@ -103,6 +93,7 @@ class QueryWrites(QueryReads[T]):
         await run_query_flow(self._model, "after_query_delete", port, request.filter)
         return count
 
+    @terminal
     def find_and_update(
         self, *changes: Change, new: bool = True, upsert: bool = False, array_filters: Any = None
     ) -> T | None:
@@ -122,16 +113,7 @@ class QueryWrites(QueryReads[T]):
             37
         """
         found: T | None = self._run(
-            False, "find_and_update", self._find_and_update_flow, changes, new, upsert, array_filters
-        )
-        return found
-
-    def afind_and_update(
-        self, *changes: Change, new: bool = True, upsert: bool = False, array_filters: Any = None
-    ) -> Coroutine[Any, Any, T | None]:
-        """As `find_and_update`, on asyncio."""
-        found: Coroutine[Any, Any, T | None] = self._run(
-            True, "find_and_update", self._find_and_update_flow, changes, new, upsert, array_filters
+            IS_ASYNC, "find_and_update", self._find_and_update_flow, changes, new, upsert, array_filters
         )
         return found
 
@@ -167,6 +149,7 @@ class QueryWrites(QueryReads[T]):
             raise located(error, self._model, request.collection.name) from None
         return (await self._finished_flow(request, made))[0]
 
+    @terminal
     def find_and_replace(self, document: T, *, new: bool = True, upsert: bool = False) -> T | None:
         """Put a document's values in place of the first one that matches, which keeps its id, and return it.
 
@@ -184,16 +167,7 @@ class QueryWrites(QueryReads[T]):
             True
         """
         found: T | None = self._run(
-            False, "find_and_replace", self._find_and_replace_flow, document, new, upsert
-        )
-        return found
-
-    def afind_and_replace(
-        self, document: T, *, new: bool = True, upsert: bool = False
-    ) -> Coroutine[Any, Any, T | None]:
-        """As `find_and_replace`, on asyncio."""
-        found: Coroutine[Any, Any, T | None] = self._run(
-            True, "find_and_replace", self._find_and_replace_flow, document, new, upsert
+            IS_ASYNC, "find_and_replace", self._find_and_replace_flow, document, new, upsert
         )
         return found
 
@@ -215,17 +189,13 @@ class QueryWrites(QueryReads[T]):
             await after_flow(made, request.port, "update")
         return made
 
+    @terminal
     def find_and_delete(self) -> T | None:
         """Delete the first document that matches and return it, or None; delete rules do not apply.
 
         A model with soft deletion has it marked, and it is returned as marked.
         """
-        found: T | None = self._run(False, "find_and_delete", self._find_and_delete_flow)
-        return found
-
-    def afind_and_delete(self) -> Coroutine[Any, Any, T | None]:
-        """As `find_and_delete`, on asyncio."""
-        found: Coroutine[Any, Any, T | None] = self._run(True, "find_and_delete", self._find_and_delete_flow)
+        found: T | None = self._run(IS_ASYNC, "find_and_delete", self._find_and_delete_flow)
         return found
 
     async def _find_and_delete_flow(self, request: Request) -> Any:
@@ -245,6 +215,7 @@ class QueryWrites(QueryReads[T]):
             _core.odm_mark_deleted(made)
         return made
 
+    @terminal
     def upsert(self, *changes: Change, on_insert: Any = None) -> T:
         """Change the first document that matches, or insert one; return it.
 
@@ -257,12 +228,7 @@ class QueryWrites(QueryReads[T]):
             >>> User.find(User.email == newcomer.email).upsert(inc(User.age), on_insert=newcomer).name
             'Max'
         """
-        found: T = self._run(False, "upsert", self._upsert_flow, changes, on_insert)
-        return found
-
-    def aupsert(self, *changes: Change, on_insert: Any = None) -> Coroutine[Any, Any, T]:
-        """As `upsert`, on asyncio."""
-        found: Coroutine[Any, Any, T] = self._run(True, "upsert", self._upsert_flow, changes, on_insert)
+        found: T = self._run(IS_ASYNC, "upsert", self._upsert_flow, changes, on_insert)
         return found
 
     async def _upsert_flow(self, request: Request, changes: Any, on_insert: Any) -> Any:
@@ -288,6 +254,7 @@ class QueryWrites(QueryReads[T]):
             await after_flow(made, port, "insert")
         return made
 
+    @terminal
     def get_or_create(self, on_insert: T) -> tuple[T, bool]:
         """Return the first document that matches, or `on_insert`, stored; and whether it was stored now. Atomic.
 
@@ -299,14 +266,7 @@ class QueryWrites(QueryReads[T]):
             >>> is_new
             False
         """
-        found: tuple[T, bool] = self._run(False, "get_or_create", self._get_or_create_flow, on_insert)
-        return found
-
-    def aget_or_create(self, on_insert: T) -> Coroutine[Any, Any, tuple[T, bool]]:
-        """As `get_or_create`, on asyncio."""
-        found: Coroutine[Any, Any, tuple[T, bool]] = self._run(
-            True, "get_or_create", self._get_or_create_flow, on_insert
-        )
+        found: tuple[T, bool] = self._run(IS_ASYNC, "get_or_create", self._get_or_create_flow, on_insert)
         return found
 
     async def _get_or_create_flow(self, request: Request, on_insert: Any) -> Any:

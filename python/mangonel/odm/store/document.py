@@ -1,15 +1,17 @@
 """`Document`: a model whose instances are stored in a collection of their own. Spec: crud (write).
 
-Every method that waits exists twice: `x()` blocks, `ax()` returns a coroutine; both run the same flow.
+Each terminal blocks as `x()` and returns a coroutine as `ax()`, which is made of it; see `odm/_terminal.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, overload
 
 from mangonel import _core
 from mangonel.bson import ObjectId
+from mangonel.odm._terminal import IS_ASYNC, terminal
+from mangonel.odm._twins import DocumentTwins
 from mangonel.odm.connections.connection import connection
 from mangonel.odm.connections.place import Place, connection_of, place_of
 from mangonel.odm.expressions.changes import Change
@@ -34,12 +36,13 @@ from mangonel.odm.store.search import SearchIndex, declared_search_indexes, sync
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from mangonel.api import Collection
     from mangonel.odm.query.options import AggregateOptions, WatchOptions
 
 S = TypeVar("S")
 
 
-class Document(Base):
+class Document(Base, DocumentTwins):
     """A document of a collection.
 
     The class describes fields by annotations; what may be set in it beside them:
@@ -129,14 +132,11 @@ class Document(Base):
         return connection(cls.__connection__).collection(cls, is_async)
 
     @classmethod
-    def collection(cls) -> Any:
-        """Return the driver's collection on the blocking face."""
-        return cls._bind(False)
-
-    @classmethod
-    def acollection(cls) -> Any:
-        """Return the driver's collection on the asyncio face."""
-        return cls._bind(True)
+    @terminal
+    def collection(cls) -> Collection[Any]:
+        """Return the driver's collection, of the blocking client."""
+        found: Collection[Any] = cls._bind(IS_ASYNC)
+        return found
 
     # Asking.
 
@@ -163,6 +163,7 @@ class Document(Base):
         return Query(cls, where)
 
     @classmethod
+    @terminal
     def get(cls, id: Any) -> Self:
         """Return the document with this id, containers decoded.
 
@@ -177,16 +178,11 @@ class Document(Base):
             >>> User.get(user.id).name
             'Ada'
         """
-        made: Self = Query(cls)._by_id(id)._single(False, "one")
+        made: Self = Query(cls)._by_id(id)._single(IS_ASYNC, "one")
         return made
 
     @classmethod
-    def aget(cls, id: Any) -> Coroutine[Any, Any, Self]:
-        """As `get`, on asyncio."""
-        made: Coroutine[Any, Any, Self] = Query(cls)._by_id(id)._single(True, "one")
-        return made
-
-    @classmethod
+    @terminal
     def get_or_none(cls, id: Any) -> Self | None:
         """Return the document with this id, or None.
 
@@ -200,14 +196,11 @@ class Document(Base):
             >>> User.get_or_none("nobody") is None
             True
         """
-        return Query(cls)._by_id(id).first()
+        found: Self | None = Query(cls)._by_id(id)._single(IS_ASYNC, "first")
+        return found
 
     @classmethod
-    def aget_or_none(cls, id: Any) -> Coroutine[Any, Any, Self | None]:
-        """As `get_or_none`, on asyncio."""
-        return Query(cls)._by_id(id).afirst()
-
-    @classmethod
+    @terminal
     def get_many(cls, ids: Iterable[Any]) -> list[Self]:
         """Return the documents with these ids, in their order; those that do not exist are left out.
 
@@ -218,18 +211,12 @@ class Document(Base):
             >>> [found.name for found in User.get_many([user.id])]
             ['Ada']
         """
-        request = cls.find()._request("all", False)
+        request = cls.find()._request("all", IS_ASYNC)
         made: list[Self] = request.port.flow(_in_order_flow(request, list(ids)))
         return made
 
     @classmethod
-    def aget_many(cls, ids: Iterable[Any]) -> Coroutine[Any, Any, list[Self]]:
-        """As `get_many`, on asyncio."""
-        request = cls.find()._request("all", True)
-        made: Coroutine[Any, Any, list[Self]] = request.port.flow(_in_order_flow(request, list(ids)))
-        return made
-
-    @classmethod
+    @terminal
     def estimated_count(cls) -> int:
         """Return about how many documents the collection has, from its metadata; scopes and families do not count.
 
@@ -237,17 +224,12 @@ class Document(Base):
             >>> User.estimated_count()
             2
         """
-        found: int = cls._bind(False).estimated_document_count()
-        return found
-
-    @classmethod
-    def aestimated_count(cls) -> Coroutine[Any, Any, int]:
-        """As `estimated_count`, on asyncio."""
-        found: Coroutine[Any, Any, int] = cls._bind(True).estimated_document_count()
+        found: int = cls._bind(IS_ASYNC).estimated_document_count()
         return found
 
     # Storing.
 
+    @terminal
     def insert(self, *, validate: bool = True, session: Any = None, write_concern: Any = None) -> Self:
         """Store a new document.
 
@@ -264,18 +246,11 @@ class Document(Base):
             >>> Post(title="Tea").insert().title
             'Tea'
         """
-        place = place_of(self, False, session, write_concern)
+        place = place_of(self, IS_ASYNC, session, write_concern)
         made: Self = place.port.flow(writes.insert_flow(self, place, validate))
         return made
 
-    def ainsert(
-        self, *, validate: bool = True, session: Any = None, write_concern: Any = None
-    ) -> Coroutine[Any, Any, Self]:
-        """As `insert`, on asyncio."""
-        place = place_of(self, True, session, write_concern)
-        made: Coroutine[Any, Any, Self] = place.port.flow(writes.insert_flow(self, place, validate))
-        return made
-
+    @terminal
     def save(
         self,
         *,
@@ -305,26 +280,11 @@ class Document(Base):
             >>> user.save().age
             37
         """
-        place = place_of(self, False, session, write_concern)
+        place = place_of(self, IS_ASYNC, session, write_concern)
         made: Self = place.port.flow(writes.save_flow(self, place, validate, cascade, where))
         return made
 
-    def asave(
-        self,
-        *,
-        validate: bool = True,
-        cascade: bool = False,
-        where: Where | None = None,
-        session: Any = None,
-        write_concern: Any = None,
-    ) -> Coroutine[Any, Any, Self]:
-        """As `save`, on asyncio."""
-        place = place_of(self, True, session, write_concern)
-        made: Coroutine[Any, Any, Self] = place.port.flow(
-            writes.save_flow(self, place, validate, cascade, where)
-        )
-        return made
-
+    @terminal
     def replace(self, *, upsert: bool = False, session: Any = None, write_concern: Any = None) -> Self:
         """Store the whole document in place of the one with its id, unknown keys included.
 
@@ -342,18 +302,11 @@ class Document(Base):
             >>> user.replace().status
             'gone'
         """
-        place = place_of(self, False, session, write_concern)
+        place = place_of(self, IS_ASYNC, session, write_concern)
         made: Self = place.port.flow(writes.replace_flow(self, place, upsert))
         return made
 
-    def areplace(
-        self, *, upsert: bool = False, session: Any = None, write_concern: Any = None
-    ) -> Coroutine[Any, Any, Self]:
-        """As `replace`, on asyncio."""
-        place = place_of(self, True, session, write_concern)
-        made: Coroutine[Any, Any, Self] = place.port.flow(writes.replace_flow(self, place, upsert))
-        return made
-
+    @terminal
     def update(self, *changes: Change, session: Any = None, write_concern: Any = None) -> Self:
         """Send changes such as `inc(User.age)` for this document, and take over what the server made of it.
 
@@ -371,18 +324,11 @@ class Document(Base):
             >>> user.update(inc(User.age), push(User.tags, "new")).tags
             ['admin', 'new']
         """
-        place = place_of(self, False, session, write_concern)
+        place = place_of(self, IS_ASYNC, session, write_concern)
         made: Self = place.port.flow(writes.update_flow(self, place, changes))
         return made
 
-    def aupdate(
-        self, *changes: Change, session: Any = None, write_concern: Any = None
-    ) -> Coroutine[Any, Any, Self]:
-        """As `update`, on asyncio."""
-        place = place_of(self, True, session, write_concern)
-        made: Coroutine[Any, Any, Self] = place.port.flow(writes.update_flow(self, place, changes))
-        return made
-
+    @terminal
     def delete(self, *, session: Any = None, write_concern: Any = None) -> None:
         """Delete the document, by the delete rules of the references to it.
 
@@ -399,15 +345,11 @@ class Document(Base):
             >>> Post.get_or_none(post.id) is None
             True
         """
-        place = place_of(self, False, session, write_concern)
-        place.port.flow(writes.delete_flow(self, place))
+        place = place_of(self, IS_ASYNC, session, write_concern)
+        done: None = place.port.flow(writes.delete_flow(self, place))
+        return done
 
-    def adelete(self, *, session: Any = None, write_concern: Any = None) -> Coroutine[Any, Any, None]:
-        """As `delete`, on asyncio."""
-        place = place_of(self, True, session, write_concern)
-        made: Coroutine[Any, Any, None] = place.port.flow(writes.delete_flow(self, place))
-        return made
-
+    @terminal
     def reload(self, *, keep_changes: bool = False, session: Any = None) -> Self:
         """Load the document again; changes that were not saved are lost.
 
@@ -423,17 +365,12 @@ class Document(Base):
             >>> user.reload().age
             36
         """
-        place = place_of(self, False, session)
+        place = place_of(self, IS_ASYNC, session)
         made: Self = place.port.flow(writes.reload_flow(self, place, keep_changes))
         return made
 
-    def areload(self, *, keep_changes: bool = False, session: Any = None) -> Coroutine[Any, Any, Self]:
-        """As `reload`, on asyncio."""
-        place = place_of(self, True, session)
-        made: Coroutine[Any, Any, Self] = place.port.flow(writes.reload_flow(self, place, keep_changes))
-        return made
-
     @classmethod
+    @terminal
     def insert_many(
         cls,
         documents: Iterable[Self],
@@ -458,26 +395,12 @@ class Document(Base):
             2
         """
         given = list(documents)
-        place = _common_place(cls, given, False, session, write_concern)
+        place = _common_place(cls, given, IS_ASYNC, session, write_concern)
         count: int = place.port.flow(bulk.insert_many_flow(place, given, ordered))
         return count
 
     @classmethod
-    def ainsert_many(
-        cls,
-        documents: Iterable[Self],
-        *,
-        ordered: bool = True,
-        session: Any = None,
-        write_concern: Any = None,
-    ) -> Coroutine[Any, Any, int]:
-        """As `insert_many`, on asyncio."""
-        given = list(documents)
-        place = _common_place(cls, given, True, session, write_concern)
-        count: Coroutine[Any, Any, int] = place.port.flow(bulk.insert_many_flow(place, given, ordered))
-        return count
-
-    @classmethod
+    @terminal
     def save_all(
         cls,
         documents: Iterable[Self],
@@ -504,38 +427,24 @@ class Document(Base):
             1
         """
         given = list(documents)
-        place = _common_place(cls, given, False, session, write_concern)
+        place = _common_place(cls, given, IS_ASYNC, session, write_concern)
         count: int = place.port.flow(bulk.save_all_flow(place, given, ordered))
-        return count
-
-    @classmethod
-    def asave_all(
-        cls,
-        documents: Iterable[Self],
-        *,
-        ordered: bool = True,
-        session: Any = None,
-        write_concern: Any = None,
-    ) -> Coroutine[Any, Any, int]:
-        """As `save_all`, on asyncio."""
-        given = list(documents)
-        place = _common_place(cls, given, True, session, write_concern)
-        count: Coroutine[Any, Any, int] = place.port.flow(bulk.save_all_flow(place, given, ordered))
         return count
 
     # Aggregation.
 
-    @classmethod
     @overload
+    @classmethod
     def aggregate(
         cls, pipeline: Iterable[Any], into: None = None, **options: Unpack[AggregateOptions]
     ) -> list[dict[str, Any]]: ...
-    @classmethod
     @overload
+    @classmethod
     def aggregate(
         cls, pipeline: Iterable[Any], into: type[S], **options: Unpack[AggregateOptions]
     ) -> list[S]: ...
     @classmethod
+    @terminal
     def aggregate(
         cls, pipeline: Iterable[Any], into: Any = None, **options: Unpack[AggregateOptions]
     ) -> list[Any]:
@@ -553,24 +462,11 @@ class Document(Base):
             >>> User.aggregate([{"$group": {"_id": None, "age": {"$sum": "$age"}}}])
             [{'_id': None, 'age': 60}]
         """
-        return cls.find().aggregate(pipeline, into, **options)
-
-    @classmethod
-    @overload
-    def aaggregate(
-        cls, pipeline: Iterable[Any], into: None = None, **options: Unpack[AggregateOptions]
-    ) -> Coroutine[Any, Any, list[dict[str, Any]]]: ...
-    @classmethod
-    @overload
-    def aaggregate(
-        cls, pipeline: Iterable[Any], into: type[S], **options: Unpack[AggregateOptions]
-    ) -> Coroutine[Any, Any, list[S]]: ...
-    @classmethod
-    def aaggregate(
-        cls, pipeline: Iterable[Any], into: Any = None, **options: Unpack[AggregateOptions]
-    ) -> Coroutine[Any, Any, list[Any]]:
-        """As `aggregate`, on asyncio."""
-        return cls.find().aaggregate(pipeline, into, **options)
+        query = cls.find()
+        found: list[Any] = query._run(
+            IS_ASYNC, "aggregate", query._aggregate_flow, list(pipeline), into, options
+        )
+        return found
 
     @classmethod
     def watch(
@@ -595,7 +491,8 @@ class Document(Base):
     # Indexes and the collection.
 
     @classmethod
-    def sync_indexes(cls, *, plan: bool = False, drop: bool = False) -> Any:
+    @terminal
+    def sync_indexes(cls, *, plan: bool = False, drop: bool = False) -> IndexPlan:
         """Create the declared indexes that are missing, and rebuild those that differ.
 
         Args:
@@ -612,14 +509,8 @@ class Document(Base):
             >>> Cafe.sync_indexes(plan=True).create
             ['loc_2dsphere']
         """
-        collection = cls._bind(False)
-        return collection._port.flow(sync_indexes_flow(cls, collection, plan, drop))
-
-    @classmethod
-    def async_indexes(cls, *, plan: bool = False, drop: bool = False) -> Coroutine[Any, Any, Any]:
-        """As `sync_indexes`, on asyncio; the same as `async_indexes` read as `a` + `sync_indexes`."""
-        collection = cls._bind(True)
-        made: Coroutine[Any, Any, Any] = collection._port.flow(sync_indexes_flow(cls, collection, plan, drop))
+        collection = cls._bind(IS_ASYNC)
+        made: IndexPlan = collection._port.flow(sync_indexes_flow(cls, collection, plan, drop))
         return made
 
     @classmethod
@@ -628,6 +519,7 @@ class Document(Base):
         return declared_search_indexes(cls)
 
     @classmethod
+    @terminal
     def sync_search_indexes(
         cls, *, plan: bool = False, drop: bool = False, wait_s: float | None = None
     ) -> IndexPlan:
@@ -647,22 +539,12 @@ class Document(Base):
             Traceback (most recent call last):
             OperationFailure: ...
         """
-        collection = cls._bind(False)
+        collection = cls._bind(IS_ASYNC)
         made: IndexPlan = collection._port.flow(sync_search_flow(cls, collection, plan, drop, wait_s))
         return made
 
     @classmethod
-    def async_search_indexes(
-        cls, *, plan: bool = False, drop: bool = False, wait_s: float | None = None
-    ) -> Coroutine[Any, Any, IndexPlan]:
-        """As `sync_search_indexes`, on asyncio: `a` + `sync_search_indexes`."""
-        collection = cls._bind(True)
-        made: Coroutine[Any, Any, IndexPlan] = collection._port.flow(
-            sync_search_flow(cls, collection, plan, drop, wait_s)
-        )
-        return made
-
-    @classmethod
+    @terminal
     def shard_collection(cls) -> None:
         """Shard the collection by `__shard_key__`, on a sharded cluster.
 
@@ -675,15 +557,9 @@ class Document(Base):
             Traceback (most recent call last):
             ValueError: expected a __shard_key__ in User, got none
         """
-        collection = cls._bind(False)
-        collection._port.flow(shard_flow(cls, collection))
-
-    @classmethod
-    def ashard_collection(cls) -> Coroutine[Any, Any, None]:
-        """As `shard_collection`, on asyncio."""
-        collection = cls._bind(True)
-        made: Coroutine[Any, Any, None] = collection._port.flow(shard_flow(cls, collection))
-        return made
+        collection = cls._bind(IS_ASYNC)
+        done: None = collection._port.flow(shard_flow(cls, collection))
+        return done
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
@@ -691,6 +567,7 @@ class Document(Base):
         return bson_schema(cls)
 
     @classmethod
+    @terminal
     def create_collection(cls, *, validate: bool = False) -> None:
         """Create the collection, with `__collection_options__`: capped, timeseries, ….
 
@@ -703,17 +580,9 @@ class Document(Base):
         Example:
             >>> Cafe.create_collection(validate=True)
         """
-        collection = cls._bind(False)
-        collection._port.flow(create_collection_flow(cls, collection, validate))
-
-    @classmethod
-    def acreate_collection(cls, *, validate: bool = False) -> Coroutine[Any, Any, None]:
-        """As `create_collection`, on asyncio."""
-        collection = cls._bind(True)
-        made: Coroutine[Any, Any, None] = collection._port.flow(
-            create_collection_flow(cls, collection, validate)
-        )
-        return made
+        collection = cls._bind(IS_ASYNC)
+        done: None = collection._port.flow(create_collection_flow(cls, collection, validate))
+        return done
 
     # What it is.
 

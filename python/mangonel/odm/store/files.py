@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from typing import Any
 
+from mangonel.odm._terminal import IS_ASYNC, terminal
+from mangonel.odm._twins import FileTwins
 from mangonel.odm.connections.connection import connection
 
 
-class File:
+class File(FileTwins):
     """A file in GridFS; the document stores its id.
 
     Args:
@@ -39,6 +40,7 @@ class File:
         return self.id
 
     @classmethod
+    @terminal
     def put(
         cls, data: Any, name: str = "", *, metadata: Any = None, bucket: str = "fs", alias: str = "default"
     ) -> File:
@@ -55,19 +57,8 @@ class File:
             >>> File.put(b"hello", "greeting.txt").read()
             b'hello'
         """
-        store, port = _bucket(bucket, alias, False)
+        store, port = _bucket(bucket, alias, IS_ASYNC)
         made: File = port.flow(cls._put_flow(store, port, data, name, metadata, bucket, alias))
-        return made
-
-    @classmethod
-    def aput(
-        cls, data: Any, name: str = "", *, metadata: Any = None, bucket: str = "fs", alias: str = "default"
-    ) -> Coroutine[Any, Any, File]:
-        """As `put`, on asyncio."""
-        store, port = _bucket(bucket, alias, True)
-        made: Coroutine[Any, Any, File] = port.flow(
-            cls._put_flow(store, port, data, name, metadata, bucket, alias)
-        )
         return made
 
     @classmethod
@@ -77,20 +68,15 @@ class File:
         id = await port.call(_upload, store, name, data, metadata)
         return cls(id, bucket, alias)
 
+    @terminal
     def read(self) -> bytes:
         """Return the whole file.
 
         Raises:
             NoFile: it does not exist.
         """
-        store, port = _bucket(self.bucket, self.alias, False)
+        store, port = _bucket(self.bucket, self.alias, IS_ASYNC)
         data: bytes = port.flow(self._read_flow(store, port))
-        return data
-
-    def aread(self) -> Coroutine[Any, Any, bytes]:
-        """As `read`, on asyncio."""
-        store, port = _bucket(self.bucket, self.alias, True)
-        data: Coroutine[Any, Any, bytes] = port.flow(self._read_flow(store, port))
         return data
 
     async def _read_flow(self, store: Any, port: Any) -> bytes:
@@ -100,15 +86,11 @@ class File:
         await port.call(store.download_to_stream, self.id, target)
         return target.getvalue()
 
+    @terminal
     def delete(self) -> None:
         """Delete the file; the field still holds its id."""
-        store, port = _bucket(self.bucket, self.alias, False)
-        port.flow(self._delete_flow(store, port))
-
-    def adelete(self) -> Coroutine[Any, Any, None]:
-        """As `delete`, on asyncio."""
-        store, port = _bucket(self.bucket, self.alias, True)
-        done: Coroutine[Any, Any, None] = port.flow(self._delete_flow(store, port))
+        store, port = _bucket(self.bucket, self.alias, IS_ASYNC)
+        done: None = port.flow(self._delete_flow(store, port))
         return done
 
     async def _delete_flow(self, store: Any, port: Any) -> None:

@@ -1,0 +1,78 @@
+"""The text of signatures in stubs, for `stubs.py` and `twins.py`."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable
+
+WIDTH = 110
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Defect(Exception):
+    """A definition that no stub can be written for."""
+
+
+def parameters(
+    arguments: ast.arguments, shown: Callable[[ast.arg, ast.expr | None], tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """Return the name and the text of each parameter, `/` and `*` among them.
+
+    Args:
+        arguments: those of a definition.
+        shown: returns the name and the text of one, given its default or None.
+    """
+    found: list[tuple[str, str]] = []
+    positional = [*arguments.posonlyargs, *arguments.args]
+    defaults = [None] * (len(positional) - len(arguments.defaults)) + list(arguments.defaults)
+    for place, (argument, default) in enumerate(zip(positional, defaults, strict=True)):
+        found.append(shown(argument, default))
+        if place + 1 == len(arguments.posonlyargs):
+            found.append(("/", "/"))
+    if arguments.vararg:
+        name, text = shown(arguments.vararg, None)
+        found.append((f"*{name}", f"*{text}"))
+    elif arguments.kwonlyargs:
+        found.append(("*", "*"))
+    for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        found.append(shown(argument, default))
+    if arguments.kwarg:
+        name, text = shown(arguments.kwarg, None)
+        found.append((f"**{name}", f"**{text}"))
+    return found
+
+
+def default_of(argument: ast.arg, default: ast.expr) -> str:
+    """Return the default of a parameter as it follows its name; what a name stands for is not looked up."""
+    # `...` fits every value.
+    value = shown_default(default) if is_literal(default) else "..."
+    return f" = {value}" if argument.annotation is not None else f"={value}"
+
+
+def is_literal(node: ast.expr) -> bool:
+    """Return whether a default may stand in a stub as it is."""
+    return isinstance(node, ast.Constant) or (
+        isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
+    )
+
+
+def shown_default(node: ast.expr) -> str:
+    """Return the source of a literal, a string in double quotes."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return json.dumps(node.value)
+    return ast.unparse(node)
+
+
+def layout(
+    head: str, shown: list[str], returns: str, body: str = "...", *, is_dense: bool = False
+) -> list[str]:
+    """Return the lines of a signature: one, or one for each parameter, or for all of them where it is dense."""
+    text = ", ".join(shown)
+    line = f"{head}({text}) -> {returns}: {body}"
+    if len(line) + 4 <= WIDTH:
+        return [line]
+    if is_dense and len(text) + 8 <= WIDTH:
+        return [f"{head}(", f"    {text}", f") -> {returns}: {body}"]
+    return [f"{head}(", *(f"    {parameter}," for parameter in shown), f") -> {returns}: {body}"]
