@@ -163,7 +163,7 @@ class Stream(BufferedProtocol):
                 self._close()
 
     def interrupt(self) -> None:
-        """Nothing: nobody is ever inside a system call on the connection."""
+        """Do nothing: no thread is ever inside a system call on the connection."""
 
     def abandon(self) -> None:
         """Close this process's copy of the socket, as a forked child must: loop and connection are the parent's."""
@@ -182,13 +182,13 @@ class Stream(BufferedProtocol):
         if is_whole:
             if len(self._room) > _LEAST_ROOM:
                 self._room = memoryview(bytearray(_LEAST_ROOM))
-            # A message that nobody waits for is found by `has_message`, or makes the link unfit for reuse.
+            # A message that no operation waits for is found by `has_message`, or makes the link unfit for reuse.
             waiter, link.waiter = link.waiter, None
             if waiter is not None:
                 waiter()
 
     def _fill(self, link: _core.Link, arrived: memoryview) -> bool:
-        """Move what arrived into the link; return whether a whole message is there."""
+        """Move the received bytes into the link; return whether a whole message is there."""
         is_whole = False
         if self.secured is not None:
             self.secured.take(arrived)
@@ -206,11 +206,11 @@ class Stream(BufferedProtocol):
     def _lose(self, error: Exception) -> None:
         link = self._link
         if not self._end(error) and link is not None:
-            # An idle connection leaves the pool now. One in use is closed by its exchange, which has yet to say why.
+            # An idle connection leaves the pool now. One in use is closed by its exchange, which needs the reason.
             self._core.link_lost(link)
 
     def _end(self, error: Exception) -> bool:
-        """Send and receive nothing any more; return whether anybody waited, and is told."""
+        """Stop sending and receiving; wake a waiting operation with the error, and return whether there was one."""
         if self.ending:
             return False
         self.ending = str(error) or type(error).__name__
@@ -219,7 +219,7 @@ class Stream(BufferedProtocol):
             self._sock.close()
             return False
         self._writer.abort()
-        # The loop closes the socket in its next turn, which may be its last one; the server knows at once.
+        # The loop closes the socket in its next turn, which may never come; this tells the server at once.
         with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
         if self._drained is not None and not self._drained.done():
@@ -232,14 +232,14 @@ class Stream(BufferedProtocol):
 
 
 async def until_done(sent: asyncio.Future[Any], waiter: Waiter) -> None:
-    """Wait until a message was sent, while `waiter` waits for its answer.
+    """Wait until a message was sent, while `waiter` waits for its reply.
 
     Raises:
-        OSError: what ended either.
+        OSError: the error that ended either.
     """
     try:
-        # A server that closes in the middle of a message is noticed by the reader, not by the writer.
-        # Futures of two result types, of which `wait` takes one.
+        # The reader notices a server that closes in the middle of a message; the writer does not.
+        # Futures of two result types, of which `wait` accepts one.
         await asyncio.wait((sent, waiter), return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
         if not sent.done():
             waiter.result()
@@ -250,6 +250,6 @@ async def until_done(sent: asyncio.Future[Any], waiter: Waiter) -> None:
 
 
 def forget(future: asyncio.Future[Any]) -> None:
-    """Drop the result of `future`, without the loop's complaint that nobody looked at it."""
+    """Discard the result of `future` without the loop's warning about it."""
     if not future.cancel() and not future.cancelled():
         future.exception()
