@@ -12,6 +12,7 @@ from mangonel.odm import (
     Connection,
     Document,
     Embedded,
+    F,
     Ref,
     Refs,
     StaleDocument,
@@ -23,6 +24,7 @@ from mangonel.odm import (
     in_,
     inc,
     set_,
+    unset,
 )
 
 
@@ -145,9 +147,32 @@ def test_what_is_no_reference_cannot_be_included(db: Connection, face: Any, ask:
 
 def test_a_limit_of_none_is_no_limit_for_every_operation(db: Connection, face: Any) -> None:
     face.save(Owner(), Owner())
-    query = Owner.find().limit(1).limit(0)
+    query = Owner.find().limit(1).limit(None)
     assert face.call(query, "count") == len(face.call(query, "all")) == 2
     assert len(face.call(query.lookup(), "all")) == 2
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda query: query.limit(0), lambda query: query[0:0], lambda query: query.options(limit=0)]
+)
+def test_a_limit_of_zero_is_no_document_for_every_operation(ask: Any, db: Connection, face: Any) -> None:
+    face.save(Owner(), Owner())
+    query = ask(Owner.find())
+    for method, nothing in (
+        ("count", 0),
+        ("all", []),
+        ("dicts", []),
+        ("raw", []),
+        ("first", None),
+        ("exists", False),
+    ):
+        assert face.call(query, method) == nothing
+    assert face.call(query, "json") == b"[]"
+    assert face.collect(query) == []
+    assert face.call(query, "aggregate", [{"$count": "n"}]) == []
+    assert face.call(query, "update", {"$set": {"name": "x"}}) == 0
+    assert face.call(query, "delete") == 0
+    assert face.call(Owner.find(), "count") == 2
 
 
 def test_an_option_of_no_name_is_refused_where_it_is_given() -> None:
@@ -208,3 +233,39 @@ def test_nobody_waits_for_an_answer_that_does_not_come(db: Connection, face: Any
     ):
         with pytest.raises(UnsupportedOption, match="cannot honour a write concern with w=0"):
             run()
+
+
+class Piece(Embedded):
+    title: str
+    note: str | None = None
+
+
+class Strict(Document):
+    title: str
+    note: str | None = None
+    n: int = 0
+    piece: Piece | None = None
+    tags: list[str] = field(default_factory=list)
+    notes: list[str | None] = field(default_factory=list)
+
+
+@pytest.mark.parametrize("operator", [unset, lambda path: F(path).unset()])
+def test_an_update_that_takes_a_required_value_away_is_refused(operator: Any) -> None:
+    piece: Any = Strict.piece
+    tags: Any = Strict.tags
+    for path in (Strict.title, piece.title, tags[0]):
+        with pytest.raises(ValidationError):
+            operator(path)
+        with pytest.raises(ValidationError):
+            set_(path, None)
+
+
+def test_an_update_takes_away_what_documents_load_without(db: Connection, face: Any) -> None:
+    face.save(Strict(title="x", note="y", n=3, piece=Piece(title="a", note="b"), notes=["c"]))
+    piece: Any = Strict.piece
+    notes: Any = Strict.notes
+    changes = unset(Strict.note), unset(Strict.n), unset(piece.note), unset(notes[0])
+    assert face.call(Strict.find(), "update", *changes) == 1
+    found = face.call(Strict.find(), "one")
+    assert (found.note, found.n, found.piece, found.notes) == (None, 0, Piece(title="a"), [None])
+    assert face.call(Strict.find(), "update", unset(Strict.piece)) == 1

@@ -26,7 +26,7 @@ use pyo3::types::{PyBytes, PyDict, PyNotImplemented, PyString};
 use crate::codec::decode::Decoder;
 use crate::codec::fault::{Fault, Kind, Problem, into_exception};
 use encode::Writer;
-use fields::{DELETED, EXTRA_SET, Fields, GUARDED, MODIFIES, NEW, PARTIAL, SAVING};
+use fields::{DELETED, EXTRA_SET, Fields, GUARDED, MODIFIES, NEW, PARTIAL, SAVING, UNCERTAIN};
 pub use plan::OdmModel;
 use siblings::Siblings;
 
@@ -73,12 +73,12 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(odm_loaded, module)?)
 }
 
-/// Return whether an instance is new, was partly loaded, was deleted, is being saved; and whether that save depends on
-/// what is stored, and must change it: bits 1, 2, 4, 16, 64 and 128.
+/// Return whether an instance is new, was partly loaded, was deleted, is being saved, was saved with an unknown outcome;
+/// and whether the save under way depends on what is stored, and must change it: bits 1, 2, 4, 16, 32, 64 and 128.
 #[entries]
 #[pyfunction]
 fn odm_flags(object: &Bound<'_, PyAny>) -> PyResult<u64> {
-    Ok(Fields::of(object)?.flags() & (NEW | PARTIAL | DELETED | SAVING | GUARDED | MODIFIES))
+    Ok(Fields::of(object)?.flags() & (NEW | PARTIAL | DELETED | SAVING | UNCERTAIN | GUARDED | MODIFIES))
 }
 
 /// Say that an instance is not stored any more; inserting it again is allowed.

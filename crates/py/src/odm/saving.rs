@@ -56,6 +56,15 @@ fn begin(py: Python<'_>, fields: Fields<'_>, update: Update) -> PyResult<()> {
     Ok(())
 }
 
+/// Says that there is nothing to save; while another save is under way, that nobody knows.
+fn unchanged<T>(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<T>> {
+    if fields.flags() & SAVING != 0 {
+        return Err(parallel_save(py, fields));
+    }
+    fields.clear_dirty();
+    Ok(None)
+}
+
 /// The error of a second save while one is under way.
 #[cold]
 fn parallel_save(py: Python<'_>, fields: Fields<'_>) -> PyErr {
@@ -86,8 +95,7 @@ pub(super) fn odm_update<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bou
     let py = object.py();
     let fields = Fields::of(object)?;
     let Some(update) = update::build(py, fields)? else {
-        fields.clear_dirty();
-        return Ok(None);
+        return unchanged(py, fields);
     };
     let mut out = Vec::with_capacity(128);
     update.write(&mut out);
@@ -367,8 +375,7 @@ pub(super) fn odm_save(
     let start = raw::open(&mut filter);
     write_filter(py, fields, &mut filter)?;
     let Some(update) = update::build(py, fields)? else {
-        fields.clear_dirty();
-        return Ok(None);
+        return unchanged(py, fields);
     };
     filter.extend_from_slice(update.guard.bytes());
     raw::close(&mut filter, start);

@@ -3,6 +3,8 @@
 //!
 //! Others may write the same document. What is appended to a list is pushed, whatever others appended meanwhile. What
 //! depends on a position, or replaces a list that was changed in place, carries a guard.
+use std::collections::HashSet;
+
 use pyo3::prelude::*;
 
 use super::bits::{Bits, WORD};
@@ -120,9 +122,10 @@ impl Update {
         each(&mut self.push, path, items.iter());
     }
 
-    /// Replaces a list. One that was changed in place replaces only what it was.
+    /// Replaces a list by one that was made of it, only while it is that; an assigned one that has nothing of it
+    /// replaces whatever is stored.
     fn replace(&mut self, path: &[u8], was: &Element<'_>, is: &Element<'_>) {
-        if !self.rules.is_assigned {
+        if !self.rules.is_assigned || has_common(was.value, is.value) {
             self.guard(path, Some(was));
         }
         self.set(path, is);
@@ -148,8 +151,11 @@ impl Update {
                 self.change_document(path, was.value, is.value);
             }
             (0x04, 0x04) => self.change_array(path, &was, is, is_set),
-            // No operator appends to null.
-            (0x0A, 0x04) => self.replace(path, &was, is),
+            // No operator appends to null, and two copies that both found it may make a list of it.
+            (0x0A, 0x04) => {
+                self.guard(path, Some(&was));
+                self.set(path, is);
+            }
             _ => self.set(path, is),
         }
     }
@@ -240,6 +246,12 @@ fn left_out<'a>(before: &[Element<'a>], after: &[Element<'a>]) -> Option<Vec<Ele
     let is_found = |old: &Element<'_>| after.iter().any(|item| same(old, item));
     // An element that is a list cannot be asked for by itself.
     (rest.next().is_none() && !gone.iter().any(|old| old.kind == 0x04 || is_found(old))).then_some(gone)
+}
+
+/// Whether two lists have an element in common, byte by byte.
+fn has_common(some: &[u8], others: &[u8]) -> bool {
+    let known: HashSet<(u8, &[u8])> = Elements::of(some).map(|item| (item.kind, item.value)).collect();
+    Elements::of(others).any(|item| known.contains(&(item.kind, item.value)))
 }
 
 fn all_same(some: &[Element<'_>], others: &[Element<'_>]) -> bool {
@@ -375,10 +387,7 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
             }
             let state = fields.known();
             let was = state.as_ref().and_then(|state| stored(state, &places, &field.key, index));
-            let is_whole = was.is_some()
-                || !is_dirty
-                || !(update.is_partial
-                    || state.as_ref().is_some_and(|state| state.kept(index) == Some(&None)));
+            let is_whole = was.is_some() || !is_dirty || !update.is_partial;
             update.rules = Rules { is_assigned: is_dirty, is_whole, is_guarded: false };
             let Some(is) = is else {
                 // None: no key. Without the stored bytes nobody knows whether there is one.

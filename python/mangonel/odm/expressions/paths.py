@@ -584,7 +584,20 @@ class Path(Operand, Generic[T]):
 
     @_named
     def unset(self) -> Update:
-        """An update that removes the key."""
+        """An update that removes the key.
+
+        Raises:
+            ValidationError: the field must have a value, so a document without the key would not load.
+        """
+        field = self._field()
+        if self._is_element:
+            # The server leaves null in its place.
+            checked(self._owner, field, None, True, self._key)
+        elif field.is_required:
+            raise ValidationError(
+                f"cannot unset {self._key!r}: expected a value in every {self._owner.__name__}, since the field is not "
+                "optional and has no default"
+            )
         return Update("$unset", self._key, "")
 
     @_named

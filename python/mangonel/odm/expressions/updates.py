@@ -35,6 +35,9 @@ def unset(field: object) -> Update:
     Args:
         field: an attribute of the model, such as `User.name`.
 
+    Raises:
+        ValidationError: the field must have a value, so a document without the key would not load.
+
     Example:
         >>> User.find(User.name == "Ada").update(unset(User.address))
         1

@@ -18,10 +18,9 @@ from mangonel.odm.errors import ValidationError
 from mangonel.odm.expressions.geo import Geometry
 from mangonel.odm.model.annotations import classes_in
 from mangonel.odm.model.belongs_to import held
-from mangonel.odm.model.describe import is_required
 from mangonel.odm.model.refs import Ref, Refs
 
-NEW, PARTIAL, DELETED, SAVING, GUARDED, MODIFIES = 1, 2, 4, 16, 64, 128
+NEW, PARTIAL, DELETED, SAVING, UNCERTAIN, GUARDED, MODIFIES = 1, 2, 4, 16, 32, 64, 128
 # Nothing is in values of these, and a dict has them as they are.
 _LEAVES = frozenset([str, int, float, bool, bytes, type(None), ObjectId, dt.datetime])
 
@@ -61,7 +60,7 @@ def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
             inside[field.name] = [_below(f".{field.name}", fault) for fault in texts(error)]
     if extra and cls.__unknown__ == "forbid":
         raise TypeError(f"expected fields of {cls.__name__}, got {', '.join(map(repr, extra))}")
-    missing = [name for name, field in plan.fields.items() if name not in given and is_required(field)]
+    missing = [name for name, field in plan.fields.items() if name not in given and field.is_required]
     try:
         made = cls(**given)
     except (TypeError, ValidationError) as error:

@@ -404,13 +404,6 @@ def default_of(cls: Any, field: Resolved, spec: dict[str, Any]) -> tuple[str, An
     return "required", None
 
 
-def is_required(field: Resolved) -> bool:
-    """Whether a value must be given: the field has no default, is no list of references and may not be None."""
-    info = field.info
-    has_default = info.default_factory is not None or info.default is not MISSING or field.nullable
-    return not has_default and get_origin(field.type) is not Refs
-
-
 def spec_of(
     plain: Any, metadata: typing.Sequence[Any], nullable: bool, cls: Any, info: FieldInfo | None = None
 ) -> dict[str, Any]:

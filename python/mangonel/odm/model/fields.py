@@ -9,7 +9,7 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from dataclasses import field as _dataclass_field
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, get_origin, overload
 
 T = TypeVar("T")
 
@@ -320,3 +320,10 @@ class Resolved:
     is_version: bool = False
     belongs: bool = False
     encrypted: Any = None
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a value must be given: the field has no default, is no list of references and may not be None."""
+        info = self.info
+        has_default = info.default_factory is not None or info.default is not MISSING or self.nullable
+        return not (has_default or getattr(get_origin(self.type), "__is_refs__", False))

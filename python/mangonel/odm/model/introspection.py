@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any
 
 from mangonel.odm._registry import is_model
-from mangonel.odm.model.describe import is_required
 from mangonel.odm.model.fields import Resolved
 
 
@@ -70,7 +69,7 @@ def _field(cls: Any, found: Resolved) -> Field:
         type=found.type,
         metadata=found.metadata,
         is_nullable=found.nullable,
-        is_required=is_required(found),
+        is_required=found.is_required,
         embedded=found.model,
         target=found.target,
         is_version=found.is_version,

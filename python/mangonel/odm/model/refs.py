@@ -245,6 +245,7 @@ class Refs(Generic[T], RefsTwins[T]):
     """References to several documents, in order, each once: `add`, `remove`, `ids`, iteration over `Ref`s."""
 
     __slots__ = ("_loaded", "_maker", "_siblings", "ids")
+    __is_refs__ = True
     ids: list[Any]
 
     def __init__(

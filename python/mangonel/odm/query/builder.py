@@ -192,11 +192,11 @@ class QueryBuilder(Generic[T]):
         """
         return self._with(sort=order_of(orders, self._model) or None)
 
-    def limit(self, limit: int) -> Self:
-        """Return at most so many; 0 for all.
+    def limit(self, limit: int | None) -> Self:
+        """Return at most so many documents. As `[:0]`, a limit of 0 matches none, unlike the driver's.
 
         Args:
-            limit: how many.
+            limit: how many. None: no limit.
 
         Raises:
             ValueError: it is negative.
@@ -204,8 +204,12 @@ class QueryBuilder(Generic[T]):
         Example:
             >>> len(User.find().limit(1).all())
             1
+            >>> User.find().limit(0).delete()
+            0
         """
-        return self._with(limit=_count(limit, "limit") or None)
+        if limit is None:
+            return self._with(limit=None)
+        return self._with(limit=limit) if _count(limit, "limit") else self.none()
 
     def skip(self, skip: int) -> Self:
         """Leave out the first ones.
@@ -503,7 +507,9 @@ class QueryBuilder(Generic[T]):
         unknown = sorted(options.keys() - FindOptions.__annotations__.keys())
         if unknown:
             raise TypeError(f"expected options of the driver's find, got {', '.join(map(repr, unknown))}")
-        return self._with(**options)
+        given: dict[str, Any] = {**options}
+        limited = self.limit(given.pop("limit")) if "limit" in given else self
+        return limited._with(**given)
 
     def text_score(self, name: str = "score") -> Self:
         """Sort by how well a text search matches. Shapes with a field of this name, and `dicts()`, have the score.

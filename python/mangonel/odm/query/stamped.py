@@ -8,14 +8,26 @@ from typing import Any
 from mangonel.odm.expressions.changes import Change, update_of
 
 
-def update_for(cls: Any, changes: Any) -> Any:
-    """Return the update document of changes, or the pipeline that they are."""
+def update_for(cls: Any, changes: Any, upsert: bool = False) -> Any:
+    """Return the update document of changes, or the pipeline that they are.
+
+    Args:
+        cls: the model.
+        changes: such as `inc(User.age)`, update documents, or one pipeline.
+        upsert: a document may be inserted by it, which needs the tag of its class to be found again.
+    """
+    tag = cls.__tag_value__ if upsert else None
     if len(changes) != 1 or not isinstance(changes[0], list):
-        return changes_of(cls, changes)
+        update = changes_of(cls, changes)
+        if tag is not None and not any(cls.__tag__ in group for group in update.values()):
+            update.setdefault("$setOnInsert", {})[cls.__tag__] = tag
+        return update
     also: dict[str, Any] = {key: now() for (key, is_update), now in cls.__stamps__().items() if is_update}
     for field in cls.__plan__.fields.values():
         if field.is_version:
             also[field.key] = {"$add": [{"$ifNull": [f"${field.key}", 0]}, 1]}
+    if tag is not None:
+        also[cls.__tag__] = {"$ifNull": [f"${cls.__tag__}", tag]}
     return [*changes[0], {"$set": also}] if also else changes[0]
 
 

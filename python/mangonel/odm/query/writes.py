@@ -55,7 +55,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
             return 0
         if upsert and is_windowed(self):
             raise unsupported("update(upsert=True)", "limit" if self._options.get("limit") else "skip")
-        update, port = update_for(self._model, changes), request.port
+        update, port = update_for(self._model, changes, upsert), request.port
         await run_query_flow(self._model, "before_query_update", port, request.filter, update)
         keywords = {**request.keywords, "upsert": upsert}
         if array_filters is not None:
@@ -122,7 +122,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
     ) -> Any:
         if self._is_none:
             return None
-        update, port = update_for(self._model, changes), request.port
+        update, port = update_for(self._model, changes, upsert), request.port
         await run_query_flow(self._model, "before_query_update", port, request.filter, update)
         keywords = {**_first_of(request), "upsert": upsert, "return_document": new}
         if array_filters is not None:

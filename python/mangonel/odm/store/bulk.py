@@ -12,7 +12,7 @@ from mangonel.odm.connections.place import Place
 from mangonel.odm.connections.touched import touch
 from mangonel.odm.encryption.saving import is_queryable, whole_lists
 from mangonel.odm.errors import DocumentNotFound, StaleDocument, UnsupportedOption
-from mangonel.odm.model.convert import GUARDED, NEW
+from mangonel.odm.model.convert import GUARDED, MODIFIES, NEW
 from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.hooks import around_flow, has_hooks
 from mangonel.odm.model.refs import stored_id
@@ -24,7 +24,7 @@ from mangonel.operations import InsertOne, UpdateOne
 class _Write:
     """One document of a bulk write: what is done to it, and the bytes of an insert or of an update."""
 
-    __slots__ = ("document", "insert", "is_guarded", "is_stored", "update")
+    __slots__ = ("document", "insert", "is_guarded", "is_stored", "must_modify", "update")
 
     def __init__(self, document: Any) -> None:
         self.document = document
@@ -32,6 +32,8 @@ class _Write:
         self.update: bytes | None = None
         # Whether an update depends on what is stored.
         self.is_guarded = False
+        # Whether an update changes a document that it finds.
+        self.must_modify = False
         # False: it was certainly not stored. None: nobody knows.
         self.is_stored: bool | None = True
 
@@ -55,7 +57,8 @@ class _Write:
         if self.update is None:
             return None
         try:
-            self.is_guarded = bool(_core.odm_flags(document) & GUARDED)
+            flags = _core.odm_flags(document)
+            self.is_guarded, self.must_modify = bool(flags & GUARDED), bool(flags & MODIFIES)
             update = whole_lists(document, self.update) if declared else self.update
             return UpdateOne(guarded_filter(document), RawBSONDocument(update))
         except BaseException:
@@ -63,9 +66,8 @@ class _Write:
             raise
 
 
-def _give_back(writes: list[_Write], error: BaseException) -> None:
-    """Let the changes of a bulk write that failed as a whole be pending again."""
-    outcome = outcome_of(error)
+def _give_back(writes: list[_Write], outcome: bool | None) -> None:
+    """Let the changes of a bulk write that failed as a whole be pending again; None: nobody knows its outcome."""
     for write in writes:
         _core.odm_settle(write.document, outcome)
 
@@ -98,15 +100,18 @@ async def _insert_many_flow(place: Place, documents: list[Any], ordered: bool) -
             write = _Write(document)
             requests.append(write.begin(True)._doc)
             writes.append(write)
-        if not writes:
-            return 0
-        try:
-            await place.port.call(_insert_many, place.collection, requests, ordered, place.session)
-        except BulkWriteError as found:
-            error = found
-            _note_failures(writes, found, ordered)
+    except BaseException:
+        _give_back(writes, False)
+        raise
+    if not writes:
+        return 0
+    try:
+        await place.port.call(_insert_many, place.collection, requests, ordered, place.session)
+    except BulkWriteError as found:
+        error = found
+        _note_failures(writes, found, ordered)
     except BaseException as failure:
-        _give_back(writes, failure)
+        _give_back(writes, outcome_of(failure))
         raise
     await _settle_flow(writes, place)
     if error is not None:
@@ -136,26 +141,32 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
             if request is not None:
                 requests.append(request)
                 writes.append(write)
-        if not requests:
-            return 0
         updates = sum(isinstance(request, UpdateOne) for request in requests)
         if updates > 1 and is_queryable(place.collection):
             raise UnsupportedOption(
                 f"save_all() cannot change {updates} documents of {type(documents[0]).__name__}: MongoDB changes one "
                 "at a time in a collection of Queryable Encryption; save() each"
             )
-        try:
-            result = await place.port.call(_bulk_write, place.collection, requests, ordered, place.session)
-            matched = result.matched_count if result.acknowledged else len(writes)
-        except BulkWriteError as found:
-            error = found
-            matched = int((found.details or {}).get("nMatched", 0))
-            _note_failures(writes, found, ordered)
-    except BaseException as failure:
-        _give_back(writes, failure)
+    except BaseException:
+        _give_back(writes, False)
         raise
-    if matched < sum(1 for write in writes if write.insert is None and write.is_stored):
-        await _find_stale_flow(writes, place)
+    if not requests:
+        return 0
+    try:
+        result = await place.port.call(_bulk_write, place.collection, requests, ordered, place.session)
+        counts = (result.matched_count, result.modified_count) if result.acknowledged else None
+    except BulkWriteError as found:
+        error, details = found, found.details or {}
+        counts = int(details.get("nMatched", 0)), int(details.get("nModified", 0))
+        _note_failures(writes, found, ordered)
+    except BaseException as failure:
+        _give_back(writes, outcome_of(failure))
+        raise
+    if counts is not None:
+        sent = [write for write in writes if write.insert is None and write.is_stored]
+        missing = max(len(sent) - counts[0], sum(1 for write in sent if write.must_modify) - counts[1])
+        if missing > 0:
+            await _find_stale_flow(sent, missing, place)
     await _settle_flow(writes, place)
     if error is not None:
         raise _naming(error, writes)
@@ -228,14 +239,13 @@ def _naming(error: BulkWriteError, writes: list[_Write]) -> BulkWriteError:
     return error
 
 
-async def _find_stale_flow(writes: list[_Write], place: Place) -> None:
-    """Find out which of a bulk write's updates matched nothing.
+async def _find_stale_flow(updates: list[_Write], missing: int, place: Place) -> None:
+    """Find out which of a bulk write's updates changed nothing, of which there are so many.
 
-    A bulk write answers only how many matched, so the documents are read. One was stored if it has the next version and
-    the values that were sent: the save of another writer makes the next version too. If others changed the same values
-    since, nobody knows.
+    A bulk write answers only how many, so the documents are read. One was stored if it has the next version and the
+    values that were sent: the save of another writer makes the next version too. If others changed the same values
+    since, nobody knows; nor where others stored the very same.
     """
-    updates = [write for write in writes if write.insert is None and write.is_stored]
     ids = [stored_id(write.document.id) for write in updates]
     found = await place.port.call(_found, place.collection, ids, place.session)
     stored = {repr(row["_id"]): row for row in found}
@@ -254,6 +264,10 @@ async def _find_stale_flow(writes: list[_Write], place: Place) -> None:
             touched.add(version[0])
         if any(row.get(key) != sent.get(key) for key in touched):
             write.is_stored = None
+    if sum(1 for write in updates if not write.is_stored) < missing:
+        for write in updates:
+            if write.is_stored and write.must_modify:
+                write.is_stored = None
 
 
 def _found(collection: Any, ids: list[Any], options: dict[str, Any]) -> Any:

@@ -33,7 +33,7 @@ from mangonel.odm.expressions.changes import Change
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.belongs_to import held
-from mangonel.odm.model.convert import GUARDED, MODIFIES, NEW, PARTIAL
+from mangonel.odm.model.convert import GUARDED, MODIFIES, NEW, PARTIAL, UNCERTAIN
 from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.hooks import around_flow, has_hooks, run_flow
@@ -401,11 +401,29 @@ async def reload_flow(document: Any, place: Place, keep_changes: bool = False) -
 
 def _take_over(document: Any, found: Any, keep_changes: bool = True) -> None:
     """Let a document be what was found, but for what is unsaved at this moment."""
-    kept = {name: held(document, name) for name in _core.odm_changes(document)} if keep_changes else {}
+    is_uncertain = bool(_core.odm_flags(document) & UNCERTAIN)
+    changes = _core.odm_changes(document) if keep_changes else {}
+    kept = {name: (old, held(document, name)) for name, old in changes.items()}
     # A partly loaded one has a hidden class, of the same shape.
     _core.odm_take(document, found)
-    for name, value in kept.items():
-        setattr(document, name, value)
+    for name, (old, value) in kept.items():
+        setattr(document, name, _kept(old, value, held(document, name), is_uncertain))
+
+
+def _kept(old: Any, value: Any, found: Any, is_uncertain: bool) -> Any:
+    """What an unsaved value becomes beside the one that was found: what was appended to a list is appended to that.
+
+    Args:
+        old: what was stored when it was changed.
+        value: what the program made of it.
+        found: what is stored now.
+        is_uncertain: the value may have been stored already.
+    """
+    if not (isinstance(old, list) and isinstance(found, list)) or value[: len(old)] != old:
+        return value
+    if is_uncertain:
+        return found if found[: len(value)] == value else value
+    return found + value[len(old) :]
 
 
 async def delete_flow(document: Any, place: Place) -> None:

@@ -1,0 +1,230 @@
+"""One instance saved by several tasks or threads at once: one save is under way at a time, and no change is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from typing import Annotated, Any
+
+import pytest
+
+from mangonel import _core
+from mangonel.odm import Connection, Document, ParallelSaveError, Version, field, inc, push
+from mangonel.odm.model.convert import SAVING
+from mangonel.server import Server
+from tools.faces import eventually
+from tools.proxy import LineProxy
+
+WRITERS, ROUNDS = 8, 5
+
+
+class Plain(Document):
+    __collection__ = "parallel"
+    tags: list[str] = field(default_factory=list)
+    n: int = 0
+    name: str = ""
+
+
+class Counted(Document):
+    __collection__ = "parallel"
+    tags: list[str] = field(default_factory=list)
+    n: int = 0
+    name: str = ""
+    rev: Annotated[int, Version] = 0
+
+
+MODELS = pytest.mark.parametrize("model", [Plain, Counted])
+
+
+def stored(db: Connection, document: Any) -> dict[str, Any]:
+    """The document as the driver has it."""
+    found: dict[str, Any] = db.client[db.name]["parallel"].find_one({"_id": document.id})
+    return found
+
+
+def in_turn(face: Any, document: Any, change: Any, way: str) -> Counter[str]:
+    """Change and save one instance by many writers at once; return how their saves ended."""
+    ended: Counter[str] = Counter()
+
+    def begin(writer: int, turn: int) -> None:
+        change(document, f"{writer}-{turn}")
+
+    async def task(writer: int) -> None:
+        for turn in range(ROUNDS):
+            begin(writer, turn)
+            try:
+                await (document.asave() if way == "save" else type(document).asave_all([document]))
+            except ParallelSaveError:
+                ended["refused"] += 1
+            else:
+                ended["saved"] += 1
+
+    async def tasks() -> None:
+        await asyncio.gather(*map(task, range(WRITERS)))
+
+    def thread(writer: int) -> None:
+        for turn in range(ROUNDS):
+            begin(writer, turn)
+            try:
+                if way == "save":
+                    document.save()
+                else:
+                    type(document).save_all([document])
+            except ParallelSaveError:
+                ended["refused"] += 1
+            else:
+                ended["saved"] += 1
+
+    if face.is_async:
+        face.wait(tasks())
+    else:
+        threads = [threading.Thread(target=thread, args=(writer,)) for writer in range(WRITERS)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    return ended
+
+
+def append(document: Any, name: str) -> None:
+    document.tags.append(name)
+
+
+def set_name(document: Any, name: str) -> None:
+    document.name = name
+    document.n = hash(name) % 1000
+
+
+@MODELS
+@pytest.mark.parametrize("way", ["save", "save_all"])
+@pytest.mark.parametrize("begun", [[], ["first"]], ids=["empty", "filled"])
+def test_elements_appended_by_parallel_writers_are_stored_once_each(
+    model: Any, begun: list[str], way: str, db: Connection, face: Any
+) -> None:
+    document = model(tags=list(begun))
+    face.save(document)
+    ended = in_turn(face, document, append, way)
+    assert sum(ended.values()) == WRITERS * ROUNDS
+    # What a refused save did not send is pending.
+    face.save(document)
+    names = sorted(f"{writer}-{turn}" for writer in range(WRITERS) for turn in range(ROUNDS))
+    assert stored(db, document)["tags"] == document.tags
+    assert sorted(document.tags) == sorted([*begun, *names])
+    assert document.changes() == {}
+
+
+@MODELS
+@pytest.mark.parametrize("way", ["save", "save_all"])
+def test_fields_set_by_parallel_writers_are_stored_as_they_are_in_memory(
+    model: Any, way: str, db: Connection, face: Any
+) -> None:
+    document = model()
+    face.save(document)
+    in_turn(face, document, set_name, way)
+    face.save(document)
+    found = stored(db, document)
+    assert (found["name"], found["n"]) == (document.name, document.n)
+    assert document.changes() == {}
+
+
+@pytest.fixture
+def slow(server: Server, database_name: str, face: Any, db: Connection) -> Any:
+    """A proxy to the server, and the connection of the models through it."""
+    from mangonel.odm import connect
+
+    with LineProxy(server.members[0].port) as proxy:
+        made = connect(f"mongodb://127.0.0.1:{proxy.port}/?directConnection=true", database=database_name)
+        yield proxy
+        made.close()
+        face.wait(made.aclose())
+
+
+@pytest.mark.parametrize("second", ["save", "save_all", "replace", "update", "reload"])
+@MODELS
+def test_a_second_operation_is_refused_while_a_save_is_under_way(
+    model: Any, second: str, slow: LineProxy, face: Any
+) -> None:
+    document = model()
+    face.save(document)
+    document.tags.append("a")
+    document.n = 1
+    slow.pause()
+    first = face.start(lambda: face_call(face, document, "save"))
+    eventually(lambda: _core.odm_flags(document) & SAVING, "a save under way")
+    # Made meanwhile, so the save under way does not send it.
+    document.tags.append("b")
+    arguments: dict[str, Any] = {"save_all": ([document],), "update": (inc(model.n),)}
+    owner = model if second == "save_all" else document
+    with pytest.raises((ParallelSaveError, ValueError)):
+        face.call(owner, second, *arguments.get(second, ()))
+    slow.resume()
+    first.result(60)
+    found = face.call(model, "get", document.id)
+    assert (found.tags, found.n) == (["a"], 1)
+    assert document.tags == ["a", "b"]
+    assert set(document.changes()) == {"tags"}
+    face.save(document)
+    assert face.call(model, "get", document.id).tags == ["a", "b"]
+
+
+def face_call(face: Any, owner: Any, method: str) -> Any:
+    """What the method returns: on asyncio a coroutine."""
+    return getattr(owner, "a" + method if face.is_async else method)()
+
+
+@MODELS
+def test_a_save_without_changes_is_refused_while_another_is_under_way(
+    model: Any, slow: LineProxy, face: Any
+) -> None:
+    document = model()
+    face.save(document)
+    document.n = 1
+    slow.pause()
+    first = face.start(lambda: face_call(face, document, "save"))
+    eventually(lambda: _core.odm_flags(document) & SAVING, "a save under way")
+    # Nothing else is to be sent, but whether the first save succeeds is not known.
+    with pytest.raises(ParallelSaveError):
+        face.save(document)
+    slow.resume()
+    first.result(60)
+    face.save(document)
+    assert face.call(model, "get", document.id).n == 1
+
+
+@MODELS
+def test_a_new_document_is_inserted_once(model: Any, slow: LineProxy, face: Any) -> None:
+    face.save(model())
+    document = model(tags=["a"])
+    slow.pause()
+    first = face.start(lambda: face_call(face, document, "save"))
+    eventually(lambda: _core.odm_flags(document) & SAVING, "an insert under way")
+    document.tags.append("b")
+    document.n = 2
+    with pytest.raises(ParallelSaveError):
+        face.save(document)
+    slow.resume()
+    first.result(60)
+    face.save(document)
+    found = face.call(model, "get", document.id)
+    assert (found.tags, found.n) == (["a", "b"], 2)
+
+
+@MODELS
+def test_what_is_appended_while_an_update_is_under_way_is_kept_beside_the_answer(
+    model: Any, slow: LineProxy, face: Any
+) -> None:
+    document = model(tags=["a"])
+    face.save(document)
+    slow.pause()
+    change = push(model.tags, "pushed")
+    first = face.start(lambda: (document.aupdate if face.is_async else document.update)(change))
+    eventually(lambda: _core.odm_flags(document) & SAVING, "an update under way")
+    document.tags.append("b")
+    document.name = "x"
+    slow.resume()
+    first.result(60)
+    face.save(document)
+    found = face.call(model, "get", document.id)
+    assert sorted(found.tags) == ["a", "b", "pushed"]
+    assert (document.tags, document.name) == (found.tags, "x")
