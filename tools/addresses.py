@@ -5,6 +5,7 @@
 uses the same setting.
 
     python tools/addresses.py                                  changes README.md and pyproject.toml
+    python tools/addresses.py --require                        fails if no repository is named; changes nothing
     python tools/addresses.py --repository URL --out FOLDER    writes both into FOLDER, to look at
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -50,6 +52,12 @@ def absolute(text: str, repository: str, documentation: str, ref: str) -> str:
     return _LINK.sub(link, text)
 
 
+def as_released(text: str) -> str:
+    """Return a README that tells to install the release in place of building it: its comments mark both."""
+    text = re.sub(r"<!-- unreleased -->\n.*?<!-- /unreleased -->\n\n?", "", text, flags=re.DOTALL)
+    return re.sub(r"<!-- released\n(.*?)-->\n", r"\1\n", text, flags=re.DOTALL)
+
+
 def urls(repository: str, documentation: str, ref: str) -> str:
     """Return the table `[project.urls]`."""
     rows = {
@@ -62,6 +70,16 @@ def urls(repository: str, documentation: str, ref: str) -> str:
     return "[project.urls]\n" + "".join(f'{name} = "{url}"\n' for name, url in rows.items())
 
 
+def refuse() -> int:
+    """Say what a release lacks; return an exit status."""
+    print(
+        "addresses: expected [tool.mangonel] of pyproject.toml to name the repository, got none; without it the index "
+        "would show no source and no issues",
+        file=sys.stderr,
+    )
+    return 1
+
+
 def main() -> int:
     """Write both files; return an exit status."""
     parser = argparse.ArgumentParser(
@@ -69,11 +87,16 @@ def main() -> int:
     )
     parser.add_argument("--repository", help="in place of that of pyproject.toml")
     parser.add_argument("--documentation", help="in place of that of pyproject.toml")
+    parser.add_argument(
+        "--require", action="store_true", help="only check that pyproject.toml names a repository"
+    )
     parser.add_argument("--out", type=Path, default=ROOT, metavar="FOLDER")
     options = parser.parse_args()
     known = setting()
     repository = (options.repository or known.get("repository", "")).rstrip("/")
     documentation = (options.documentation or known.get("documentation", "")).rstrip("/")
+    if options.require:
+        return 0 if repository else refuse()
     if not repository:
         print("addresses: [tool.mangonel] of pyproject.toml names no repository; nothing is written")
         return 0
@@ -84,7 +107,8 @@ def main() -> int:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "README.md").write_text(absolute(readme, repository, documentation, ref), encoding="utf-8")
+    shown = absolute(as_released(readme), repository, documentation, ref)
+    (options.out / "README.md").write_text(shown, encoding="utf-8")
     if "urls" not in tomllib.loads(project)["project"]:
         table = urls(repository, documentation, ref)
         project = project.replace("[project.scripts]", f"{table}\n[project.scripts]", 1)

@@ -74,3 +74,26 @@ def test_without_a_setting_nothing_is_written(monkeypatch):
         pytest.skip("the project has an address")
     done = subprocess.run([sys.executable, TOOL], capture_output=True, text=True, check=True)
     assert "nothing is written" in done.stdout
+
+
+def test_the_index_is_told_to_install_and_the_checkout_to_build(tmp_path):
+    text, _ = write(tmp_path)
+
+    assert "pip install mangonel\n" in text
+    assert "There is no release yet" not in text
+    assert "released" not in text
+    assert "There is no release yet" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize(("address", "status"), [("", 1), (REPOSITORY, 0)])
+def test_a_release_without_a_repository_is_refused(tmp_path, address, status):
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools/addresses.py").write_text(TOOL.read_text())
+    (tmp_path / "pyproject.toml").write_text(f'[tool.mangonel]\nrepository = "{address}"\n')
+
+    ended = subprocess.run(
+        [sys.executable, tmp_path / "tools/addresses.py", "--require"], capture_output=True, text=True
+    )
+
+    assert ended.returncode == status
+    assert ("expected [tool.mangonel]" in ended.stderr) == bool(status)
