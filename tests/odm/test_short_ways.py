@@ -262,6 +262,6 @@ def test_a_document_is_found_and_stored_in_few_calls(
         "insert": python_calls(lambda: Light().save()),
         "update": python_calls(change),
     }
-    allowed = {"find": 14, "get": 19, "lookup": 22, "insert": 16, "update": 16}
+    allowed = {"find": 10, "get": 10, "lookup": 19, "insert": 16, "update": 16}
     assert {name: len(calls) for name, calls in found.items() if len(calls) > allowed[name]} == {}, found
     db.close()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from mangonel import timeout
+from mangonel.bson import ObjectId
 from mangonel.odm.connections.connection import Connection, connection
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.expr import Expr, Where, part_of, query_of
@@ -13,7 +14,7 @@ from mangonel.odm.expressions.paths import key_of, order_of, path_of
 from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.shapes import keys_of
 from mangonel.odm.query.options import FindOptions
-from mangonel.odm.query.request import SETTINGS, TERMINALS, Request
+from mangonel.odm.query.request import Request
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["QueryBuilder"]
 
 T = TypeVar("T")
+
+# Types of ids that the database has as programs do.
+_STORED_AS_THEY_ARE = frozenset((ObjectId, int, str))
 
 
 class QueryBuilder(Generic[T]):
@@ -107,8 +111,14 @@ class QueryBuilder(Generic[T]):
         return made
 
     def _by_id(self, id: Any) -> Self:
-        field = self._model.__plan__.id
-        query = self._scoped().find({"_id": dump(self._model, field, id)})
+        """Ask for the document with this id; of a query that nothing was asked of yet."""
+        model = self._model
+        field, kind = model.__plan__.id, type(id)
+        stored = id if kind is field.type and kind in _STORED_AS_THEY_ARE else dump(model, field, id)
+        if model.__default_scope__ is None:
+            self._where = ({"_id": stored},)
+            return self
+        query = self._scoped().find({"_id": stored})
         return query if query._is_plain else query.eager()
 
     def _scoped(self) -> Self:
@@ -528,42 +538,20 @@ class QueryBuilder(Generic[T]):
     @property
     def query(self) -> dict[str, Any]:
         """The query document that is sent."""
-        where = self._where
-        first = where[0] if len(where) == 1 else None
-        if type(first) is Expr:
-            query = first.query
-        elif type(first) is dict:
-            query = dict(first)
-        else:
-            query = query_of(*where)
+        query = query_of(*self._where)
         tag = self._model.__tag_value__
         if tag is not None and not self._model.__is_root_of_family__():
             tags = [model.__tag_value__ for model in self._model.__tagged__()]
             query = query_of({self._model.__tag__: {"$in": tags} if len(tags) > 1 else tags[0]}, query)
         return query
 
-    def _chosen(self) -> Any:
-        """The connection that is asked."""
-        chosen = self._connection
-        return connection(self._model.__connection__) if chosen is None else chosen
-
     def _request(self, terminal: str, is_async: bool) -> Request:
         """What a terminal's flow works with: the only way from a query to the driver."""
-        model, chosen, options = self._model, self._connection, self._options
-        if chosen is None:
-            chosen = self._chosen()
-        try:
-            collection = chosen._collections[is_async][model]
-        except KeyError:
-            collection = chosen.collection(model, is_async)
-        if options:
-            settings = {name: options[name] for name in SETTINGS if name in options}
-            collection = collection.with_options(**settings) if settings else collection
-        return Request(self, TERMINALS[terminal], chosen, collection)
+        return Request(self, terminal, is_async)
 
     def _run(self, is_async: bool, terminal: str, flow: Callable[..., Any], *arguments: Any) -> Any:
         """Run a terminal's flow."""
-        return self._run_request(self._request(terminal, is_async), flow, *arguments)
+        return self._run_request(Request(self, terminal, is_async), flow, *arguments)
 
     def _run_request(self, request: Request, flow: Callable[..., Any], *arguments: Any) -> Any:
         if self._seconds is None:

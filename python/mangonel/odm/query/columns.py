@@ -148,7 +148,7 @@ class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
         return found
 
     def _tables(self, is_async: bool, schema: Any, rows: int, *options: Any) -> Any:
-        request = self._request("iter_arrow", is_async)
+        request = Request(self, "iter_arrow", is_async)
         misfit, missing, categorical, parallel = options
         found = self._found(request).iter_arrow(
             schema, rows=rows, misfit=misfit, missing=missing, categorical=categorical, parallel=parallel

@@ -112,7 +112,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     def _single(self, is_async: bool, terminal: str) -> Any:
         """Run a terminal that wants a single document: in one exchange, where nothing else is asked for."""
-        request = self._request(terminal, is_async)
+        request = Request(self, terminal, is_async)
         # A limit is always among them.
         if len(request.keywords) == 1 and (
             self._is_plain or not (self._includes or self._is_none or self._seconds is not None)
@@ -157,7 +157,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
             yield from documents
 
     def _slices(self) -> Iterator[list[T]]:
-        request = self._request("iterate", False)
+        request = Request(self, "iterate", False)
         if self._is_none:
             return
         if self._lookups:
@@ -507,7 +507,7 @@ class _AsyncDocuments(Generic[T]):
 
     def __init__(self, query: QueryReads[T]) -> None:
         self._query = query
-        self._request = request = query._request("iterate", True)
+        self._request = request = Request(query, "iterate", True)
         self._is_whole = bool(query._lookups)
         self._cursor = (
             None

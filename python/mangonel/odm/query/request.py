@@ -13,10 +13,12 @@ from typing import Any
 
 from mangonel import _core
 from mangonel.errors import ProtocolError
+from mangonel.odm.connections.connection import connection
 from mangonel.odm.connections.context import sessions
 from mangonel.odm.connections.identity import current_map
 from mangonel.odm.connections.place import concern_in_transaction
 from mangonel.odm.errors import UnsupportedOption, ValidationError
+from mangonel.odm.expressions.expr import Expr
 from mangonel.odm.model.invalid import located
 from mangonel.odm.model.shapes import reader
 
@@ -132,33 +134,64 @@ TERMINALS = {
 
 
 class Request:
-    """What a terminal's flow works with."""
+    """What a terminal's flow works with.
+
+    Args:
+        query: what is asked for.
+        terminal: a key of `TERMINALS`.
+        is_async: which face asks.
+        beside: a request whose connection and collection are taken; None: the query's own.
+    """
 
     __slots__ = ("collection", "connection", "filter", "is_lazy", "keywords", "port", "query", "terminal")
+    connection: Any
+    collection: Any
 
-    def __init__(self, query: Any, terminal: Terminal, connection: Any, collection: Any) -> None:
+    def __init__(self, query: Any, terminal: str, is_async: bool, beside: Request | None = None) -> None:
         self.query = query
-        self.terminal = terminal
-        self.connection = connection
+        self.terminal = wanted = TERMINALS[terminal]
+        model, options = query._model, query._options
+        if beside is not None:
+            chosen, collection = beside.connection, beside.collection
+        else:
+            chosen = query._connection
+            if chosen is None:
+                chosen = connection(model.__connection__)
+            collection = chosen._collections[is_async].get(model)
+            if collection is None:
+                collection = chosen.collection(model, is_async)
+            if options:
+                settings = {name: options[name] for name in SETTINGS if name in options}
+                collection = collection.with_options(**settings) if settings else collection
+        self.connection = chosen
         self.collection = collection
         self.port = collection._port
-        self.filter: dict[str, Any] = query.query
-        keywords = {} if query._is_plain else check_options(query, terminal)
+        where = query._where
+        # As `query` has it, where there is at most one condition: a frame less.
+        kind = type(where[0]) if len(where) == 1 else None
+        self.filter: dict[str, Any]
+        if model.__tag_value__ is not None or (kind is not Expr and kind is not dict and where):
+            self.filter = query.query
+        elif kind is Expr:
+            self.filter = where[0].query
+        else:
+            self.filter = {**where[0]} if where else {}
+        keywords = {} if query._is_plain else check_options(query, wanted)
         score = query._wish.get("score")
-        if score is not None and (query._shape is not None or terminal.name in ("dicts", "raw")):
+        if score is not None and (query._shape is not None or terminal in ("dicts", "raw")):
             keywords["projection"] = {**(keywords.get("projection") or {}), score: {"$meta": "textScore"}}
         limit = keywords.get("limit")
-        if terminal.most and (not limit or limit > terminal.most):
-            keywords["limit"] = limit = terminal.most
+        if wanted.most and (not limit or limit > wanted.most):
+            keywords["limit"] = limit = wanted.most
         # One document is wanted whole.
-        self.is_lazy: bool = query._wish.get("lazy", not terminal.most and limit != 1)
+        self.is_lazy: bool = query._wish.get("lazy", not wanted.most and limit != 1)
         session, running = query._session, sessions.get()
         if session is None and running is not None:
-            session = running.get(connection.clients)
+            session = running.get(chosen.clients)
         if session is not None:
-            if query._options and session.in_transaction:
+            if options and session.in_transaction:
                 for name in ("write_concern", "read_concern"):
-                    if query._options.get(name) is not None and (terminal.is_write or name == "read_concern"):
+                    if options.get(name) is not None and (wanted.is_write or name == "read_concern"):
                         raise concern_in_transaction(name)
             keywords["session"] = session
         self.keywords = keywords
@@ -215,11 +248,22 @@ class Request:
         if has_more:
             self.end(batch)
         found: list[Any] = []
-        self.read(batch, found)
+        query = self.query
+        if query._is_plain:
+            # As `read` does it: a frame less.
+            model = query._model
+            try:
+                _core.odm_drain(
+                    batch, model.__model__, found, None, self.is_lazy, None, False, self.connection
+                )
+            except ValidationError as error:
+                raise located(error, model, self.collection.name) from None
+        else:
+            self.read(batch, found)
         known = current_map()
-        if known is not None and self.query._shape is None:
+        if known is not None and query._shape is None:
             found = list(map(known.take, found))
-        return found[0] if len(found) == 1 and not has_more else self.query._single_of(self, found, has_more)
+        return found[0] if len(found) == 1 and not has_more else query._single_of(self, found, has_more)
 
     def end(self, batch: Any) -> None:
         """End the cursor of a first batch: there is more than a reply has room for, and nobody will ask for it.
@@ -235,7 +279,7 @@ class Request:
 
     def of(self, query: Any, terminal: str) -> Request:
         """Return the request of another query, or of another step, at the same place."""
-        return Request(query, TERMINALS[terminal], self.connection, self.collection)
+        return Request(query, terminal, self.port.is_async, self)
 
 
 def check_options(query: Any, terminal: Terminal) -> dict[str, Any]:
