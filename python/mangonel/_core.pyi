@@ -4,7 +4,7 @@ One file, however long, because that module is one.
 """
 
 from asyncio import AbstractEventLoop
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, ClassVar, Literal, Self, TypeVar, final, overload
@@ -40,7 +40,6 @@ __all__ = [
     "READ_UNCHECKED",
     "READ_VALUE",
     "READ_WITH_BATCH",
-    "READ_WRITE",
     "REPLIES_EXHAUST",
     "REPLIES_NONE",
     "REPLIES_ONE",
@@ -78,10 +77,12 @@ __all__ = [
     "OdmModel",
     "OdmSiblings",
     "Operation",
+    "ServerLimits",
     "Session",
     "SessionKeys",
     "Waiter",
     "WordQuestion",
+    "WriteCommand",
     "_fast_paths",
     "_fast_paths_hold",
     "_set_dict_layout",
@@ -93,6 +94,7 @@ __all__ = [
     "decode_fields",
     "documents_of_json_lines",
     "encode",
+    "finished_with",
     "insert_one",
     "json_dumps",
     "json_loads",
@@ -137,6 +139,8 @@ __all__ = [
     "plain_int_class",
     "receive_ready",
     "reseed_object_ids",
+    "run_fused",
+    "run_now",
     "send_some",
     "shown_json",
     "transfer",
@@ -145,6 +149,7 @@ __all__ = [
 
 _DocumentType = TypeVar("_DocumentType", bound=Mapping[str, Any])
 _Int = TypeVar("_Int", bound=int)
+_T = TypeVar("_T")
 
 @disjoint_base
 # Without __eq__, so that checkers report the comparison of an id with a str, which is never equal.
@@ -236,19 +241,11 @@ class ArrowRows:
 
 @final
 class ArrowSource:
-    def __new__(cls, rows: ArrowRows, codec: Codec, max_document_size: int) -> ArrowSource: ...
+    def __new__(cls, rows: ArrowRows, max_document_size: int) -> ArrowSource: ...
     @property
     def ids(self) -> list[Any]: ...
     def next_operation(
-        self,
-        database: str,
-        command: Mapping[str, Any],
-        kind: int,
-        reading: int,
-        replies: int,
-        max_count: int,
-        max_size: int,
-        session: ImplicitSession | Session | Literal[False] | None = None,
+        self, command: WriteCommand, max_count: int, max_size: int
     ) -> tuple[Operation, int] | None: ...
 
 # BSON by line, None for blank ones, up to the first that is wrong: its number from 0, and what is wrong.
@@ -287,7 +284,6 @@ READ_FIRST: int
 READ_BATCH: int
 READ_RAW_BATCH: int
 READ_VALUE: int
-READ_WRITE: int
 READ_ANSWER: int
 READ_RAW: int
 READ_APPLY: int
@@ -354,6 +350,7 @@ class Core:
     def drain_sessions(self) -> list[bytes]: ...
     def pool_sizes(self, shard: int) -> tuple[int, int, int, int]: ...
     def hello(self) -> dict[str, Any] | None: ...
+    def limits(self) -> ServerLimits | None: ...
     def servers(self) -> list[tuple[str, str]]: ...
     def topology(self) -> tuple[Any, ...]: ...
 
@@ -495,7 +492,8 @@ class Waiter:
 
 @final
 class Operation:
-    # `session`: that of a cursor, False for none, None for an implicit one. `answer`: see READ_ANSWER and READ_APPLY.
+    # `session`: that of a cursor, False for none, None for an implicit one. `answer`: the result for READ_ANSWER; for
+    # READ_APPLY, READ_BATCH and READ_FIRST the function that makes it of what was read.
     def __new__(
         cls,
         database: str,
@@ -513,7 +511,7 @@ class Operation:
     ) -> Operation: ...
     @staticmethod
     def filling(server: str) -> Operation: ...
-    def lay_into(self, target: ChunkTarget, at: int) -> None: ...
+    def receive_into(self, target: ChunkTarget, at: int) -> None: ...
     @property
     def name(self) -> str: ...
     @property
@@ -528,6 +526,32 @@ class Operation:
     def size(self) -> int: ...
 
 @final
+class ServerLimits:
+    @property
+    def max_wire_version(self) -> int: ...
+    @property
+    def max_bson_size(self) -> int: ...
+    @property
+    def max_message_size(self) -> int: ...
+    @property
+    def max_write_batch_size(self) -> int: ...
+
+# A write command without its documents.
+@final
+class WriteCommand:
+    def __new__(
+        cls,
+        database: str,
+        command: Mapping[str, Any],
+        codec: Codec,
+        kind: int,
+        reading: int,
+        replies: int = 0,
+        session: Session | None = None,
+        group: int | None = None,
+    ) -> WriteCommand: ...
+
+@final
 class DocumentSource:
     def __new__(
         cls,
@@ -540,15 +564,7 @@ class DocumentSource:
     @property
     def ids(self) -> list[Any]: ...
     def next_operation(
-        self,
-        database: str,
-        command: Mapping[str, Any],
-        kind: int,
-        reading: int,
-        replies: int,
-        max_count: int,
-        max_size: int,
-        session: ImplicitSession | Session | Literal[False] | None = None,
+        self, command: WriteCommand, max_count: int, max_size: int
     ) -> tuple[Operation, int] | None: ...
 
 @final
@@ -561,15 +577,7 @@ class NamespacedSource:
         max_write_size: int,
     ) -> NamespacedSource: ...
     def next_operation(
-        self,
-        database: str,
-        command: Mapping[str, Any],
-        kind: int,
-        reading: int,
-        replies: int,
-        max_count: int,
-        max_size: int,
-        session: ImplicitSession | Session | Literal[False] | None = None,
+        self, command: WriteCommand, max_count: int, max_size: int
     ) -> tuple[Operation, int] | None: ...
 
 @final
@@ -688,15 +696,7 @@ class ChunkPacker:
     @property
     def ids(self) -> list[ObjectId]: ...
     def write(self, data: Buffer, start: int) -> int: ...
-    def next_operation(
-        self,
-        database: str,
-        command: Mapping[str, Any],
-        kind: int,
-        reading: int,
-        is_last: bool,
-        session: ImplicitSession | Session | Literal[False] | None = None,
-    ) -> Operation | None: ...
+    def next_operation(self, command: WriteCommand, is_last: bool) -> Operation | None: ...
 
 @disjoint_base
 class BatchCursor:
@@ -726,6 +726,11 @@ def insert_one(
 ) -> Operation: ...
 def watch_deadline(deadline: ContextVar[float | None]) -> None: ...
 def transfer(exchange: Exchange) -> bool: ...
+
+# The answer; or the exchange, when there is more to do.
+def run_fused(core: Core, operation: Operation, shard: int) -> Any: ...
+def finished_with(value: _T) -> Awaitable[_T]: ...
+def run_now(steps: Coroutine[Any, Any, _T]) -> _T: ...
 def shown_json(document: bytes, longest: int, hidden: Sequence[str] = ...) -> str: ...
 def ask(exchange: Exchange, event_loop: Any) -> Waiter | int: ...
 def send_some(exchange: Exchange, offset: int) -> int: ...

@@ -156,7 +156,7 @@ def validate_collation_or_none(value: Mapping[str, Any] | Collation | None) -> d
     if value is None:
         return None
     if isinstance(value, Collation):
-        return value.document
+        return value._document.copy()
     if isinstance(value, dict):
         return value
     raise TypeError(f"collation must be a Collation, a dict or None, not {type(value)}")

@@ -115,8 +115,12 @@ def validate_ok_for_replace(replacement: Mapping[str, Any]) -> None:
         TypeError: not a mapping.
         ValueError: the first key starts with `$`, so an update was most likely meant.
     """
-    validate_is_mapping("replacement", replacement)
-    if replacement and not _is_raw(replacement) and next(iter(replacement)).startswith("$"):
+    if type(replacement) is not dict:
+        validate_is_mapping("replacement", replacement)
+        # Before it is asked whether it is empty, which decodes it: raw BSON goes as it is.
+        if _is_raw(replacement):
+            return
+    if replacement and next(iter(replacement)).startswith("$"):
         raise ValueError("replacement can not include $ operators: use an update for them")
 
 
@@ -127,7 +131,8 @@ def validate_ok_for_update(update: Any) -> None:
         TypeError: neither a list nor a mapping.
         ValueError: empty, or the first key is no operator, so a replacement was most likely meant.
     """
-    validate_list_or_mapping("update", update)
+    if type(update) is not dict:
+        validate_list_or_mapping("update", update)
     if not update:
         raise ValueError("update cannot be empty")
     if not isinstance(update, list) and not next(iter(update)).startswith("$"):

@@ -45,11 +45,18 @@ class _WriteModel:
     `_SHOWN` lists the slots in the order of the repr; `_namespace` is shown only if it is set.
     """
 
-    __slots__ = ("_namespace",)
+    __slots__ = ("_form", "_has_options", "_namespace")
 
     #: The write command that carries this model.
     _COMMAND: ClassVar[str]
+    #: Whether a repetition would change or delete other documents than the first time.
+    _REPEATS: ClassVar[bool] = False
+    _IS_REPLACEMENT: ClassVar[bool] = False
     _SHOWN: ClassVar[tuple[str, ...]]
+
+    # The write as the command's array carries it, before the checks and the options that few writes have.
+    _form: Any
+    _has_options: bool
 
     _namespace: str | None
 
@@ -93,7 +100,9 @@ class InsertOne(_WriteModel, Generic[_DocumentType]):
     _SHOWN = ("_doc", "_namespace")
 
     def __init__(self, document: _DocumentType, namespace: str | None = None) -> None:
-        self._doc = document
+        self._doc = self._form = document
+        # Another mapping than a dict is looked at.
+        self._has_options = type(document) is not dict
         self._namespace = namespace
 
     def _statement(self) -> Any:
@@ -114,16 +123,17 @@ class _Delete(_WriteModel):
         hint: _IndexKeyHint | None = None,
         namespace: str | None = None,
     ) -> None:
-        if filter is not None:
+        if filter is not None and type(filter) is not dict:
             validate_is_mapping("filter", filter)
         self._filter = filter
         self._collation = collation
-        self._hint = hint_document(hint)
+        self._hint = None if hint is None else hint_document(hint)
         self._namespace = namespace
+        self._form = {"q": filter, "limit": self._LIMIT}
+        self._has_options = collation is not None or hint is not None
 
     def _statement(self) -> dict[str, Any]:
-        statement = {"q": self._filter, "limit": self._LIMIT}
-        return _with_options(statement, self._collation, None, self._hint, None)
+        return _with_options(self._form, collation=self._collation, hint=self._hint)
 
 
 class DeleteOne(_Delete):
@@ -145,6 +155,7 @@ class DeleteMany(_Delete):
 
     __slots__ = ()
     _LIMIT = 0
+    _REPEATS = True
 
 
 class ReplaceOne(_WriteModel, Generic[_DocumentType]):
@@ -162,6 +173,7 @@ class ReplaceOne(_WriteModel, Generic[_DocumentType]):
 
     __slots__ = ("_collation", "_doc", "_filter", "_hint", "_sort", "_upsert")
     _COMMAND = "update"
+    _IS_REPLACEMENT = True
     _SHOWN = ("_filter", "_doc", "_upsert", "_collation", "_hint", "_namespace", "_sort")
 
     def __init__(
@@ -174,21 +186,23 @@ class ReplaceOne(_WriteModel, Generic[_DocumentType]):
         namespace: str | None = None,
         sort: Mapping[str, Any] | None = None,
     ) -> None:
-        _check_filter_and_upsert(filter, upsert)
+        if type(filter) is not dict or upsert is not None:
+            _check_filter_and_upsert(filter, upsert)
         self._filter = filter
         self._doc = replacement
         self._upsert = upsert
         self._collation = collation
-        self._hint = hint_document(hint)
+        self._hint = None if hint is None else hint_document(hint)
         self._namespace = namespace
         self._sort = sort
+        self._form = {"q": filter, "u": replacement}
+        if upsert is not None:
+            self._form["upsert"] = upsert
+        self._has_options = collation is not None or hint is not None or sort is not None
 
     def _statement(self) -> dict[str, Any]:
         validate_ok_for_replace(self._doc)
-        statement: dict[str, Any] = {"q": self._filter, "u": self._doc}
-        if self._upsert is not None:
-            statement["upsert"] = self._upsert
-        return _with_options(statement, self._collation, None, self._hint, self._sort)
+        return _with_options(self._form, collation=self._collation, hint=self._hint, sort=self._sort)
 
 
 class _Update(_WriteModel):
@@ -217,8 +231,10 @@ class _Update(_WriteModel):
         array_filters: list[Mapping[str, Any]] | None = None,
         hint: _IndexKeyHint | None = None,
         namespace: str | None = None,
+        sort: Mapping[str, Any] | None = None,
     ) -> None:
-        _check_filter_and_upsert(filter, upsert)
+        if type(filter) is not dict or upsert is not None:
+            _check_filter_and_upsert(filter, upsert)
         if array_filters is not None:
             validate_list("array_filters", array_filters)
         self._filter = filter
@@ -226,17 +242,27 @@ class _Update(_WriteModel):
         self._upsert = upsert
         self._collation = collation
         self._array_filters = array_filters
-        self._hint = hint_document(hint)
+        self._hint = None if hint is None else hint_document(hint)
         self._namespace = namespace
-        self._sort = None
+        self._sort = sort
+        # UpdateOne shows it even if it is False, as other drivers do, because errors show the statement.
+        if upsert is not None or not self._MULTI:
+            self._form = {"q": filter, "u": update, "multi": self._MULTI, "upsert": bool(upsert)}
+        else:
+            self._form = {"q": filter, "u": update, "multi": True}
+        self._has_options = (
+            collation is not None or array_filters is not None or hint is not None or sort is not None
+        )
 
     def _statement(self) -> dict[str, Any]:
         validate_ok_for_update(self._doc)
-        statement: dict[str, Any] = {"q": self._filter, "u": self._doc, "multi": self._MULTI}
-        # UpdateOne shows it even if it is False, as other drivers do, because errors show the statement.
-        if self._upsert is not None or not self._MULTI:
-            statement["upsert"] = bool(self._upsert)
-        return _with_options(statement, self._collation, self._array_filters, self._hint, self._sort)
+        return _with_options(
+            self._form,
+            collation=self._collation,
+            array_filters=self._array_filters,
+            hint=self._hint,
+            sort=self._sort,
+        )
 
 
 class UpdateOne(_Update):
@@ -256,6 +282,14 @@ class UpdateOne(_Update):
     __slots__ = ()
     _MULTI = False
 
+
+class UpdateMany(_Update):
+    """Change all documents that match. Arguments as for UpdateOne, without `sort`."""
+
+    __slots__ = ()
+    _MULTI = True
+    _REPEATS = True
+
     def __init__(
         self,
         filter: Mapping[str, Any],
@@ -265,17 +299,8 @@ class UpdateOne(_Update):
         array_filters: list[Mapping[str, Any]] | None = None,
         hint: _IndexKeyHint | None = None,
         namespace: str | None = None,
-        sort: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(filter, update, upsert, collation, array_filters, hint, namespace)
-        self._sort = sort
-
-
-class UpdateMany(_Update):
-    """Change all documents that match. Arguments as for UpdateOne, without `sort`."""
-
-    __slots__ = ()
-    _MULTI = True
 
 
 class IndexModel:
@@ -366,10 +391,11 @@ def _check_filter_and_upsert(filter: Any, upsert: Any) -> None:
 
 def _with_options(
     statement: dict[str, Any],
-    collation: _CollationIn | None,
-    array_filters: list[Mapping[str, Any]] | None,
-    hint: str | dict[str, Any] | None,
-    sort: Mapping[str, Any] | None,
+    *,
+    collation: _CollationIn | None = None,
+    array_filters: list[Mapping[str, Any]] | None = None,
+    hint: str | dict[str, Any] | None = None,
+    sort: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     options = {
         "collation": validate_collation_or_none(collation),

@@ -77,7 +77,7 @@ def test_schema_narrows_what_the_server_sends(stored: Any) -> None:
 
     made = cursor.to_arrow({"n": int, "in": {"tags": [str]}})
 
-    assert cursor._projection == {"n": 1, "in.tags": 1}
+    assert cursor._query["projection"] == {"n": 1, "in.tags": 1}
     assert pa.table(made).to_pylist()[2] == {"n": 2, "in": {"tags": ["a", "b"]}}
 
 

@@ -163,7 +163,7 @@ CURSORS: dict[str, Any] = {
     "collation": lambda rows: rows.find(collation={"locale": "fr"}),
     "a tailable cursor": lambda rows: rows.find(cursor_type=CursorType.TAILABLE),
     "an exhaust cursor": lambda rows: rows.find(cursor_type=CursorType.EXHAUST),
-    "modifiers": lambda rows: rows.find({"$query": {}, "$orderby": {"n": 1}}),
+    "hint:": lambda rows: rows.find({"$query": {}, "$hint": "_id_"}),
     "results of a command": lambda rows: rows.aggregate([]),
     "read from before": lambda rows: _begun(rows.find()),
 }

@@ -12,9 +12,22 @@ from _thread import allocate_lock
 from _weakref import ref
 
 from mangonel import _core
-from mangonel._core import ASK, CONNECT, DONE, READ, SLEEP, WAIT, WRITE, begin
+from mangonel._core import (
+    ASK,
+    CONNECT,
+    DONE,
+    READ,
+    SLEEP,
+    WAIT,
+    WRITE,
+    Exchange,
+    begin,
+    finished_with,
+    run_fused,
+    run_now,
+)
 from mangonel._faces.deadline import within
-from mangonel._faces.port import LARGEST_MESSAGE, run_now
+from mangonel._faces.port import LARGEST_MESSAGE
 from mangonel._faces.sockets import IS_WINDOWS, acquire_within, is_patched_by_gevent, open_socket
 from mangonel._light import TypeVar
 from mangonel.errors import ProtocolError, PyMongoError
@@ -22,7 +35,7 @@ from mangonel.errors import ProtocolError, PyMongoError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
     from typing import Any
 
     from mangonel._faces.port import Address
@@ -168,12 +181,19 @@ class BlockingPort(BlockingLoop):
         self._shard = core.open_shard(ref(self) if owns_core else None)
         self.timeout = core.timeout
         self._is_fused = os.environ.get("MANGONEL_IMPL") != "reference"
+        if self.timeout is None:
+            # A frame less for each flow.
+            self.flow = run_now  # type: ignore[method-assign]
 
     def run(self, operation: _core.Operation) -> Any:
-        return self.drive(begin(self._core, operation, self._shard))
+        # What an idle connection can do is done in one call.
+        found = (run_fused if self._is_fused else begin)(self._core, operation, self._shard)
+        return self.drive(found) if type(found) is Exchange else found
 
-    async def arun(self, operation: _core.Operation) -> Any:
-        return self.run(operation)
+    def arun(self, operation: _core.Operation) -> Awaitable[Any]:
+        # As `run`, and no coroutine: it is done when it is awaited.
+        found = (run_fused if self._is_fused else begin)(self._core, operation, self._shard)
+        return finished_with(self.drive(found) if type(found) is Exchange else found)
 
     def begin(self, operation: _core.Operation) -> None:
         """Begin an operation and give it up at once: this starts monitoring. Does not wait."""

@@ -1,13 +1,14 @@
-"""The interface of a face for `_shared`, and the runner of flows on a face that never suspends.
+"""The interface of a face for `_shared`.
 
 A *port* runs operations (one command each) and flows (several in a row). On a blocking face the methods without an `a`
-return values; on asyncio they return coroutines. Inside a flow, only `arun` and `call` are awaited, on every face.
+return values; on asyncio they return coroutines. Inside a flow, only `arun` and `call` are awaited, on every face. A
+port that never suspends runs a flow by `_core.run_now`.
 """
 
 from __future__ import annotations
 
 from mangonel._light import Protocol, TypeVar
-from mangonel.errors import BugError, InvalidOperation
+from mangonel.errors import InvalidOperation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,23 +88,6 @@ def refuse_encryption(port: Port, what: str) -> None:
         raise InvalidOperation(
             f"{what} not support auto encryption; use a client without auto_encryption_opts"
         )
-
-
-def run_now(steps: Coroutine[Any, Any, T]) -> T:
-    """Run a flow to its end; its port must never suspend.
-
-    Raises:
-        BugError: the flow awaited something that is not ready. The flow is at fault, not its caller.
-    """
-    try:
-        steps.send(None)
-    except StopIteration as stop:
-        value: T = stop.value
-        return value
-    steps.close()
-    raise BugError(
-        "expected a blocking flow to run to its end, got it suspended; it awaits something foreign"
-    )
 
 
 def address_of(server: str) -> tuple[str, int | None]:

@@ -58,16 +58,22 @@ def index_document(keys: _IndexList) -> dict[str, Any]:
         TypeError: not a list of keys, or a key or a direction of the wrong type.
         ValueError: there is no key.
     """
-    if not isinstance(keys, (list, tuple, Mapping)):
+    pairs: Any
+    if isinstance(keys, (list, tuple)):
+        pairs = keys
+    elif isinstance(keys, Mapping):
+        pairs = keys.items()
+    else:
         raise TypeError(f"must use a dictionary or a list of (key, direction) pairs, not: {keys!r}")
     if not keys:
         raise ValueError("key_or_list must not be empty")
     document: dict[str, Any] = {}
-    pairs = keys.items() if isinstance(keys, Mapping) else index_list(keys)
-    for key, direction in pairs:
+    for pair in pairs:
+        key, direction = (pair, _ASCENDING) if isinstance(pair, str) else pair
         if not isinstance(key, str):
             raise TypeError(f"expected each key as str, not {type(key)}")
-        if not isinstance(direction, (str, int, Mapping)):
+        # Almost all are numbers: a look at the class before the slow ones.
+        if not isinstance(direction, (str, int)) and not isinstance(direction, Mapping):
             raise TypeError(
                 f"expected 1, -1, '2d' or another index specifier for {key!r}, not {type(direction)}"
             )

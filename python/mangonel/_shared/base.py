@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from mangonel import _core
-from mangonel._core import KIND_READ, KIND_RETRYABLE_WRITE, READ_DOCUMENT, REPLIES_NONE, REPLIES_ONE
-from mangonel._shared.operation import build_operation
+from mangonel._core import KIND_READ, READ_DOCUMENT, REPLIES_NONE, REPLIES_ONE
+from mangonel._shared.operation import PRIMARY_MODE, build_operation
 from mangonel._shared.settings import (
     BOUND,
     Settings,
-    concern_in,
     preference_in,
     session_handle,
     session_of,
@@ -34,7 +33,6 @@ class CommandSource(Settings):
 
     _port: Port
     _database_name: str
-
     # With `__getitem__` alone, `for` would take sub-collections "0", "1" and so on without end.
     __iter__ = None
 
@@ -85,20 +83,27 @@ class CommandSource(Settings):
         if comment is not None:
             command["comment"] = comment
         preference = self._read_preference if read_preference is None else read_preference
+        has_concern = self._read_concern._level is not None and "readConcern" not in command
+        handle: _core.Session | None = None
         if session is not None or BOUND:
             session = session_of(self._port, session)
-            preference = preference_in(session, self._read_preference, read_preference)
-            self._add_read_concern(command, session)
-        elif self._read_concern._level is not None and "readConcern" not in command:
+            if session is not None:
+                handle = session._handle
+                is_in_transaction = handle.in_transaction
+                if is_in_transaction or read_preference is not None:
+                    preference = preference_in(session, self._read_preference, read_preference)
+                # A transaction has one concern for all.
+                has_concern = has_concern and not is_in_transaction
+        if has_concern:
             command["readConcern"] = self._read_concern.document
-        return build_operation(
+        return _core.Operation(
+            self._database_name,
             command,
-            database=self._database_name,
-            codec=self._codec if codec is None else codec,
-            kind=kind,
-            reading=reading,
-            read_preference=preference,
-            session=session_handle(session),
+            self._codec if codec is None else codec,
+            kind,
+            reading,
+            read_preference=None if preference._MODE == PRIMARY_MODE else preference.document,
+            session=handle,
             answer=answer,
         )
 
@@ -108,32 +113,3 @@ class CommandSource(Settings):
             return
         if self._read_concern._level is not None and "readConcern" not in command:
             command["readConcern"] = self._read_concern.document
-
-    def _write_operation(
-        self,
-        command: dict[str, Any],
-        reading: int = READ_DOCUMENT,
-        kind: int = KIND_RETRYABLE_WRITE,
-        *,
-        session: _ClientSession | None = None,
-        comment: Any | None = None,
-        write_concern: WriteConcern | None = None,
-    ) -> _core.Operation:
-        """Build a write. `command` gains the write concern; an unacknowledged one is not answered."""
-        if comment is not None:
-            command["comment"] = comment
-        concern = self._write_concern if write_concern is None else write_concern
-        if session is not None or BOUND:
-            session = session_of(self._port, session)
-            concern = concern_in(session, concern)
-        if not concern.is_server_default:
-            command["writeConcern"] = concern.document
-        return build_operation(
-            command,
-            database=self._database_name,
-            codec=self._codec,
-            kind=kind,
-            reading=reading,
-            replies=REPLIES_ONE if concern.acknowledged else REPLIES_NONE,
-            session=session_handle(session),
-        )

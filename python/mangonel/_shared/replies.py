@@ -8,8 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mangonel import _core
 
-# What Python raises for a missing field, and for one of another type.
-SLIPS = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+# What reading a reply ends in where a field is missing or has another type.
+REPLY_ERRORS = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 
 
 def malformed(command: str, error: Exception) -> ProtocolError:
@@ -30,7 +30,7 @@ class ReplyTo:
         """Nothing to begin."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, SLIPS) and not isinstance(error, PyMongoError):
+        if isinstance(error, REPLY_ERRORS) and not isinstance(error, PyMongoError):
             raise malformed(self._command, error) from error
 
 

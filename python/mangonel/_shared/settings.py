@@ -115,7 +115,8 @@ def session_of(port: Port, session: _ClientSession | None) -> _ClientSession | N
         raise InvalidOperation(
             f"Can only use session with the {type(session.client).__name__} that started it"
         )
-    session._check_ended()
+    if session._handle.has_ended:
+        session._check_ended()
     return session
 
 

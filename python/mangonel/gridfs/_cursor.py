@@ -71,12 +71,8 @@ class _GridOutCursor(_Cursor[Any]):
         return [self._file_of(document) for document in await super()._to_list_flow(length)]
 
     def _clone(self, deep: bool) -> Any:
-        from mangonel._shared.cursors.find_cursor import _QUERY_STATE, _deep_copy
-
         copy = type(self)(self._root, session=self._own_session)
-        for name in _QUERY_STATE:
-            value = getattr(self, name)
-            setattr(copy, name, _deep_copy(value) if deep else value)
+        self._copy_query(copy, deep)
         return copy
 
     def add_option(self, *args: Any, **kwargs: Any) -> NoReturn:

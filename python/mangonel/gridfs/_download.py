@@ -56,13 +56,13 @@ class _ChunkCursor(_Cursor[Any], _core.BatchCursor):
     _stream: ChunkStream
 
     def _first_operation(self) -> _core.Operation:
-        return self._stream.lay(super()._first_operation(), self._stream.reader.next_chunk)
+        return self._stream.arm(super()._first_operation(), self._stream.reader.next_chunk)
 
     def _more_operation(self) -> _core.Operation:
         if self._pinned is not None:
             return super()._more_operation()
         first = self._stream.begin_batch(self)
-        return self._stream.lay(super()._more_operation(), first)
+        return self._stream.arm(super()._more_operation(), first)
 
 
 async def target_flow(
@@ -275,14 +275,14 @@ class ChunkStream:
             cursor._batch_size = self.plan_batch()
         return first
 
-    def lay(self, operation: _core.Operation, first: int) -> _core.Operation:
+    def arm(self, operation: _core.Operation, first: int) -> _core.Operation:
         """Arm direct receive into the target for chunks from `first` on, if they belong there."""
         target = self._target
         if target is not None:
             at = first * self._chunk_size - self._target_start
             # A chunk whose first bytes are not wanted is copied.
             if 0 <= at < target.size:
-                operation.lay_into(target, at)
+                operation.receive_into(target, at)
         return operation
 
     def _may_stream(self) -> bool:

@@ -10,10 +10,10 @@ from collections import deque
 from contextlib import suppress
 
 from mangonel import _core
-from mangonel._core import KIND_RETRYABLE_WRITE, READ_FIRST, READ_WRITE
+from mangonel._core import KIND_RETRYABLE_WRITE, READ_ANSWER, READ_FIRST
 from mangonel._light import Any
 from mangonel._shared.settings import concern_in, session_handle, session_of
-from mangonel.errors import DUPLICATE_KEY_CODES, OperationFailure, PyMongoError, write_error
+from mangonel.errors import DUPLICATE_KEY_CODES, OperationFailure, PyMongoError
 from mangonel.gridfs._names import is_in_transaction
 from mangonel.gridfs.errors import FileExists
 from mangonel.read_preferences import ReadPreference
@@ -144,14 +144,15 @@ class ChunkSender:
         concern = concern_in(self._session, self._chunks._write_concern)
         if not concern.is_server_default:
             command["writeConcern"] = concern.document
-        operation = self._packer.next_operation(
+        write_command = _core.WriteCommand(
             self._chunks._database_name,
             command,
+            self._root._codec,
             KIND_RETRYABLE_WRITE,
-            READ_WRITE,
-            is_last,
-            session_handle(self._session),
+            READ_ANSWER,
+            session=session_handle(self._session),
         )
+        operation = self._packer.next_operation(write_command, is_last)
         if operation is None:
             return
         while len(self._started) >= self._most:
@@ -162,16 +163,13 @@ class ChunkSender:
     async def _settle_flow(self) -> None:
         """Wait for the oldest insert. A failed insert also leaves the queue."""
         try:
-            reply = await self._port.outlast(self._started[0])
-        except PyMongoError:
+            await self._port.outlast(self._started[0])
+        except PyMongoError as error:
             self._started.popleft()
-            raise
-        self._started.popleft()
-        error = write_error(reply)
-        if error is not None:
             if isinstance(error, OperationFailure) and error.code in DUPLICATE_KEY_CODES:
                 raise file_exists(self._file_id) from error
-            raise error
+            raise
+        self._started.popleft()
 
     # Indexes.
 

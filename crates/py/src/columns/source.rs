@@ -11,8 +11,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PySlice};
 
 use super::import::{Array, Arrays};
-use crate::codec::{self, Codec, IdRange};
-use crate::driver::operation::{Operation, Plan, session_choice};
+use crate::codec::{self, IdRange};
+use crate::driver::operation::{Operation, WriteCommand};
 use crate::driver::source::too_large;
 use crate::thread_end::Entry;
 
@@ -170,7 +170,6 @@ impl ArrowRows {
 pub struct ArrowSource {
     _entry: Entry,
     rows: Py<ArrowRows>,
-    codec: Py<Codec>,
     max_document_size: usize,
     next: usize,
 }
@@ -179,8 +178,8 @@ pub struct ArrowSource {
 #[pymethods]
 impl ArrowSource {
     #[new]
-    fn new(rows: Py<ArrowRows>, codec: Py<Codec>, max_document_size: usize) -> Self {
-        Self { _entry: Entry, rows, codec, max_document_size, next: 0 }
+    fn new(rows: Py<ArrowRows>, max_document_size: usize) -> Self {
+        Self { _entry: Entry, rows, max_document_size, next: 0 }
     }
 
     /// Empty: ids stay in the rows.
@@ -190,25 +189,15 @@ impl ArrowSource {
     }
 
     /// Encode the next command without the GIL; return it with the number of its documents, or None when there are none left.
-    #[pyo3(signature = (database, command, kind, reading, replies, max_count, max_size, session=None))]
-    #[allow(clippy::too_many_arguments)] // As for Operation.
     fn next_operation(
         &mut self,
         py: Python<'_>,
-        database: &str,
-        command: &Bound<'_, PyAny>,
-        kind: usize,
-        reading: usize,
-        replies: usize,
+        command: &Bound<'_, WriteCommand>,
         max_count: usize,
         max_size: usize,
-        session: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<(Operation, usize)>> {
-        let plan = Plan::new(kind, reading, replies)?;
-        let mut head = Command::begin();
-        codec::encode_document(py, command, self.codec.get(), false, &mut head)?;
-        let max_size = max_size.saturating_sub(head.len());
-        let session = session_choice(session)?;
+        let command = command.get();
+        let max_size = command.room(max_size);
         let mut sequence = Command::begin_sequence("documents", 4096);
         let empty = sequence.len();
         let rows = self.rows.get();
@@ -232,9 +221,7 @@ impl ArrowSource {
             return Err(too_large(py, size, largest));
         }
         self.next += next - first;
-        let operation =
-            Operation::assemble(py, database, head, sequence, self.codec.clone_ref(py), &plan, session)?;
-        Ok(Some((operation, next - first)))
+        Ok(Some((command.with_documents(py, sequence)?, next - first)))
     }
 }
 

@@ -23,7 +23,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use super::descriptions;
+use super::descriptions::{self, ServerLimits};
 use super::failure;
 use super::interpreter;
 use super::link::Link;
@@ -640,6 +640,17 @@ impl Core {
         facts.set_item("is_writable", server.server_type.is_writable())?;
         facts.set_item("is_secondary", server.server_type == ServerType::RSSecondary)?;
         Ok(Some(facts))
+    }
+
+    /// What the server that takes writes, or any that is known, said of the sizes it takes; None while none is known.
+    fn limits(&self) -> Option<ServerLimits> {
+        self.peek(|state| {
+            let description = state.client.description();
+            let known =
+                || description.servers.values().find(|server| server.server_type != ServerType::Unknown);
+            let found = state.client.balanced_service().or_else(|| description.primary()).or_else(known);
+            found.map(|server| ServerLimits::of(server))
+        })
     }
 
     /// The servers that are known, as (address, type) pairs with the specification's names of types.

@@ -69,3 +69,24 @@ pub fn topology<'py>(py: Python<'py>, known: &TopologyDescription) -> PyResult<B
     )
         .into_pyobject(py)
 }
+
+/// The sizes that a server takes.
+#[pyclass(frozen, get_all, module = "mangonel._core")]
+pub struct ServerLimits {
+    max_wire_version: i32,
+    max_bson_size: i32,
+    max_message_size: i32,
+    max_write_batch_size: i32,
+}
+
+impl ServerLimits {
+    /// Reads what the server said.
+    pub fn of(server: &ServerDescription) -> Self {
+        ServerLimits {
+            max_wire_version: server.max_wire_version,
+            max_bson_size: server.max_bson_object_size,
+            max_message_size: server.max_message_size_bytes,
+            max_write_batch_size: server.max_write_batch_size,
+        }
+    }
+}

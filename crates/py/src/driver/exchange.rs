@@ -128,7 +128,7 @@ impl Exchange {
             exchange.pack(py);
         }
         if exchange.sink.is_some() {
-            exchange.lay(py)?;
+            exchange.arm_direct_receive(py)?;
         }
         Ok(exchange)
     }
@@ -148,7 +148,7 @@ impl Exchange {
     }
 
     /// Prepares the connection for chunks whose data goes elsewhere than into a message.
-    fn lay(&mut self, py: Python<'_>) -> PyResult<()> {
+    fn arm_direct_receive(&mut self, py: Python<'_>) -> PyResult<()> {
         let (Some((target, at)), Some(link)) = (&self.sink, &self.link) else { return Ok(()) };
         let mut link = link.bind(py).try_borrow_mut()?;
         if self.inner.step() == Step::Write && !self.inner.is_handshake() && link.direct_receive.is_none() {
@@ -205,7 +205,7 @@ impl Exchange {
         }
         if self.sink.is_some() {
             // A connection in other hands at this moment reads the whole message instead.
-            let _ = self.lay(py);
+            let _ = self.arm_direct_receive(py);
         }
     }
 
@@ -309,43 +309,56 @@ impl Exchange {
             None => {}
         }
         if self.reply.is_empty() {
-            let answer = self.answer.take().unwrap_or_else(|| py.None());
-            return if self.reading == Reading::Apply { answer.call1(py, (py.None(),)) } else { Ok(answer) };
+            let answer = self.answer.take();
+            return match answer {
+                Some(answer) if self.reading == Reading::Answer => Ok(answer),
+                Some(answer) => answer.call1(py, (py.None(),)),
+                None => Ok(py.None()),
+            };
         }
         match self.reading {
             Reading::Document | Reading::Unchecked => self.decode(py, self.body(py)?.as_bytes()),
-            Reading::First => self.first(py, self.body(py)?),
+            Reading::First => {
+                let first = self.first(py, self.body(py)?)?;
+                self.applied(py, first)
+            }
             Reading::Batch | Reading::RawBatch => {
                 // `$out` and `$merge` give a cursor and may fail to be confirmed.
                 self.check_writes(py)?;
                 let batch = self.batch(py)?;
-                match &self.answer {
-                    Some(answer) => answer.call1(py, (batch,)),
-                    None => Ok(batch),
-                }
+                self.applied(py, batch)
             }
             Reading::Value => {
                 self.check_writes(py)?;
                 self.value(py, self.body(py)?)
             }
             Reading::Databases => self.databases(py),
-            Reading::Write => self.write(py, self.body(py)?),
             Reading::Answer => {
                 self.check_writes(py)?;
                 Ok(self.answer.take().unwrap_or_else(|| py.None()))
             }
             Reading::Apply => {
                 let reply = self.decode(py, self.body(py)?.as_bytes())?;
-                match &self.answer {
-                    Some(answer) => answer.call1(py, (reply,)),
-                    None => Ok(reply),
-                }
+                self.applied(py, reply)
             }
             Reading::WithBatch => self.with_batch(py),
             Reading::Raw => Ok(codec::bytes_of(py, self.body(py)?.as_bytes())?.into_any().unbind()),
             // Nobody asks before `release`, which says how it is read.
             Reading::Held => Ok(py.None()),
         }
+    }
+
+    /// What the operation's answer, a function, makes of what was read; without one, that itself.
+    fn applied(&self, py: Python<'_>, read: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        match &self.answer {
+            Some(answer) => answer.call1(py, (read,)),
+            None => Ok(read),
+        }
+    }
+
+    /// Returns the answer of an exchange that is done; None while its reply is held back.
+    pub(super) fn outcome(&mut self, py: Python<'_>) -> Option<PyResult<Py<PyAny>>> {
+        if self.is_held() { None } else { Some(self.answer(py)) }
     }
 }
 
@@ -559,7 +572,7 @@ impl Exchange {
     }
 
     /// Give up what it holds; a connection that owes a reply is closed. Does nothing once done.
-    fn close(&mut self, py: Python<'_>) {
+    pub(crate) fn close(&mut self, py: Python<'_>) {
         if self.is_over() || self.is_held() {
             return;
         }
@@ -575,11 +588,8 @@ impl Exchange {
     /// Return the answer, read as the operation asked, or raise why there is none; the exchange itself when its reply is
     /// held back.
     fn result(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
-        let mut exchange = slf.try_borrow_mut()?;
-        if exchange.is_held() {
-            return Ok(slf.clone().into_any().unbind());
-        }
-        exchange.answer(slf.py())
+        let outcome = slf.try_borrow_mut()?.outcome(slf.py());
+        outcome.unwrap_or_else(|| Ok(slf.clone().into_any().unbind()))
     }
 
     /// The bytes of the reply that is held back; None when there is none, or when it says that the command failed.

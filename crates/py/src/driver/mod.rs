@@ -35,6 +35,7 @@ use pyo3::types::PyFrozenSet;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     interpreter::register(module.py())?;
     module.add_class::<core::Core>()?;
+    module.add_class::<descriptions::ServerLimits>()?;
     module.add_class::<auth::KeyQuestion>()?;
     module.add_class::<auth::SessionKeys>()?;
     module.add_class::<auth::WordQuestion>()?;
@@ -42,6 +43,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<link::Link>()?;
     module.add_class::<monitor::Monitor>()?;
     module.add_class::<operation::Operation>()?;
+    module.add_class::<operation::WriteCommand>()?;
     module.add_class::<source::DocumentSource>()?;
     module.add_class::<namespaces::NamespacedSource>()?;
     module.add_class::<session::ImplicitSession>()?;
@@ -56,6 +58,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     add_tables(module)?;
     chunks::register(module)?;
     deadline::register(module)?;
+    ready::register(module)?;
     source::register(module)?;
     events::register(module)?;
     transfer::register(module)

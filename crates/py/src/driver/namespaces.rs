@@ -10,8 +10,7 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use super::failure;
-use super::operation::{Operation, Plan, session_choice};
+use super::operation::{Operation, WriteCommand};
 use super::source::too_large;
 use crate::codec::{self, Codec};
 use crate::thread_end::Entry;
@@ -38,25 +37,15 @@ impl NamespacedSource {
 
     /// Encode the next command; return it with the number of its writes, or None when there are none left.
     /// `max_size`: of both sequences together.
-    #[pyo3(signature = (database, command, kind, reading, replies, max_count, max_size, session=None))]
-    #[allow(clippy::too_many_arguments)] // As for Operation.
     fn next_operation(
         &mut self,
         py: Python<'_>,
-        database: &str,
-        command: &Bound<'_, PyAny>,
-        kind: usize,
-        reading: usize,
-        replies: usize,
+        command: &Bound<'_, WriteCommand>,
         max_count: usize,
         max_size: usize,
-        session: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<(Operation, usize)>> {
-        let plan = Plan::new(kind, reading, replies)?;
-        let session = session_choice(session)?;
-        let mut head = Command::begin();
-        codec::encode_document(py, command, self.codec.get(), false, &mut head)?;
-        let max_size = max_size.saturating_sub(head.len());
+        let command = command.get();
+        let max_size = command.room(max_size);
         let mut sequence = Command::begin_sequence("ops", 4096);
         let empty = sequence.len();
         let mut infos = Vec::new();
@@ -95,11 +84,8 @@ impl NamespacedSource {
         if count == 0 {
             return Ok(None);
         }
-        let command = Command::with_two_sequences(head, sequence, "nsInfo", &infos)
-            .map_err(|error| failure::protocol_error(py, &error.to_string()))?;
         self.position += count;
-        let codec = self.codec.clone_ref(py);
-        Ok(Some((Operation::of_command(command, database, codec, &plan, session), count)))
+        Ok(Some((command.with_two_sequences(py, sequence, "nsInfo", &infos)?, count)))
     }
 }
 

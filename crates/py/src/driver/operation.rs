@@ -2,8 +2,9 @@
 
 use mangonel_bson::RawDocument;
 use mangonel_entries::entries;
+use mangonel_proto::error::ProtocolError;
 use mangonel_proto::events::ReplyShape;
-use mangonel_proto::ids::LinkId;
+use mangonel_proto::ids::{LinkId, SessionId};
 use mangonel_proto::message::{Command, Replies};
 use mangonel_proto::operation::{Kind, Operation as CoreOperation, SessionChoice};
 use mangonel_proto::read_preference::ReadPreference;
@@ -25,16 +26,14 @@ pub enum Reading {
     Document,
     /// The whole reply, whatever it says.
     Unchecked,
-    /// The first document of the cursor's batch, or None.
+    /// The first document of the cursor's batch, or None; or what the operation's answer, a function, makes of that.
     First,
-    /// The cursor, as a `Batch`; or what the operation's answer, a function, makes of that.
+    /// The cursor, as a `Batch`; or what the answer makes of that.
     Batch,
     /// The same, but raw: the batch is handed out as one bytes object.
     RawBatch,
     /// The field `value`.
     Value,
-    /// The reply of a write without its gossip, write errors included.
-    Write,
     /// The object that the operation was given to answer with; a write error raises.
     Answer,
     /// The reply's bytes.
@@ -56,7 +55,6 @@ const READINGS: &[(&str, Reading)] = &[
     ("READ_BATCH", Reading::Batch),
     ("READ_RAW_BATCH", Reading::RawBatch),
     ("READ_VALUE", Reading::Value),
-    ("READ_WRITE", Reading::Write),
     ("READ_ANSWER", Reading::Answer),
     ("READ_RAW", Reading::Raw),
     ("READ_APPLY", Reading::Apply),
@@ -141,9 +139,9 @@ impl Operation {
     /// Encode `command` for `database`.
     ///
     /// `read_preference`: the `$readPreference` document, or None for the primary. `session`: that of the cursor or of
-    /// the user, False for none at all, None for an implicit one. `pinned`: the link of an exhaust cursor. `answer`: for READ_ANSWER the
-    /// result of a write that goes well, for READ_APPLY and READ_BATCH the function that makes it of the reply or batch. `server`: the address of
-    /// the one that has the cursor.
+    /// the user, False for none at all, None for an implicit one. `pinned`: the link of an exhaust cursor. `answer`: for
+    /// READ_ANSWER the result of a write that goes well; for READ_APPLY, READ_BATCH and READ_FIRST the function that makes it
+    /// of the reply, the batch or the document. `server`: the address of the one that has the cursor.
     #[new]
     #[pyo3(signature = (database, command, codec, kind, reading, replies=0, read_preference=None, session=None,
                         pinned=None, is_under_way=false, answer=None, server=None))]
@@ -198,7 +196,7 @@ impl Operation {
     }
 
     /// Receive the data of the chunks in its reply into `target`, from `at` on, wherever that is possible.
-    fn lay_into(&mut self, target: Py<ChunkTarget>, at: usize) {
+    fn receive_into(&mut self, target: Py<ChunkTarget>, at: usize) {
         self.sink = Some((target, at));
     }
 
@@ -291,7 +289,7 @@ impl Operation {
         let reply_shape = match plan.reading {
             Reading::RawBatch => ReplyShape::RawBatch,
             // What the driver itself reads of a reply is no document of the user's.
-            Reading::Write | Reading::Answer | Reading::Apply | Reading::Unchecked => ReplyShape::Document,
+            Reading::Answer | Reading::Apply | Reading::Unchecked => ReplyShape::Document,
             _ if codec.get().makes_raw_documents() => ReplyShape::Raw,
             _ => ReplyShape::Document,
         };
@@ -309,6 +307,81 @@ impl Operation {
             answer: None,
             sink: None,
         }
+    }
+}
+
+/// A write command without its documents: encoded once, and sent with the documents of each message of a run.
+#[pyclass(frozen, module = "mangonel._core")]
+pub struct WriteCommand {
+    _entry: Entry,
+    database: String,
+    head: Vec<u8>,
+    pub(crate) codec: Py<Codec>,
+    plan: Plan,
+    session: Option<SessionId>,
+    group: Option<i64>,
+}
+
+#[entries]
+#[pymethods]
+impl WriteCommand {
+    /// Encode `command` for `database`.
+    ///
+    /// `session`: the one that the user opened, or None for an implicit one. `group`: what listeners take the messages for
+    /// parts of.
+    #[new]
+    #[pyo3(signature = (database, command, codec, kind, reading, replies=0, session=None, group=None))]
+    #[allow(clippy::too_many_arguments)] // As for Operation.
+    fn new(
+        py: Python<'_>,
+        database: String,
+        command: &Bound<'_, PyAny>,
+        codec: Py<Codec>,
+        kind: usize,
+        reading: usize,
+        replies: usize,
+        session: Option<&Bound<'_, Session>>,
+        group: Option<i64>,
+    ) -> PyResult<Self> {
+        let plan = Plan::new(kind, reading, replies)?;
+        let mut head = Command::begin();
+        codec::encode_document(py, command, codec.get(), false, &mut head)?;
+        let session = session.map(|session| session.get().id);
+        Ok(WriteCommand { _entry: Entry, database, head, codec, plan, session, group })
+    }
+}
+
+impl WriteCommand {
+    /// Returns how many of so many bytes are left for documents: a long `let` or comment takes its part.
+    pub(crate) fn room(&self, max_size: usize) -> usize {
+        max_size.saturating_sub(self.head.len())
+    }
+
+    /// Makes the message that carries this section of documents.
+    pub(crate) fn with_documents(&self, py: Python<'_>, sequence: Vec<u8>) -> PyResult<Operation> {
+        self.assembled(py, Command::new(self.head.clone(), sequence))
+    }
+
+    /// Makes the message that carries this section of documents and another one of that name.
+    pub(crate) fn with_two_sequences(
+        &self,
+        py: Python<'_>,
+        sequence: Vec<u8>,
+        name: &str,
+        second: &[u8],
+    ) -> PyResult<Operation> {
+        self.assembled(py, Command::with_two_sequences(self.head.clone(), sequence, name, second))
+    }
+
+    fn assembled(&self, py: Python<'_>, command: Result<Command, ProtocolError>) -> PyResult<Operation> {
+        let command = command.map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        let session = self.session.map_or(SessionChoice::Implicit, SessionChoice::Explicit);
+        let codec = self.codec.clone_ref(py);
+        let mut made = Operation::of_command(command, &self.database, codec, &self.plan, session);
+        if let Some(operation) = &mut made.operation {
+            operation.group = self.group;
+        }
+        Ok(made)
     }
 }
 

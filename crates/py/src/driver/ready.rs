@@ -9,11 +9,12 @@ use std::os::raw::{c_int, c_void};
 use std::ptr;
 
 use mangonel_entries::entries;
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
+use pyo3::{ffi, intern};
 
+use super::failure;
 use crate::native::{free, make_class, slot};
 
 #[repr(C)]
@@ -35,6 +36,46 @@ pub fn finished(py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
         (*made.as_ptr().cast::<Finished>()).value = value.into_ptr();
         Ok(made.unbind())
     }
+}
+
+/// Adds the functions of this module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(finished_with, module)?)?;
+    module.add_function(wrap_pyfunction!(run_now, module)?)
+}
+
+/// Return an awaitable that is finished, and whose result is `value`.
+#[entries]
+#[pyfunction]
+fn finished_with(py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
+    finished(py, value)
+}
+
+/// Run a flow whose port never suspends, to its end; return its value.
+///
+/// Raises BugError when the flow awaited something that is not ready: the flow is at fault, not its caller.
+#[entries]
+#[pyfunction]
+fn run_now(steps: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    let py = steps.py();
+    let mut result = ptr::null_mut();
+    // SAFETY: `steps` lives as long as the borrow, and an iterator or a coroutine is all that may be sent to, which the call checks. It gives a new
+    // reference, or null where it raised.
+    let sent = unsafe {
+        let sent = ffi::PyIter_Send(steps.as_ptr(), ffi::Py_None(), &raw mut result);
+        if sent == ffi::PySendResult::PYGEN_RETURN {
+            return Ok(Bound::from_owned_ptr(py, result).unbind());
+        }
+        Bound::from_owned_ptr_or_opt(py, result)
+    };
+    if sent.is_none() {
+        return Err(PyErr::fetch(py));
+    }
+    steps.call_method0(intern!(py, "close"))?;
+    Err(failure::bug(
+        py,
+        "expected a blocking flow to run to its end, got it suspended; it awaits something foreign",
+    ))
 }
 
 /// A table that the interpreter reads and never writes.

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyList};
 
 use super::failure;
-use super::operation::{Operation, Plan, Reading, session_choice};
+use super::operation::{Operation, Plan, Reading, WriteCommand, session_choice};
 use crate::codec::{self, Codec};
 use crate::thread_end::Entry;
 
@@ -102,26 +102,15 @@ impl DocumentSource {
     }
 
     /// Encode the next command; return it with the number of its documents, or None when there are none left.
-    #[pyo3(signature = (database, command, kind, reading, replies, max_count, max_size, session=None))]
-    #[allow(clippy::too_many_arguments)] // As for Operation.
     fn next_operation(
         &mut self,
         py: Python<'_>,
-        database: &str,
-        command: &Bound<'_, PyAny>,
-        kind: usize,
-        reading: usize,
-        replies: usize,
+        command: &Bound<'_, WriteCommand>,
         max_count: usize,
         max_size: usize,
-        session: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<(Operation, usize)>> {
-        let plan = Plan::new(kind, reading, replies)?;
-        let mut head = Command::begin();
-        codec::encode_document(py, command, self.codec.get(), false, &mut head)?;
-        // A long `let` or comment takes from the room for documents.
-        let max_size = max_size.saturating_sub(head.len());
-        let session = session_choice(session)?;
+        let command = command.get();
+        let max_size = command.room(max_size);
         let mut sequence = Command::begin_sequence(&self.identifier, 4096);
         let empty = sequence.len();
         let mut count = 0;
@@ -156,9 +145,7 @@ impl DocumentSource {
         if count == 0 {
             return Ok(None);
         }
-        let operation =
-            Operation::assemble(py, database, head, sequence, self.codec.clone_ref(py), &plan, session)?;
-        Ok(Some((operation, count)))
+        Ok(Some((command.with_documents(py, sequence)?, count)))
     }
 }
 

@@ -9,10 +9,12 @@ use mangonel_proto::frame::Deframer;
 use pyo3::exceptions::PyTimeoutError;
 use pyo3::prelude::*;
 
+use super::core::Core;
 use super::direct_receive::DirectReceive;
 use super::exchange::Exchange;
 use super::failure;
 use super::link::Link;
+use super::operation::Operation;
 use super::socket::{Ended, Progress, Socket, When, insist, prepare, receive_now, send_now};
 use super::waiter::Waiter;
 
@@ -72,6 +74,7 @@ fn arrived(
 /// Adds the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(transfer, module)?)?;
+    module.add_function(wrap_pyfunction!(run_fused, module)?)?;
     module.add_function(wrap_pyfunction!(ask, module)?)?;
     module.add_function(wrap_pyfunction!(send_some, module)?)?;
     module.add_function(wrap_pyfunction!(receive_ready, module)?)
@@ -82,8 +85,32 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[entries]
 #[pyfunction]
 fn transfer(exchange: &Bound<'_, Exchange>) -> PyResult<bool> {
-    let py = exchange.py();
-    let mut exchange = exchange.try_borrow_mut()?;
+    let mut borrowed = exchange.try_borrow_mut()?;
+    converse(exchange.py(), &mut borrowed)
+}
+
+/// Begin an operation on a shard and do it as far as `transfer` goes. Return its answer; or the exchange, to be driven on and
+/// closed, when another step is due or its reply is held back. Raise what `Exchange.result` and `transfer` raise.
+#[entries]
+#[pyfunction]
+fn run_fused(core: &Bound<'_, Core>, operation: &Bound<'_, Operation>, shard: u32) -> PyResult<Py<PyAny>> {
+    let py = core.py();
+    let mut exchange = Exchange::begin(core, operation, shard)?;
+    let outcome = match converse(py, &mut exchange) {
+        Ok(true) => exchange.outcome(py),
+        Ok(false) => None,
+        Err(error) => Some(Err(error)),
+    };
+    match outcome {
+        Some(outcome) => {
+            exchange.close(py);
+            outcome
+        }
+        None => Ok(Py::new(py, exchange)?.into_any()),
+    }
+}
+
+fn converse(py: Python<'_>, exchange: &mut Exchange) -> PyResult<bool> {
     while matches!(exchange.step(), super::exchange::WRITE | super::exchange::READ) {
         let Some(link) = exchange.link.as_ref().map(|link| link.clone_ref(py)) else { return Ok(false) };
         let link = link.bind(py);

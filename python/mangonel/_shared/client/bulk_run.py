@@ -23,7 +23,7 @@ from mangonel._shared.collection.write_support import (
     COMMAND_OVERHEAD,
     HALTING_CODES,
     new_group,
-    server_facts_flow,
+    server_limits_flow,
     write_codec,
 )
 from mangonel._shared.operation import build_operation
@@ -114,31 +114,32 @@ class ClientBulkRunner:
             return await self._run_flow(command, group)
 
     async def _run_flow(self, command: dict[str, Any], group: int) -> ClientBulkWriteResult:
-        facts = await server_facts_flow(self._client, "bulkWrite", group)
-        if facts["max_wire_version"] < _MIN_WIRE_VERSION:
+        limits = await server_limits_flow(self._client, "bulkWrite", group)
+        if limits.max_wire_version < _MIN_WIRE_VERSION:
             raise InvalidOperation(
                 "MongoClient.bulk_write needs MongoDB 8.0 or newer (wire version 25), got wire version "
-                f"{facts['max_wire_version']}; use the collection's bulk_write"
+                f"{limits.max_wire_version}; use the collection's bulk_write"
             )
         is_acknowledged = self._concern.acknowledged
         if not is_acknowledged:
             self._check_unacknowledged(command)
-        largest = facts["max_message_size"] if is_acknowledged else facts["max_bson_size"] + COMMAND_OVERHEAD
+        largest = limits.max_message_size if is_acknowledged else limits.max_bson_size + COMMAND_OVERHEAD
         source = _core.NamespacedSource(self._writes, self._namespaces, self._codec, largest)
         self._comment = command.get("comment")
-        offset = 0
-        while made := source.next_operation(
+        write_command = _core.WriteCommand(
             "admin",
             command,
+            self._codec,
             KIND_RETRYABLE_WRITE if self._is_retryable else KIND_WRITE,
             READ_WITH_BATCH,
             REPLIES_ONE if is_acknowledged else REPLIES_NONE,
-            facts["max_write_batch_size"],
-            facts["max_message_size"] - _MESSAGE_OVERHEAD,
             self._session,
-        ):
+            group,
+        )
+        room = limits.max_message_size - _MESSAGE_OVERHEAD
+        offset = 0
+        while made := source.next_operation(write_command, limits.max_write_batch_size, room):
             operation, count = made
-            operation.join(group)
             if is_acknowledged:
                 await self._take_reply_flow(operation, offset, count)
             else:

@@ -10,9 +10,11 @@ from mangonel import _core
 from mangonel._core import (
     KIND_READ,
     KIND_WRITE,
-    READ_DOCUMENT,
+    READ_APPLY,
     READ_FIRST,
     READ_RAW_BATCH,
+    REPLIES_NONE,
+    REPLIES_ONE,
 )
 from mangonel._faces.deadline import check_wait
 from mangonel._faces.port import refuse_encryption
@@ -21,7 +23,8 @@ from mangonel._options.checks import non_negative_integer
 from mangonel._options.index_keys import hint_document
 from mangonel._shared.base import CommandSource
 from mangonel._shared.client.admin_commands import PLAIN
-from mangonel._shared.replies import ReplyTo, cursor_of
+from mangonel._shared.operation import PRIMARY_MODE
+from mangonel._shared.replies import REPLY_ERRORS, cursor_of, malformed
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import (
     BOUND,
@@ -37,14 +40,15 @@ from mangonel.typings import _DocumentType
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+    from typing import Any, NoReturn
 
     from mangonel._shared.collection.collection import _Collection
     from mangonel._shared.cursors.command_cursor import _CommandCursor, _RawBatchCommandCursor
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.typings import _IndexKeyHint, _Pipeline
 
-_WRITING_STAGES = ("$out", "$merge")
+# Fields of the command that no option may be.
+_NO_OPTIONS = ("explain", "aggregate", "pipeline")
 
 
 class AggregatingSource(CommandSource):
@@ -63,18 +67,14 @@ class AggregatingSource(CommandSource):
         explicit: _ClientSession | None = None
         if session is not None or BOUND:
             explicit = session_of(self._port, session)
-        for name in ("explain", "aggregate", "pipeline"):
-            if name in options:
-                raise ConfigurationError(
-                    "expected no explain among the options of an aggregation, got it; use Database.command"
-                    if name == "explain"
-                    else f"the {name} option cannot be specified as a keyword argument"
-                )
-        validate_list("pipeline", pipeline)
+        if not options.keys().isdisjoint(_NO_OPTIONS):
+            _refuse(options)
+        if type(pipeline) is not list:
+            validate_list("pipeline", pipeline)
         is_write = False
         if pipeline:
             last = pipeline[-1]
-            is_write = any(stage in last for stage in _WRITING_STAGES)
+            is_write = "$out" in last or "$merge" in last
         command: dict[str, Any] = {"aggregate": target, "pipeline": pipeline, "cursor": {}}
         let, comment = options.pop("let", None), options.pop("comment", None)
         if let is not None:
@@ -97,49 +97,42 @@ class AggregatingSource(CommandSource):
             command["cursor"] = {**command["cursor"], "batchSize": 0}
         elif size is not None and not is_write:
             command["cursor"] = {**command["cursor"], "batchSize": size}
-        self._add_read_concern(command, explicit)
+        preference, concern = self._read_preference, self._write_concern
+        handle: _core.Session | None = None
+        has_read_concern = self._read_concern._level is not None and "readConcern" not in command
+        if explicit is not None:
+            preference = preference_in(explicit, preference)
+            handle = explicit._handle
+            # A transaction has one for all.
+            has_read_concern = has_read_concern and not handle.in_transaction
+        if has_read_concern:
+            command["readConcern"] = self._read_concern.document
         is_acknowledged = True
         if is_write and "writeConcern" not in command:
-            concern = concern_in(explicit, self._write_concern)
-            if not concern.is_server_default:
-                command["writeConcern"] = concern.document
-            is_acknowledged = concern.acknowledged
-        operation = self._operation(
-            command,
-            kind=KIND_WRITE if is_write else KIND_READ,
-            reading=cursor_class._reading,
-            session=explicit,
-            read_preference=preference_in(explicit, self._read_preference),
-            is_acknowledged=is_acknowledged,
-        )
-        return self._port.flow(
-            self._open_flow(
-                operation,
-                cursor_class,
-                collection,
-                size or 0,
-                max_await_time_ms,
-                comment,
-                explicit,
-                is_acknowledged,
+            concern = concern_in(explicit, concern)
+            if concern._document:
+                command["writeConcern"] = concern._document
+            is_acknowledged = concern._acknowledged
+        codec = self._codec
+
+        def opened(batch: _core.Batch | None) -> Any:
+            if is_acknowledged:
+                batch = cursor_of(batch)
+            return cursor_class(collection, batch, codec, size or 0, max_await_time_ms, comment, explicit)
+
+        return self._port.run(
+            _core.Operation(
+                self._database_name,
+                command,
+                codec,
+                KIND_WRITE if is_write else KIND_READ,
+                cursor_class._reading,
+                REPLIES_ONE if is_acknowledged else REPLIES_NONE,
+                read_preference=None if preference._MODE == PRIMARY_MODE else preference.document,
+                session=handle,
+                answer=opened,
             )
         )
-
-    async def _open_flow(
-        self,
-        operation: _core.Operation,
-        cursor_class: type[Any],
-        collection: _Collection[Any],
-        size: int,
-        max_await_time_ms: int | None,
-        comment: Any,
-        session: _ClientSession | None,
-        is_acknowledged: bool,
-    ) -> Any:
-        batch = await self._port.arun(operation)
-        if is_acknowledged:
-            batch = cursor_of(batch)
-        return cursor_class(collection, batch, self._codec, size, max_await_time_ms, comment, session)
 
 
 class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
@@ -244,16 +237,9 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
             _refine(kwargs)
             command.update(kwargs)
         pipeline.append({"$group": {"_id": 1, "n": {"$sum": 1}}})
-        operation = self._read_operation(command, READ_FIRST, session=session, comment=comment)
-        return self._port.flow(self._count_flow(operation))
-
-    async def _count_flow(self, operation: _core.Operation) -> int:
-        counted = await self._port.arun(operation)
-        # Without a match there is nothing to group.
-        if counted is None:
-            return 0
-        with ReplyTo("count"):
-            return int(counted["n"])
+        return self._port.run(
+            self._read_operation(command, READ_FIRST, session=session, comment=comment, answer=_counted)
+        )
 
     def _count_by_command(
         self, filter: Mapping[str, Any], session: _ClientSession | None = None, **kwargs: Any
@@ -261,8 +247,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         """Return how many documents match, by the command that takes filters which no aggregation takes."""
         _refine(kwargs)
         command = {"count": self._name, "query": filter, **kwargs}
-        operation = self._read_operation(command, READ_DOCUMENT, session=session)
-        return self._port.flow(self._count_flow(operation))
+        return self._port.run(self._read_operation(command, READ_APPLY, session=session, answer=_counted))
 
     def estimated_document_count(self, comment: Any | None = None, **kwargs: Any) -> Returns[int]:
         """Return how many documents the collection has, by its metadata: at once, and wrong after a crash.
@@ -282,10 +267,10 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         """
         if "session" in kwargs:
             raise ConfigurationError("estimated_document_count does not support sessions")
-        operation = self._read_operation(
-            {"count": self._name, **kwargs}, READ_DOCUMENT, comment=comment, codec=PLAIN
+        command = {"count": self._name, **kwargs}
+        return self._port.run(
+            self._read_operation(command, READ_APPLY, comment=comment, codec=PLAIN, answer=_counted)
         )
-        return self._port.flow(self._count_flow(operation))
 
     def distinct(
         self,
@@ -326,14 +311,36 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
             kwargs["hint"] = hint
         _refine(kwargs)
         command = {"distinct": self._name, "key": key, **kwargs}
-        operation = self._read_operation(command, READ_DOCUMENT, session=session, comment=comment)
-        return self._port.flow(self._distinct_flow(operation))
+        return self._port.run(
+            self._read_operation(command, READ_APPLY, session=session, comment=comment, answer=_values)
+        )
 
-    async def _distinct_flow(self, operation: _core.Operation) -> list[Any]:
-        reply = await self._port.arun(operation)
-        with ReplyTo("distinct"):
-            values: list[Any] = reply["values"]
-        return values
+
+def _refuse(options: dict[str, Any]) -> NoReturn:
+    name = next(name for name in _NO_OPTIONS if name in options)
+    raise ConfigurationError(
+        "expected no explain among the options of an aggregation, got it; use Database.command"
+        if name == "explain"
+        else f"the {name} option cannot be specified as a keyword argument"
+    )
+
+
+def _counted(found: Any) -> int:
+    # Without a match there is nothing to group.
+    if found is None:
+        return 0
+    try:
+        return int(found["n"])
+    except REPLY_ERRORS as error:
+        raise malformed("count", error) from error
+
+
+def _values(reply: Any) -> list[Any]:
+    try:
+        values: list[Any] = reply["values"]
+    except REPLY_ERRORS as error:
+        raise malformed("distinct", error) from error
+    return values
 
 
 def _refine(options: dict[str, Any]) -> None:

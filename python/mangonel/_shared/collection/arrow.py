@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mangonel import _core
 from mangonel._shared.above import above
-from mangonel._shared.base import CommandSource
+from mangonel._shared.collection.write_support import WritingSource
 from mangonel._shared.returns import Returns
 from mangonel.common import MAX_WRITE_BATCH_SIZE
 
@@ -17,19 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from mangonel._faces.port import Port
-    from mangonel._shared.client.client import _MongoClient
     from mangonel._shared.collection.bulk_run import BulkRunner, Run
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.results import BulkWriteResult
 
 
-class CollectionArrow(CommandSource):
+class CollectionArrow(WritingSource):
     """Tables into a collection."""
-
-    _client: _MongoClient[Any]
-    _port: Port
-    _name: str
 
     def insert_arrow(
         self,

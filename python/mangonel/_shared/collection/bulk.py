@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mangonel._light import Generic
-from mangonel._shared.base import CommandSource
+from mangonel._shared.collection.write_support import WritingSource
 from mangonel._shared.returns import Returns
 from mangonel.common import validate_is_document_type, validate_list
 from mangonel.errors import InvalidOperation
@@ -15,18 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from mangonel._shared.client.client import _MongoClient
     from mangonel._shared.collection.bulk_run import BulkRunner, Run
     from mangonel._shared.sessions.session import _ClientSession
 
 _COMMANDS = ("insert", "update", "delete")
 
 
-class CollectionBulkWrite(CommandSource, Generic[_DocumentType]):
+class CollectionBulkWrite(WritingSource, Generic[_DocumentType]):
     """Writes of several kinds in one call."""
-
-    _client: _MongoClient[_DocumentType]
-    _name: str
 
     def bulk_write(
         self,
@@ -64,7 +60,8 @@ class CollectionBulkWrite(CommandSource, Generic[_DocumentType]):
         # Imported when it is needed: a program that inserts and finds pays nothing for it.
         from mangonel._shared.collection.bulk_run import BulkRunner
 
-        validate_list("requests", requests)
+        if type(requests) is not list:
+            validate_list("requests", requests)
         if let is not None:
             validate_is_document_type("let", let)
         runs = _runs(requests, ordered)
@@ -92,13 +89,26 @@ def _runs(requests: Sequence[Any], ordered: bool) -> list[Run]:
         return [Run("insert", documents, range(len(documents)))]
     runs: list[Run] = []
     by_command: dict[str, Run] = {}
+    run: Run | None = None
     for index, request in enumerate(requests):
         if not isinstance(request, _WriteModel):
             raise TypeError(f"{request!r} is not a valid request: expected a write such as InsertOne")
-        statement, command = request._statement(), request._COMMAND
-        run = by_command.get(command)
-        if run is None or (ordered and runs[-1] is not run):
+        command, statement = request._COMMAND, request._form
+        is_plain = not request._has_options
+        if is_plain and command == "update":
+            # What `_statement` checks, a frame less for each.
+            update = statement["u"]
+            is_plain = type(update) is dict and len(update) > 0
+            is_plain = is_plain and next(iter(update)).startswith("$") is not request._IS_REPLACEMENT
+        if not is_plain:
+            statement = request._statement()
+        if not ordered:
+            run = by_command.get(command)
+        if run is None or run.command != command:
             run = by_command[command] = Run(command, [], [])
             runs.append(run)
-        run.add(index, statement)
+        run.writes.append(statement)
+        run.indexes.append(index)  # type: ignore[attr-defined]  # the list from above
+        if request._REPEATS:
+            run.is_retryable = False
     return runs if ordered else sorted(runs, key=lambda run: _COMMANDS.index(run.command))

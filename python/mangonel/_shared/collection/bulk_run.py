@@ -11,21 +11,21 @@ from mangonel._shared.collection.write_support import (
     COMMAND_OVERHEAD,
     HALTING_CODES,
     new_group,
-    server_facts_flow,
+    server_limits_flow,
     write_codec,
 )
-from mangonel._shared.replies import ReplyTo
-from mangonel._shared.settings import concern_in, session_handle, session_of
+from mangonel._shared.replies import REPLY_ERRORS, malformed
+from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
 from mangonel.common import validate_is_document_type
 from mangonel.errors import BulkWriteError, ConfigurationError, ConnectionFailure, OperationFailure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, NoReturn
 
-    from mangonel._shared.base import CommandSource
     from mangonel._shared.client.client import _MongoClient
+    from mangonel._shared.collection.write_support import WritingSource
     from mangonel._shared.sessions.session import _ClientSession
 
 # The field of each command that holds its writes.
@@ -47,20 +47,6 @@ class Run:
         self.indexes = indexes
         self.is_retryable = True
 
-    def add(self, index: int, write: Any) -> None:
-        """Add a write that the caller had at `index`. Only for a run that was made with an empty list of indexes."""
-        self.writes.append(write)
-        self.indexes.append(index)  # type: ignore[attr-defined]
-        if self.command != "insert" and (write.get("multi") or write.get("limit") == 0):
-            # A repetition would change or delete other documents than the first time.
-            self.is_retryable = False
-
-    def source(self, codec: _core.Codec, largest: int) -> _core.DocumentSource | _core.ArrowSource:
-        """Return what encodes the writes; none may have more bytes than `largest`."""
-        return _core.DocumentSource(
-            self.writes, codec, _FIELDS[self.command], self.command == "insert", largest
-        )
-
 
 class TableRun(Run):
     """Inserts of the rows of a table."""
@@ -68,17 +54,13 @@ class TableRun(Run):
     __slots__ = ()
     writes: _core.ArrowRows  # type: ignore[assignment]  # rows stand in for the list of writes
 
-    def source(self, codec: _core.Codec, largest: int) -> _core.ArrowSource:
-        """Return what encodes the rows."""
-        return _core.ArrowSource(self.writes, codec, largest)
-
 
 class BulkRunner:
     """One bulk write on one collection. Used once."""
 
     def __init__(
         self,
-        collection: CommandSource,
+        collection: WritingSource,
         client: _MongoClient[Any],
         name: str,
         ordered: bool,
@@ -87,14 +69,22 @@ class BulkRunner:
         let: Mapping[str, Any] | None,
         session: _ClientSession | None = None,
     ) -> None:
-        explicit = session_of(client._port, session)
-        self._session = session_handle(explicit)
+        concern = collection._write_concern
+        self._session: _core.Session | None = None
+        if session is not None or BOUND:
+            explicit = session_of(client._port, session)
+            self._session = session_handle(explicit)
+            concern = concern_in(explicit, concern)
         self._client = client
         self._port = client._port
         self._database_name = collection._database_name
-        self._codec = write_codec(collection._codec_options)
+        codec = collection._reply_codec
+        if codec is None:
+            codec = collection._reply_codec = write_codec(collection._codec_options)
+        self._codec = codec
         self._name = name
-        self._concern = concern_in(explicit, collection._write_concern)
+        self._concern = concern
+        self._is_acknowledged = concern._acknowledged
         self._ordered = ordered
         self._bypass = bypass_document_validation
         self._comment = comment
@@ -102,9 +92,12 @@ class BulkRunner:
         self._group = new_group()
         # The `_id`s of inserted documents that were encoded so far; those inside raw documents are not known.
         self.ids: list[Any] = []
+        # Bytes that the writes of one command may have: a message less the envelope (session, cluster time) and the
+        # allowance for fields of the command itself.
+        self._room = 0
 
     async def run_flow(
-        self, runs: Iterable[Run], *, name: str = "bulkWrite", first: str = "insert"
+        self, runs: Iterable[Run], *, name: str = "bulkWrite", first: str = "insert", is_traced: bool = False
     ) -> dict[str, Any] | None:
         """Send everything; return the merged counts, or None when the write concern asks for no answer.
 
@@ -112,136 +105,131 @@ class BulkRunner:
             runs: what to send.
             name: what tracers call it.
             first: the command of the first run, by which the log calls the search for a server.
+            is_traced: whether tracers know of it already.
 
         Raises:
             BulkWriteError: some writes failed, or were not confirmed; the counts tell what was done.
         """
         tracer = self._client._tracer
-        if tracer is None:
-            return await self._run_flow(runs, first)
-        session = None if self._session is None else self._session.number
-        with tracer.bulk(self._group, name, self._database_name, self._name, session):
-            return await self._run_flow(runs, first)
-
-    async def _run_flow(self, runs: Iterable[Run], first: str) -> dict[str, Any] | None:
-        facts = await server_facts_flow(self._client, first, self._group)
-        if not self._concern.acknowledged:
-            await self._send_flow(list(runs), facts)
+        if tracer is not None and not is_traced:
+            session = None if self._session is None else self._session.number
+            with tracer.bulk(self._group, name, self._database_name, self._name, session):
+                return await self.run_flow(runs, first=first, is_traced=True)
+        limits = self._client._core.limits()
+        if limits is None:
+            limits = await server_limits_flow(self._client, first, self._group)
+        self._room = min(limits.max_message_size - COMMAND_OVERHEAD, self._port.largest_batch)
+        if not self._is_acknowledged:
+            await self._send_flow(list(runs), limits)
             return None
-        result = new_result()
+        result, room = new_result(), self._room
         for run in runs:
-            source = self._source(run, facts)
-            offset = 0
-            while made := self._next(source, run, facts):
+            source, command = self._begin(run, limits)
+            offset, total = 0, len(run.writes)
+            while offset < total:
+                made = source.next_operation(command, limits.max_write_batch_size, room)
+                if made is None:
+                    break
                 operation, count = made
-                await self._take_reply_flow(operation, run, offset, result)
+                try:
+                    reply = await self._port.arun(operation)
+                except ConnectionFailure as error:
+                    take_partial_result(error, result)
+                    raise
+                if merge(run, offset, reply, result) or (self._ordered and "writeErrors" in reply):
+                    raise_bulk_error(result)
                 offset += count
             self.ids.extend(source.ids)
         if result["writeErrors"] or result["writeConcernErrors"]:
             raise_bulk_error(result)
         return result
 
-    async def _take_reply_flow(
-        self, operation: _core.Operation, run: Run, offset: int, result: dict[str, Any]
-    ) -> None:
-        try:
-            reply = await self._port.arun(operation)
-        except ConnectionFailure as error:
-            from mangonel.results import BulkWriteResult
-
-            error.partial_result = BulkWriteResult(result, True)
-            raise
-        with ReplyTo(run.command):
-            merge(run, offset, reply, result)
-            concern_error = reply.get("writeConcernError")
-            is_halted = concern_error is not None and concern_error.get("code") in HALTING_CODES
-        if is_halted or (self._ordered and "writeErrors" in reply):
-            raise_bulk_error(result)
-
     # Without answers (w=0).
 
-    async def _send_flow(self, runs: list[Run], facts: Mapping[str, Any]) -> None:
+    async def _send_flow(self, runs: list[Run], limits: _core.ServerLimits) -> None:
         """Send without waiting. Ordered writes need to know how the command before went, so only the last has w=0."""
-        self._check_unacknowledged(runs, facts)
-        result = new_result()
+        self._check_unacknowledged(runs, limits)
+        result, room = new_result(), self._room
         for run in runs:
-            source = self._source(run, facts)
+            source, answered = self._begin(run, limits)
+            _, unanswered = self._begin(run, limits, is_acknowledged=False)
             offset, is_last_run = 0, run is runs[-1]
-            while True:
-                rest = len(run.writes) - offset
-                may_be_last = is_last_run and rest <= facts["max_write_batch_size"]
+            while rest := len(run.writes) - offset:
+                may_be_last = is_last_run and rest <= limits.max_write_batch_size
                 is_unsure = may_be_last or not self._ordered
-                made = self._next(source, run, facts, is_acknowledged=not is_unsure)
+                command = unanswered if is_unsure else answered
+                made = source.next_operation(command, limits.max_write_batch_size, room)
                 if made is None:
                     break
                 operation, count = made
                 if is_unsure and self._ordered and count < rest:
                     # It was split by size after all, so more follows: make it again, this time with an answer.
                     part = type(run)(run.command, run.writes[offset : offset + count], range(count))
-                    part.is_retryable = run.is_retryable
-                    again = self._next(self._source(part, facts), part, facts)
-                    operation, is_unsure = again[0] if again is not None else operation, False
+                    again, _ = self._begin(part, limits)
+                    made = again.next_operation(answered, limits.max_write_batch_size, room)
+                    operation, is_unsure = made[0] if made is not None else operation, False
                 if is_unsure:
                     await self._port.arun(operation)
                 else:
                     try:
-                        await self._take_reply_flow(operation, run, offset, result)
+                        reply = await self._port.arun(operation)
+                    except ConnectionFailure as error:
+                        take_partial_result(error, result)
+                        raise
                     except OperationFailure:
-                        return  # Nobody asked how it went, and nothing after it may run.
+                        return  # Its result was not asked for, and nothing after it may run.
+                    if merge(run, offset, reply, result) or "writeErrors" in reply:
+                        return
                 offset += count
             self.ids.extend(source.ids)
 
-    def _check_unacknowledged(self, runs: list[Run], facts: Mapping[str, Any]) -> None:
+    def _check_unacknowledged(self, runs: list[Run], limits: _core.ServerLimits) -> None:
         writes = [write for run in runs if run.command != "insert" for write in run.writes]
         for option, name in (("collation", "Collation"), ("arrayFilters", "arrayFilters")):
             if any(option in write for write in writes):
                 raise ConfigurationError(f"{name} is unsupported for unacknowledged writes.")
-        if facts["max_wire_version"] < _SORT_WIRE_VERSION and any("sort" in write for write in writes):
+        if limits.max_wire_version < _SORT_WIRE_VERSION and any("sort" in write for write in writes):
             raise ConfigurationError("sort in an unacknowledged update needs MongoDB 8.0 or newer")
         if self._bypass:
             raise OperationFailure("cannot set bypass_document_validation with unacknowledged write concern")
 
     # Commands.
 
-    def _source(self, run: Run, facts: Mapping[str, Any]) -> _core.DocumentSource | _core.ArrowSource:
+    def _begin(
+        self, run: Run, limits: _core.ServerLimits, is_acknowledged: bool = True
+    ) -> tuple[_core.DocumentSource | _core.ArrowSource, _core.WriteCommand]:
+        """Return what encodes the writes of a run, and the command that each part of them is sent with."""
         # The server says which documents are too large and goes on with the others; without its answer we must.
-        largest = facts["max_message_size"] if self._concern.acknowledged else facts["max_bson_size"]
-        if run.command != "insert" and self._concern.acknowledged:
+        largest = limits.max_message_size if self._is_acknowledged else limits.max_bson_size
+        is_insert = run.command == "insert"
+        if not is_insert and self._is_acknowledged:
             largest += COMMAND_OVERHEAD
-        return run.source(self._codec, largest)
-
-    def _next(
-        self,
-        source: _core.DocumentSource | _core.ArrowSource,
-        run: Run,
-        facts: Mapping[str, Any],
-        is_acknowledged: bool = True,
-    ) -> tuple[_core.Operation, int] | None:
+        source: _core.DocumentSource | _core.ArrowSource
+        if type(run) is TableRun:
+            source = _core.ArrowSource(run.writes, largest)
+        else:
+            source = _core.DocumentSource(run.writes, self._codec, _FIELDS[run.command], is_insert, largest)
         command: dict[str, Any] = {run.command: self._name, "ordered": self._ordered}
         if self._comment is not None:
             command["comment"] = self._comment
         if not is_acknowledged:
             command["writeConcern"] = {"w": 0}
-        elif self._concern.acknowledged and not self._concern.is_server_default:
-            command["writeConcern"] = self._concern.document
+        elif self._is_acknowledged and self._concern._document:
+            command["writeConcern"] = self._concern._document
         if self._bypass is not None:
             command["bypassDocumentValidation"] = self._bypass
-        if self._let is not None and run.command != "insert":
+        if self._let is not None and not is_insert:
             command["let"] = self._let
-        made = source.next_operation(
+        return source, _core.WriteCommand(
             self._database_name,
             command,
+            self._codec,
             KIND_RETRYABLE_WRITE if run.is_retryable else KIND_WRITE,
             READ_DOCUMENT,
             REPLIES_ONE if is_acknowledged else REPLIES_NONE,
-            facts["max_write_batch_size"],
-            # The envelope (session, cluster time) and the allowance for fields of the command itself.
-            min(facts["max_message_size"] - COMMAND_OVERHEAD, self._port.largest_batch),
             self._session,
+            self._group,
         )
-        if made is not None:
-            made[0].join(self._group)
-        return made
 
 
 def new_result() -> dict[str, Any]:
@@ -258,31 +246,53 @@ def new_result() -> dict[str, Any]:
     }
 
 
-def merge(run: Run, offset: int, reply: Mapping[str, Any], result: dict[str, Any]) -> None:
-    """Add the reply to one command, whose first write stands at `offset` of the run, to the merged result."""
-    affected = reply.get("n", 0)
-    if run.command == "insert":
-        result["nInserted"] += affected
-    elif run.command == "delete":
-        result["nRemoved"] += affected
-    else:
-        upserted = reply.get("upserted") or ()
-        for upsert in upserted:
-            upsert["index"] = run.indexes[upsert["index"] + offset]
-            result["upserted"].append(upsert)
-        result["nUpserted"] += len(upserted)
-        result["nMatched"] += affected - len(upserted)
-        result["nModified"] += reply.get("nModified", 0)
-    for error in reply.get("writeErrors") or ():
-        place = error["index"] + offset
-        error["index"] = run.indexes[place]
-        error["op"] = run.writes[place]
-        result["writeErrors"].append(error)
-    concern_error = reply.get("writeConcernError")
-    if concern_error:
+def merge(run: Run, offset: int, reply: Mapping[str, Any], result: dict[str, Any]) -> bool:
+    """Add the reply to one command to the merged result; return whether nothing may follow it.
+
+    Args:
+        run: whose command it was.
+        offset: where the command's first write stands in the run.
+        reply: what the server answered.
+        result: from `new_result`.
+
+    Raises:
+        ProtocolError: the reply lacks what it must have.
+    """
+    try:
+        affected = reply.get("n", 0)
+        if run.command == "insert":
+            result["nInserted"] += affected
+        elif run.command == "delete":
+            result["nRemoved"] += affected
+        else:
+            upserted = reply.get("upserted") or ()
+            for upsert in upserted:
+                upsert["index"] = run.indexes[upsert["index"] + offset]
+                result["upserted"].append(upsert)
+            result["nUpserted"] += len(upserted)
+            result["nMatched"] += affected - len(upserted)
+            result["nModified"] += reply.get("nModified", 0)
+        for error in reply.get("writeErrors") or ():
+            place = error["index"] + offset
+            error["index"] = run.indexes[place]
+            error["op"] = run.writes[place]
+            result["writeErrors"].append(error)
+        concern_error = reply.get("writeConcernError")
+        if not concern_error:
+            return False
         if labels := reply.get("errorLabels"):
             concern_error = {**concern_error, "errorLabels": labels}
         result["writeConcernErrors"].append(concern_error)
+        return concern_error.get("code") in HALTING_CODES
+    except REPLY_ERRORS as error:
+        raise malformed(run.command, error) from error
+
+
+def take_partial_result(error: ConnectionFailure, result: dict[str, Any]) -> None:
+    """Have the error say what the server had confirmed before it."""
+    from mangonel.results import BulkWriteResult
+
+    error.partial_result = BulkWriteResult(result, True)
 
 
 def raise_bulk_error(result: dict[str, Any]) -> NoReturn:
@@ -296,11 +306,3 @@ def check_documents(documents: Iterable[Any]) -> None:
     if set(map(type, documents)) != {dict}:
         for document in documents:
             validate_is_document_type("document", document)
-
-
-def chunks(documents: Iterator[Any], size: int) -> Iterator[list[Any]]:
-    """Yield the documents in lists of at most `size`."""
-    from itertools import islice
-
-    while chunk := list(islice(documents, size)):
-        yield chunk

@@ -6,7 +6,7 @@ Encrypts nothing. Spec: client-side-encryption ("Create Collection Helper", "Dro
 from __future__ import annotations
 
 from mangonel._shared.client.admin_commands import MISSING_IS_FINE, PLAIN
-from mangonel._shared.collection.write_support import server_facts_flow
+from mangonel._shared.collection.write_support import server_limits_flow
 from mangonel._shared.replies import ReplyTo, cursor_of
 from mangonel.common import validate_is_mapping
 from mangonel.errors import ConfigurationError
@@ -56,7 +56,7 @@ async def check_server_flow(client: _MongoClient[Any]) -> None:
     Raises:
         ConfigurationError: it is older than MongoDB 7.0. Nothing was sent.
     """
-    found = (await server_facts_flow(client, "create"))["max_wire_version"]
+    found = (await server_limits_flow(client, "create")).max_wire_version
     if found < _MIN_WIRE_VERSION:
         raise ConfigurationError(
             "Driver support of Queryable Encryption is incompatible with server. Upgrade server to use Queryable "

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from mangonel._core import KIND_RETRYABLE_WRITE, READ_VALUE
+from mangonel import _core
+from mangonel._core import KIND_RETRYABLE_WRITE, READ_VALUE, REPLIES_NONE, REPLIES_ONE
 from mangonel._light import Generic, Mapping, Sequence, Set
 from mangonel._options.index_keys import hint_document, index_document
 from mangonel._shared.base import CommandSource
-from mangonel._shared.collection.write_support import check_command_size
+from mangonel._shared.collection.write_support import LARGEST_COMMAND, refuse_size
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import BOUND, concern_in, session_of
+from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
 from mangonel.collation import validate_collation_or_none
 from mangonel.common import (
     validate_boolean,
@@ -24,10 +25,27 @@ from mangonel.write_concern import WriteConcern
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
+    from typing import Any, TypedDict, Unpack
 
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.typings import _IndexKeyHint, _IndexList, _Pipeline
+
+    class Options(TypedDict):
+        """What all of the methods take."""
+
+        projection: Mapping[str, Any] | Iterable[str] | None
+        sort: _IndexList | None
+        hint: _IndexKeyHint | None
+        session: _ClientSession | None
+        let: Mapping[str, Any] | None
+        comment: Any
+
+    class FindAndModifyOptions(Options, total=False):
+        """What only some of them take."""
+
+        upsert: bool
+        return_document: bool
+        array_filters: Sequence[Mapping[str, Any]] | None
 
 
 class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
@@ -69,7 +87,14 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         """
         kwargs["remove"] = True
         return self._find_and_modify(
-            filter, projection, sort, None, False, None, hint, session, let, comment, kwargs
+            filter,
+            kwargs,
+            projection=projection,
+            sort=sort,
+            hint=hint,
+            session=session,
+            let=let,
+            comment=comment,
         )
 
     def find_one_and_replace(
@@ -105,7 +130,16 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         validate_ok_for_replace(replacement)
         kwargs["update"] = replacement
         return self._find_and_modify(
-            filter, projection, sort, upsert, return_document, None, hint, session, let, comment, kwargs
+            filter,
+            kwargs,
+            projection=projection,
+            sort=sort,
+            upsert=upsert,
+            return_document=return_document,
+            hint=hint,
+            session=session,
+            let=let,
+            comment=comment,
         )
 
     def find_one_and_update(
@@ -148,79 +182,80 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         kwargs["update"] = update
         return self._find_and_modify(
             filter,
-            projection,
-            sort,
-            upsert,
-            return_document,
-            array_filters,
-            hint,
-            session,
-            let,
-            comment,
             kwargs,
+            projection=projection,
+            sort=sort,
+            upsert=upsert,
+            return_document=return_document,
+            array_filters=array_filters,
+            hint=hint,
+            session=session,
+            let=let,
+            comment=comment,
         )
 
     def _find_and_modify(
-        self,
-        filter: Mapping[str, Any],
-        projection: Mapping[str, Any] | Iterable[str] | None,
-        sort: _IndexList | None,
-        upsert: bool | None,
-        return_document: bool,
-        array_filters: Sequence[Mapping[str, Any]] | None,
-        hint: _IndexKeyHint | None,
-        session: _ClientSession | None,
-        let: Mapping[str, Any] | None,
-        comment: Any,
-        fields: dict[str, Any],
+        self, filter: Mapping[str, Any], fields: dict[str, Any], **options: Unpack[FindAndModifyOptions]
     ) -> Any:
+        """Run the command; `fields` are those that the caller wrote as they go to the server."""
         if type(filter) is not dict:
             validate_is_mapping("filter", filter)
-        if not isinstance(return_document, bool):
+        return_document = options.get("return_document", False)
+        if return_document is not True and return_document is not False:
             raise TypeError(
                 f"return_document must be ReturnDocument.BEFORE or ReturnDocument.AFTER, not {type(return_document)}"
             )
-        explicit: _ClientSession | None = None
+        concern, session = self._write_concern, options["session"]
+        handle: _core.Session | None = None
         if session is not None or BOUND:
-            explicit = session_of(self._port, session)
+            session = session_of(self._port, session)
+            handle = session_handle(session)
         command: dict[str, Any] = {"findAndModify": self._name, "query": filter, "new": return_document}
-        if let is not None:
+        if (let := options["let"]) is not None:
             validate_is_mapping("let", let)
             command["let"] = let
-        if comment is not None:
+        if (comment := options["comment"]) is not None:
             command["comment"] = comment
-        collation = validate_collation_or_none(fields.pop("collation", None))
+        collation = fields.pop("collation", None)
+        if collation is not None:
+            collation = validate_collation_or_none(collation)
         command.update(fields)
         if collation is not None:
             command["collation"] = collation
-        if projection is not None:
+        if (projection := options["projection"]) is not None:
             command["fields"] = _projection_document(projection)
-        if sort is not None:
+        if (sort := options["sort"]) is not None:
             command["sort"] = index_document(sort)
-        if upsert is not None:
-            validate_boolean("upsert", upsert)
+        if (upsert := options.get("upsert")) is not None:
+            if upsert is not True and upsert is not False:
+                validate_boolean("upsert", upsert)
             command["upsert"] = upsert
-        concern = concern_in(explicit, self._write_concern)
+        if session is not None:
+            concern = concern_in(session, concern)
         if (asked := fields.get("writeConcern")) is not None:
             concern = WriteConcern(**asked)
-        if array_filters is not None:
-            if not concern.acknowledged:
+        is_acknowledged = concern._acknowledged
+        if (array_filters := options.get("array_filters")) is not None:
+            if not is_acknowledged:
                 raise ConfigurationError("arrayFilters is unsupported for unacknowledged writes.")
             command["arrayFilters"] = array_filters
-        if collation is not None and not concern.acknowledged:
+        if collation is not None and not is_acknowledged:
             raise ConfigurationError("Collation is unsupported for unacknowledged writes.")
-        if hint is not None:
+        if (hint := options["hint"]) is not None:
             command["hint"] = hint_document(hint)
-        if not concern.is_server_default:
-            command["writeConcern"] = concern.document
-        operation = self._operation(
+        if concern._document:
+            command["writeConcern"] = concern._document
+        operation = _core.Operation(
+            self._database_name,
             command,
-            kind=KIND_RETRYABLE_WRITE,
-            reading=READ_VALUE,
-            session=explicit,
-            is_acknowledged=concern.acknowledged,
+            self._codec,
+            KIND_RETRYABLE_WRITE,
+            READ_VALUE,
+            REPLIES_ONE if is_acknowledged else REPLIES_NONE,
+            session=handle,
         )
-        check_command_size(operation)
+        if operation.size > LARGEST_COMMAND:
+            refuse_size(operation.size)
         return self._port.run(operation)
 
 

@@ -6,6 +6,7 @@ from mangonel._core import KIND_READ, READ_BATCH, READ_FIRST, REPLIES_ONE, Opera
 from mangonel._faces.port import refuse_encryption
 from mangonel._light import Generic, Mapping
 from mangonel._shared.base import CommandSource
+from mangonel._shared.find_command import EXHAUST, by_name, find_command, refuse_bounds
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import BOUND
 from mangonel.typings import _DocumentType
@@ -49,14 +50,37 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
         """
         if type(filter) is not dict:
             filter = _as_filter(filter)
-        # What is more than a filter is the cursor's to turn into a command.
-        if args or kwargs or BOUND or "$query" in filter:
-            return self.find(filter, *args, **kwargs)._find_one()
         port, database, name, codec, is_plain, _ = self._context
-        command = {"find": name, "filter": filter, "limit": 1, "singleBatch": True}
-        if is_plain:
-            return port.run(Operation(database, command, codec, KIND_READ, READ_FIRST))
-        return port.run(self._read_operation(command, READ_FIRST))
+        if not args and not kwargs and "$query" not in filter:
+            command: dict[str, Any] = {"find": name, "filter": filter, "limit": 1, "singleBatch": True}
+            if is_plain and not BOUND:
+                return port.run(Operation(database, command, codec, KIND_READ, READ_FIRST))
+            return port.run(self._read_operation(command, READ_FIRST))
+        if len(args) == 1 and "projection" not in kwargs:
+            kwargs["projection"] = args[0]
+        elif args:
+            kwargs = by_name(args, kwargs)
+        # Not fields of the command.
+        session, into = kwargs.pop("session", None), kwargs.pop("into", None)
+        kwargs.pop("prefetch", None)
+        if kwargs.get("cursor_type") == EXHAUST or not isinstance(kwargs.get("limit", 0), int):
+            # As for a cursor that is given a limit.
+            find_command(name, filter, **{"limit": 1, **kwargs})
+        kwargs.pop("limit", None)
+        command = find_command(name, filter, **kwargs)
+        command["limit"], command["singleBatch"] = 1, True
+        if ("min" in command or "max" in command) and "hint" not in command:
+            refuse_bounds()
+        if into is None:
+            return port.run(self._read_operation(command, READ_FIRST, session=session))
+        # Imported when it is needed: a find without a shape makes no cursor.
+        from mangonel._shared.cursors.cursor import become
+
+        def answer(batch: Any) -> Any:
+            become(batch, into)
+            return next(batch, None)
+
+        return port.run(self._read_operation(command, READ_BATCH, session=session, answer=answer))
 
     def find(self, *args: Any, **kwargs: Any) -> _Cursor[_DocumentType]:
         """Return a cursor over the documents that match; nothing is sent before its first document is asked for.

@@ -6,14 +6,14 @@ from mangonel import _core
 from mangonel._core import KIND_RETRYABLE_WRITE, KIND_WRITE, READ_APPLY, REPLIES_NONE, REPLIES_ONE
 from mangonel._light import Generic
 from mangonel._options.index_keys import hint_document
-from mangonel._shared.base import CommandSource
 from mangonel._shared.collection.write_support import (
-    check_command_size,
+    LARGEST_COMMAND,
+    WritingSource,
     check_unanswered_size,
-    server_facts_flow,
+    refuse_size,
+    server_limits_flow,
     write_codec,
 )
-from mangonel._shared.operation import build_operation
 from mangonel._shared.replies import ReplyTo
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
@@ -32,21 +32,35 @@ from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, TypedDict, Unpack
 
-    from mangonel._shared.client.client import _MongoClient
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.typings import _CollationIn, _IndexKeyHint, _Pipeline
+    from mangonel.write_concern import WriteConcern
+
+    class WriteOptions(TypedDict):
+        """What a change and a deletion take."""
+
+        collation: _CollationIn | None
+        hint: _IndexKeyHint | None
+        session: _ClientSession | None
+        let: Mapping[str, Any] | None
+        comment: Any
+
+    class UpdateOptions(WriteOptions, total=False):
+        """What only some changes take."""
+
+        bypass_document_validation: bool | None
+        array_filters: Sequence[Mapping[str, Any]] | None
+        sort: Mapping[str, Any] | None
+
 
 _SORT_WIRE_VERSION = 25
 
 
-class CollectionUpdates(CommandSource, Generic[_DocumentType]):
+class CollectionUpdates(WritingSource, Generic[_DocumentType]):
     """The methods that change or delete what is stored."""
-
-    _client: _MongoClient[_DocumentType]
-    _name: str
 
     def update_one(
         self,
@@ -96,15 +110,14 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
         return self._update(
             {"q": filter, "u": update, "multi": False, "upsert": upsert},
             KIND_RETRYABLE_WRITE,
-            upsert,
-            bypass_document_validation,
-            collation,
-            array_filters,
-            hint,
-            session,
-            let,
-            sort,
-            comment,
+            bypass_document_validation=bypass_document_validation,
+            collation=collation,
+            array_filters=array_filters,
+            hint=hint,
+            session=session,
+            let=let,
+            sort=sort,
+            comment=comment,
         )
 
     def update_many(
@@ -143,15 +156,13 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
         return self._update(
             {"q": filter, "u": update, "multi": True, "upsert": upsert},
             KIND_WRITE,
-            upsert,
-            bypass_document_validation,
-            collation,
-            array_filters,
-            hint,
-            session,
-            let,
-            None,
-            comment,
+            bypass_document_validation=bypass_document_validation,
+            collation=collation,
+            array_filters=array_filters,
+            hint=hint,
+            session=session,
+            let=let,
+            comment=comment,
         )
 
     def replace_one(
@@ -187,15 +198,13 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
         return self._update(
             {"q": filter, "u": replacement, "multi": False, "upsert": upsert},
             KIND_RETRYABLE_WRITE,
-            upsert,
-            bypass_document_validation,
-            collation,
-            None,
-            hint,
-            session,
-            let,
-            sort,
-            comment,
+            bypass_document_validation=bypass_document_validation,
+            collation=collation,
+            hint=hint,
+            session=session,
+            let=let,
+            sort=sort,
+            comment=comment,
         )
 
     def delete_one(
@@ -227,7 +236,16 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
             >>> client.shop.orders.delete_one({"_id": 1}).deleted_count
             1
         """
-        return self._delete(filter, 1, KIND_RETRYABLE_WRITE, collation, hint, session, let, comment)
+        return self._delete(
+            filter,
+            1,
+            KIND_RETRYABLE_WRITE,
+            collation=collation,
+            hint=hint,
+            session=session,
+            let=let,
+            comment=comment,
+        )
 
     def delete_many(
         self,
@@ -251,113 +269,108 @@ class CollectionUpdates(CommandSource, Generic[_DocumentType]):
             >>> client.shop.orders.delete_many({"total": {"$lt": 5}}).deleted_count
             1
         """
-        return self._delete(filter, 0, KIND_WRITE, collation, hint, session, let, comment)
+        return self._delete(
+            filter, 0, KIND_WRITE, collation=collation, hint=hint, session=session, let=let, comment=comment
+        )
 
-    def _update(
-        self,
-        statement: dict[str, Any],
-        kind: int,
-        upsert: bool,
-        bypass_document_validation: bool | None,
-        collation: _CollationIn | None,
-        array_filters: Sequence[Mapping[str, Any]] | None,
-        hint: _IndexKeyHint | None,
-        session: _ClientSession | None,
-        let: Mapping[str, Any] | None,
-        sort: Mapping[str, Any] | None,
-        comment: Any,
-    ) -> Any:
+    def _update(self, statement: dict[str, Any], kind: int, **options: Unpack[UpdateOptions]) -> Any:
+        upsert, concern = statement["upsert"], self._write_concern
         if upsert is not True and upsert is not False:
             validate_boolean("upsert", upsert)
-        is_acknowledged = self._write_concern.acknowledged
-        if collation is not None:
+        if (collation := options["collation"]) is not None:
             statement["collation"] = _acknowledged_only(
-                "Collation", validate_collation_or_none(collation), is_acknowledged
+                "Collation", validate_collation_or_none(collation), concern
             )
-        if array_filters is not None:
-            statement["arrayFilters"] = _acknowledged_only("arrayFilters", array_filters, is_acknowledged)
-        if hint is not None:
+        if (array_filters := options.get("array_filters")) is not None:
+            statement["arrayFilters"] = _acknowledged_only("arrayFilters", array_filters, concern)
+        if (hint := options["hint"]) is not None:
             statement["hint"] = hint_document(hint)
-        if sort is not None:
+        if (sort := options.get("sort")) is not None:
             validate_is_mapping("sort", sort)
             statement["sort"] = sort
         command: dict[str, Any] = {"update": self._name, "ordered": True, "updates": [statement]}
-        if let is not None:
+        if (let := options["let"]) is not None:
             validate_is_mapping("let", let)
             command["let"] = let
-        if bypass_document_validation is not None:
-            command["bypassDocumentValidation"] = bypass_document_validation
-        operation = self._single_write(command, kind, session, comment, _update_result)
-        if sort is not None and not is_acknowledged:
+        if (bypass := options["bypass_document_validation"]) is not None:
+            command["bypassDocumentValidation"] = bypass
+        operation = self._single_write(command, kind, _update_result, options["session"], options["comment"])
+        if sort is not None and not concern.acknowledged:
             return self._port.flow(self._unacknowledged_sort_flow(operation))
         return self._port.run(operation)
 
     async def _unacknowledged_sort_flow(self, operation: _core.Operation) -> Any:
         # An old server would ignore nothing and report nothing: the error of an unacknowledged write is lost.
-        facts = await server_facts_flow(self._client, "update")
-        if facts["max_wire_version"] < _SORT_WIRE_VERSION:
+        limits = await server_limits_flow(self._client, "update")
+        if limits.max_wire_version < _SORT_WIRE_VERSION:
             raise ConfigurationError(
                 "expected MongoDB 8.0 or newer for sort in an unacknowledged update, got wire version "
-                f"{facts['max_wire_version']}"
+                f"{limits.max_wire_version}"
             )
         return await self._port.arun(operation)
 
     def _delete(
-        self,
-        filter: Mapping[str, Any],
-        limit: int,
-        kind: int,
-        collation: _CollationIn | None,
-        hint: _IndexKeyHint | None,
-        session: _ClientSession | None,
-        let: Mapping[str, Any] | None,
-        comment: Any,
+        self, filter: Mapping[str, Any], limit: int, kind: int, **options: Unpack[WriteOptions]
     ) -> Any:
         if type(filter) is not dict:
             validate_is_mapping("filter", filter)
         statement: dict[str, Any] = {"q": filter, "limit": limit}
-        if collation is not None:
+        if (collation := options["collation"]) is not None:
             statement["collation"] = _acknowledged_only(
-                "Collation", validate_collation_or_none(collation), self._write_concern.acknowledged
+                "Collation", validate_collation_or_none(collation), self._write_concern
             )
-        if hint is not None:
+        if (hint := options["hint"]) is not None:
             statement["hint"] = hint_document(hint)
         command: dict[str, Any] = {"delete": self._name, "ordered": True, "deletes": [statement]}
-        if let is not None:
+        if (let := options["let"]) is not None:
             validate_is_document_type("let", let)
             command["let"] = let
-        return self._port.run(self._single_write(command, kind, session, comment, _delete_result))
+        return self._port.run(
+            self._single_write(command, kind, _delete_result, options["session"], options["comment"])
+        )
 
     def _single_write(
-        self, command: dict[str, Any], kind: int, session: _ClientSession | None, comment: Any, answer: Any
+        self,
+        command: dict[str, Any],
+        kind: int,
+        answer: Callable[[dict[str, Any] | None], Any],
+        session: _ClientSession | None,
+        comment: Any,
     ) -> _core.Operation:
         if comment is not None:
             command["comment"] = comment
         concern = self._write_concern
+        handle: _core.Session | None = None
         if session is not None or BOUND:
             session = session_of(self._port, session)
             concern = concern_in(session, concern)
-        if not concern.is_server_default:
-            command["writeConcern"] = concern.document
-        operation = build_operation(
+            handle = session_handle(session)
+        if concern._document:
+            command["writeConcern"] = concern._document
+        is_acknowledged = concern._acknowledged
+        codec = self._reply_codec
+        if codec is None:
+            codec = self._reply_codec = write_codec(self._codec_options)
+        operation = _core.Operation(
+            self._database_name,
             command,
-            database=self._database_name,
-            codec=write_codec(self._codec_options),
-            kind=kind,
-            reading=READ_APPLY,
-            replies=REPLIES_ONE if concern.acknowledged else REPLIES_NONE,
-            session=session_handle(session),
+            codec,
+            kind,
+            READ_APPLY,
+            REPLIES_ONE if is_acknowledged else REPLIES_NONE,
+            session=handle,
             answer=answer,
         )
-        check_command_size(operation)
-        if not concern.acknowledged:
+        if operation.size > LARGEST_COMMAND:
+            refuse_size(operation.size)
+        if not is_acknowledged:
             for statement in command.get("updates") or command["deletes"]:
                 check_unanswered_size(statement, operation, self._codec_options)
         return operation
 
 
-def _acknowledged_only(option: str, value: Any, is_acknowledged: bool) -> Any:
-    if not is_acknowledged:
+def _acknowledged_only(option: str, value: Any, concern: WriteConcern) -> Any:
+    if not concern._acknowledged:
         raise ConfigurationError(f"{option} is unsupported for unacknowledged writes.")
     return value
 

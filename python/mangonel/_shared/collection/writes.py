@@ -120,32 +120,36 @@ class CollectionWrites(
             >>> client.shop.users.insert_many([{"_id": 1}, {"_id": 2}]).inserted_ids
             [1, 2]
         """
-        from mangonel._shared.collection.bulk_run import BulkRunner, check_documents
+        from mangonel._shared.collection.bulk_run import BulkRunner, Run, check_documents
 
-        if not isinstance(documents, Iterable) or isinstance(documents, Mapping) or not documents:
-            raise TypeError(f"documents must be a non-empty list or another iterable, not {type(documents)}")
-        is_checked = isinstance(documents, (list, tuple))
-        if is_checked:
+        runs: Iterable[Run]
+        if isinstance(documents, (list, tuple)) and documents:
             check_documents(documents)
+            # The caller's own list may change while its first documents are on their way.
+            runs = [Run("insert", [*documents], range(len(documents)))]
+        elif not isinstance(documents, Iterable) or isinstance(documents, Mapping) or not documents:
+            raise TypeError(f"documents must be a non-empty list or another iterable, not {type(documents)}")
+        else:
+            runs = _insert_runs(documents)
         runner = BulkRunner(
             self, self._client, self._name, ordered, bypass_document_validation, comment, None, session
         )
-        return self._port.flow(self._insert_many_flow(runner, iter(documents), is_checked))
-
-    async def _insert_many_flow(
-        self, runner: BulkRunner, documents: Iterator[_DocumentType | RawBSONDocument], is_checked: bool
-    ) -> InsertManyResult:
-        result = await runner.run_flow(_insert_runs(documents, is_checked), name="insert")
-        return InsertManyResult(runner.ids, result is not None)
+        return self._port.flow(_insert_many_flow(runner, runs))
 
 
-def _insert_runs(documents: Iterator[Any], is_checked: bool) -> Iterator[Run]:
-    from mangonel._shared.collection.bulk_run import Run, check_documents, chunks
+async def _insert_many_flow(runner: BulkRunner, runs: Iterable[Run]) -> InsertManyResult:
+    result = await runner.run_flow(runs, name="insert")
+    return InsertManyResult(runner.ids, result is not None)
 
-    count = 0
-    for chunk in chunks(documents, MAX_WRITE_BATCH_SIZE):
-        if not is_checked:
-            check_documents(chunk)
+
+def _insert_runs(documents: Iterable[Any]) -> Iterator[Run]:
+    from itertools import islice
+
+    from mangonel._shared.collection.bulk_run import Run, check_documents
+
+    count, rest = 0, iter(documents)
+    while chunk := list(islice(rest, MAX_WRITE_BATCH_SIZE)):
+        check_documents(chunk)
         yield Run("insert", chunk, range(count, count + len(chunk)))
         count += len(chunk)
     if count == 0:

@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mangonel._faces.port import Port
+    from mangonel._shared.client.abandoned_cursors import AbandonedCursors
     from mangonel._shared.collection.collection import _Collection
     from mangonel._shared.operation import SessionHandle
     from mangonel._shared.sessions.session import _ClientSession
 
 # With prefetch the driver has to choose a size: the server's own would put all small documents into one reply.
-_PREFETCH_BATCH_SIZE = 10_000
+PREFETCH_BATCH_SIZE = 10_000
 # What a server says of a cursor that is no more: CappedPositionLost, CursorNotFound, QueryPlanKilled, CursorKilled.
 _CURSOR_ENDED = frozenset([136, 43, 175, 237])
 _JSON_MODES = {"canonical": 0, "relaxed": 1, "plain": 2}
@@ -46,12 +47,16 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
     _port: Port
     _collection: _Collection[_DocumentType]
     _codec: _core.Codec
+    # Not the client's of a later time: a forked child must leave its parent's cursors alone.
+    _abandoned_cursors: AbandonedCursors
     _reading = READ_BATCH
+    _batch: _core.Batch | None
+    # What follows is a cursor's own once it differs: an object of up to thirty attributes needs no dict of its own, and
+    # is made in half the time.
     # Whether the query was narrowed to nothing, so that asking the server is needless.
     _is_empty = False
-    _batch: _core.Batch | None
-    # What few cursors have is theirs once they have it: an object of up to thirty attributes needs no dict of its own,
-    # and is made in half the time.
+    # Whether the query has bounds of an index, and so needs a hint.
+    _has_index_bounds = False
     # What documents become instead of the document class.
     _into: Any = None
     _started: Any = None
@@ -67,25 +72,23 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
     _last_id: int | None = None
     # Of a cursor that the server has open.
     _namespace: tuple[str, str] = ("", "")
+    # The session that the user opened, and what the core knows the cursor's session by.
+    _explicit: _ClientSession | None = None
+    _session: SessionHandle = None
+    _pinned: int | None = None
+    _server = ""
+    _retrieved = 0
+    _is_closed = False
+    _batch_size = 0
+    _limit = 0
+    _comment: Any | None = None
+    _prefetch = False
 
     def _begin_state(self, collection: _Collection[_DocumentType], codec: _core.Codec) -> None:
         self._collection = collection
         self._port = collection._port
         self._codec = codec
-        # Not the client's of a later time: a forked child must leave its parent's cursors alone.
         self._abandoned_cursors = collection._client._abandoned_cursors
-        self._id = None
-        # The session that the user opened, and what the core knows the cursor's session by.
-        self._explicit: _ClientSession | None = None
-        self._session: SessionHandle = None
-        self._pinned: int | None = None
-        self._server = ""
-        self._retrieved = 0
-        self._is_closed = False
-        self._batch_size = 0
-        self._limit = 0
-        self._comment: Any | None = None
-        self._prefetch = False
 
     # What the Rust bases call.
 
@@ -122,7 +125,7 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
         """Load the next batch; return whether it has documents."""
         if self._is_closed or self._id == 0:
             return False
-        if self._id is None:
+        if self._has_index_bounds and self._id is None:
             self._check_query()
         batch: _core.Batch | None
         try:
@@ -188,7 +191,7 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
             left = self._limit - self._retrieved
             size = min(size, left) if size else left
         elif self._prefetch and not size:
-            size = _PREFETCH_BATCH_SIZE
+            size = PREFETCH_BATCH_SIZE
         if size:
             command["batchSize"] = size
         if self._max_await_time_ms is not None:

@@ -10,19 +10,18 @@ from mangonel._core import KIND_READ, READ_RAW_BATCH
 from mangonel._faces.deadline import check_wait
 from mangonel._faces.port import refuse_encryption
 from mangonel._light import Generic
-from mangonel._shared.cursors.find_query import _EXHAUST, _TAILABLE, FindQuery
-from mangonel._shared.operation import build_operation
+from mangonel._shared.cursors.cursor import PREFETCH_BATCH_SIZE
+from mangonel._shared.cursors.find_query import FindQuery
+from mangonel._shared.find_command import AWAIT_DATA, TAILABLE, refuse_bounds, set_bounds
+from mangonel._shared.operation import PRIMARY_MODE, build_operation
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import BOUND, preference_in, session_handle, session_of
-from mangonel.cursor_shared import CursorType
 from mangonel.errors import InvalidOperation
 from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self
-
-    from mangonel.read_preferences import _ServerMode
 
 
 class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
@@ -75,34 +74,46 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
             session_of(self._port, self._explicit)
         return session_handle(self._explicit)
 
-    def _preference(self) -> _ServerMode:
-        return preference_in(self._explicit, self._collection._read_preference)
-
     def _check_query(self) -> None:
-        if (self._min or self._max) and not self._hint:
-            raise InvalidOperation(
-                "Passing a 'hint' is required when using the min/max query option to ensure the query utilizes the "
-                "correct index"
-            )
+        if self._has_index_bounds and "hint" not in self._query:
+            refuse_bounds()
+
+    def _command(self) -> dict[str, Any]:
+        command = {**self._query}
+        limit = self._asked_limit
+        size = self._batch_size or (PREFETCH_BATCH_SIZE if self._prefetch and not limit else 0)
+        set_bounds(command, limit, size)
+        return command
 
     def _first_operation(self) -> _core.Operation:
+        query, collection = self._query, self._collection
+        # Where nothing is bounded, the query is the command: a frame less.
+        command = self._command() if self._asked_limit or self._batch_size or self._prefetch else query
+        if self._asked_limit:
+            self._limit = abs(self._asked_limit)
+        if len(query) > 2:
+            self._comment = query.get("comment")
+            self._is_tailable = "tailable" in query
         if self._max_await_time_ms is not None:
             check_wait(self._max_await_time_ms, self._port.timeout)
-        self._limit = abs(self._asked_limit)
-        if self._flags:
-            self._is_tailable = bool(self._flags & _TAILABLE)
-            self._is_exhaust = bool(self._flags & _EXHAUST)
-            if self._is_exhaust:
-                refuse_encryption(self._port, "exhaust cursors do")
-        session = self._enter_session()
-        return build_operation(
-            self._command(),
-            database=self._collection._database_name,
-            codec=self._codec,
-            kind=KIND_READ,
-            reading=self._reading,
-            read_preference=self._preference(),
-            session=session,
+        if self._is_exhaust:
+            refuse_encryption(self._port, "exhaust cursors do")
+        preference, handle = collection._read_preference, None
+        has_concern = collection._read_concern._level is not None
+        if self._explicit is not None or BOUND:
+            handle = self._enter_session()
+            preference = preference_in(self._explicit, preference)
+            has_concern = has_concern and not (handle is not None and handle.in_transaction)
+        if has_concern:
+            command = {**command, "readConcern": collection._read_concern.document}
+        return _core.Operation(
+            collection._database_name,
+            command,
+            self._codec,
+            KIND_READ,
+            self._reading,
+            read_preference=None if preference._MODE == PRIMARY_MODE else preference.document,
+            session=handle,
         )
 
     def _find_one(self) -> Returns[_DocumentType | None]:
@@ -125,7 +136,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         self._id = None
         self._server = ""
         self._retrieved = 0
-        self._is_closed = self._is_tailable = self._is_exhaust = False
+        self._is_closed = self._is_tailable = False
         return self
 
     def clone(self) -> Self:
@@ -141,10 +152,17 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
     def _clone(self, deep: bool) -> Self:
         copy = type(self)(self._collection)
         copy._explicit = self._explicit
+        self._copy_query(copy, deep)
+        return copy
+
+    def _copy_query(self, other: Any, deep: bool) -> None:
+        """Have another cursor ask for the same."""
+        other._query = _deep_copy(self._query) if deep else {**self._query}
         for name in _QUERY_STATE:
             value = getattr(self, name)
-            setattr(copy, name, _deep_copy(value) if deep else value)
-        return copy
+            # What is as in every cursor needs no place of its own.
+            if value != getattr(other, name):
+                setattr(other, name, value)
 
     # Parts of the results by position.
 
@@ -159,9 +177,9 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         if index < 0:
             raise IndexError(f"{type(self).__name__} instances do not support negative indices")
         self._is_empty = False
-        one = self.clone().skip(index + self._skip).limit(-1)
+        one = self.clone().skip(index + self._query.get("skip", 0)).limit(-1)
         # A tailable cursor has no end to count from.
-        one._flags &= ~CursorType.TAILABLE_AWAIT
+        one._drop_flags(TAILABLE | AWAIT_DATA)
         for document in one:  # type: ignore[attr-defined]
             return document
         raise IndexError(f"no such item for {type(self).__name__} instance")
@@ -176,7 +194,8 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         limit = 0 if index.stop is None else index.stop - skip
         if limit < 0:
             raise IndexError(f"stop index must be greater than start index for slice {index!r}")
-        self._skip, self._asked_limit = skip, limit
+        self._set("skip", skip)
+        self._asked_limit = limit
         # As a limit, 0 would mean all.
         self._is_empty = index.stop is not None and limit == 0
         return self
@@ -197,10 +216,10 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
             >>> client.shop.orders.find({"total": {"$gt": 5}}).distinct("customer")
             ['Ada']
         """
-        fields: dict[str, Any] = {"maxTimeMS": self._max_time_ms, "collation": self._collation}
-        asked = {name: value for name, value in fields.items() if value is not None}
+        query = self._query
+        asked = {name: query[name] for name in ("maxTimeMS", "collation") if name in query}
         return self._collection.distinct(
-            key, self._filter or None, session=self._explicit, comment=self._comment, **asked
+            key, query["filter"] or None, session=self._explicit, comment=query.get("comment"), **asked
         )
 
     def explain(self) -> Returns[dict[str, Any]]:
@@ -212,17 +231,15 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         """
         self._check_query()
         session = self._enter_session()
-        # Without a verbosity the server tells all that it knows.
-        command = {"explain": self._command()}
-        # A read concern belongs to the command that is explained in no server version.
-        command["explain"].pop("readConcern", None)
         return self._port.run(
             build_operation(
-                command,
+                # Without a verbosity the server tells all that it knows. A read concern belongs to the command that is
+                # explained in no server version.
+                {"explain": self._command()},
                 database=self._collection._database_name,
                 codec=self._codec,
                 kind=KIND_READ,
-                read_preference=self._preference(),
+                read_preference=preference_in(self._explicit, self._collection._read_preference),
                 session=session,
             )
         )
@@ -240,25 +257,16 @@ class _RawBatchCursor(_Cursor[_DocumentType], Generic[_DocumentType]):
         raise InvalidOperation("Cannot call __getitem__ on RawBatchCursor")
 
 
+# What a query is beside its command.
 _QUERY_STATE = (
-    "_filter",
-    "_projection",
-    "_skip",
     "_asked_limit",
-    "_is_empty",
-    "_flags",
-    "_sort",
-    "_fields",
-    "_comment",
-    "_collation",
-    "_hint",
-    "_max",
-    "_min",
-    "_max_time_ms",
-    "_max_await_time_ms",
     "_batch_size",
-    "_prefetch",
+    "_has_index_bounds",
     "_into",
+    "_is_empty",
+    "_is_exhaust",
+    "_max_await_time_ms",
+    "_prefetch",
 )
 
 

@@ -1,14 +1,15 @@
-"""The query of a `find`: its arguments, the methods that change it, and the command it becomes. Sends nothing.
+"""The query of a `find`: its arguments and the methods that change it. Sends nothing.
 
+The command is there from the start, and the methods change its fields.
 Spec: crud (find), find-getmore-killcursors-commands.
 """
 
 from __future__ import annotations
 
-from mangonel import _core
 from mangonel._light import Generic, Mapping
 from mangonel._options.index_keys import bounds, hint_document, index_document, index_list
-from mangonel._shared.cursors.cursor import _PREFETCH_BATCH_SIZE, BatchedCursor
+from mangonel._shared.cursors.cursor import BatchedCursor
+from mangonel._shared.find_command import EXHAUST, FLAG_FIELDS, check_size, find_command
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import session_of
 from mangonel.collation import validate_collation_or_none
@@ -25,46 +26,13 @@ if TYPE_CHECKING:
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.typings import _CollationIn, _IndexKeyHint, _IndexList
 
-_TAILABLE = 2
-_OPLOG_REPLAY = 8
-_NO_CURSOR_TIMEOUT = 16
-_AWAIT_DATA = 32
-_EXHAUST = 64
-_PARTIAL = 128
-_CURSOR_TYPES = (
-    CursorType.NON_TAILABLE,
-    CursorType.TAILABLE,
-    CursorType.TAILABLE_AWAIT,
-    CursorType.EXHAUST,
-)
-_FLAG_FIELDS = {
-    _TAILABLE: "tailable",
-    _OPLOG_REPLAY: "oplogReplay",
-    _NO_CURSOR_TIMEOUT: "noCursorTimeout",
-    _AWAIT_DATA: "awaitData",
-    _PARTIAL: "allowPartialResults",
-}
-
-# The modifiers that the old wire protocol put beside the query, and their fields today.
-_MODIFIERS = {
-    "$orderby": "sort",
-    "$hint": "hint",
-    "$comment": "comment",
-    "$maxScan": "maxScan",
-    "$max": "max",
-    "$min": "min",
-    "$returnKey": "returnKey",
-    "$showDiskLoc": "showRecordId",
-    "$showRecordId": "showRecordId",
-    "$maxTimeMS": "maxTimeMS",
-    "$snapshot": "snapshot",
-}
-# The query itself, and what the operation says by other means.
-_DROPPED = ("$query", "$readPreference")
-
 
 class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
     """A query until its first batch is asked for; from then on it stays as it is. The arguments are `Cursor`'s."""
+
+    _query: dict[str, Any]
+    # Negative for a single batch.
+    _asked_limit = 0
 
     def __init__(
         self,
@@ -95,74 +63,58 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         prefetch: bool = False,
         into: Any = None,
     ) -> None:
-        self._begin_state(collection, collection._codec)
+        # As `_begin_state` does it: a frame less for each query.
+        self._collection = collection
+        self._port = collection._port
+        self._codec = collection._codec
+        self._abandoned_cursors = collection._client._abandoned_cursors
         if into is not None:
             self._into = into
         if session is not None:
             # One that has ended is refused when the query is sent.
-            self._explicit = session if _has_ended(session) else session_of(self._port, session)
+            has_ended = getattr(session, "has_ended", False) is True
+            self._explicit = session if has_ended else session_of(self._port, session)
         if filter is None:
             filter = {}
         elif type(filter) is not dict and not isinstance(filter, Mapping):
             raise TypeError(f"filter must be a mapping type, not {type(filter)}")
-        if not isinstance(skip, int):
-            raise TypeError(f"skip must be an instance of int, not {type(skip)}")
-        if not isinstance(limit, int):
-            raise TypeError(f"limit must be an instance of int, not {type(limit)}")
-        # Almost every query leaves these as they are, and need not pay for a look at each.
-        if not (no_cursor_timeout is allow_partial_results is oplog_replay is False):
-            _check_bools(
-                no_cursor_timeout=no_cursor_timeout,
-                allow_partial_results=allow_partial_results,
-                oplog_replay=oplog_replay,
-            )
-        if cursor_type not in _CURSOR_TYPES:
-            raise ValueError("not a valid value for cursor_type")
-        if allow_disk_use is not None and not isinstance(allow_disk_use, bool):
-            raise TypeError(f"allow_disk_use must be a bool, not {type(allow_disk_use)}")
-        if let is not None and not isinstance(let, Mapping):
-            raise TypeError(f"let must be an instance of dict or of another Mapping, not {type(let)}")
-        if cursor_type == CursorType.EXHAUST and limit:
-            raise InvalidOperation("Can't use limit and exhaust together.")
-        self._filter: Mapping[str, Any] = filter
-        self._projection = None if projection is None else _projection_document(projection)
-        self._skip = skip
-        self._asked_limit = limit
-        flags = cursor_type
-        if no_cursor_timeout:
-            flags |= _NO_CURSOR_TIMEOUT
-        if allow_partial_results:
-            flags |= _PARTIAL
-        if oplog_replay:
-            flags |= _OPLOG_REPLAY
-        self._flags = flags
-        # Unlike `sort()`, and as in the field, no single key, and nothing for no sorting.
-        self._sort = index_document(sort) if sort else None
-        self._fields: dict[str, Any] = {}
-        if return_key is not None:
-            self._fields["returnKey"] = return_key
-        if show_record_id is not None:
-            self._fields["showRecordId"] = show_record_id
-        if snapshot is not None:
-            self._fields["snapshot"] = snapshot
-        if max_scan:
-            self._fields["maxScan"] = max_scan
-        if allow_disk_use is not None:
-            self._fields["allowDiskUse"] = allow_disk_use
-        # Nothing where it means nothing: servers older than 5.0 know no variables.
-        if let:
-            self._fields["let"] = let
-        self._comment = comment
-        self._collation = None if collation is None else validate_collation_or_none(collation)
-        self._hint = None if hint is None else hint_document(hint)
-        self._max = bounds(max) if max else None
-        self._min = bounds(min) if min else None
-        self._prefetch = prefetch
-        self._max_time_ms: int | None = None
+        # All of the command but its bounds and its read concern, which are added when it is sent.
+        self._query = find_command(
+            collection._name,
+            filter,
+            projection=projection,
+            skip=skip,
+            no_cursor_timeout=no_cursor_timeout,
+            cursor_type=cursor_type,
+            sort=sort,
+            allow_partial_results=allow_partial_results,
+            oplog_replay=oplog_replay,
+            collation=collation,
+            hint=hint,
+            max_scan=max_scan,
+            max_time_ms=max_time_ms,
+            max=max,
+            min=min,
+            return_key=return_key,
+            show_record_id=show_record_id,
+            snapshot=snapshot,
+            comment=comment,
+            allow_disk_use=allow_disk_use,
+            let=let,
+        )
+        if cursor_type == EXHAUST:
+            self._is_exhaust = True
+        if max or min:
+            self._has_index_bounds = True
+        if limit or type(limit) is not int:
+            if not isinstance(limit, int):
+                raise TypeError(f"limit must be an instance of int, not {type(limit)}")
+            self.limit(limit)
         if batch_size or type(batch_size) is not int:
-            self.batch_size(batch_size)
-        if max_time_ms is not None:
-            self.max_time_ms(_whole(max_time_ms))
+            check_size(batch_size)
+            self._batch_size = batch_size
+        if prefetch:
+            self._prefetch = True
 
     # Building the query.
 
@@ -181,7 +133,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             >>> cursor.sort([("total", -1), ("_id", 1)])
         """
         self._check_unused()
-        self._sort = index_document(index_list(key_or_list, direction))
+        self._query["sort"] = index_document(index_list(key_or_list, direction))
         return self
 
     def limit(self, limit: int) -> Self:
@@ -200,7 +152,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         """
         if not isinstance(limit, int):
             raise TypeError(f"limit must be an integer, not {type(limit)}")
-        if self._flags & _EXHAUST:
+        if self._is_exhaust:
             raise InvalidOperation("Can't use limit and exhaust together.")
         self._check_unused()
         self._asked_limit = limit
@@ -226,7 +178,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if skip < 0:
             raise ValueError("skip must be >= 0")
         self._check_unused()
-        self._skip = skip
+        self._set("skip", skip)
         return self
 
     def batch_size(self, batch_size: int) -> Self:
@@ -243,10 +195,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             >>> len(client.shop.orders.find().batch_size(500).to_list())
             2
         """
-        if not isinstance(batch_size, int):
-            raise TypeError(f"batch_size must be an integer, not {type(batch_size)}")
-        if batch_size < 0:
-            raise ValueError("batch_size must be >= 0")
+        check_size(batch_size)
         self._check_unused()
         self._batch_size = batch_size
         return self
@@ -265,7 +214,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             1
         """
         self._check_unused()
-        self._hint = hint_document(index)
+        self._set("hint", hint_document(index))
         return self
 
     def comment(self, comment: Any) -> Self:
@@ -282,7 +231,10 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             1
         """
         self._check_unused()
-        self._comment = comment
+        if comment is None:
+            self._query.pop("comment", None)
+        else:
+            self._query["comment"] = comment
         return self
 
     def collation(self, collation: _CollationIn | None) -> Self:
@@ -300,7 +252,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             1
         """
         self._check_unused()
-        self._collation = validate_collation_or_none(collation)
+        self._set("collation", validate_collation_or_none(collation))
         return self
 
     def max(self, spec: _IndexList) -> Self:
@@ -320,7 +272,8 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if not isinstance(spec, (list, tuple)):
             raise TypeError(f"spec must be an instance of list or tuple, not {type(spec)}")
         self._check_unused()
-        self._max = bounds(spec)
+        self._query["max"] = bounds(spec)
+        self._has_index_bounds = True
         return self
 
     def min(self, spec: _IndexList) -> Self:
@@ -340,7 +293,8 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if not isinstance(spec, (list, tuple)):
             raise TypeError(f"spec must be an instance of list or tuple, not {type(spec)}")
         self._check_unused()
-        self._min = bounds(spec)
+        self._query["min"] = bounds(spec)
+        self._has_index_bounds = True
         return self
 
     def max_time_ms(self, max_time_ms: int | None) -> Self:
@@ -360,7 +314,10 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if not isinstance(max_time_ms, int) and max_time_ms is not None:
             raise TypeError(f"max_time_ms must be an integer or None, not {type(max_time_ms)}")
         self._check_unused()
-        self._max_time_ms = max_time_ms
+        if max_time_ms is None:
+            self._query.pop("maxTimeMS", None)
+        else:
+            self._query["maxTimeMS"] = max_time_ms
         return self
 
     def max_await_time_ms(self, max_await_time_ms: int | None) -> Self:
@@ -381,7 +338,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             raise TypeError(f"max_await_time_ms must be an integer or None, not {type(max_await_time_ms)}")
         self._check_unused()
         # Only a tailable cursor that awaits data waits for any.
-        if self._flags & CursorType.TAILABLE_AWAIT == CursorType.TAILABLE_AWAIT:
+        if "tailable" in self._query and "awaitData" in self._query:
             self._max_await_time_ms = max_await_time_ms
         return self
 
@@ -398,7 +355,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             >>> cursor = client.shop.orders.find().max_scan(1_000)
         """
         self._check_unused()
-        self._fields["maxScan"] = max_scan
+        self._query["maxScan"] = max_scan
         return self
 
     def allow_disk_use(self, allow_disk_use: bool) -> Self:
@@ -418,7 +375,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if not isinstance(allow_disk_use, bool):
             raise TypeError(f"allow_disk_use must be a bool, not {type(allow_disk_use)}")
         self._check_unused()
-        self._fields["allowDiskUse"] = allow_disk_use
+        self._query["allowDiskUse"] = allow_disk_use
         return self
 
     def where(self, code: Any) -> Self:
@@ -439,7 +396,8 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
 
         self._check_unused()
         # The caller's own mapping stays as it is.
-        self._filter = {**self._filter, "$where": code if isinstance(code, Code) else Code(code)}
+        script = code if isinstance(code, Code) else Code(code)
+        self._query["filter"] = {**self._query["filter"], "$where": script}
         return self
 
     def prefetch(self, prefetch: bool = True) -> Self:
@@ -481,9 +439,11 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if not isinstance(mask, int):
             raise TypeError(f"mask must be an int, not {type(mask)}")
         self._check_unused()
-        if mask & _EXHAUST and self._asked_limit:
-            raise InvalidOperation("Can't use limit and exhaust together.")
-        self._flags |= mask
+        if mask & EXHAUST:
+            if self._asked_limit:
+                raise InvalidOperation("Can't use limit and exhaust together.")
+            self._is_exhaust = True
+        self._query.update((field, True) for flag, field in FLAG_FIELDS.items() if mask & flag)
         return self
 
     def remove_option(self, mask: int) -> Self:
@@ -502,89 +462,22 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if not isinstance(mask, int):
             raise TypeError(f"mask must be an int, not {type(mask)}")
         self._check_unused()
-        self._flags &= ~mask
+        if mask & EXHAUST:
+            self._is_exhaust = False
+        self._drop_flags(mask)
         return self
 
-    # The command.
+    def _drop_flags(self, mask: int) -> None:
+        for flag, field in FLAG_FIELDS.items():
+            if mask & flag:
+                self._query.pop(field, None)
+
+    def _set(self, field: str, value: Any) -> None:
+        """Set a field of the command, or remove it: the server's own default has no value."""
+        if value:
+            self._query[field] = value
+        else:
+            self._query.pop(field, None)
 
     def _narrow(self, names: dict[str, int]) -> None:
-        if self._projection is None:
-            self._projection = names
-
-    def _command(self) -> dict[str, Any]:
-        query: Any = self._filter
-        modifiers: dict[str, Any] | None = None
-        if "$query" in query:
-            query, modifiers = _unwrap(query)
-        command: dict[str, Any] = {"find": self._collection._name, "filter": query}
-        if modifiers:
-            command.update(modifiers)
-        if self._sort is not None:
-            command["sort"] = self._sort
-        if self._projection:
-            command["projection"] = self._projection
-        if self._skip:
-            command["skip"] = self._skip
-        limit = self._asked_limit
-        if limit:
-            command["limit"] = abs(limit)
-            if limit < 0:
-                # A negative limit asks for a single batch (crud, "limit").
-                command["singleBatch"] = True
-        size = self._batch_size or (_PREFETCH_BATCH_SIZE if self._prefetch and not limit else 0)
-        if size:
-            # With equal sizes the server would keep the cursor open for one more, empty batch.
-            command["batchSize"] = size + 1 if size == limit else size
-        if self._hint:
-            command["hint"] = self._hint
-        if self._collation:
-            command["collation"] = self._collation
-        if self._comment is not None:
-            command["comment"] = self._comment
-        if self._max is not None:
-            command["max"] = self._max
-        if self._min is not None:
-            command["min"] = self._min
-        if self._max_time_ms is not None:
-            command["maxTimeMS"] = self._max_time_ms
-        if self._fields:
-            command.update(self._fields)
-        if self._flags:
-            for flag, name in _FLAG_FIELDS.items():
-                if self._flags & flag:
-                    command[name] = True
-        self._collection._add_read_concern(command, self._explicit)
-        return command
-
-
-def _check_bools(**flags: object) -> None:
-    for name, flag in flags.items():
-        if not isinstance(flag, bool):
-            raise TypeError(f"{name} must be an instance of bool, not {type(flag)}")
-
-
-def _has_ended(session: Any) -> bool:
-    return type(getattr(session, "_handle", None)) is _core.Session and session.has_ended
-
-
-def _whole(milliseconds: Any) -> Any:
-    """Return 1500 for 1500.0, which the server takes as well; `find(max_time_ms=seconds * 1000)` is often written."""
-    is_whole = isinstance(milliseconds, float) and milliseconds.is_integer()
-    return int(milliseconds) if is_whole else milliseconds
-
-
-def _unwrap(query: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    if "$explain" in query:
-        raise InvalidOperation("$explain in a query is not supported; call explain() of the cursor")
-    modifiers = {_MODIFIERS.get(key, key): value for key, value in query.items() if key not in _DROPPED}
-    return query["$query"], modifiers
-
-
-def _projection_document(projection: Any) -> dict[str, Any]:
-    if isinstance(projection, Mapping):
-        return dict(projection)
-    if isinstance(projection, (list, tuple, set, frozenset)):
-        if not all(isinstance(name, str) for name in projection):
-            raise TypeError(f"projection must be a list of field names, each as str, not {projection!r}")
-        return dict.fromkeys(projection, 1)
-    raise TypeError(f"projection must be a mapping or a list of field names, not {type(projection)}")
+        self._query.setdefault("projection", names)

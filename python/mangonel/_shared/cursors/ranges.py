@@ -11,7 +11,6 @@ from collections import deque
 from mangonel._core import KIND_READ, READ_BATCH
 from mangonel._shared.replies import cursor_of
 from mangonel._shared.settings import BOUND
-from mangonel.cursor_shared import CursorType
 from mangonel.errors import InvalidOperation
 
 TYPE_CHECKING = False
@@ -24,16 +23,16 @@ if TYPE_CHECKING:
 # Of each range; so many that chance makes no range much larger than others.
 _SAMPLES = 16
 
-# By attribute of a cursor: what it is called, and why ranges cannot honour it.
+# What ranges cannot honour, by its name in a query, and why.
 _REFUSED = {
-    "_sort": ("sort", "rows of the ranges come in turns"),
-    "_skip": ("skip", "no range knows how many the others skipped"),
-    "_asked_limit": ("limit", "no range knows how many the others have"),
-    "_hint": ("hint", "ranges are those of the index on _id"),
-    "_min": ("min", "ranges have bounds of their own"),
-    "_max": ("max", "ranges have bounds of their own"),
-    "_collation": ("collation", "the index on _id may have another"),
-    "_explicit": ("session", "a session sends one command at a time"),
+    "sort": "rows of the ranges come in turns",
+    "skip": "no range knows how many the others skipped",
+    "limit": "no range knows how many the others have",
+    "hint": "ranges are those of the index on _id",
+    "min": "ranges have bounds of their own",
+    "max": "ranges have bounds of their own",
+    "collation": "the index on _id may have another",
+    "session": "a session sends one command at a time",
 }
 
 
@@ -90,12 +89,14 @@ class Ranges:
             part._prefetch = True
             if low is not None or high is not None:
                 # Bounds of an index go across types, which a comparison in the filter does not.
-                part._hint, part._min, part._max = {"_id": 1}, low, high
+                part._query["hint"] = {"_id": 1}
+                part._query.update((name, bound) for name, bound in (("min", low), ("max", high)) if bound)
             parts.append(part)
         if bounds:
             # The last range ends before the greatest key there is, which may be an id all the same.
             part = self._cursor.clone()
-            part._filter = {"$and": [part._filter, {"_id": MaxKey()}]} if part._filter else {"_id": MaxKey()}
+            filter, last = part._query["filter"], {"_id": MaxKey()}
+            part._query["filter"] = {"$and": [filter, last]} if filter else last
             parts.append(part)
         for part in parts:
             part._started = self._port.start(part._first_operation(), connects=True)
@@ -136,17 +137,13 @@ def check(cursor: Any, count: int) -> None:
         raise InvalidOperation(f"{wanted}, and the results of a command have none; use find")
     if cursor._id is not None or cursor._is_closed or cursor._started is not None:
         raise InvalidOperation(f"{wanted}, and this cursor was read from before; clone() it")
-    for attribute, (name, why) in _REFUSED.items():
-        if getattr(cursor, attribute):
+    query = cursor._query
+    asked = {**query, "limit": cursor._asked_limit, "session": cursor._explicit}
+    for name, why in _REFUSED.items():
+        if asked.get(name):
             raise InvalidOperation(f"{wanted}, which does not go with {name}: {why}")
     if BOUND and cursor._enter_session() is not None:
-        raise InvalidOperation(
-            f"{wanted}, which does not go with a bound session: {_REFUSED['_explicit'][1]}"
-        )
-    if cursor._flags & (CursorType.TAILABLE_AWAIT | CursorType.EXHAUST):
-        name = "an exhaust cursor" if cursor._flags & CursorType.EXHAUST else "a tailable cursor"
+        raise InvalidOperation(f"{wanted}, which does not go with a bound session: {_REFUSED['session']}")
+    if cursor._is_exhaust or "tailable" in query or "awaitData" in query:
+        name = "an exhaust cursor" if cursor._is_exhaust else "a tailable cursor"
         raise InvalidOperation(f"{wanted}, which does not go with {name}: the ranges' cursors are plain ones")
-    if "$query" in cursor._filter:
-        raise InvalidOperation(
-            f"{wanted}, which does not go with modifiers in the filter: use find's arguments"
-        )

@@ -10,7 +10,7 @@ use pyo3::types::PyList;
 
 use crate::codec::{self, Codec};
 use crate::driver::failure;
-use crate::driver::operation::{Operation, Plan, session_choice};
+use crate::driver::operation::{Operation, WriteCommand};
 use crate::thread_end::Entry;
 
 /// Packs bytes into chunk documents and these into inserts.
@@ -21,7 +21,6 @@ pub struct ChunkPacker {
     files_id: Vec<u8>,
     chunk_size: usize,
     batch_size: usize,
-    codec: Py<Codec>,
     /// The section that the next insert will carry; empty before its first chunk.
     sequence: Vec<u8>,
     /// Where the chunk that is being filled starts in it, and where its data does.
@@ -89,7 +88,6 @@ impl ChunkPacker {
             files_id,
             chunk_size,
             batch_size: batch_size.max(chunk_size),
-            codec,
             sequence: Vec::new(),
             open: None,
             count: 0,
@@ -160,17 +158,11 @@ impl ChunkPacker {
     }
 
     /// Return the insert of what was packed since the last one, the begun chunk too if `is_last`; None if nothing was.
-    #[pyo3(signature = (database, command, kind, reading, is_last, session=None))]
-    #[allow(clippy::too_many_arguments)] // As for Operation.
     fn next_operation(
         &mut self,
         py: Python<'_>,
-        database: &str,
-        command: &Bound<'_, PyAny>,
-        kind: usize,
-        reading: usize,
+        command: &Bound<'_, WriteCommand>,
         is_last: bool,
-        session: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Option<Operation>> {
         if is_last {
             self.end_chunk();
@@ -181,11 +173,6 @@ impl ChunkPacker {
         if self.sequence.is_empty() {
             return Ok(None);
         }
-        let plan = Plan::new(kind, reading, 0)?;
-        let mut head = Command::begin();
-        codec::encode_document(py, command, self.codec.get(), false, &mut head)?;
-        let sequence = std::mem::take(&mut self.sequence);
-        let codec = self.codec.clone_ref(py);
-        Operation::assemble(py, database, head, sequence, codec, &plan, session_choice(session)?).map(Some)
+        command.get().with_documents(py, std::mem::take(&mut self.sequence)).map(Some)
     }
 }

@@ -1,0 +1,115 @@
+"""How many Python frames an everyday operation enters, once everything it needs is loaded: what its way costs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from mangonel import DeleteOne, InsertOne, MongoClient, UpdateOne
+from mangonel.collation import Collation
+from mangonel.server import Server
+
+# The fused path is what users have; the reference path takes more steps in Python.
+pytestmark = pytest.mark.skipif(
+    os.environ.get("MANGONEL_IMPL") == "reference", reason="counts the fused path"
+)
+
+FILTER = {"n": {"$gte": 3}}
+UPDATE = {"$set": {"name": "Ada"}}
+# Every option that a find may have on a collection that is not capped.
+OPTIONS: dict[str, Any] = {
+    "projection": {"n": 1},
+    "skip": 1,
+    "sort": [("n", -1)],
+    "batch_size": 5,
+    "collation": Collation("en"),
+    "hint": [("n", 1)],
+    "max_time_ms": 60_000,
+    "max": [("n", 9)],
+    "min": [("n", 1)],
+    "show_record_id": False,
+    "comment": "counted",
+    "allow_disk_use": True,
+    "let": {"least": 3},
+    "no_cursor_timeout": False,
+}
+
+
+@pytest.fixture
+def things(server: Server, database_name: str) -> Iterator[Any]:
+    """A collection of ten documents on the blocking face."""
+    with MongoClient(server.uri) as client:
+        things = client[database_name]["things"]
+        things.insert_many([{"_id": number, "n": number} for number in range(10)])
+        things.create_index("n", collation=Collation("en"), name="by_n")
+        yield things
+
+
+def frames(operation: Callable[[], object]) -> list[str]:
+    """Return the functions that the operation enters when it is not the first of its kind."""
+    entered: list[str] = []
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and frame.f_code is not operation.__code__:  # type: ignore[attr-defined]  # a lambda
+            entered.append(frame.f_code.co_qualname)
+
+    for _ in range(3):
+        entered.clear()
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            operation()
+        finally:
+            sys.setprofile(before)
+    return entered
+
+
+ten_updates = [UpdateOne({"_id": number}, UPDATE) for number in range(10)]
+
+
+def ten_of_each_kind() -> list[Any]:
+    """Return ten writes that take three commands."""
+    inserts = [InsertOne({"n": number}) for number in range(3)]
+    return inserts + ten_updates[:4] + [DeleteOne({"n": -number}) for number in range(1, 4)]
+
+
+OPERATIONS: dict[str, tuple[int, Callable[[Any], Callable[[], object]]]] = {
+    "find_one": (2, lambda things: lambda: things.find_one({"_id": 3})),
+    "find_one_by_projection": (8, lambda things: lambda: things.find_one({"_id": 3}, {"n": 1})),
+    "find_one_by_sort": (8, lambda things: lambda: things.find_one(FILTER, sort=[("n", -1)])),
+    "find_one_with_all_options": (8, lambda things: lambda: things.find_one(FILTER, **OPTIONS)),
+    "find_to_list": (10, lambda things: lambda: things.find(FILTER).to_list()),
+    "count_documents": (6, lambda things: lambda: things.count_documents(FILTER)),
+    "distinct": (6, lambda things: lambda: things.distinct("n", FILTER)),
+    "insert_one": (4, lambda things: lambda: things.insert_one({"n": 1})),
+    "insert_many_of_ten": (12, lambda things: lambda: things.insert_many([{"n": n} for n in range(10)])),
+    "update_one": (8, lambda things: lambda: things.update_one({"_id": 3}, UPDATE)),
+    "replace_one": (8, lambda things: lambda: things.replace_one({"_id": 3}, {"n": 3})),
+    "delete_one": (8, lambda things: lambda: things.delete_one({"_id": -1})),
+    "find_one_and_update": (8, lambda things: lambda: things.find_one_and_update({"_id": 3}, UPDATE)),
+    "bulk_write_of_ten_updates": (20, lambda things: lambda: things.bulk_write(ten_updates)),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_everyday_operation_enters_few_frames(name: str, things: Any) -> None:
+    most, made = OPERATIONS[name]
+    entered = [name for name in frames(made(things)) if "<listcomp>" not in name]
+    assert len(entered) <= most, " ".join(entered)
+
+
+def test_a_find_one_in_a_session_enters_few_frames(things: Any) -> None:
+    with things.database.client.start_session() as session:
+        entered = frames(lambda: things.find_one({"_id": 3}, {"n": 1}, session=session))
+        assert len(entered) <= 8, entered
+
+
+def test_a_bulk_write_of_three_commands_enters_few_frames(things: Any) -> None:
+    bulks = iter([ten_of_each_kind() for _ in range(3)])
+    entered = frames(lambda: things.bulk_write(next(bulks)))
+    assert len(entered) <= 20, entered
