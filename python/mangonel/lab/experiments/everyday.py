@@ -1,0 +1,176 @@
+"""The eighteen operations that programs are made of, one at a time on both faces: what each costs the client.
+
+Every sample is so many calls, written as users write them, the arguments made anew each time. Two of the operations
+send nothing; they are called a hundred times for each operation of the others.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+from mangonel.lab.digest import digest
+from mangonel.lab.experiment import Bench, Part, expect
+from mangonel.lab.experiments._parts import CallsTask, Tabled
+
+STORED = 20  # documents that the reads and changes are asked of
+REPEATS = 100
+TEN = range(10)
+BELOW_TEN = {"n": {"$lt": 10}}
+PIPELINE = [{"$match": BELOW_TEN}, {"$project": {"n": 1}}]
+
+
+def person(number: int) -> dict[str, Any]:
+    """Return a document of four fields."""
+    return {"n": number, "name": "Ada", "born": 1815, "city": "London"}
+
+
+class Everyday:
+    """The operations on the blocking face, by the names of the parts; each takes a number."""
+
+    def __init__(self, adapter: Any) -> None:
+        self.client: Any = adapter._client
+        self.people: Any = adapter._collection
+        # The driver that the client is of: its write models.
+        self.driver: Any = importlib.import_module(type(self.client).__module__.partition(".")[0])
+        self.session: Any = None
+
+    def close(self) -> Any:
+        """End the session."""
+        return self.session.end_session()
+
+    def find_one(self, number: int) -> Any:
+        return self.people.find_one({"_id": number})
+
+    def find_one_by_projection(self, number: int) -> Any:
+        return self.people.find_one({"_id": number}, {"name": 1})
+
+    def find_one_by_sort(self, number: int) -> Any:
+        return self.people.find_one({"n": {"$lte": number}}, sort=[("n", -1)])
+
+    def find_ten(self, number: int) -> Any:
+        return self.people.find(BELOW_TEN).to_list()
+
+    def aggregate(self, number: int) -> Any:
+        return list(self.people.aggregate(PIPELINE))
+
+    def count_documents(self, number: int) -> Any:
+        return self.people.count_documents(BELOW_TEN)
+
+    def distinct(self, number: int) -> Any:
+        return self.people.distinct("n", BELOW_TEN)
+
+    def insert_one(self, number: int) -> Any:
+        return self.people.insert_one(person(-1))
+
+    def insert_ten(self, number: int) -> Any:
+        return self.people.insert_many([person(-1) for _ in TEN])
+
+    def update_one(self, number: int) -> Any:
+        return self.people.update_one({"_id": number}, {"$set": {"name": "Eve"}})
+
+    def replace_one(self, number: int) -> Any:
+        return self.people.replace_one({"_id": number}, person(number))
+
+    def delete_one(self, number: int) -> Any:
+        return self.people.delete_one({"_id": f"leaver {number}"})
+
+    def find_one_and_update(self, number: int) -> Any:
+        return self.people.find_one_and_update({"_id": number}, {"$set": {"name": "Eve"}})
+
+    def bulk_write_ten(self, number: int) -> Any:
+        update = self.driver.UpdateOne
+        return self.people.bulk_write([update({"_id": each}, {"$set": {"name": "Eve"}}) for each in TEN])
+
+    def with_options(self, number: int) -> Any:
+        for _ in range(REPEATS):
+            self.people.with_options(write_concern=self.people.write_concern)
+
+    def names(self, number: int) -> Any:
+        for _ in range(REPEATS):
+            self.client["lab"]["people"]
+
+    def in_a_session(self, number: int) -> Any:
+        if self.session is None:
+            self.session = self.client.start_session()
+        return self.people.find_one({"_id": number}, session=self.session)
+
+    def transaction(self, number: int) -> Any:
+        if self.session is None:
+            self.session = self.client.start_session()
+        with self.session.start_transaction():
+            self.people.insert_one(person(-1), session=self.session)
+            self.people.update_one({"_id": number}, {"$set": {"name": "Eve"}}, session=self.session)
+
+
+class AsyncEveryday(Everyday):
+    """The same on an event loop, where they differ by more than who awaits them."""
+
+    async def aggregate(self, number: int) -> Any:
+        return await (await self.people.aggregate(PIPELINE)).to_list()
+
+    async def with_options(self, number: int) -> Any:
+        super().with_options(number)
+
+    async def names(self, number: int) -> Any:
+        super().names(number)
+
+    async def transaction(self, number: int) -> Any:
+        if self.session is None:
+            self.session = self.client.start_session()
+        # PyMongo's is awaited, and this driver's may be.
+        async with await self.session.start_transaction():
+            await self.people.insert_one(person(-1), session=self.session)
+            await self.people.update_one({"_id": number}, {"$set": {"name": "Eve"}}, session=self.session)
+
+
+class EverydayTask(CallsTask):
+    """So many calls of one operation."""
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        super().__init__(part, bench)
+        name = part.id.removesuffix("-asyncio").replace("-", "_")
+        self._operations = (AsyncEveryday if bench.is_async else Everyday)(self.adapter)
+        self._call = getattr(self._operations, name)
+        self._repeats = REPEATS if name in ("with_options", "names") else 1
+        self._leaves = name == "delete_one"
+
+    def arguments(self, count: int) -> Sequence[int]:
+        if self._leaves:
+            self.bench.run(self._operations.people.delete_many({"_id": {"$gte": "leaver", "$lt": "leaves"}}))
+            leavers = [{"_id": f"leaver {number}"} for number in range(count)]
+            self.bench.run(self.adapter.insert_many(leavers))
+            return range(count)
+        return [number % STORED for number in range(count)]
+
+    def verify(self) -> str:
+        """Store the people, and compare what the operation says of the last of them."""
+        people = self._operations.people
+        self.bench.run(people.delete_many({}))
+        self.bench.run(
+            self.adapter.insert_many([{"_id": number, **person(number)} for number in range(STORED)])
+        )
+        self.arguments(STORED)  # those that leave are there
+        told = told_by(self.bench.run(self._call(STORED - 1)))
+        expect("people", self.bench.run(people.count_documents({"n": {"$gte": 0}})), STORED)
+        return digest(told)
+
+    def act(self) -> int:
+        return super().act() * self._repeats
+
+    def drive(self, arguments: Sequence[Any], call: Any = None) -> None:
+        super().drive(arguments, self._call)
+
+
+def told_by(result: Any) -> Any:
+    """Return what a result says: the counts of a write, or a document, a list or a number as it is."""
+    names = ("inserted_count", "matched_count", "modified_count", "deleted_count")
+    counts = {name: getattr(result, name) for name in names if hasattr(result, name)}
+    if hasattr(result, "inserted_ids"):
+        counts["inserted_ids"] = len(result.inserted_ids)
+    # An id that a driver made is its own.
+    return counts or (None if hasattr(result, "inserted_id") else result)
+
+
+EXPERIMENT = Tabled("everyday", EverydayTask)
