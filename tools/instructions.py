@@ -1,12 +1,12 @@
-"""Count the instructions of the codec's and the protocol's usual work, and compare them with the stored counts.
+"""Count the instructions of the usual work of codec, protocol and driver, and compare with the counts that are kept.
 
     python tools/instructions.py             compare; exit status 1 if a row takes over 2 % more than stored
     python tools/instructions.py --update    store the new counts in tools/instructions.toml
 
-A count does not depend on the machine's load. It depends on the compiler, the C library and the vector instructions, so
-counts are stored for each such environment and compared only within it. Runs `tools/instructions` (a release build)
-under valgrind's callgrind, and its `codec.py` and `mapper.py` with the extension as built, each in a process of its
-own. The rows are described there.
+A count does not depend on how busy the machine is. It does depend on the compiler, the C library and the vector
+instructions at hand, so counts are kept for each such environment and compared with those of the same one only.
+Runs `tools/instructions` (a release build) below valgrind's callgrind, and its `codec.py`, `mapper.py` and
+`everyday.py` with the extension as it is built, each in a process of its own; what a row is, is said there.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "tools" / "instructions.toml"
 PROGRAM = "mangonel-instructions"
-# The scripts that count the extension's work.
-SCRIPTS = ("codec.py", "mapper.py")
-# Each runs in this many processes, and the smallest count wins: irrelevant variables move later data in memory, which
-# decides which attributes share an entry of the interpreter's cache.
+# What counts the extension's work.
+SCRIPTS = ("codec.py", "mapper.py", "everyday.py")
+# Each is played in so many processes, and the least counts: variables that mean nothing move what follows in memory,
+# and with it which attributes share a place in the interpreter's cache of them.
 LAYOUTS = 3
 TOLERANCE = 0.02
 HEAD = """\

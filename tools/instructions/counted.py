@@ -1,4 +1,4 @@
-"""Plays the rows of `codec.py` and `mapper.py`, with marks where counting starts and stops.
+"""How the rows of `codec.py`, `mapper.py` and `everyday.py` are played: where counting begins and where it ends.
 
 Counting starts at a call of getppid and stops at one of getsid: C library functions that callgrind knows in every
 build.

@@ -1,0 +1,139 @@
+"""What `tools/instructions.py` counts of everyday operations: from the call to its result, on the blocking face.
+
+A process beside this one answers, so that no server's work is counted: each command gets the reply that stands here,
+whatever it asks. Monitoring is at rest meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from counted import play
+
+from mangonel import DeleteOne, InsertOne, MongoClient, UpdateOne, bson
+
+TEN = range(10)
+HELLO = {
+    "isWritablePrimary": True,
+    "setName": "rs0",
+    "hosts": [],
+    "maxWireVersion": 17,
+    "maxBsonObjectSize": 16 * 1024 * 1024,
+    "maxMessageSizeBytes": 48_000_000,
+    "maxWriteBatchSize": 100_000,
+    "logicalSessionTimeoutMinutes": 30,
+    "ok": 1,
+}
+PERSON = {"_id": 3, "n": 3, "name": "Ada", "born": 1815}
+
+
+def cursor(documents: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the reply that has these documents and no more."""
+    return {"cursor": {"firstBatch": documents, "id": 0, "ns": "shop.people"}, "ok": 1}
+
+
+REPLIES: dict[str, dict[str, Any]] = {
+    "find": cursor([PERSON]),
+    "aggregate": cursor([{**PERSON, "_id": number} for number in TEN]),
+    "distinct": {"values": list(TEN), "ok": 1},
+    "insert": {"n": 10, "ok": 1},
+    "update": {"n": 10, "nModified": 10, "ok": 1},
+    "delete": {"n": 10, "ok": 1},
+    "findAndModify": {"value": PERSON, "ok": 1},
+}
+
+
+def answer(listener: socket.socket) -> None:
+    """Answer commands on all connections until the counting process has ended."""
+    import selectors
+
+    counting = os.getppid()
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+    hello = {**HELLO, "me": address, "hosts": [address], "primary": address}
+    with selectors.DefaultSelector() as selector:
+        selector.register(listener, selectors.EVENT_READ)
+        while os.getppid() == counting:
+            for key, _ in selector.select(1):
+                if key.fileobj is listener:
+                    selector.register(listener.accept()[0], selectors.EVENT_READ)
+                    continue
+                sock: Any = key.fileobj
+                if not _answer_one(sock, hello):
+                    selector.unregister(sock)
+                    sock.close()
+
+
+def _answer_one(sock: socket.socket, hello: dict[str, Any]) -> bool:
+    head = sock.recv(16, socket.MSG_WAITALL)
+    if len(head) < 16:
+        return False
+    length, request, _, code = struct.unpack("<iiii", head)
+    body = sock.recv(length - 16, socket.MSG_WAITALL)
+    # OP_QUERY is the first hello of a connection: flags, the collection's name, two numbers, the command.
+    start = 5 if code == 2013 else body.index(b"\0", 4) + 9
+    name = body[start + 5 : body.index(b"\0", start + 5)].decode()
+    reply = bson.encode(REPLIES.get(name, hello))
+    if code == 2013:
+        message = struct.pack("<iiiiib", 21 + len(reply), 0, request, 2013, 0, 0) + reply
+    else:
+        message = struct.pack("<iiiiiqii", 36 + len(reply), 0, request, 1, 8, 0, 0, 1) + reply
+    sock.sendall(message)
+    return True
+
+
+def rows(people: Any) -> dict[str, tuple[Callable[[Any], object], Any]]:
+    """Return the operations by the names of their rows."""
+    update = {"$set": {"name": "Eve"}}
+    calls: dict[str, Callable[[Any], object]] = {
+        "find_one_by_id": lambda _: people.find_one({"_id": 3}),
+        "find_one_by_projection": lambda _: people.find_one({"_id": 3}, {"name": 1}),
+        "find_one_by_sort": lambda _: people.find_one({"n": 3}, sort=[("n", -1)]),
+        "find_to_list": lambda _: people.find({"n": 3}).to_list(),
+        "aggregate_ten": lambda _: list(people.aggregate([{"$match": {"n": 3}}])),
+        "distinct": lambda _: people.distinct("n"),
+        "insert_a_document": lambda _: people.insert_one({"n": 3}),
+        "insert_many_of_ten": lambda _: people.insert_many([{"n": number} for number in TEN]),
+        "update_one": lambda _: people.update_one({"_id": 3}, update),
+        "replace_one": lambda _: people.replace_one({"_id": 3}, {"n": 3}),
+        "delete_one": lambda _: people.delete_one({"_id": 3}),
+        "find_one_and_update": lambda _: people.find_one_and_update({"_id": 3}, update),
+        "bulk_write_of_ten_updates": lambda _: people.bulk_write(
+            [UpdateOne({"_id": number}, update) for number in TEN]
+        ),
+        "bulk_write_of_three_kinds": lambda _: people.bulk_write(
+            [
+                *(InsertOne({"n": number}) for number in range(4)),
+                *(UpdateOne({"_id": number}, update) for number in range(3)),
+                *(DeleteOne({"_id": number}) for number in range(3)),
+            ]
+        ),
+        "with_options": lambda _: people.with_options(write_concern=people.write_concern),
+        "client_database_collection": lambda _: people.database.client["shop"]["people"],
+    }
+    return {name: (call, None) for name, call in calls.items()}
+
+
+def main() -> None:
+    """Start what answers, and play every row."""
+    if sys.argv[1:]:
+        answer(socket.socket(fileno=int(sys.argv[1])))
+        return
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        # A program of its own: callgrind goes on counting in a fork.
+        arguments = [sys.executable, __file__, str(listener.fileno())]
+        subprocess.Popen(arguments, pass_fds=[listener.fileno()], stdout=subprocess.DEVNULL)
+        # One heartbeat, and then none for an hour.
+        uri = f"mongodb://127.0.0.1:{listener.getsockname()[1]}/?heartbeatFrequencyMS=3600000&directConnection=true"
+        with MongoClient(uri) as client:
+            client.admin.command("ping")
+            play(rows(client["shop"]["people"]))
+
+
+if __name__ == "__main__":
+    main()
