@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pytest
+
 from tools import side_by_side
+from tools.closing import TOTAL
 
 
 class Item(SimpleNamespace):
@@ -31,9 +34,11 @@ def test_what_of_a_file_comes_later_is_a_part_of_its_own(monkeypatch):
     names = [*(f"a.py::{number}" for number in range(3)), "b.py::0", "a.py::timed"]
     shared = side_by_side.ByFile.__new__(side_by_side.ByFile)
     shared._parts = {}
+    shared.config = SimpleNamespace(stash=pytest.Stash())
     shared.registered_collections = {"gw0": names}
     monkeypatch.setattr(side_by_side.ByFile, "collection_is_completed", True)
 
     shared.schedule()
 
     assert [shared._split_scope(name) for name in names] == ["a.py 0", "a.py 0", "a.py 0", "b.py 0", "a.py 1"]
+    assert shared.config.stash[TOTAL] == 5
