@@ -70,6 +70,10 @@ _OPEN_PROPERTIES = frozenset(
 )
 
 
+# The highest number of a TCP port.
+_LAST_PORT = 65_535
+
+
 def _shown(name: str, value: Any) -> str:
     if name == "document_class":
         return "dict" if value is dict else f"{value.__module__}.{value.__name__}"
@@ -182,8 +186,15 @@ class ClientOptions:
             port = DEFAULT_PORT
         if not isinstance(port, int):
             raise TypeError(f"port must be an instance of int, not {type(port)}")
-        if not 0 <= port <= 65535:
-            raise ValueError(f"expected a port between 0 and 65535, got {port}")
+        if not 0 < port <= _LAST_PORT:
+            import warnings
+
+            # As with PyMongo, the client can be made; programs expect the error when it connects.
+            warnings.warn(
+                f"expected a port between 1 and {_LAST_PORT}, got {port}; the client cannot connect",
+                UserWarning,
+                stacklevel=3,
+            )
         entities = ["localhost"] if host is None else [host] if isinstance(host, str) else list(host)
         given = CaseInsensitiveDict(keywords)
         parts, seeds = _parse_hosts(entities, port, given.get("srvmaxhosts"))
@@ -413,7 +424,7 @@ class ClientOptions:
         api = pool.server_api
         return {
             # There are no hosts before DNS has answered.
-            "hosts": list(self.seeds) if self._is_resolved else [],
+            "hosts": [seed for seed in self.seeds if _is_reachable(seed)] if self._is_resolved else [],
             "app_name": pool.appname,
             "metadata": pool.metadata,
             "direct_connection": self.direct_connection,
@@ -445,6 +456,12 @@ class ClientOptions:
             "api_strict": api.strict if api else None,
             "api_deprecation_errors": api.deprecation_errors if api else None,
         }
+
+
+def _is_reachable(seed: _Address) -> bool:
+    """Return whether a server can have this port; a socket's path has none."""
+    port = seed[1]
+    return port is None or 0 < port <= _LAST_PORT
 
 
 def _parse_hosts(

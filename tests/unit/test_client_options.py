@@ -17,7 +17,7 @@ import mangonel
 from mangonel import MongoClient, _version, handshake_metadata
 from mangonel.client_options import ClientOptions
 from mangonel.driver_info import DriverInfo
-from mangonel.errors import ConfigurationError
+from mangonel.errors import ConfigurationError, ServerSelectionTimeoutError
 from mangonel.handshake_metadata import MAX_METADATA_SIZE, client_metadata
 
 ROOT = Path(__file__).parents[2]
@@ -35,10 +35,14 @@ def test_core_options_are_whole_milliseconds() -> None:
     assert core["wait_queue_timeout_ms"] == 501
 
 
-@pytest.mark.parametrize("port", [-1, 65_536])
-def test_port_out_of_range_is_refused(port: int) -> None:
+@pytest.mark.parametrize("port", [-1, 0, 65_536])
+def test_a_client_with_a_port_out_of_range_is_made_and_does_not_connect(port: int) -> None:
+    with pytest.warns(UserWarning, match=f"between 1 and 65535, got {port}; the client cannot connect"):
+        client = MongoClient("127.0.0.1", port, serverSelectionTimeoutMS=20)
+    with client, pytest.raises(ServerSelectionTimeoutError):
+        client.admin.command("ping")
     with pytest.raises(ValueError, match="between 0 and 65535"):
-        ClientOptions.from_arguments("a.example", port, None, None, None, None, {})
+        MongoClient(f"mongodb://a.example:{abs(port) + 65_536}")
 
 
 def test_default_host_and_port_are_those_of_the_class(monkeypatch: pytest.MonkeyPatch) -> None:

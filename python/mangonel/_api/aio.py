@@ -84,6 +84,9 @@ class AsyncCollection(_Collection[Any]):
     _change_stream_class = AsyncCollectionChangeStream
 
 
+AsyncCollection._plain_class = AsyncCollection
+
+
 @coroutine_functions
 class AsyncDatabase(_Database[Any]):
     __module__ = "mangonel.api"
@@ -91,6 +94,9 @@ class AsyncDatabase(_Database[Any]):
     _collection_class = AsyncCollection
     _command_cursor_class = AsyncCommandCursor
     _change_stream_class = AsyncDatabaseChangeStream
+
+
+AsyncDatabase._plain_class = AsyncDatabase
 
 
 @coroutine_functions

@@ -70,12 +70,18 @@ class Collection(_Collection[Any]):
     _change_stream_class = CollectionChangeStream
 
 
+Collection._plain_class = Collection
+
+
 class Database(_Database[Any]):
     __module__ = "mangonel.api"
     __doc__ = _Database.__doc__
     _collection_class = Collection
     _command_cursor_class = CommandCursor
     _change_stream_class = DatabaseChangeStream
+
+
+Database._plain_class = Database
 
 
 class ClientSession(BlockingSession, _ClientSession):

@@ -56,7 +56,15 @@ class Settings:
         self._codec = _core.Codec(codec_options)
 
     def _inherit_settings(self, owner: Settings) -> None:
-        """Take those of the client or the database as they are, checked already: what `client.shop.orders` does."""
+        """Take those of the client or the database as they are, checked already: what `client.shop.orders` does.
+
+        A stand-in for a client, as tests and in-memory databases have, is known by its public attributes only.
+        """
+        if not isinstance(owner, Settings):
+            self._take_settings(
+                owner.codec_options, owner.read_preference, owner.write_concern, owner.read_concern
+            )
+            return
         self._codec_options = owner._codec_options
         self._read_preference = owner._read_preference
         self._write_concern = owner._write_concern
@@ -84,6 +92,21 @@ class Settings:
         return self._read_concern
 
 
+def port_of(owner: Any, name: str) -> Any:
+    """Return the port of a client or database; a stand-in that is called as PyMongo's has one that sends nothing.
+
+    Raises:
+        TypeError: `owner` is neither.
+    """
+    if isinstance(owner, Settings):
+        return owner._port  # type: ignore[attr-defined]  # of clients and databases
+    if not any(base.__name__.removeprefix("Async") == name for base in type(owner).__mro__):
+        raise TypeError(f"{name} required but given {type(owner).__name__}")
+    from mangonel._faces.stand_in import StandInPort
+
+    return StandInPort()
+
+
 # One entry for each `bind()` that is open somewhere in the process. While there is none, nobody looks for a bound
 # session, so that programs without one do not pay for it.
 BOUND: list[object] = []
@@ -105,7 +128,7 @@ def session_of(port: Port, session: _ClientSession | None) -> _ClientSession | N
             return None
         if session._port is not port and session._port is not getattr(port, "home", None):
             raise InvalidOperation(
-                "only the client that created the bound session can run operations in its context"
+                "Only the client that created the bound session can perform operations within its context block"
             )
     elif type(getattr(session, "_handle", None)) is not _core.Session:
         name = "an AsyncClientSession" if port.is_async else "a ClientSession"

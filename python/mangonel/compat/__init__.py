@@ -7,7 +7,7 @@
     from pymongo import MongoClient  # this driver's
 
 `python -m mangonel.compat SCRIPT` does the same without a change to the program. A name without a counterpart raises
-NotImplementedError; docs/compatibility.md lists them.
+a NotImplementedError that is also an AttributeError, or an ImportError at imports; docs/compatibility.md lists them.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ def install_as_pymongo() -> None:
     from mangonel._observe import logger_names
     from mangonel.compat._alias import AliasFinder, install
     from mangonel.compat._missing import MISSING
-    from mangonel.compat._modules import COUNTERPARTS, PACKAGES
+    from mangonel.compat._modules import COUNTERPARTS, PACKAGES, PYMONGO_VERSION, companions
 
-    install(AliasFinder(COUNTERPARTS, PACKAGES, MISSING), "PyMongo")
+    version = ".".join(map(str, PYMONGO_VERSION))
+    finder = AliasFinder(COUNTERPARTS, PACKAGES, MISSING, companions(MISSING), {"pymongo": version})
+    install(finder, "PyMongo")
     logger_names.root = "pymongo"
 
 
@@ -50,7 +52,8 @@ def install_as_motor() -> None:
         >>> from motor.motor_asyncio import AsyncIOMotorClient
     """
     from mangonel.compat._alias import AliasFinder, install
-    from mangonel.compat._modules import MOTOR_COUNTERPARTS, MOTOR_MISSING
+    from mangonel.compat._modules import MOTOR_COUNTERPARTS, MOTOR_MISSING, MOTOR_VERSION
 
     install_as_pymongo()
-    install(AliasFinder(MOTOR_COUNTERPARTS, frozenset(["motor"]), MOTOR_MISSING), "Motor")
+    versions = {"motor": MOTOR_VERSION}
+    install(AliasFinder(MOTOR_COUNTERPARTS, frozenset(["motor"]), MOTOR_MISSING, {}, versions), "Motor")

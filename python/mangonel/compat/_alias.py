@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+import dis
 import sys
 from importlib import import_module
 from importlib.abc import Loader
-from importlib.machinery import ModuleSpec
+from importlib.machinery import BuiltinImporter, ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from mangonel.compat._exports import EXPORTS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from importlib.metadata import Distribution, DistributionFinder
+    from types import FrameType
 
 
-def missing(name: str) -> NotImplementedError:
-    """Return the error for a name of PyMongo or Motor that has no counterpart in this package."""
-    return NotImplementedError(
+class MissingAttribute(NotImplementedError, AttributeError):
+    """PyMongo or Motor has a name that this package lacks; for `hasattr` and `getattr` there is no attribute."""
+
+
+class MissingImport(NotImplementedError, ImportError):
+    """The same for `from ... import`, so that a program's `except ImportError` takes its other way."""
+
+
+_IMPORT_FROM = dis.opmap["IMPORT_FROM"]
+
+
+def missing(name: str, caller: FrameType) -> NotImplementedError:
+    """Return the error for a name of PyMongo or Motor that has no counterpart in this package.
+
+    Args:
+        caller: who asks. In a `from ... import` an AttributeError would lose its message.
+    """
+    is_import = caller.f_code.co_code[caller.f_lasti] == _IMPORT_FROM
+    return (MissingImport if is_import else MissingAttribute)(
         f"{name} has no counterpart in mangonel yet; docs/compatibility.md lists what has none"
     )
 
@@ -25,8 +44,8 @@ def missing(name: str) -> NotImplementedError:
 class AliasModule(ModuleType):
     """A module that looks its names up in other modules at first use.
 
-    A name that the aliased package has and this one lacks raises NotImplementedError. A name that neither has raises
-    AttributeError, as in any module.
+    A name that the aliased package has and this one lacks raises MissingAttribute or MissingImport. A name that neither
+    has raises AttributeError, as in any module.
     """
 
     _sources: Sequence[str]
@@ -38,12 +57,13 @@ class AliasModule(ModuleType):
         if full in self._submodules:
             return import_module(full)
         if name in self._missing:
-            raise missing(full)
+            raise missing(full, sys._getframe(1))
         if name == "__all__" and self._sources:
             # For `from bson.binary import *`, which would otherwise bind only names that were looked up before.
             if self.__name__ in EXPORTS:
                 return list(EXPORTS[self.__name__])
-            own = vars(import_module(self._sources[0]))
+            named = (source for source in self._sources if not source.startswith("mangonel.compat."))
+            own = vars(import_module(next(named, self._sources[0])))
             return own.get(name, [public for public in own if not public.startswith("_")])
         # The import system's own names belong to one module only.
         sources = () if name in ("__path__", "__file__", "__cached__") else self._sources
@@ -73,12 +93,14 @@ class AliasModule(ModuleType):
 
 
 class AliasFinder(Loader):
-    """Finds modules of aliased packages; it comes first in `sys.meta_path`.
+    """Finds modules of aliased packages; it comes before Python's own finders in `sys.meta_path`.
 
     Args:
         counterparts: module name -> the modules that replace it; empty if none does.
         packages: the module names that have submodules.
         gaps: module name -> names that raise NotImplementedError.
+        companions: module name -> the modules that its import loads as well. Agents wait for these.
+        versions: distribution -> the version that `importlib.metadata` finds of it.
     """
 
     def __init__(
@@ -86,10 +108,14 @@ class AliasFinder(Loader):
         counterparts: Mapping[str, Sequence[str]],
         packages: Collection[str],
         gaps: Mapping[str, Collection[str]],
+        companions: Mapping[str, Sequence[str]],
+        versions: Mapping[str, str],
     ) -> None:
         self._counterparts = counterparts
         self._packages = packages
         self._gaps = gaps
+        self._companions = companions
+        self._versions = versions
         self.roots = frozenset(name.partition(".")[0] for name in counterparts)
 
     def find_spec(
@@ -116,7 +142,17 @@ class AliasFinder(Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: an alias has no code to run."""
+        """Load the modules that the aliased one's import loads."""
+        for companion in self._companions.get(module.__name__, ()):
+            import_module(companion)
+
+    def find_distributions(self, context: DistributionFinder.Context) -> Iterator[Distribution]:
+        """Yield the aliased distribution when it is asked for by name; `importlib.metadata` calls this."""
+        name = context.name or ""
+        if name in self._versions:
+            from mangonel.compat._distribution import AliasDistribution
+
+            yield AliasDistribution(name, self._versions[name])
 
 
 def install(finder: AliasFinder, package: str) -> None:
@@ -135,4 +171,6 @@ def install(finder: AliasFinder, package: str) -> None:
             f"{package} was imported before the call: {', '.join(loaded)} already loaded; call this first,"
             " before any import that reaches it, or run the program with `python -m mangonel.compat`"
         )
-    sys.meta_path.insert(0, finder)
+    # Behind the hooks of agents that wait for an import, which hand it on to this finder.
+    own = next((place for place, found in enumerate(sys.meta_path) if found is BuiltinImporter), 0)
+    sys.meta_path.insert(own, finder)

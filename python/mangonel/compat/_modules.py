@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 # The version that the names were compared with; programs and mappers branch on it.
 PYMONGO_VERSION = (4, 20, 0)
 
@@ -100,6 +105,7 @@ _ELSEWHERE = {
     "pymongo.encryption_shared": ["encryption"],
     "pymongo.synchronous.encryption": ["encryption"],
     "pymongo.helpers_shared": ["constants"],
+    "pymongo.message": ["compat._private_names"],
     "pymongo.mongo_client_shared": ["mongo_client"],
     "pymongo.pool": ["pool_options"],
     "pymongo.server_selectors": [],
@@ -126,6 +132,11 @@ COUNTERPARTS: dict[str, list[str]] = {
     **_ELSEWHERE,
 }
 # Internals that libraries import, and the version.
+for _module in [
+    *("bson", "pymongo", "pymongo.asynchronous.collection", "pymongo.collection", "pymongo.cursor"),
+    *("pymongo.operations", "pymongo.synchronous.collection", "pymongo.synchronous.cursor"),
+]:
+    COUNTERPARTS[_module].insert(0, "compat._private_names")
 COUNTERPARTS["pymongo"].insert(0, "compat._extras")
 COUNTERPARTS["pymongo._version"].insert(0, "compat._extras")
 COUNTERPARTS["pymongo.common"].append("compat._extras")
@@ -133,11 +144,56 @@ COUNTERPARTS["pymongo.database"].append("compat._extras")
 
 PACKAGES = frozenset(name.rpartition(".")[0] for name in COUNTERPARTS if "." in name)
 
+# Modules that PyMongo does not load by itself.
+_LATER = frozenset(
+    [
+        "gridfs.grid_file",
+        *(
+            f"pymongo.{face}.{name}"
+            for face in ("asynchronous", "synchronous")
+            for name in ("auth", "auth_aws")
+        ),
+        "pymongo.asynchronous.auth_oidc",
+        "pymongo.asynchronous.encryption",
+        "pymongo.auth",
+        "pymongo.auth_oidc",
+        "pymongo.daemon",
+        "pymongo.encryption",
+        "pymongo.encryption_options",
+        "pymongo.encryption_shared",
+        "pymongo.event_loggers",
+        "pymongo.mongo_client",
+        "pymongo.ocsp_cache",
+        "pymongo.ocsp_support",
+        "pymongo.pool",
+        "pymongo.pyopenssl_context",
+        "pymongo.saslprep",
+        "pymongo.synchronous.auth_oidc",
+        "pymongo.synchronous.encryption",
+    ]
+)
+_WITH_PYMONGO = ["bson", "bson.json_util", "bson.raw_bson", "bson.typings"]
+
+
+def companions(gaps: Iterable[str]) -> dict[str, list[str]]:
+    """Return, for each of PyMongo's packages, the modules that its import loads.
+
+    Args:
+        gaps: modules without a counterpart.
+    """
+    loaded = sorted({*COUNTERPARTS, *gaps} - ROOTS - _LATER - {*_WITH_PYMONGO})
+    found = {root: [name for name in loaded if name.startswith(f"{root}.")] for root in ROOTS}
+    found["pymongo"][:0] = _WITH_PYMONGO
+    return found
+
+
 # Motor's.
+MOTOR_VERSION = "3.7.1"
 MOTOR_COUNTERPARTS = {
     "motor": ["compat.motor_tornado"],
     "motor.core": ["compat._motor", "compat._motor_cursors"],
     "motor.motor_asyncio": ["compat.motor_asyncio"],
+    "motor.motor_gridfs": ["compat._motor", "compat._motor_cursors"],
     "motor.motor_tornado": ["compat.motor_tornado"],
 }
 MOTOR_MISSING = {
@@ -145,7 +201,6 @@ MOTOR_MISSING = {
     "motor.core": ("AgnosticClientEncryption",),
     "motor.motor_asyncio": ("AsyncIOMotorClientEncryption",),
     "motor.motor_tornado": ("MotorClientEncryption",),
-    "motor.motor_gridfs": (),
     "motor.web": ("GridFSHandler",),
     "motor.aiohttp": ("AIOHTTPGridFS",),
 }

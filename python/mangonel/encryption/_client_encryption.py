@@ -10,9 +10,9 @@ from uuid import UUID
 
 from mangonel import _core
 from mangonel._light import Any, Mapping
-from mangonel._shared.client.client import _MongoClient
 from mangonel._shared.client.database import _Database
 from mangonel._shared.returns import Returns
+from mangonel._shared.settings import port_of
 from mangonel.auth import without_frames
 from mangonel.bson.binary import Binary
 from mangonel.bson.codec_options import CodecOptions
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mangonel._faces.port import Port
+    from mangonel._shared.client.client import _MongoClient
     from mangonel._shared.collection.collection import _Collection
     from mangonel._shared.cursors.find_cursor import _Cursor
     from mangonel.results import DeleteResult
@@ -91,9 +92,8 @@ class _ClientEncryption:
                     f"codec_options must be an instance of CodecOptions, not {type(codec_options)}"
                 )
             expected = "AsyncMongoClient" if self._is_async else "MongoClient"
-            if not isinstance(key_vault_client, _MongoClient) or (
-                key_vault_client._port.is_async is not self._is_async
-            ):
+            # A stand-in may keep the keys in memory; it is called as PyMongo's client.
+            if port_of(key_vault_client, "MongoClient").is_async is not self._is_async:
                 raise TypeError(f"expected key_vault_client to be {expected}, got {type(key_vault_client)}")
             if kms_connect_callback is not None:
                 raise ConfigurationError(

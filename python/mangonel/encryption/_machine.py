@@ -39,8 +39,8 @@ def key_vault(client: _MongoClient[Any], namespace: str) -> _Collection[Any]:
     database, _, name = namespace.partition(".")
     if not database or not name:
         raise ValueError(f"expected key_vault_namespace to be database.collection, got {namespace!r}")
-    return client[database].get_collection(
-        name,
+    # Not `get_collection`: a stand-in for a client keeps its documents in the collections that it hands out by name.
+    return client[database][name].with_options(
         codec_options=VAULT_CODEC,
         read_concern=ReadConcern("majority"),
         write_concern=WriteConcern("majority"),
@@ -114,8 +114,8 @@ class Answers:
         raise EncryptionError(failure) from failure
 
     async def _keys_flow(self, context: _library.Context) -> None:
-        cursor = self._vault.find(RawBSONDocument(context.question()))
-        for key in await cursor._to_list_flow(None):
+        cursor: Any = self._vault.find(RawBSONDocument(context.question()))
+        for key in await cursor._to_list_flow(None) if self.port.is_async else list(cursor):
             context.feed(key.raw)
         context.end_answer()
 

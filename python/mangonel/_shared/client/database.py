@@ -7,7 +7,7 @@ from mangonel._light import Generic
 from mangonel._shared.client.database_admin import DatabaseAdministration
 from mangonel._shared.cursors.watch import WatchedDatabase
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import check_reply, preference_in, session_of
+from mangonel._shared.settings import check_reply, port_of, preference_in, session_of
 from mangonel.errors import InvalidName, write_concern_error
 from mangonel.read_preferences import Primary
 from mangonel.typings import _DocumentType
@@ -57,6 +57,8 @@ class _Database(
         1.0
     """
 
+    # The face's own class, which `with_options` returns: a subclass may be made of other arguments.
+    _plain_class: type[Any]
     _collection_class: type[Any]
     _command_cursor_class: type[Any]
 
@@ -70,17 +72,17 @@ class _Database(
         read_concern: ReadConcern | None = None,
     ) -> None:
         check_database_name(name)
+        self._port = port_of(client, "MongoClient")
         if codec_options or read_preference or write_concern or read_concern:
             self._take_settings(
-                codec_options or client._codec_options,
-                read_preference or client._read_preference,
-                write_concern or client._write_concern,
-                read_concern or client._read_concern,
+                codec_options or client.codec_options,
+                read_preference or client.read_preference,
+                write_concern or client.write_concern,
+                read_concern or client.read_concern,
             )
         else:
             self._inherit_settings(client)
         self._client = client
-        self._port = client._port
         self._database_name = name
 
     @property
@@ -111,13 +113,13 @@ class _Database(
         Example:
             >>> client.shop.with_options(write_concern=WriteConcern(w="majority"))
         """
-        return type(self)(
+        return self._plain_class(  # type: ignore[no-any-return]
             self._client,
             self._database_name,
-            codec_options or self._codec_options,
-            read_preference or self._read_preference,
-            write_concern or self._write_concern,
-            read_concern or self._read_concern,
+            codec_options or self.codec_options,
+            read_preference or self.read_preference,
+            write_concern or self.write_concern,
+            read_concern or self.read_concern,
         )
 
     def get_collection(

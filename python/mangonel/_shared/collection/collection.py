@@ -10,6 +10,7 @@ from mangonel._shared.collection.reads import CollectionReads
 from mangonel._shared.collection.writes import CollectionWrites
 from mangonel._shared.cursors.watch import WatchedCollection
 from mangonel._shared.operation import PRIMARY_MODE
+from mangonel._shared.settings import port_of
 from mangonel.errors import InvalidName
 from mangonel.typings import _DocumentType
 
@@ -61,6 +62,9 @@ class _Collection(
         1
     """
 
+    # The face's own class, which `with_options` and dotted access return: a subclass may be made of other arguments.
+    _plain_class: type[Any]
+
     def __init__(
         self,
         database: _Database[_DocumentType],
@@ -74,19 +78,19 @@ class _Collection(
         **kwargs: Any,
     ) -> None:
         check_collection_name(name)
+        self._port = port_of(database, "Database")
         if codec_options or read_preference or write_concern or read_concern:
             self._take_settings(
-                codec_options or database._codec_options,
-                read_preference or database._read_preference,
-                write_concern or database._write_concern,
-                read_concern or database._read_concern,
+                codec_options or database.codec_options,
+                read_preference or database.read_preference,
+                write_concern or database.write_concern,
+                read_concern or database.read_concern,
             )
         else:
             self._inherit_settings(database)
         self._database = database
-        self._client = database._client
-        self._port = database._port
-        self._database_name = database._database_name
+        self._client = database.client
+        self._database_name = database.name
         self._name = name
         self._context = (
             self._port,
@@ -132,25 +136,25 @@ class _Collection(
         Example:
             >>> client.shop.orders.with_options(write_concern=WriteConcern(w=0))
         """
-        return type(self)(
+        return self._plain_class(  # type: ignore[no-any-return]
             self._database,
             self._name,
             False,
-            codec_options or self._codec_options,
-            read_preference or self._read_preference,
-            write_concern or self._write_concern,
-            read_concern or self._read_concern,
+            codec_options or self.codec_options,
+            read_preference or self.read_preference,
+            write_concern or self.write_concern,
+            read_concern or self.read_concern,
         )
 
     def __getitem__(self, name: str) -> _Collection[_DocumentType]:
-        return type(self)(
+        return self._plain_class(  # type: ignore[no-any-return]
             self._database,
             f"{self._name}.{name}",
             False,
-            self._codec_options,
-            self._read_preference,
-            self._write_concern,
-            self._read_concern,
+            self.codec_options,
+            self.read_preference,
+            self.write_concern,
+            self.read_concern,
         )
 
     def __getattr__(self, name: str) -> _Collection[_DocumentType]:

@@ -1,0 +1,32 @@
+"""The port of what was made of a stand-in for a client: it runs flows, and has no server to send anything to."""
+
+from __future__ import annotations
+
+from mangonel._faces.port import run_now
+from mangonel.errors import InvalidOperation
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+
+class StandInPort:
+    """Stands below databases and collections of an in-memory client, which override what would be sent."""
+
+    is_async = False
+    is_encrypting = False
+    timeout = None
+
+    def flow(self, steps: Coroutine[Any, Any, Any]) -> Any:
+        """Run a flow to its end."""
+        return run_now(steps)
+
+    async def call(self, callback: Callable[..., Any], *args: Any) -> Any:
+        """Call a blocking function."""
+        return callback(*args)
+
+    def __getattr__(self, name: str) -> Any:
+        raise InvalidOperation(
+            f"expected a client of this driver for {name!r}, got a stand-in that only has the name of one"
+        )

@@ -1,0 +1,42 @@
+"""Private attributes of collections and cursors that agents wrap and frameworks read, put on the classes at import."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mangonel.api import AsyncCollection, Collection, Cursor
+
+
+class _Query:
+    """For `isinstance` only: no message of this driver is one."""
+
+
+class _GetMore:
+    """For `isinstance` only: no message of this driver is one."""
+
+
+# Of the blocking class alone, which is what agents wrap.
+_cursor: Any = Cursor
+_fetch = _cursor._fetch_once_flow
+
+
+def _refresh(self: Any) -> int:
+    """Load the next batch; return how many documents it has."""
+    return len(self._batch) if self._port.flow(_fetch(self)) else 0
+
+
+async def _fetch_by_refresh(self: Any) -> bool:
+    # By the name that an agent wraps. On the blocking face no flow waits, so one may run another.
+    return bool(self._refresh())
+
+
+_cursor._refresh = _refresh
+_cursor._fetch_once_flow = _fetch_by_refresh
+
+
+def _database_of(self: Any) -> Any:
+    return self._database
+
+
+for _collection in (Collection, AsyncCollection):
+    setattr(_collection, f"_{_collection.__name__.removeprefix('Async')}__database", property(_database_of))

@@ -1,0 +1,41 @@
+"""Where the names with an underscore are that libraries and agents take from inside PyMongo; loaded at first use.
+
+Only those that a known program uses: mongomock calls `_add_to_bulk` of write models, Elastic's agent wraps
+`Cursor._refresh`, Flask-PyMongo reads `_Collection__database`, Datadog's agent checks for `_GetMore`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mangonel import _light
+
+if TYPE_CHECKING:
+    from mangonel.api import AsyncCollection, Collection, Cursor
+    from mangonel.compat._agents import _GetMore, _Query
+    from mangonel.compat._encoders import _ENCODERS
+    from mangonel.operations import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
+
+__all__ = [
+    "_ENCODERS",
+    "AsyncCollection",
+    "Collection",
+    "Cursor",
+    "DeleteMany",
+    "DeleteOne",
+    "InsertOne",
+    "ReplaceOne",
+    "UpdateMany",
+    "UpdateOne",
+    "_GetMore",
+    "_Query",
+]
+
+_MODULES = {
+    "_agents": ("AsyncCollection", "Collection", "Cursor", "_GetMore", "_Query"),
+    "_encoders": ("_ENCODERS",),
+    "_write_models": ("DeleteMany", "DeleteOne", "InsertOne", "ReplaceOne", "UpdateMany", "UpdateOne"),
+}
+_HOMES = {name: f"mangonel.compat.{module}" for module, names in _MODULES.items() for name in names}
+
+__getattr__ = _light.late_names(__name__, _HOMES)

@@ -1,0 +1,164 @@
+"""Programs that look for a name and have another way, as libraries and agents do, take that way here too."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+INSTALL = "import mangonel.compat; mangonel.compat.install_as_motor()\n"
+
+
+def test_a_missing_name_is_no_attribute(program):
+    program(
+        INSTALL
+        + """
+import pymongo.common
+assert not hasattr(pymongo.common, "BaseObject")
+assert getattr(pymongo.common, "BaseObject", 5) == 5
+try:
+    pymongo.common.BaseObject
+except AttributeError as error:
+    assert "no counterpart in mangonel" in str(error) and isinstance(error, NotImplementedError)
+else:
+    raise AssertionError
+"""
+    )
+
+
+def test_a_missing_name_is_an_import_error_where_it_is_imported(program):
+    program(
+        INSTALL
+        + """
+try:
+    from pymongo.common import BaseObject
+except ImportError as error:
+    assert "no counterpart in mangonel" in str(error) and isinstance(error, NotImplementedError)
+else:
+    raise AssertionError
+"""
+    )
+
+
+def test_importing_a_package_loads_the_modules_that_pymongos_loads(program):
+    listing = """
+import sys, pymongo, gridfs
+kept = [name for name in sys.modules if name.partition(".")[0] in ("bson", "gridfs", "pymongo")]
+# Private modules are PyMongo's own affair.
+print(*sorted(name for name in kept if not any(part.startswith("_") for part in name.split("."))))
+"""
+    own = program(INSTALL + listing).split()
+    peers = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
+    assert own == peers.stdout.split()
+
+
+def test_a_hook_that_was_there_before_sees_the_imports(program):
+    program(
+        """
+import sys
+seen = []
+class Hook:
+    def find_spec(self, name, path=None, target=None):
+        seen.append(name)
+sys.meta_path.insert(0, Hook())
+"""
+        + INSTALL
+        + """
+from pymongo import MongoClient
+assert "pymongo.synchronous.collection" in seen
+"""
+    )
+
+
+def test_the_distributions_are_found(program):
+    program(
+        INSTALL
+        + """
+import sys
+sys.path[:] = [entry for entry in sys.path if "site-packages" not in entry]
+from importlib.metadata import distribution, version
+assert version("pymongo") == "4.20.0" and version("motor") == "3.7.1"
+assert distribution("pymongo").metadata["Name"] == "pymongo"
+assert distribution("pymongo").read_text("RECORD") is None
+try:
+    distribution("pymongo").locate_file("pymongo/__init__.py")
+except FileNotFoundError:
+    pass
+"""
+    )
+
+
+def test_write_models_add_themselves_to_a_bulk_of_another_library(program):
+    program(
+        INSTALL
+        + """
+from pymongo import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
+class Bulk:
+    def __getattr__(self, name):
+        return lambda *arguments, **options: calls.append((name, arguments, options))
+calls = []
+models = [
+    InsertOne({"_id": 1}),
+    DeleteOne({"a": 1}, hint="a_1"),
+    DeleteMany({"a": 1}),
+    ReplaceOne({"a": 1}, {"b": 2}, upsert=True, sort={"a": 1}),
+    UpdateOne({"a": 1}, {"$set": {"b": 2}}, sort={"a": 1}),
+    UpdateMany({"a": 1}, {"$set": {"b": 2}}, upsert=True),
+]
+for model in models:
+    model._add_to_bulk(Bulk())
+plain = {"collation": None, "hint": None}
+assert calls == [
+    ("add_insert", ({"_id": 1},), {}),
+    ("add_delete", ({"a": 1}, 1), {"collation": None, "hint": "a_1"}),
+    ("add_delete", ({"a": 1}, 0), plain),
+    ("add_replace", ({"a": 1}, {"b": 2}, True), {**plain, "sort": {"a": 1}}),
+    ("add_update", ({"a": 1}, {"$set": {"b": 2}}, False, False), {**plain, "array_filters": None, "sort": {"a": 1}}),
+    ("add_update", ({"a": 1}, {"$set": {"b": 2}}, True, True), {**plain, "array_filters": None}),
+], calls
+"""
+    )
+
+
+def test_an_encoder_encodes_one_element(program):
+    program(
+        INSTALL
+        + """
+import bson
+from bson.codec_options import DEFAULT_CODEC_OPTIONS
+assert bson._ENCODERS[int](b"a\\0", 5, False, DEFAULT_CODEC_OPTIONS) == b"\\x10a\\0\\5\\0\\0\\0"
+assert bson.Binary in bson._ENCODERS and object not in bson._ENCODERS
+"""
+    )
+
+
+def test_names_for_isinstance_are_classes(program):
+    program(
+        INSTALL
+        + """
+from motor.motor_gridfs import AgnosticGridFSBucket
+from pymongo.message import _GetMore, _Query
+assert isinstance(AgnosticGridFSBucket, type) and not isinstance(object(), (_GetMore, _Query))
+"""
+    )
+
+
+def test_a_wrapped_refresh_of_a_cursor_sees_each_batch(program, place):
+    program(
+        INSTALL
+        + """
+import os
+from pymongo import MongoClient
+from pymongo.cursor import Cursor
+batches, own = [], Cursor._refresh
+def wrapped(self):
+    batches.append(own(self))
+    return batches[-1]
+Cursor._refresh = wrapped
+with MongoClient(os.environ["TEST_URI"]) as client:
+    things = client[os.environ["TEST_DATABASE"]].things
+    things.insert_many([{"_id": n} for n in range(5)])
+    assert [thing["_id"] for thing in things.find(batch_size=3)] == [*range(5)]
+    assert batches == [3, 2, 0], batches
+    assert len(things.find().to_list()) == 5 and batches[3:] == [5], batches
+"""
+    )

@@ -1,0 +1,98 @@
+"""Subclasses of databases and collections with other constructors, and stand-ins for clients, as frameworks have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import mangonel
+from mangonel import MongoClient, ReadPreference, WriteConcern
+from mangonel.api import AsyncCollection, AsyncDatabase, Collection, Database
+from mangonel.errors import InvalidOperation
+
+
+class Shop(Database):
+    def __init__(self, client: Any) -> None:
+        super().__init__(client, "shop", write_concern=WriteConcern(w=2))
+
+
+class Orders(Collection):
+    def __init__(self, database: Any) -> None:
+        super().__init__(database, "orders", write_concern=WriteConcern(w=2))
+
+
+@pytest.fixture
+def client() -> Any:
+    with MongoClient(connect=False) as client:
+        yield client
+
+
+def test_with_options_of_a_subclass_returns_the_plain_class(client: Any) -> None:
+    shop = Shop(client)
+    orders = Orders(shop)
+
+    other = shop.with_options(read_preference=ReadPreference.SECONDARY)
+    assert type(other) is Database
+    assert (other.name, other.read_preference, other.write_concern) == (
+        "shop",
+        ReadPreference.SECONDARY,
+        WriteConcern(w=2),
+    )
+    changed = orders.with_options(read_preference=ReadPreference.SECONDARY)
+    assert type(changed) is Collection
+    assert changed.write_concern == WriteConcern(w=2)
+
+
+def test_dotted_access_of_a_subclass_returns_the_plain_class(client: Any) -> None:
+    orders = Orders(Shop(client))
+
+    assert type(orders.archive) is Collection
+    assert type(orders["archive"]) is Collection
+    assert orders.archive.full_name == "shop.orders.archive"
+    assert orders.archive.write_concern == WriteConcern(w=2)
+
+
+def test_the_asyncio_face_returns_its_own_classes() -> None:
+    client = mangonel.AsyncMongoClient()
+
+    class Own(AsyncCollection):
+        def __init__(self) -> None:
+            super().__init__(client.shop, "orders")
+
+    assert type(client.shop.with_options()) is AsyncDatabase
+    assert type(Own().archive) is AsyncCollection
+    assert type(Own().with_options()) is AsyncCollection
+
+
+class InMemory:
+    """A client by its public attributes only; any other name is a database of it."""
+
+    def __init__(self, model: Any) -> None:
+        self.options = model.options
+        self.codec_options = model.codec_options
+        self.read_preference = model.read_preference
+        self.write_concern = model.write_concern
+        self.read_concern = model.read_concern
+
+    def __getattr__(self, name: str) -> Any:
+        return Database(self, name)  # type: ignore[arg-type]
+
+
+def test_a_database_of_a_stand_in_for_a_client_reads_its_public_attributes(client: Any) -> None:
+    class MongoClient(InMemory):
+        pass
+
+    things = MongoClient(client).shop.things
+
+    assert things.full_name == "shop.things"
+    assert things.codec_options == client.codec_options
+    with pytest.raises(InvalidOperation, match="expected a client of this driver"):
+        things.find_one()
+
+
+def test_a_database_of_something_else_is_refused(client: Any) -> None:
+    with pytest.raises(TypeError, match="MongoClient required but given InMemory"):
+        Database(InMemory(client), "shop")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="Database required but given object"):
+        Collection(object(), "orders")  # type: ignore[arg-type]
