@@ -146,3 +146,51 @@ with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
     runner.run(main())
 """
     )
+
+
+def test_what_is_plain_in_motor_takes_effect_without_an_await(program, place):
+    program(
+        "import warnings; warnings.simplefilter('error')\n"
+        + INSTALL
+        + """
+import asyncio, os
+from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorGridFSBucket
+from pymongo.errors import InvalidOperation
+
+async def main():
+    client = AsyncIOMotorClient(os.environ["TEST_URI"])
+    db = client[os.environ["TEST_DATABASE"]]
+    await db.things.insert_many([{"_id": n} for n in range(5)])
+    cursor = db.things.find(batch_size=2)
+    assert await cursor.fetch_next and cursor.next_object() == {"_id": 0}
+    assert cursor.rewind() is cursor
+    assert [each["_id"] async for each in cursor] == [*range(5)]
+    tailable = db.things.find()
+    assert tailable.add_option(2) is tailable
+    try:
+        await tailable.to_list(None)
+    except Exception as error:
+        assert "tailable" in str(error)
+    else:
+        raise AssertionError
+
+    bucket = AsyncIOMotorGridFSBucket(db, chunk_size_bytes=4)
+    id = await bucket.upload_from_stream("letters", b"abcdefghijklmnop")
+    source = await bucket.open_download_stream(id)
+    assert await source.read(2) == b"ab"
+    assert source.seek(9) == 9 and await source.read(2) == b"jk"
+    assert source.seek(-11, os.SEEK_CUR) == 0 and await source.read(1) == b"a"
+    assert source.seek(-1, os.SEEK_END) == 15 and await source.read() == b"p"
+    assert source.seek(1) == 1 and await source.read(6) == b"bcdefg"
+    assert source.close() is None and source.closed
+    client.close()
+    # A task closes it.
+    try:
+        while True:
+            await db.things.find_one()
+    except InvalidOperation:
+        pass
+
+asyncio.run(main())
+"""
+    )

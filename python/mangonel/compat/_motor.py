@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Any
 
 from mangonel.api import AsyncClientSession, AsyncCollection, AsyncDatabase, AsyncMongoClient
@@ -14,6 +15,7 @@ from mangonel.compat._motor_cursors import (
     AgnosticRawBatchCommandCursor,
     AgnosticRawBatchCursor,
 )
+from mangonel.errors import InvalidOperation
 from mangonel.gridfs.api import AsyncGridFSBucket, AsyncGridIn, AsyncGridOut
 
 if TYPE_CHECKING:
@@ -21,7 +23,11 @@ if TYPE_CHECKING:
 
 
 class AgnosticClientSession(AsyncClientSession):
-    """A session. Motor awaits `start_session`."""
+    """A session. Motor awaits `start_session`, and not `start_transaction`."""
+
+    def start_transaction(self, *args: Any, **kwargs: Any) -> Any:
+        """Start a transaction; return what commits it at the end of an `async with`."""
+        return super().start_transaction(*args, **kwargs)
 
     def get_io_loop(self) -> Any:
         """Return the event loop of the client."""
@@ -32,6 +38,8 @@ class AgnosticClientSession(AsyncClientSession):
 class AgnosticCollection(AsyncCollection):
     """A collection. Its `aggregate`, listings and `watch` are not awaited."""
 
+    # As in Motor, a subclass makes its like.
+    _plain_class: Any = property(type)
     _cursor_class: type[Any] = AgnosticCursor
     _raw_cursor_class: type[Any] = AgnosticRawBatchCursor
     _command_cursor_class: type[Any] = AgnosticCommandCursor
@@ -75,6 +83,7 @@ class AgnosticCollection(AsyncCollection):
 class AgnosticDatabase(AsyncDatabase):
     """A database. Its `aggregate` and `watch` are not awaited."""
 
+    _plain_class: Any = property(type)
     _collection_class: type[Any] = AgnosticCollection
     _command_cursor_class: type[Any] = AgnosticCommandCursor
     _stream_class: type[Any] = AgnosticChangeStream
@@ -149,7 +158,29 @@ class AgnosticGridIn(AsyncGridIn):
 
 
 class AgnosticGridOut(AsyncGridOut):
-    """A stored file."""
+    """A stored file; its position is set, and it is closed, without being awaited."""
+
+    def seek(self, pos: int, whence: int = os.SEEK_SET) -> Any:
+        """Move to another position and return it.
+
+        Raises:
+            InvalidOperation: a position from the end, before anything of the file was read.
+        """
+        this: Any = self
+        if whence == os.SEEK_END and this._file is None:
+            raise InvalidOperation("expected an open file to seek from its end; await its `open()` first")
+        left = this._move(pos, whence, this.length if whence == os.SEEK_END else 0)
+        if left is not None:
+            left.drop()
+        return this._position
+
+    def close(self) -> Any:
+        """Close the file; its cursor on the server is ended in the background."""
+        this: Any = self
+        stream, this._stream = this._stream, None
+        this._mark_closed()
+        if stream is not None:
+            stream.drop()
 
     def get_io_loop(self) -> Any:
         """Return the event loop that serves the file."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mangonel._faces.port import run_now
 from mangonel.api import AsyncCommandCursor, AsyncCursor, AsyncRawBatchCommandCursor, AsyncRawBatchCursor
 from mangonel.gridfs.api import AsyncGridOutCursor
 
@@ -117,11 +118,31 @@ class LatentOpening(MotorIteration):
         def _end(self) -> None: ...
 
 
-class AgnosticCursor(MotorIteration, AsyncCursor):
+class Rewinding(MotorIteration):
+    """A cursor that goes back to its query without being awaited, as Motor's does."""
+
+    def rewind(self) -> Any:
+        """Make the cursor as new and return it; what the server has open is ended in the background."""
+        this: Any = self
+        this._abandon()
+        return this._start_over()
+
+
+class PlainOptions(Rewinding):
+    """A cursor whose flags are set without being awaited, as Motor's are."""
+
+    def add_option(self, mask: int) -> Any:
+        """Set query flags by their bits; return the cursor."""
+        this: Any = self
+        # This flow waits for nothing.
+        return run_now(this._add_option_flow(mask))
+
+
+class AgnosticCursor(PlainOptions, AsyncCursor):
     """A query's documents."""
 
 
-class AgnosticRawBatchCursor(MotorIteration, AsyncRawBatchCursor):
+class AgnosticRawBatchCursor(PlainOptions, AsyncRawBatchCursor):
     """A query's batches of bytes."""
 
 
@@ -133,7 +154,7 @@ class AgnosticRawBatchCommandCursor(LatentOpening, AsyncRawBatchCommandCursor):
     """An aggregation's batches of bytes."""
 
 
-class AgnosticGridOutCursor(MotorIteration, AsyncGridOutCursor):
+class AgnosticGridOutCursor(Rewinding, AsyncGridOutCursor):
     """The files of a bucket."""
 
     def _object_of(self, document: Any) -> Any:

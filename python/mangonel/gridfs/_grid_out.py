@@ -372,22 +372,31 @@ class _GridOut:
         return self._port.flow(self._seek_flow(pos, whence))
 
     async def _seek_flow(self, pos: int, whence: int) -> int:
+        length = size_in(await self._open_flow(), "length") if whence == _SEEK_END else 0
+        left = self._move(pos, whence, length)
+        if left is not None:
+            await left.close_flow()
+        return self._position
+
+    def _move(self, pos: int, whence: int, length: int) -> ChunkStream | None:
+        """Take another position; return the stream that cannot follow, for the caller to end."""
         if whence == _SEEK_SET:
             place = pos
         elif whence == _SEEK_CUR:
             place = self._position + pos
         elif whence == _SEEK_END:
-            place = size_in(await self._open_flow(), "length") + pos
+            place = length + pos
         else:
             raise OSError(_EINVAL, f"expected 0, 1 or 2 as whence, got {whence!r}")
         if place < 0:
             raise OSError(_EINVAL, f"expected a place of 0 or more, got {place}")
-        stream = self._stream
-        if stream is not None and place != self._position and not stream.reader.move_to(place):
+        left = self._stream
+        if left is None or place == self._position or left.reader.move_to(place):
+            left = None
+        else:
             self._stream = None
-            await stream.close_flow()
         self._position = place
-        return place
+        return left
 
     def _reading(self, file: Mapping[str, Any]) -> ChunkStream:
         if self._stream is None:

@@ -132,6 +132,9 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
 
     async def _rewind_flow(self) -> Self:
         await self._close_flow()
+        return self._start_over()
+
+    def _start_over(self) -> Self:
         self._batch = None
         self._id = None
         self._server = ""
