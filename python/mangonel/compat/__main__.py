@@ -12,8 +12,10 @@ USAGE = """\
 usage: python -m mangonel.compat SCRIPT [ARGUMENT ...]
        python -m mangonel.compat -m MODULE [ARGUMENT ...]
        python -m mangonel.compat -c CODE [ARGUMENT ...]
+       python -m mangonel.compat --rewrite PATH
 
-Runs a program that imports PyMongo, bson, gridfs or Motor; these imports find mangonel."""
+Runs a program that imports PyMongo, bson, gridfs or Motor; these imports find mangonel.
+`--rewrite` changes the imports of a file, or of all below a folder, instead, and says which it had to leave."""
 
 
 def main(arguments: list[str]) -> int:
@@ -21,6 +23,8 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] in (["-h"], ["--help"]):
         print(USAGE)
         return 0
+    if arguments[:1] == ["--rewrite"]:
+        return _rewrite(arguments[1:])
     option = arguments[0] if arguments and arguments[0].startswith("-") else ""
     program = arguments[1:] if option else arguments
     if not program or option not in ("", "-m", "-c"):
@@ -42,6 +46,25 @@ def main(arguments: list[str]) -> int:
         sys.path[0] = os.path.dirname(os.path.abspath(program[0]))
         runpy.run_path(program[0], run_name="__main__")
     return 0
+
+
+def _rewrite(arguments: list[str]) -> int:
+    """Change the imports of a file or folder; the exit status is 1 if any statement was left as it was."""
+    from pathlib import Path
+
+    if len(arguments) != 1:
+        return _refuse(f"expected one path to rewrite, got {len(arguments)}")
+    if not os.path.exists(arguments[0]):
+        return _refuse(f"no such file or folder: {arguments[0]}")
+    try:
+        from mangonel.compat._rewrite import rewrite
+    except ModuleNotFoundError as error:
+        if error.name != "libcst":
+            raise
+        return _refuse("rewriting needs LibCST; install mangonel[rewrite]")
+    left = rewrite(Path(arguments[0]))
+    print("\n".join(left), end="\n" if left else "")
+    return 1 if left else 0
 
 
 def _is_module(name: str) -> bool:
