@@ -84,7 +84,7 @@ def of_extension(where: str) -> str:
 
 
 def build() -> Path:
-    """Build the program like a release, whatever profile the shell sets; return its path."""
+    """Build the program like a release, ignoring the shell's profile; return its path."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("CARGO_PROFILE_")}
     command = ["cargo", "build", "--release", "--locked", "--quiet", "-p", PROGRAM]
     subprocess.run(command, cwd=ROOT, env=plain, check=True)

@@ -99,7 +99,7 @@ ANY_STAYS = (
     (r"\bCodecOptions\[Any\]", "its document class is not that of the object that it belongs to"),
     (
         r"\b(Async)?(MongoClient|Database|Collection)\[Any\]",
-        "taken or handed out whatever it decodes documents into",
+        "taken or returned with any document class",
     ),
     (r"\bCoroutine\[Any, Any, _Result\]", "what an `async def` makes, as type checkers spell it"),
     (r"\bbound=Mapping\[str, Any\]|^from typing import Any\b", "what documents are"),

@@ -1,4 +1,4 @@
-//! No bytes break a builder of columns, whatever its rules are; its columns have the length and the kinds that the table says.
+//! No bytes break a builder of columns with any rules; its columns have the length and the kinds of the table.
 //! No buffers break the way back: rows of arrays that lie become valid documents or errors.
 #![no_main]
 

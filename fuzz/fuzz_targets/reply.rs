@@ -128,7 +128,7 @@ fn op_msg(exchange: &Exchange, body: &[u8]) -> Vec<u8> {
     message
 }
 
-/// A message that was compressed comes out as it went in, whatever is in it.
+/// Any message survives compression and decompression unchanged.
 fn through(codec: &mut Codec, compressor: Compressor, message: Vec<u8>) -> Vec<u8> {
     let mut packed = Vec::new();
     codec.compress(compressor, &message, &mut packed).expect("a small message compresses");

@@ -39,7 +39,7 @@ def add_users(uri: str) -> None:
 
 @pytest.fixture(scope="session")
 def guarded() -> Iterator[Server]:
-    """A standalone that lets nobody in without a name; shared."""
+    """A standalone with access control; shared."""
     with start(auth=ROOT, set_parameters={"enableTestCommands": 1}) as server:
         add_users(server.uri)
         yield server
@@ -49,7 +49,7 @@ def guarded() -> Iterator[Server]:
 def guarded_set() -> Iterator[Server]:
     """A replica set of three whose members know each other by a key file; shared by a file.
 
-    Three members that nobody asks anything take as much of a processor as eight servers that stand alone.
+    Three idle members take as much CPU as eight standalones.
     """
     with start(replica_set=3, auth=ROOT) as server:
         keep_primary(server)

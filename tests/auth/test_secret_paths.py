@@ -134,7 +134,7 @@ def shown_by(error: BaseException, seen: set[int]) -> Iterator[str]:
                 yield f"{frame.f_code.co_qualname}: {name}={value!r}"
             except Exception as failed:
                 yield repr(failed)
-    # A tool may follow either, whatever `raise from` says.
+    # A tool may follow either, despite `raise from`.
     for other in (error.__cause__, error.__context__):
         if other is not None:
             yield from shown_by(other, seen)
@@ -153,7 +153,7 @@ def leaks(paths: Iterator[Path_], log: pytest.LogCaptureFixture) -> tuple[list[s
                 texts = list(shown_by(error, set()))
             else:
                 # What is wrong in a URI is only warned of.
-                texts = [] if warned else [f"did not fail, and nobody heard of {SECRET}"]
+                texts = [] if warned else [f"did not fail, and {SECRET} was never reported"]
         walked += 1
         texts += [f"{warning.message} {warning.message!r}" for warning in warned]
         found += [f"{name}: {text[:300]}" for text in texts if SECRET in text]

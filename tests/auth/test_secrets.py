@@ -41,7 +41,7 @@ def exposed(error: BaseException | None) -> str:
 
 
 def check_hidden(face: Face, call: Callable[[], Any]) -> BaseException:
-    with pytest.raises(Exception) as caught:  # whatever it is, it hides the secret
+    with pytest.raises(Exception) as caught:  # any error must hide the secret
         face.run(call)
     assert SECRET not in exposed(caught.value)
     return caught.value

@@ -185,7 +185,7 @@ def test_structures_that_lie_become_documents_or_errors(
 ) -> None:
     usual = {b"u": 3, b"z": 3, b"n": 0}.get(form, 2)
     if form in (b"u", b"z") and buffers[1] is not None:
-        # Offsets stay within the text, in whatever order.
+        # Offsets stay within the text, in any order.
         buffers[1] = b"".join(bytes([byte % 64, 0, 0, 0]) for byte in buffers[1][:64])
     producer = Producer(form, buffers, child={"n_buffers": usual} | child, **whole)
     try:

@@ -1,4 +1,4 @@
-"""Several cursors over ranges of `_id`: all documents once, whatever the ids are; what has no ranges raises."""
+"""Several cursors over ranges of `_id`: all documents once, for ids of any type; queries without ranges raise."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_slices_of_any_layout_are_the_rows_that_they_show(drawn: tuple[Any, list
 
 @pytest.mark.parametrize("kind", [pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()], ids=str)
 def test_dictionaries_of_unsigned_indices_are_the_rows_that_they_show(kind: Any) -> None:
-    """`pa.array` makes signed indices, whatever it is asked for, so the property above has none of these."""
+    """`pa.array` always makes signed indices, so the property above has none of these."""
     column = pa.DictionaryArray.from_arrays(
         pa.array([1, 0, None, 1], kind), pa.array(["x", "y"], pa.large_string())
     )

@@ -92,7 +92,7 @@ def is_coroutine_function(owner: type, name: str) -> tuple[bool, bool]:
 
 @pytest.mark.parametrize("theirs", CLASSES, ids=lambda theirs: theirs.__name__)
 def test_what_is_a_coroutine_function_in_pymongo_is_one_here_and_nothing_else(theirs):
-    # A native `__anext__` spares a coroutine for each document; nobody asks it what it is.
+    # A native `__anext__` spares a coroutine for each document; no framework inspects it.
     names = [name for name in dir(theirs) if not name.startswith("_") or name in ("__aenter__", "__aexit__")]
     ours = ours_of(theirs)
     common = [name for name in names if hasattr(ours, name)]

@@ -95,7 +95,7 @@ with MongoClient(os.environ["TEST_URI"], event_listeners=[Listener()]) as client
         while not closed:
             gevent.sleep(0.01)
     assert closed == ["error"], closed
-    # What was owed is read by nobody.
+    # The owed reply is never read.
     assert things.find_one({"_id": 1}) == {"_id": 1}
 """
     )

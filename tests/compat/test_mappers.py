@@ -84,7 +84,7 @@ asyncio.run(main())
 
 
 @pytest.mark.skipif(
-    sys.version_info >= (3, 14), reason="ODMantic 1.1.0 makes no models on 3.14, whatever the driver"
+    sys.version_info >= (3, 14), reason="ODMantic 1.1.0 makes no models on 3.14 with any driver"
 )
 def test_odmantic_runs_on_this_driver(program, place):
     pytest.importorskip("odmantic")

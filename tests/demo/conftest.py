@@ -36,7 +36,7 @@ def shop(site: Site) -> Iterator[Any]:
 
 @pytest.fixture
 def ada(site: Site) -> Iterator[Visitor]:
-    """Somebody who is logged in."""
+    """A logged-in visitor."""
     with Visitor(site) as visitor:
         visitor.log_in("ada")
         yield visitor
@@ -44,6 +44,6 @@ def ada(site: Site) -> Iterator[Visitor]:
 
 @pytest.fixture
 def stranger(site: Site) -> Iterator[Visitor]:
-    """Somebody who is not."""
+    """A visitor without a login."""
     with Visitor(site) as visitor:
         yield visitor

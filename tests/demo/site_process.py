@@ -71,7 +71,7 @@ class Site:
 
 
 class Visitor:
-    """Somebody with cookies."""
+    """A visitor with cookies."""
 
     def __init__(self, site: Site) -> None:
         self.site = site

@@ -147,7 +147,7 @@ def test_a_file_comes_back_as_it_was_stored_whole_and_in_part(ada: Visitor) -> N
     whole = ada.http.get(path)
     assert whole.content == content
     assert whole.headers["Content-Type"] == "application/x-wheels"
-    # Whatever somebody uploaded must not run as a page of this site.
+    # An uploaded file must not run as a page of this site.
     assert whole.headers["Content-Disposition"] == "attachment"
     assert "sandbox" in whole.headers["Content-Security-Policy"]
     part = ada.http.get(path, headers={"Range": "bytes=300000-300099"})

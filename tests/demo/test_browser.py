@@ -78,7 +78,7 @@ class Person:
 
 @pytest.fixture
 def person(chromium: Any, site: Site) -> Iterator[Any]:
-    """Return a function that brings somebody to the site."""
+    """Return a function that opens the site for a new visitor."""
     people: list[Person] = []
 
     def come(**settings: Any) -> Person:
@@ -109,7 +109,7 @@ def test_a_customer_appears_soon_after_the_insert(person: Any, shop: Any) -> Non
 def test_rows_change_and_go_as_their_documents_do(person: Any, shop: Any) -> None:
     one = person()
     page = one.log_in()
-    leaver = customer("Somebody who leaves")
+    leaver = customer("A person who leaves")
     order = {"customer": "Ann", "item": "Kite", "cents": 990, "state": "new", "placed": leaver["joined"]}
     shop.customers.insert_one(leaver)
     shop.orders.insert_one(order)
@@ -400,7 +400,7 @@ def test_the_status_is_plots_with_units_that_begin_full(person: Any) -> None:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("theme", THEMES)
 def test_every_page_is_accessible_and_quiet(person: Any, shop: Any, size: str, theme: str) -> None:
-    shop.customers.insert_one(customer("Somebody with quite a long name, and a Title"))
+    shop.customers.insert_one(customer("A person with quite a long name, and a Title"))
     width, height = SIZES[size]
     one = person(viewport={"width": width, "height": height}, color_scheme=theme)
     problems: list[str] = []

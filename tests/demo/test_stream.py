@@ -100,7 +100,7 @@ def test_state_and_events_join_without_a_gap_or_a_double(ada: Visitor, shop: Any
             for number in range(40):
                 shop.customers.insert_one(customer(f"join {number}"))
 
-        # Written while the page begins: whatever is not in the state comes as an event.
+        # Written while the page begins: rows missing from the state come as events.
         writing = asyncio.create_task(asyncio.to_thread(shopping))
         async with line(ada) as connection:
             await page.follow(connection, before + 40)
@@ -145,7 +145,7 @@ def test_a_browser_that_comes_back_to_another_process_gets_what_it_missed(
     asyncio.run(visit(page, 1))
     port = site.port
     site.kill()
-    missed = write(shop, "while nobody served", 1500)
+    missed = write(shop, "while no process served", 1500)
     site.start(port)
     asyncio.run(visit(page, 1500))
     assert page.states == 1

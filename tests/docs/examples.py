@@ -272,7 +272,7 @@ def failures(address: str, names: Iterable[str]) -> dict[str, str]:
 def main() -> None:
     """Run all that are not listed, against the server at an address; without one, write the list anew."""
     if len(sys.argv) > 1:
-        # What listeners of an example print later, in the threads of its client, is nobody's answer.
+        # What listeners of an example print later, in the threads of its client, is ignored.
         answer, sys.stdout = sys.stdout, io.StringIO()
         names = [name for name in examples() if name not in not_run()]
         for name, wrong in failures(sys.argv[1], names).items():

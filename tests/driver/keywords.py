@@ -80,7 +80,7 @@ MADE = [
     Made("class", lambda package, bson: dict),
 ]
 VALUES = PLAIN + MADE
-# Whatever BSON has no type for is refused by both, but perhaps not at the same moment.
+# Both refuse values without a BSON type, but perhaps not at the same moment.
 FEW: list[Any] = [None, True, 0, 1, "", "x", [], {}, {"a": 1}, MADE[4]]
 
 _WRITES = MADE[14]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# What differs from one command to the next, whoever sends it.
+# Fields that differ from one command to the next, with any driver.
 _GOSSIP = ("$clusterTime", "operationTime", "opTime", "electionId")
 
 

@@ -48,7 +48,7 @@ DIFFERENT = {
 }
 
 
-# What differs in a context whatever the keyword.
+# Differences in a context with any keyword.
 DIFFERENT_IN = {
     ("insert_many", "w=0"): "each batch of ordered writes asks for its errors, the last one for nothing",
     ("bulk_write", "w=0"): "as insert_many",
@@ -101,7 +101,7 @@ class Driver:
         except Exception as error:
             outcome = ("raised", type(error).__name__)
         if context == "w=0":
-            # What nobody answers has arrived when something after it was answered.
+            # An unanswered command has arrived when a later one was answered.
             answered = self.client.admin.command("ping")
             if inspect.isawaitable(answered):
                 self.loop.run_until_complete(answered)

@@ -453,7 +453,7 @@ def test_tailable_cursor_whose_collection_is_dropped_ends(face: Face, capped: tu
     cursor = ours.find(cursor_type=CursorType.TAILABLE)
     assert len(face.collect(cursor)) == 3
     peer.drop()
-    # No error, as in PyMongo: whoever follows a collection looks at `alive` and asks again.
+    # No error, as in PyMongo: a follower checks `alive` and asks again.
     assert face.collect(cursor) == []
     assert not cursor.alive
 

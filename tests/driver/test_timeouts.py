@@ -348,7 +348,7 @@ def test_an_operation_that_runs_out_of_time_after_an_attempt_times_out_and_keeps
         face.wait(client.a.b.find_one())
 
         def fail(_: Any) -> Any:
-            # Whoever looks for the primary from now on finds none.
+            # From now on, a search for the primary finds none.
             server.hello.update(isWritablePrimary=False, secondary=True)
             return action
 

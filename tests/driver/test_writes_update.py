@@ -266,7 +266,7 @@ def test_update_larger_than_a_document_is_refused_before_it_is_sent(
 def test_an_unacknowledged_write_over_the_limit_is_refused_here(
     face: Face, collection: Any, oracle: Any, way: str
 ) -> None:
-    # The server takes a command of this size, and then does not store the document, which nobody would hear of.
+    # The server takes a command of this size, and then silently does not store the document.
     text = "x" * (16 * 1024 * 1024 + 100)
     calls = {
         "replace_one": lambda c, m: c.replace_one({}, {"a": text}),

@@ -13,7 +13,7 @@ from encryption.scripted_kms import SECRET, TOKEN, ScriptedKms, http
 
 # A data key's material: it goes to the service in base64, and the good answer has it again.
 MATERIAL = bytes(range(100, 196))
-# Whatever must never be seen, in the forms in which it is sent.
+# Secrets that must never be seen, in the forms in which they are sent.
 SECRETS = [
     "an-aws-secret",
     "an-azure-secret",
@@ -36,7 +36,7 @@ class Fault:
         says: a pattern of the error's words.
         makes: makes of the good answer the bytes that are sent.
         attempts: how many requests come of it; those of KMIP are not sent again.
-        is_slow: whoever asks waits until the time is over.
+        is_slow: the caller waits until its time is over.
     """
 
     name: str

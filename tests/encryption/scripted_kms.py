@@ -17,10 +17,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 PROVIDERS = ("aws", "azure", "gcp", "kmip")
-# What is done in place of an answer: by name, by an HTTP status, or by whatever sends bytes; it gets the good answer.
+# The action in place of an answer: a name, an HTTP status, or a function that sends bytes, given the good answer.
 Plan = str | int | Callable[["ScriptedKms", ssl.SSLSocket, bytes], None]
 SECRET = b"m" * 96
-TOKEN = "a-token-that-nobody-may-see"
+TOKEN = "a-token-that-must-stay-hidden"
 
 
 class ScriptedKms:

@@ -31,7 +31,7 @@ SLOW = ("mute", "slow")
 
 
 class Metadata:
-    """A service on this machine that gives one answer to whatever is asked."""
+    """A service on this machine that gives one answer to every request."""
 
     def __init__(self) -> None:
         self.name = "good"

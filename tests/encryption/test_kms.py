@@ -102,7 +102,7 @@ def test_a_silent_service_costs_no_more_than_the_time_limit(
         face.within(0.3, lambda: keys.create_data_key("aws", master))
     assert caught.value.timeout
     assert isinstance(caught.value.cause, errors.NetworkTimeout)
-    # Nobody answered: it was given up.
+    # There was no answer, so it was given up.
     assert not kms.ended.is_set()
 
 

@@ -120,7 +120,7 @@ def plain(request: pytest.FixtureRequest) -> Iterator[Plain]:
     made = Plain(request.param)
     yield made
     made.ended.set()
-    # Where nobody came, a thread that waits in accept wakes.
+    # Without a connection, a thread that waits in accept wakes.
     made.listener.shutdown(socket.SHUT_RDWR)
     made.thread.join(TIMEOUT)
     made.listener.close()

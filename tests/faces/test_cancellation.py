@@ -345,7 +345,7 @@ def test_a_reply_that_drips_has_no_more_time_than_the_socket_timeout(
     face: Face, scripted_server: ScriptedServer
 ) -> None:
     def drip(request: Request) -> Script:
-        # A minute's worth of drops: nobody is kept off the processor until all of them are there.
+        # A minute's worth of drops, spread out so that other threads run in between.
         message = op_msg(found({"_id": 1, "text": "x" * 3000}), response_to=request.request_id)
         return Script(*(Raw(message[start : start + 1], delay=0.02) for start in range(len(message))))
 

@@ -1,4 +1,4 @@
-"""The interpreter ends at once, with nothing to say, whatever a client was doing."""
+"""The interpreter ends at once and silently, in any state of a client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Behind a load balancer, on every face: nobody is watched, and what belongs together stays on one connection."""
+"""Behind a load balancer, on every face: no monitoring, and dependent commands share one connection."""
 
 from __future__ import annotations
 

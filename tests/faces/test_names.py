@@ -1,4 +1,4 @@
-"""Names of servers that nobody looks up in time: no operation waits for them longer than its limits say."""
+"""Server names that are not resolved in time: no operation waits longer than its limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_looking_for_a_server_ends_in_time(
         with pytest.raises(errors.ServerSelectionTimeoutError, match=f"no name server answered for '{NAME}'"):
             face.wait(client.admin.command("ping"))
         assert resolver.is_hanging
-        # Whoever asks for a name that is being looked up waits for the same answer.
+        # A second look-up of the same name waits for the same answer.
         assert resolver.asked == 1
 
 

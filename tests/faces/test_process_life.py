@@ -102,7 +102,7 @@ def test_ctrl_c_ends_a_loop_and_its_connection(loop_name: str, scripted_server: 
 
     async def ask() -> None:
         ticking = asyncio.create_task(tick())
-        # Dropped with the task: nobody closes it.
+        # Dropped with the task without being closed.
         await AsyncMongoClient(scripted_server.uri).shop.orders.find_one()
         ticking.cancel()
 

@@ -31,7 +31,7 @@ class Tally:
 
     worker: str
     steps: int = 0  # acknowledged, both writes
-    unknown: list[int] = field(default_factory=list)  # steps that raised, so nobody knows
+    unknown: list[int] = field(default_factory=list)  # steps that raised, with unknown outcome
     errors: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)  # answers that do not fit what was asked
     longest: float = 0.0  # seconds that one operation took

@@ -1,4 +1,4 @@
-"""A process ends with 0 and without a word, whatever its daemon threads do at that moment.
+"""A process exits silently with 0, in any state of its daemon threads.
 
 `MANGONEL_EXITS` says how often each program is tried (default 3); 50 were tried of each before this was written down.
 """

@@ -60,7 +60,7 @@ def sent():
 lose(sent)
 nothing_is_held()
 
-# Two hold all connections, so that the third waits; whoever waits is woken by the drop.
+# Two hold all connections, so that the third waits; the drop wakes it.
 def waiting():
     held = [sent(), sent()]
     exchange = begin(core, operation(find="orders"), port._shard)
@@ -80,7 +80,7 @@ try:
 except ZeroDivisionError:
     pass
 thread.join(60)
-assert found == [None], "nobody woke the thread that waited"
+assert found == [None], "the waiting thread was not woken"
 held.clear()
 """,
     "ImplicitSession": """
@@ -155,7 +155,7 @@ def ring(*_):
     raise alarm
 
 rung = 0
-known = set()  # the numbers of the alarms that somebody was told of
+known = set()  # the numbers of the alarms that were reported
 # A flow that was made and interrupted before its first step.
 warnings.simplefilter("ignore", RuntimeWarning)
 
@@ -166,7 +166,7 @@ def hear(error):
             known.add(error.args[0])
         error = error.__context__
 
-# What Python has nobody to raise to, as out of a finalizer. Not a function of Python's, for alarms would ring in that.
+# Exceptions that Python cannot raise, as in a finalizer. Not a Python function, in which alarms would ring.
 unraisable = []
 sys.unraisablehook = unraisable.append
 signal.signal(signal.SIGALRM, ring)
@@ -203,7 +203,7 @@ while not is_over:
     heard(heard, heard, work)
 for ignored in unraisable:
     hear(ignored.exc_value)
-    # Whatever else is ignored was eaten by the driver.
+    # Any other ignored exception was swallowed by the driver.
     assert isinstance(ignored.exc_value, Alarm), ignored
     # 3.14 names it in the message.
     is_finalizer = "__del__" in f"{ignored.err_msg} {getattr(ignored.object, '__name__', '')}"

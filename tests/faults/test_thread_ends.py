@@ -70,7 +70,7 @@ held = [_core.DocumentSource(made, client._codec, "documents", True, 1000)]
 del made
 work = held.clear
 """,
-    "a table of somebody else's is released": """
+    "a foreign table is released": """
 import pyarrow
 
 class Numbers(bytearray):

@@ -29,7 +29,7 @@ face = tools.faces.faces("blocking", "asyncio", "streams", kind=Face)
 
 @pytest.fixture
 def database_name(standalone: Server) -> str:
-    """The name of a database that only this test uses. On a standalone: its writes wait for nobody."""
+    """The name of a database that only this test uses. On a standalone, whose writes wait for no replication."""
     return f"test_{uuid.uuid4().hex[:12]}"
 
 

@@ -157,7 +157,7 @@ def test_extra_chunk_is_reported_behind_the_last(
 
     with pytest.raises(CorruptGridFile, match=r"extra chunk: expected 10 chunks, got chunk with n=10"):
         way(face, opened())
-    # Whoever does not read the end has nothing to complain of.
+    # A reader that stops before the end sees no error.
     assert face.wait(opened().read(5)) == originals["data"][damaged.kind][:5]  # type: ignore[attr-defined]
 
 

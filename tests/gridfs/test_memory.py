@@ -1,4 +1,4 @@
-"""Reading a large file in parts holds a few batches of it, whatever its size.
+"""Reading a large file in parts holds a few batches of it, at any size.
 
 The full form: GRIDFS_MEMORY_MIB=1024 pytest tests/gridfs/test_memory.py
 """

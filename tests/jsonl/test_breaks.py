@@ -157,7 +157,7 @@ def press_ctrl_c_at_a_pipe(pid: int) -> None:
 
 @pytest.mark.parametrize("verb", ["import", "export"])
 def test_ctrl_c_ends_a_command_without_a_traceback(database: Any, tmp_path: Path, verb: str) -> None:
-    # A pipe that nobody writes to, or reads from, holds the command where it is.
+    # A pipe without a writer or reader blocks the command there.
     pipe = tmp_path / "pipe.jsonl"
     os.mkfifo(pipe)
     database.held.replace_one({"_id": 1}, {"text": "x" * (1 << 20)}, upsert=True)

@@ -162,7 +162,7 @@ thread.join()
 print(used[0], flush=True)
 sys.stdin.read()
 """
-# Half a million additions in the server, whatever thread serves them.
+# Half a million additions in the server, in any of its threads.
 WORK = {
     "$reduce": {"input": {"$range": [0, 500_000]}, "initialValue": 0, "in": {"$add": ["$$value", "$$this"]}}
 }

@@ -87,7 +87,7 @@ def test_a_constant_rate_is_kept(play):
     task.warm_up()
     assert task.act() == 150
     told = task.extras()
-    # 150 requests at even intervals begin within a second, whatever the site takes.
+    # 150 requests at even intervals begin within a second, however slow the site is.
     assert told["wall_ns"] >= 0.99e9
     assert told["lag_p99"] >= 0
 
@@ -131,5 +131,5 @@ def test_posts_are_stored_once_for_all_contenders(server, database_name):
 
 def test_a_page_of_gevents_server_does_not_wait_for_an_acknowledgement(play):
     task = play("mangonel-gevent", "new-connections")
-    # The fastest of them: a delayed acknowledgement takes 40 ms in each, whatever the machine does.
+    # The fastest of them: a delayed acknowledgement takes 40 ms in each, on any machine.
     assert generate(task._site.port, 40, 1, rate=100).services_us[0] < 30_000

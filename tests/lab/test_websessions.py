@@ -97,7 +97,7 @@ def test_trap_6_no_two_requests_under_way_are_one_visitors(
 def test_a_run_with_other_store_calls_is_void(task_of: Any) -> None:
     task = task_of("web-memory", part_of("mixed"))
     task.arrange()
-    # Nobody came.
+    # There were no visitors.
     with pytest.raises(
         RuntimeError, match=r"void: expected the store's calls to be .*'get': 99.*, they are {}"
     ):

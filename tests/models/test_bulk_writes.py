@@ -195,7 +195,7 @@ class Bulks(TwinMachine):
                 (without_generated(d) for d in self.twins.admin[side.database.name].things.find()), key=repr
             )
             for side in self.twins.sides
-            # After whatever this side sent without waiting for an answer.
+            # After everything that this side sent without waiting for a reply.
             if self.twins.face.run(lambda side=side: side.database.command("ping"))
         ]
         assert stored[0] == stored[1]

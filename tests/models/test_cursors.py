@@ -1,4 +1,4 @@
-"""The order of a cursor's methods: whatever is called after whatever, values and exceptions are PyMongo's."""
+"""A cursor's methods in any order: values and exceptions are PyMongo's."""
 
 from __future__ import annotations
 

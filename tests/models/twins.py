@@ -74,7 +74,7 @@ class Twins:
         return [self.face.run(lambda side=side: call(side)) for side in self.sides]
 
     def fail_once(self, side: Side, **data: Any) -> None:
-        """Let the next command of `data["failCommands"]` fail, whoever sends it."""
+        """Let the next command of `data["failCommands"]` fail, from any client."""
         point = {"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": data}
         self.admin.admin.command(point)
 

@@ -1,4 +1,4 @@
-"""Counting what a query finds, whatever its conditions."""
+"""Counting a query's documents, with any conditions."""
 
 from __future__ import annotations
 

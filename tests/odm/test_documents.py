@@ -94,7 +94,7 @@ def test_second_insert_of_an_id_is_a_duplicate(db: Connection, face: Any) -> Non
 def test_save_sends_only_what_changed(db: Connection, face: Any) -> None:
     ada = customer(tags=["a"], phone="1")
     face.save(ada)
-    # Somebody else changes what this program does not touch.
+    # Another writer changes fields that this program does not touch.
     ada.collection().update_one({"_id": ada.id}, {"$set": {"name": "Eve", "address.zip": "0150", "more": 1}})
     ada.address.city = "Bergen"
     ada.phone = None

@@ -1,4 +1,4 @@
-"""A collection or a client that one thread makes while another forgets or closes is kept by nobody.
+"""A collection or a client that one thread makes while another discards or closes is not kept.
 
 The interleaving is made by events: the one thread waits within what it makes until the other has done its part.
 """
@@ -86,7 +86,7 @@ def close(db: Connection, is_async: bool) -> None:
 
 @pytest.fixture
 def db() -> Iterator[Any]:
-    """A connection whose server nobody needs."""
+    """A connection whose server is never used."""
     made = connect("mongodb://127.0.0.1:9/late", "late")
     yield made
     made.close()

@@ -1,4 +1,4 @@
-"""Migrations change each document once, whoever writes meanwhile and however often they are killed; and back again.
+"""Migrations change each document once, despite concurrent writers and kills; and back again.
 
 `MANGONEL_ODM_DOCUMENTS` and `MANGONEL_ODM_KILLS` ask for more than the few of a usual run.
 """

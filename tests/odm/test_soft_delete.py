@@ -1,4 +1,4 @@
-"""Deletion that marks stores the mark and nothing else, whoever asks for it."""
+"""Soft deletion stores the mark and nothing else, by every way to delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents know where they are from and what of them is stored, whatever happens around them."""
+"""Documents know their origin and their stored values, despite concurrent events."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from types import ModuleType
 import mangonel
 
 LIST = Path(__file__).with_name("public-names.txt")
-# Programs of their own, which nobody imports.
+# Stand-alone programs, which are not imported.
 PROGRAMS = {"mangonel.demo", "mangonel.doctor", "mangonel.engines", "mangonel.lab", "mangonel.server.serve"}
 
 

@@ -38,7 +38,7 @@ def serve(*arguments: str) -> Iterator[subprocess.Popen[str]]:
         try:
             yield process
         except BaseException:
-            # A test that fails must not wait for what nobody ends.
+            # A failing test must not wait for a process that never ends.
             process.kill()
             raise
 

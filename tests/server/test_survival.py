@@ -40,7 +40,7 @@ def start_child(
 
 def is_alive(pid: int) -> bool:
     try:
-        # A process that nobody has waited for yet is a zombie, and no longer runs.
+        # A process that was not waited for yet is a zombie, and no longer runs.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False

@@ -25,7 +25,7 @@ def spec_standalone() -> Iterator[Server]:
         yield server
 
 
-# Not kept for the tests of other folders: three members take a processor's time although nobody asks them anything.
+# Not kept for the tests of other folders: three members take CPU time even when idle.
 @pytest.fixture(scope="module")
 def spec_replica_set() -> Iterator[Server]:
     """Three members with fail points."""

@@ -1,4 +1,4 @@
-"""The cases of the unified test format that a runner has to fail: whoever lets them pass would let others pass as well.
+"""The cases of the unified test format that a runner must fail: a runner that passes them would pass wrong results too.
 
 Spec: unified-test-format, "valid-fail".
 """

@@ -1,4 +1,4 @@
-"""Secured connections carry what plain ones do, on every face, whatever the sizes and the pieces."""
+"""Secured connections carry what plain ones do, on every face, for any sizes and pieces."""
 
 from __future__ import annotations
 

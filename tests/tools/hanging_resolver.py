@@ -14,7 +14,7 @@ _LONGEST = 30.0
 
 
 class HangingResolver:
-    """What it was asked, and whether somebody still waits for it.
+    """The questions so far, and whether one is still waiting.
 
     Args:
         answers: how many questions for the name are answered at once.

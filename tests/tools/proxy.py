@@ -22,7 +22,7 @@ from typing import Literal
 __all__ = ["LineProxy"]
 
 Direction = Literal["up", "down"]
-HELD_BYTES = 64 << 20  # per direction; beyond it the sender feels that nobody reads
+HELD_BYTES = 64 << 20  # per direction; beyond it the sender is blocked
 
 
 class LineProxy:

@@ -7,7 +7,7 @@
         ...
         assert server.received("find")[0].command["filter"] == {}
 
-Runs in threads on loopback. Whatever breaks the wire protocol is kept in `errors` and raised by `stop`.
+Runs in threads on loopback. Violations of the wire protocol are kept in `errors` and raised by `stop`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The beginnings of messages that programs and their tests match on are those of PyMongo, whatever follows them."""
+"""Messages that programs and their tests match on begin as PyMongo's do."""
 
 from __future__ import annotations
 

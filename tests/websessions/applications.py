@@ -1,4 +1,4 @@
-"""One small application in every framework, and one way to call it: for rules that hold whatever the framework is.
+"""One small application in every framework, and one way to call it: for rules that hold in every framework.
 
 `served(framework, sessions)` yields a function that sends a request and returns the answer. What a request does with
 its websession is in its query: `do=login,write&user=ada&k=1&v=2&fail=raise`.

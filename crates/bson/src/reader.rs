@@ -225,12 +225,12 @@ impl<'a> IntoIterator for RawDocument<'a> {
     }
 }
 
-/// An array inside a buffer: a document whose keys are positions, which nobody checks.
+/// An array inside a buffer: a document whose keys are positions, which are not checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawArray<'a>(RawDocument<'a>);
 
 impl<'a> RawArray<'a> {
-    /// Takes a document as an array, whatever its keys.
+    /// Takes a document as an array, with any keys.
     #[inline]
     pub fn from_document(document: RawDocument<'a>) -> Self {
         Self(document)
@@ -254,7 +254,7 @@ impl<'a> RawArray<'a> {
         self.0.is_empty()
     }
 
-    /// Walks the values in order, whatever their keys; after an error there are no more.
+    /// Walks the values in order, with any keys; after an error there are no more.
     #[inline]
     pub fn iter(&self) -> Values<'a> {
         Values(self.0.fields())

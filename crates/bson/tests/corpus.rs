@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Returns the suite's files, or says that it is skipped.
 fn files(suite: &str) -> Vec<(String, Value)> {
-    #[allow(clippy::disallowed_methods)] // Where the specifications are is for whoever runs the tests to say.
+    #[allow(clippy::disallowed_methods)] // The environment says where the specifications are.
     let Some(root) = std::env::var_os("MONGODB_SPECIFICATIONS") else {
         println!("{suite}: skipped, MONGODB_SPECIFICATIONS names no folder");
         return Vec::new();

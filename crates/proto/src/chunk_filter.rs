@@ -359,7 +359,7 @@ impl ChunkFilter {
             && let Some(bytes) = self.kept.get_mut(at..at + 4)
             && let Some(length) = bytes.first_chunk::<4>().map(|bytes| i32::from_le_bytes(*bytes))
         {
-            // A length that was a lie stays one; whoever reads the message finds out.
+            // A wrong length stays wrong; the message's reader reports it.
             bytes.copy_from_slice(&((i64::from(length) + by) as i32).to_le_bytes());
         }
     }

@@ -9,7 +9,7 @@ use crate::transaction::{End, State, Transaction, releases_pin};
 
 /// Reads that wait for what the session did before (causal-consistency, "read commands").
 const CAUSAL_READS: &[&str] = &["find", "aggregate", "count", "distinct"];
-/// Writes that do, whoever made the command (causal-consistency, "write commands").
+/// Writes that do, with any command (causal-consistency, "write commands").
 const CAUSAL_WRITES: &[&str] = &[
     "insert",
     "update",
@@ -130,7 +130,7 @@ impl ClientSession {
     /// Takes the server session out for good.
     pub fn release(&mut self) -> Option<ServerSession> {
         let mut server = self.server.take()?;
-        // What the server has begun for it goes on there; nobody may meet that by taking the session from the pool.
+        // What the server has begun for it goes on there, so the session must not return to the pool.
         server.is_dirty |= self.transaction.state() == State::InProgress;
         Some(server)
     }

@@ -1,5 +1,5 @@
-//! What the user's listeners, loggers and tracers hear of, as plain values in one queue. Calls nobody, and makes nothing
-//! that nobody asked for: each kind has its bit in [`Interests`].
+//! What the user's listeners, loggers and tracers hear of, as plain values in one queue. Calls nothing, and makes
+//! nothing that is not requested: each kind has its bit in [`Interests`].
 //! Spec: command-logging-and-monitoring, connection-monitoring-and-pooling, server-discovery-and-monitoring.
 
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use crate::error::Failure;
 use crate::ids::{LinkId, SessionId};
 use crate::topology::{self, Address, TopologyDescription};
 
-/// Which kinds of events somebody wants, as bits.
+/// The kinds of events to record, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Interests(pub u8);
 
@@ -288,7 +288,7 @@ pub enum Event {
     Topology(topology::Event),
 }
 
-/// Events that nobody has fetched yet, and who wants which.
+/// Events that were not fetched yet, and the kinds to record.
 #[derive(Debug, Default)]
 pub struct EventQueue {
     interests: Interests,

@@ -27,9 +27,9 @@ pub enum Kind {
     Selection,
     /// Does what its caller alone knows; sent again only when the server says that it did nothing.
     Command,
-    /// Commits a transaction; sent again once whatever the options say.
+    /// Commits a transaction; retried once, regardless of options.
     Commit,
-    /// Aborts a transaction; sent again once whatever the options say.
+    /// Aborts a transaction; retried once, regardless of options.
     Abort,
 }
 

@@ -40,7 +40,7 @@ pub struct ClientOptions {
     pub metadata: Vec<u8>,
     /// `apiVersion` and its companions as one BSON document; empty without them.
     pub server_api: Vec<u8>,
-    /// Who its connections authenticate as; `None` for nobody.
+    /// Who its connections authenticate as; `None` for no user.
     pub login: Option<Login>,
     /// How messages may be compressed, the most wanted first; empty for not at all.
     pub compressors: Vec<Compressor>,
@@ -51,7 +51,7 @@ pub struct ClientOptions {
 pub struct PoolOptions {
     /// The most connections at once; 0 for no limit.
     pub max_pool_size: usize,
-    /// How many connections are kept open when nobody needs them.
+    /// How many idle connections are kept open.
     pub min_pool_size: usize,
     /// The most connections being opened at once.
     pub max_connecting: usize,

@@ -151,7 +151,7 @@ impl Pool {
         self.take_back(link, now);
     }
 
-    /// Puts a new connection by that nobody asked for.
+    /// Stores a new connection opened in the background.
     pub fn put_by(&mut self, link: LinkId, now: Instant) {
         self.take_back(link, now);
     }
@@ -195,8 +195,8 @@ impl Pool {
         self.serve(now);
     }
 
-    /// Notes that a connection that nobody asked for is ready; [`put_by`](Self::put_by) follows. A waiter is to get this
-    /// one, so none may be sent to open another meanwhile.
+    /// Records that a connection opened in the background is ready; [`put_by`](Self::put_by) follows. A waiter is to
+    /// get this one, so none may be sent to open another meanwhile.
     pub fn enter(&mut self, link: LinkId, generation: u32) {
         self.pending = self.pending.saturating_sub(1);
         self.shaking.retain(|shaking| *shaking != link);
@@ -267,7 +267,7 @@ impl Pool {
         wanted.min(room).min(self.options.max_connecting.saturating_sub(self.pending))
     }
 
-    /// Counts one more connection that is being opened for nobody; false when none is missing.
+    /// Counts one more connection being opened in the background; false when none is missing.
     pub fn begin_filling(&mut self) -> bool {
         let is_missing = !self.is_closed && self.missing() > 0;
         self.pending += usize::from(is_missing);
@@ -295,7 +295,7 @@ impl Pool {
         self.clear();
         if is_interrupting {
             self.closing.extend(self.out.drain().map(|(link, _)| link));
-            // Whoever shakes hands there notices, and gives it up.
+            // Its handshake notices, and gives it up.
             self.closing.append(&mut self.shaking);
         }
         self.woken.extend(self.waiters.drain(..));

@@ -21,7 +21,7 @@ pub enum Again {
     No,
     /// Another attempt, where the rules for repeating this kind of command hold.
     Now,
-    /// Another attempt whatever the command, after a wait: the server had too much to do and did nothing.
+    /// Another attempt for any command, after a wait: the server had too much to do and did nothing.
     AfterBackoff,
 }
 

@@ -1,4 +1,4 @@
-//! Which commands hold credentials, so that nobody sees their content and none is compressed; Python asks here, too.
+//! Which commands hold credentials, so that their content is hidden and not compressed; Python asks here, too.
 //! Spec: command-logging-and-monitoring, OP_COMPRESSED.
 
 /// Commands whose content is a secret, in lower case.
@@ -14,7 +14,7 @@ pub const SECRET_COMMANDS: &[&str] = &[
     "updateuser",
 ];
 
-/// Returns whether a command of this name is secret whatever it holds.
+/// Returns whether a command of this name is always secret.
 pub fn is_secret(name: &str) -> bool {
     SECRET_COMMANDS.iter().any(|secret| secret.eq_ignore_ascii_case(name))
 }

@@ -15,7 +15,7 @@ pub struct ServerSession {
     pub txn_number: i64,
     /// A network error left its state on the server unknown, so it must not be used again.
     pub is_dirty: bool,
-    /// Where a command may have opened a cursor of it that nobody knows of, since its reply was given up.
+    /// Where a cancelled command may have opened a cursor of it with an unknown id.
     pub left_cursor_at: Option<Address>,
     last_use: Instant,
     /// How often the process had forked when it was made; a child must not use its parent's sessions.
@@ -60,7 +60,7 @@ impl IdSource {
     }
 }
 
-/// The sessions that nobody holds, the last used first.
+/// The idle sessions, the last used first.
 #[derive(Debug)]
 pub struct SessionPool {
     idle: Vec<ServerSession>,

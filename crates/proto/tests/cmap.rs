@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 /// Longer than anything a case waits for, in virtual time.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// One check-out, or one connection that is opened for nobody.
+/// One check-out, or one connection opened in the background.
 struct Held {
     exchange: Exchange,
     /// When the server answers to its handshake.
@@ -111,13 +111,13 @@ impl Sim {
                 self.events.push(shown);
             }
         }
-        // What the owner of a client does after every change; nobody here holds sockets.
+        // What the owner of a client does after every change; there are no sockets here.
         let closed = self.client.poll_closing();
         self.client.poll_wakers();
         self.client.poll_actions();
         for link in closed {
             let hit = self.held.iter_mut().find(|held| held.exchange.link() == Some(link));
-            // A socket that was shut down breaks whoever waits in it; whoever only holds it does not notice.
+            // Shutting down a socket wakes its waiting thread; a mere holder does not notice.
             if let Some(held) = hit
                 && !held.is_settled()
             {
@@ -434,7 +434,7 @@ fn shown(event: &PoolEvent) -> Value {
     }
 }
 
-/// Whether a value is as wanted; 42 stands for whatever is there.
+/// Whether a value is as wanted; 42 stands for any value.
 fn is_match(wanted: &Value, found: &Value) -> bool {
     let is_any = *wanted == json!(42) || *wanted == json!("42");
     if is_any { !found.is_null() } else { wanted == found }

@@ -1,4 +1,4 @@
-//! Whatever happens to exchanges, in whatever order: the pool's books hold, and nothing is left behind.
+//! After any events in any order, the pool's counts are right and nothing is left behind.
 
 mod bench;
 
@@ -222,7 +222,7 @@ impl Face {
         if !self.closed {
             let stuck =
                 waiting > 0 && (idle > 0 || (out + pending < MAX_POOL_SIZE && pending < MAX_CONNECTING));
-            assert!(!stuck, "somebody waits for what is there: {:?}", self.bench.sizes());
+            assert!(!stuck, "an operation waits although a connection is free: {:?}", self.bench.sizes());
         }
         let held: Vec<_> = self.exchanges.values().filter_map(Exchange::link).collect();
         assert_eq!(held.iter().collect::<BTreeSet<_>>().len(), held.len(), "two exchanges hold one link");
@@ -233,7 +233,7 @@ impl Face {
             if self.closed && exchange.step() == Step::Wait {
                 assert!(
                     self.woken.contains(&exchange.id().0),
-                    "nobody tells a waiter that the client is closed"
+                    "a waiter was not told that the client is closed"
                 );
             }
         }

@@ -170,7 +170,7 @@ fn a_token_is_said_inside_the_next_hello_until_the_server_refuses_it() {
     assert!(outbound(&second).get("speculativeAuthenticate").is_some());
     let hello = bench.hello.clone();
     bench.reply(&mut second, &hello);
-    // The server did not take it inside hello, so somebody who knows it is asked.
+    // The server did not take it inside hello, so it is requested from outside.
     second.handle_answer(&mut bench.client, word(1), bench.now);
     bench.reply(&mut second, &json!({"ok": 0, "code": 18, "errmsg": "no"}));
     let Some(Question::Word(_, prompt)) = second.question() else { panic!("expected another try") };

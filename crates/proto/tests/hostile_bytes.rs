@@ -1,4 +1,4 @@
-//! Messages written and read back, and bytes that are none: whatever arrives is an answer or an error, never a panic.
+//! Messages written and read back, and random bytes: all input gives a reply or an error, never a panic.
 
 mod bench;
 

@@ -48,7 +48,7 @@ fn what_is_left_of_the_time_limits_every_wait_and_the_servers_own_work() {
     bench.pass(100);
     let hello = bench.hello.clone();
     bench.reply(&mut exchange, &hello);
-    assert_eq!(left(&bench, &exchange), Some(300), "the command, whatever socketTimeoutMS says");
+    assert_eq!(left(&bench, &exchange), Some(300), "the command, despite socketTimeoutMS");
     assert_eq!(number(&outbound(&exchange)["maxTimeMS"]), 300);
 }
 

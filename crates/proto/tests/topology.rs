@@ -251,7 +251,7 @@ fn an_observer_is_woken_once_however_often_it_is_asked_for_a_check() {
     world.effects();
     world.topology.request_checks(at(200));
     assert_eq!(world.effects(), [wake]);
-    // Each of a thousand servers that fail wakes whoever waits for one, who asks for all of them again.
+    // Each failure among a thousand servers wakes the waiters, which request checks of all of them again.
     for milliseconds in 201..300 {
         world.topology.request_checks(at(milliseconds));
     }
@@ -416,7 +416,7 @@ fn without_listeners_no_event_is_made() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// Listeners can pair every heartbeat that began with one that ended, whatever the server and the
+    /// Listeners can pair every heartbeat's start with its end, regardless of the server and the
     /// application do; two checks begin at least half a second apart unless the server answered or was lost.
     #[test]
     fn every_heartbeat_that_begins_ends_once(moves in prop::collection::vec((0u8..7, 1u64..3000), 1..60)) {

@@ -19,7 +19,7 @@ const KEY: usize = 32;
 /// `MONGOCRYPT_STATUS_ERROR_CLIENT`
 const CLIENT_ERROR: u32 = 1;
 
-/// `mongocrypt_binary_t`: a view of somebody's memory; for an output, its length is what fits.
+/// `mongocrypt_binary_t`: a view of borrowed memory; for an output, its length is the capacity.
 #[repr(C)]
 struct Binary {
     data: *mut u8,
@@ -33,7 +33,7 @@ impl Binary {
     /// Returns the bytes of a view.
     ///
     /// # Safety
-    /// `view` is null or a view whose bytes can be read, and nobody writes them while the result is used.
+    /// `view` is null or a view whose bytes can be read, and nothing writes them while the result is used.
     unsafe fn bytes<'a>(view: *const Binary) -> Option<&'a [u8]> {
         // SAFETY: null becomes None; anything else is a live view of the library's, which the functions below pass on
         // as they got it.
@@ -42,7 +42,7 @@ impl Binary {
             (0, _) => Some(&[]),
             (_, true) => None,
             // SAFETY: of a view that is neither empty nor null the library promises `len` bytes from `data` on, and
-            // that nobody writes them while a callback uses them.
+            // that nothing writes them while a callback uses them.
             (len, false) => Some(unsafe { std::slice::from_raw_parts(view.data, len) }),
         }
     }
@@ -182,10 +182,10 @@ macro_rules! keyed_hash {
             status: *mut c_void,
         ) -> bool {
             let work = || {
-                // SAFETY: the library calls with a view of the key that is valid for the call, and nobody writes it
+                // SAFETY: the library calls with a view of the key that is valid for the call, and nothing writes it
                 // until the hash is made.
                 let mut hash = <Hmac<$hash>>::new_from_slice(unsafe { Binary::bytes(key)? }).ok()?;
-                // SAFETY: the library calls with a view of the input that is valid for the call, and nobody writes it
+                // SAFETY: the library calls with a view of the input that is valid for the call, and nothing writes it
                 // until the hash is made.
                 hash.update(unsafe { Binary::bytes(input)? });
                 // SAFETY: the library calls with a view of an output that is valid for the call; the slices of key and
@@ -210,8 +210,8 @@ unsafe extern "C" fn sha_256(
     status: *mut c_void,
 ) -> bool {
     let work = || {
-        // SAFETY: the library calls with a view of the input that is valid for the call, and nobody writes it until the
-        // hash is made.
+        // SAFETY: the library calls with a view of the input that is valid for the call, and nothing writes it until
+        // the hash is made.
         let digest = Sha256::digest(unsafe { Binary::bytes(input)? });
         // SAFETY: the library calls with a view of an output that is valid for the call; the slice of the input is used
         // no more.

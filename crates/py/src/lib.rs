@@ -29,7 +29,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     odm::register(module)
 }
 
-/// Refuses a free-threaded interpreter that was told to go on without its lock whatever modules need.
+/// Refuses a free-threaded interpreter that was told to keep its lock off, regardless of modules.
 fn insist_on_gil(py: Python<'_>) -> PyResult<()> {
     if py.import("sys")?.call_method0("_is_gil_enabled")?.extract()? {
         return Ok(());

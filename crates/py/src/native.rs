@@ -67,9 +67,9 @@ pub(crate) fn counted<T>(py: Python<'_>, body: impl FnOnce(Python<'_>) -> T) -> 
 /// Gives an instance's memory back, and its reference to its class.
 ///
 /// # Safety
-/// For the end of a `tp_dealloc`: nobody refers to `object` any more, and what it owned is released.
+/// For the end of a `tp_dealloc`: nothing refers to `object` any more, and its resources are released.
 pub(crate) unsafe fn free(object: *mut ffi::PyObject) {
-    // SAFETY: nobody refers to the object any more, so its memory is read here for the last time; `tp_free` belongs to
+    // SAFETY: nothing refers to the object any more, so its memory is read here for the last time; `tp_free` belongs to
     // the allocator that it came from. Instances of heap types own a reference to their class, which so outlives the
     // call.
     unsafe {

@@ -5,7 +5,7 @@
 //! none of these below it and yet be the one that lets go of the last reference to an instance; that is what [`Entry`] is for.
 
 /// The first field of each class whose other fields hold references: where an instance goes, so may what they refer to, and
-/// with that any code runs, in whatever thread it is.
+/// with that any code runs, in any thread.
 #[derive(Default)]
 pub struct Entry;
 

@@ -31,7 +31,7 @@ class ClientEntity:
     log: EventLog
     messages: MessageLog | None = None
     spans: SpanLog | None = None
-    # What the runner has to know, whatever the case observes.
+    # Events that the runner needs, regardless of the case.
     inner_log: EventLog = field(default_factory=lambda: EventLog(_INNER_EVENTS, (), shows_secrets=False))
 
     @property

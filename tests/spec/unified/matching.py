@@ -101,7 +101,7 @@ def _is_same(expected: Any, actual: Any) -> bool:
     if isinstance(expected, bool) or isinstance(actual, bool):
         return expected is actual
     if isinstance(expected, int | float):
-        # Integers and doubles of the same value are one, whatever their types.
+        # Integers and doubles of the same value match, regardless of type.
         return isinstance(actual, int | float) and expected == actual
     return bool(expected == actual)
 

@@ -210,7 +210,7 @@ _RESULTS: dict[str, Callable[[Any], Any]] = {
 
 
 # What stands for `$$placeholder`. Of local: the key that the specification's data are encrypted with. The others are
-# credentials of nobody: enough for what no service is asked for.
+# fake credentials, for cases that contact no service.
 LOCAL_KEY = (
     "Mng0NCt4ZHVUYUJCa1kxNkVyNUR1QURhZ2h2UzR2d2RrZzh0cFBwM3R6NmdWMDFBMUN3YkQ5aXRRMkhGRGdQV09wOGVNYUMxT2k3NjZKelhaQmRC"
     "ZGJkTXVyZG9uSjFk"

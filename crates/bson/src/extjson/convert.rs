@@ -34,8 +34,8 @@ pub fn parse_json(text: &str) -> Result<Vec<u8>> {
     document_of(parse(text)?, text.len())
 }
 
-/// As [`parse_json`], but of a key that repeats the last value counts, as in Python: repeated fields of a document
-/// would be kept by the server, and read by nobody.
+/// As [`parse_json`], but of a repeated key the last value counts, as in Python: the server would keep repeated
+/// fields of a document, and no client would read them.
 ///
 /// # Errors
 /// As for [`parse_json`].

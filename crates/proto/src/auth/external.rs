@@ -1,5 +1,5 @@
 //! MONGODB-AWS and MONGODB-OIDC: conversations whose words come from outside this crate, for they take signatures or
-//! tokens of somebody else. Knows the order of the messages and when a refused token is worth another try.
+//! tokens of an external provider. Knows the order of messages, and when to retry with another token.
 //! Spec: auth, "MONGODB-AWS", "MONGODB-OIDC".
 
 use mangonel_bson as bson;

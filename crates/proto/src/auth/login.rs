@@ -107,7 +107,7 @@ impl Login {
     }
 }
 
-/// Nonces that nobody can predict who does not know the seed: a hash over the seed and a count.
+/// Nonces, unpredictable without the seed: a hash over the seed and a count.
 #[derive(Clone)]
 struct Nonces {
     secret: [u8; 32],

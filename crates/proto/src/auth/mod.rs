@@ -2,7 +2,7 @@
 //! Sends nothing, makes no randomness, and never prints a secret. Spec: auth; mongodb-handshake.
 //!
 //! Order: [`Authentication::append_to_hello`] while the hello command is written,
-//! [`Authentication::handle_hello`] with its reply, then whatever [`Authentication::poll_step`] says until it
+//! [`Authentication::handle_hello`] with its reply, then each step of [`Authentication::poll_step`] until it
 //! says [`Step::Done`]. An error ends the connection.
 
 pub mod external;
@@ -423,7 +423,7 @@ impl Authentication {
                 }
             }
             State::ScramEmpty(_) if is_done(reply) => State::Done,
-            _ => return Err(AuthError::Malformed { what: "a reply nobody asked for" }),
+            _ => return Err(AuthError::Malformed { what: "an unexpected reply" }),
         };
         Ok(())
     }
@@ -506,7 +506,7 @@ fn sasl_continue(conversation: i32, payload: &[u8]) -> Command {
 }
 
 fn take_scram_first(mut scram: Scram, reply: RawDocument<'_>) -> Result<State, AuthError> {
-    // Whoever ends here would be believed without having proved anything.
+    // A peer that ended here would be trusted without proof.
     if is_done(reply) {
         return Err(AuthError::Unproven);
     }

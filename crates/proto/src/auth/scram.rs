@@ -133,7 +133,7 @@ impl KeyRequest {
         self.iterations
     }
 
-    /// Derives the keys. Takes milliseconds: run it where nobody waits, without a lock.
+    /// Derives the keys. Takes milliseconds: run it off the hot path, without a lock.
     pub fn derive(&self) -> Keys {
         let salted = self.hash.pbkdf2(self.password.reveal().as_bytes(), &self.salt, self.iterations);
         Keys {

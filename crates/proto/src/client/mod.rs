@@ -86,7 +86,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Makes a client that has contacted nobody yet; its first actions wait until they are asked for.
+    /// Makes a client that has contacted no server yet; its first actions wait until they are polled.
     /// `seed`: good randomness for session ids.
     pub fn new(options: ClientOptions, seed: [u8; 16], now: Instant) -> Self {
         Self::observed(options, Interests::default(), seed, now)
@@ -323,7 +323,8 @@ impl Client {
         self.options.topology.is_load_balanced
     }
 
-    /// Returns what the service last connected to said of itself; only behind a load balancer, where nobody watches.
+    /// Returns what the service last connected to said of itself; only behind a load balancer, where there is no
+    /// monitoring.
     pub fn balanced_service(&self) -> Option<&Arc<ServerDescription>> {
         self.balanced_service.as_ref()
     }
@@ -421,7 +422,7 @@ impl Client {
     /// Returns how long the deployment keeps idle sessions; `None` when it has none or is not known yet.
     pub fn session_timeout(&self) -> Option<Duration> {
         if self.is_load_balanced() {
-            // Nobody tells; a session that a service has forgotten is begun anew there.
+            // Unknown; a service starts a forgotten session again.
             return Some(ENDLESS);
         }
         let minutes = self.description().logical_session_timeout_minutes?;

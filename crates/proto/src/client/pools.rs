@@ -59,7 +59,7 @@ impl Client {
         Some(missing)
     }
 
-    /// Closes a link that the server closed while nobody used it.
+    /// Closes an idle link that the server has closed.
     pub fn link_lost(&mut self, shard: ShardId, link: LinkId, now: Instant) {
         if let Some(pool) = self.pool_of_link(shard, link) {
             pool.discard(link, now);

@@ -1,5 +1,5 @@
 //! What listeners hear of a command and of its check-out: one start, and one end for each start. Nothing is made while
-//! nobody listens. Spec: command-logging-and-monitoring, connection-monitoring-and-pooling.
+//! there is no listener. Spec: command-logging-and-monitoring, connection-monitoring-and-pooling.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl Heard {
 /// How much listeners have heard of the attempt in flight.
 #[derive(Debug, Default)]
 enum Announcement {
-    /// Nobody listens, or both its ends were told.
+    /// There is no listener, or both its ends were reported.
     #[default]
     Nothing,
     /// It is about to be sent.
@@ -113,19 +113,19 @@ impl Exchange {
         client.publish(Event::CommandStarted { facts, command });
     }
 
-    /// Notes that a stamped command will be sent, when somebody listens.
+    /// Records that a stamped command will be sent, if there is a listener.
     pub(super) fn prepare_announcement(&mut self, client: &mut Client, now: Instant) {
         if !client.wants(Interests::COMMANDS) || self.operation.is_silent {
             return;
         }
         self.heard.command = Announcement::Due;
-        // Nothing is sent for the later replies of an exhaust cursor, so nobody else would ask for it.
+        // Nothing is sent for the later replies of an exhaust cursor, so this is the only request for it.
         if self.operation.is_under_way {
             self.announce(client, now);
         }
     }
 
-    /// Notes that a command of authentication will be sent, when somebody listens. The hello before it is no event.
+    /// Records that an authentication command will be sent, if there is a listener. The hello before it is no event.
     pub(super) fn prepare_authentication_announcement(&mut self, client: &Client) {
         if client.wants(Interests::COMMANDS) {
             self.heard.command = Announcement::Due;
@@ -221,7 +221,7 @@ impl Exchange {
             (None, None) => "server that takes writes".to_owned(),
         };
         let is_first = !std::mem::replace(&mut self.heard.is_selecting, true);
-        // Whoever waits is told so once, however often it looks again.
+        // A wait is reported once, however often it is checked again.
         if matches!(event, SelectionEvent::Waiting { .. }) && !is_first {
             return;
         }
@@ -258,7 +258,7 @@ impl Exchange {
         }
     }
 
-    /// As [`name_connection`](Self::name_connection), for one that nobody asked for.
+    /// As [`name_connection`](Self::name_connection), for one opened in the background.
     pub(super) fn name_spare_connection(&mut self, client: &mut Client, now: Instant) {
         let link = client.next_link();
         self.enter(Phase::Connecting { opening: link });

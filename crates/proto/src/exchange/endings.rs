@@ -26,7 +26,7 @@ const TIME_LIMIT_REMEDY: &str = ": no reply before the operation's time limit, a
 
 impl Exchange {
     /// What arrived cannot be a message, or is not the one that was due. The link is closed; nothing is retried, for
-    /// nobody knows what the peer did.
+    /// the outcome at the peer is unknown.
     pub fn handle_protocol_error(&mut self, client: &mut Client, message: &str, now: Instant) {
         self.announce_failure(client, CommandFailure::Protocol(message.to_owned()), now);
         self.drop_link(client, now);
@@ -52,7 +52,7 @@ impl Exchange {
                 self.announce_failure(client, told(message.clone()), now);
                 self.report(client, topology::Phase::AfterHandshake, cause, &message, now);
                 self.drop_link(client, now);
-                // The command was refused before it ran, so it may be sent again whatever it does.
+                // The command was refused before it ran, so any command may be sent again.
                 self.back_off(client, message, timed_out, Besides::Nothing, now);
             }
             Phase::Connecting { .. } | Phase::Handshake(_) => {
@@ -104,7 +104,7 @@ impl Exchange {
         }
     }
 
-    /// Gives up: whatever it holds goes back, and a link that owes a reply is closed. Idempotent.
+    /// Gives up: checks its connection in, and closes a link that owes a reply. Idempotent.
     pub fn close(&mut self, client: &mut Client, now: Instant) {
         match self.phase {
             Phase::Selecting { .. } => client.stop_waiting(self.id),
@@ -127,7 +127,7 @@ impl Exchange {
                 }
                 self.drop_link(client, now);
             }
-            // A cursor is open, and nobody came for it.
+            // A cursor is open and was not taken over.
             Phase::Done(_) if self.failed.is_none() => self.note_left_cursor(),
             _ => {}
         }
@@ -141,7 +141,8 @@ impl Exchange {
         self.end_session(client, now);
     }
 
-    /// Closes it, and with `is_kept` gives back the connection that it kept for later batches and nobody took over.
+    /// Closes it, and with `is_kept` checks in the connection that it kept for later batches and that was not taken
+    /// over.
     pub fn give_up(&mut self, client: &mut Client, is_kept: bool, now: Instant) {
         let (link, owes_more) = (self.link(), self.more_to_come());
         self.close(client, now);
@@ -208,7 +209,7 @@ impl Exchange {
         }
         match (self.link.take(), self.pool(client)) {
             (Some(link), Some(pool)) => pool.check_in(link, now),
-            // The pool was closed meanwhile; nobody else will close the link.
+            // The pool was closed meanwhile; only this can close the link.
             (Some(link), None) => {
                 self.announce_orphan(client, link);
                 client.link_lost(self.shard, link, now);
@@ -226,7 +227,7 @@ impl Exchange {
         match (is_new, self.pool(client), link) {
             (true, Some(pool), link) => pool.failed(link, now),
             (false, Some(pool), Some(link)) => pool.discard(link, now),
-            // The server left the topology; nobody else will close the link.
+            // The server left the topology; only this can close the link.
             (is_new, None, Some(link)) => {
                 if is_new {
                     self.announce_closed(client, link, CloseReason::PoolClosed);
@@ -257,7 +258,7 @@ impl Exchange {
         }
     }
 
-    /// Remembers that the command may have left a cursor open that nobody will use. An explicit session's cursor stays:
+    /// Remembers that the command may have left an unused cursor open. An explicit session's cursor stays:
     /// killing the session would end what else runs in it.
     pub(super) fn note_left_cursor(&mut self) {
         let Some(session) = &mut self.session else { return };

@@ -222,7 +222,7 @@ impl Exchange {
             }
             let Some(handshake) = self.handshake_mut() else { return Ok(()) };
             handshake.is_hello = false;
-            // An arbiter holds no users; whoever connects to one is nobody there.
+            // An arbiter holds no users, so connections to one do not authenticate.
             if reply.get_bool_lenient("arbiterOnly").ok().flatten() == Some(true) {
                 handshake.authentication = None;
             }
@@ -330,7 +330,7 @@ impl Exchange {
         self.end_session(client, now);
     }
 
-    /// The user cannot authenticate anywhere, whatever the server says.
+    /// The user cannot authenticate at any server.
     fn refuse_credential(&mut self, client: &mut Client, error: &AuthError, now: Instant) {
         let message = self.explain(client, error);
         self.drop_link(client, now);

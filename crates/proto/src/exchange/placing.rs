@@ -190,7 +190,7 @@ impl Exchange {
         self.name_spare_connection(client, now);
     }
 
-    /// The connection that was opened for nobody is left to whoever comes next.
+    /// The connection opened in the background is left to the next check-out.
     pub(super) fn put_by(&mut self, client: &mut Client, now: Instant) {
         self.enter(Phase::Done(Stay::No));
         match (self.link.take(), self.pool(client)) {
@@ -205,7 +205,7 @@ impl Exchange {
         self.until.map_or(end, |until| end.min(until))
     }
 
-    /// No connection could be made. Nothing was sent, so trying again is safe whatever the command; the monitor will
+    /// No connection could be made. Nothing was sent, so any command is safe to retry; the monitor will
     /// tell when it is of no use. Who turned retries off is told at once.
     pub(super) fn back_off(
         &mut self,

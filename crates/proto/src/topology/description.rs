@@ -352,7 +352,7 @@ fn addresses(value: RawValue<'_>) -> Vec<Address> {
 pub enum TopologyType {
     /// Not known yet.
     Unknown,
-    /// One server, used whatever it is.
+    /// One server, used regardless of its type.
     Single,
     /// A replica set whose primary is not known.
     ReplicaSetNoPrimary,
@@ -396,7 +396,7 @@ pub struct TopologyDescription {
     /// Why no operation can run: a server is too old or too new.
     pub compatibility_error: Option<Arc<str>>,
     /// Servers that turned out not to belong here, the last [`MOST_TURNED_AWAY`] of them, and what they are. Told
-    /// when no server is left, since nobody could find out otherwise what is wrong with the options.
+    /// when no server is left, since the fault in the options would otherwise stay hidden.
     pub turned_away: Vec<(Address, Arc<str>)>,
 }
 

@@ -42,7 +42,7 @@ pub struct TopologySettings {
     pub seeds: Vec<Address>,
     /// The URI's `replicaSet`.
     pub set_name: Option<Arc<str>>,
-    /// The URI's `directConnection`: use the one seed, whatever it is.
+    /// The URI's `directConnection`: use the one seed, regardless of its type.
     pub is_direct: bool,
     /// The URI's `loadBalanced`.
     pub is_load_balanced: bool,
@@ -239,7 +239,7 @@ impl Topology {
     /// Asks for a check of every server as soon as possible: an operation found no suitable one.
     pub fn request_checks(&mut self, now: Instant) {
         for (address, watch) in &mut self.watches {
-            // Whoever waits for a server asks again at each change. To wake all observers each time is work by the square.
+            // Each waiting operation asks again at each change; waking all monitors each time would be quadratic.
             if watch.monitor.request_check(now) {
                 self.effects.push_back(Effect::WakeMonitor { address: address.clone() });
             }
@@ -255,7 +255,7 @@ impl Topology {
             return;
         }
         let is_load_balanced = self.settings.is_load_balanced;
-        // Before its hello is answered nobody knows which service a connection belongs to.
+        // Before the hello reply, a connection's service is unknown.
         if is_load_balanced && error.service_id.is_none() {
             return;
         }

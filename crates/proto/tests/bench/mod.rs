@@ -115,7 +115,7 @@ pub struct Bench {
     pub shard: ShardId,
     pub now: Instant,
     pub hello: Value,
-    /// Whether nobody answers the monitor.
+    /// Whether the monitor gets no reply.
     pub is_down: bool,
 }
 

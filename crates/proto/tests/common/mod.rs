@@ -21,7 +21,7 @@ pub struct Case {
 
 /// Loads all JSON files below `folder`, in order; `None`, with a line that says so, without a specification.
 pub fn load(folder: &str) -> Option<Vec<Case>> {
-    #[allow(clippy::disallowed_methods)] // Where the specifications are is for whoever runs the tests to say.
+    #[allow(clippy::disallowed_methods)] // The environment says where the specifications are.
     let Some(root) = std::env::var_os("MONGODB_SPECIFICATIONS") else {
         println!("skipped {folder}: MONGODB_SPECIFICATIONS is not set");
         return None;

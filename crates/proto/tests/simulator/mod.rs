@@ -146,7 +146,7 @@ impl Simulator {
         world
     }
 
-    /// Has something happen to whoever is primary then.
+    /// Makes something happen to the primary of that moment.
     pub fn fault_at(&mut self, milliseconds: u64, fault: Fault) {
         self.after(milliseconds, Event::Fault(fault));
     }
@@ -186,7 +186,7 @@ impl Simulator {
         self.queue.push(Reverse((when.max(self.now), self.ticket, event)));
     }
 
-    /// Gives an agent a new number: whatever it waited for before is not waited for any more.
+    /// Gives an agent a new number, which cancels its earlier wait.
     fn renew(&mut self, agent: Agent) -> u64 {
         self.ticket += 1;
         self.current.insert(agent, self.ticket);
@@ -299,7 +299,7 @@ impl Simulator {
                 }
             }
             Step::Sleep(until) => self.at(until, Event::TimedOut(agent, ticket)),
-            Step::Read | Step::Ask => panic!("nothing streams here, and nobody is asked"),
+            Step::Read | Step::Ask => panic!("nothing streams or asks here"),
             Step::Done => self.done(worker),
         }
     }
@@ -570,6 +570,6 @@ fn member_of(server: &Address) -> usize {
 fn observed_by(agent: Agent) -> usize {
     match agent {
         Agent::Watcher(member) | Agent::Pinger(member) => member,
-        Agent::Worker(_) => panic!("a worker observes nobody"),
+        Agent::Worker(_) => panic!("a worker is no monitor"),
     }
 }

@@ -50,7 +50,7 @@ impl<T> GilCell<T> {
     /// then see the value while it is borrowed.
     #[inline]
     pub(crate) unsafe fn with<R>(&self, _py: Python<'_>, action: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: `_py` shows that the GIL is held. `action` neither gives it up nor comes back to this cell, so nobody
+        // SAFETY: `_py` shows that the GIL is held. `action` neither releases it nor re-enters this cell, so nothing
         // else has a reference to the value until it returns.
         action(unsafe { &mut *self.0.get() })
     }

@@ -82,7 +82,7 @@ pub(crate) unsafe fn create(millis: i64, tzinfo: *mut ffi::PyObject) -> *mut ffi
     }
 }
 
-/// Milliseconds of a `datetime` read as UTC, whatever its zone, and the microseconds below them.
+/// Milliseconds of a `datetime` read as UTC, ignoring its zone, and the remaining microseconds.
 pub(crate) fn read_utc(date: &Bound<'_, PyDateTime>) -> (i64, i64) {
     // SAFETY: a `datetime`, alive as long as the reference to it.
     unsafe { read(date.as_ptr()) }

@@ -95,7 +95,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         }
     }
 
-    /// Decodes the fields of the document that fills the buffer into a dict, whatever the document class is.
+    /// Decodes the fields of the document that fills the buffer into a dict, regardless of the document class.
     pub(crate) fn fields(&mut self) -> Made<'py> {
         let end = self.open(self.data.len())?;
         let (made, _) = self.dict(end)?;

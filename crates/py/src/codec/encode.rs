@@ -389,7 +389,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
     #[cold]
     fn wrong_key(&self, key: *mut ffi::PyObject) -> Fault {
         // SAFETY: a key of the dict that is walked over, in which it still is; from here on the reference keeps it alive,
-        // whatever its repr does.
+        // even if its repr runs code.
         let key = unsafe { Bound::from_borrowed_ptr(self.py, key) };
         match key.repr() {
             Ok(repr) => {

@@ -173,7 +173,7 @@ impl<'py> Encoder<'_, 'py> {
         was_converted: bool,
         was_fallback: bool,
     ) -> Result<(), Fault> {
-        // SAFETY: `py` shows that the GIL is held; the enter is left below, whatever comes between.
+        // SAFETY: `py` shows that the GIL is held; every path below leaves it again.
         if unsafe { ffi::Py_EnterRecursiveCall(c" while encoding an object to BSON".as_ptr()) } != 0 {
             return Err(raised(self.py));
         }

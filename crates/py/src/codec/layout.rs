@@ -75,7 +75,7 @@ unsafe fn allocate(size: usize) -> *mut Keys {
 /// # Safety
 /// The interpreter's lock must be held; `keys` must come from `allocate` and be in no dict, or be null.
 unsafe fn release(keys: *mut Keys) {
-    // SAFETY: `keys` is null, or came from the same allocator and stands in no dict, so nobody reads it any more.
+    // SAFETY: `keys` is null, or came from the same allocator and is in no dict, so nothing reads it any more.
     unsafe {
         #[cfg(Py_3_13)]
         ffi::PyMem_Free(keys.cast());
@@ -130,13 +130,13 @@ impl Table {
 /// Lays a dict open that has this many str keys, and takes it over; None leaves it to the caller.
 ///
 /// # Safety
-/// `dict` must be an exact dict that nobody else knows.
+/// `dict` must be an exact dict with no other reference.
 pub(super) unsafe fn open(py: Python<'_>, dict: *mut ffi::PyObject, fields: usize) -> Option<Table> {
     if !is_on(py) {
         return None;
     }
     // SAFETY: `is_on`: the build compared the structures with this interpreter's headers, and the self-test found that
-    // they hold. That `dict` is exact and known to nobody else is asked of this function's callers as well.
+    // they hold. This function's callers promise too that `dict` is exact and not referenced elsewhere.
     unsafe { open_unchecked(dict, fields) }
 }
 
@@ -145,8 +145,9 @@ pub(super) unsafe fn open(py: Python<'_>, dict: *mut ffi::PyObject, fields: usiz
 /// # Safety
 /// As for `open`; the structures must be those of this interpreter.
 pub(super) unsafe fn open_unchecked(dict: *mut ffi::PyObject, fields: usize) -> Option<Table> {
-    // SAFETY: by the caller's promise an exact dict, whose structure this is, and which nobody else knows: neither it nor its
-    // table changes from here on, so the address of the table stays good for as long as the dict is owned.
+    // SAFETY: by the caller's promise an exact dict, whose structure this is, and which is not referenced elsewhere:
+    // neither it nor its table changes from here on, so the address of the table stays good for as long as the dict is
+    // owned.
     unsafe {
         let object = dict.cast::<ffi::PyDictObject>();
         let keys = (*object).ma_keys.cast::<Keys>().cast_const();

@@ -57,7 +57,7 @@ pub(crate) fn long_of(number: &Bound<'_, PyAny>) -> Result<Option<i64>, Fault> {
 
 /// The number of an int without a sign; None: it is no such number, or does not fit.
 pub(crate) fn natural_of(number: &Bound<'_, PyAny>) -> Option<u64> {
-    // SAFETY: the object is alive; where it is no such number, the interpreter's error is set, which nobody needs.
+    // SAFETY: the object is alive; where it is no such number, the interpreter's error is set, and ignored.
     let found = unsafe { ffi::PyLong_AsUnsignedLongLong(number.as_ptr()) };
     (found != u64::MAX || PyErr::take(number.py()).is_none()).then_some(found)
 }
@@ -71,14 +71,15 @@ pub(crate) fn float(py: Python<'_>, number: f64) -> Made<'_> {
 
 /// The float of a number.
 pub(crate) fn float_of<'py>(number: &Bound<'py, PyAny>) -> Made<'py> {
-    // SAFETY: `number` is alive as long as its `Bound`; whatever it is, the answer is a new reference or null.
+    // SAFETY: `number` is alive as long as its `Bound`; for any object, the result is a new reference or null.
     unsafe { owned(number.py(), ffi::PyNumber_Float(number.as_ptr())) }
 }
 
 /// A list of these objects, which it takes over.
 #[inline(always)]
 pub(crate) fn list<'py>(py: Python<'py>, items: std::vec::Drain<'_, Bound<'py, PyAny>>) -> Made<'py> {
-    // SAFETY: nobody else knows the new list, which has a place for each item: a drained vector tells its length rightly.
+    // SAFETY: nothing else refers to the new list, which has a place for each item: a drained vector tells its length
+    // rightly.
     unsafe {
         let list = owned(py, ffi::PyList_New(items.len() as ffi::Py_ssize_t))?;
         for (index, item) in items.enumerate() {
@@ -108,7 +109,7 @@ pub(crate) fn empty_dict(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
 
 /// A set of what an object gives when it is iterated over.
 pub(crate) fn set_of<'py>(items: &Bound<'py, PyAny>, is_frozen: bool) -> Made<'py> {
-    // SAFETY: `items` is alive as long as its `Bound`; whatever it is, the answer is a new reference or null.
+    // SAFETY: `items` is alive as long as its `Bound`; for any object, the result is a new reference or null.
     unsafe {
         let items_ptr = items.as_ptr();
         let made = if is_frozen { ffi::PyFrozenSet_New(items_ptr) } else { ffi::PySet_New(items_ptr) };
@@ -130,7 +131,7 @@ pub(crate) fn set_item(
     }
 }
 
-/// Tells whether an object is of a class or of a subclass of it, whatever its `__class__` says.
+/// Tells whether an object is of a class or of a subclass of it, ignoring its `__class__`.
 #[inline(always)]
 pub(crate) fn is_of(object: &Bound<'_, PyAny>, class: &Py<PyType>) -> bool {
     // SAFETY: both are alive as long as the references to them, and the second is a type: `Py<PyType>` says so.

@@ -81,7 +81,7 @@ pub(crate) unsafe fn create(
         })
     };
     // SAFETY: a reused object is whole but for its reference count of 0, and owns a reference to the class; a new one is of
-    // our size, as the caller promises the class. Nobody else knows either.
+    // our size, as the caller promises the class. Nothing else refers to either.
     unsafe {
         let object = if reused.is_null() {
             let object = ffi::PyType_GenericAlloc(class, 0).cast::<ObjectIdObject>();
@@ -248,7 +248,7 @@ fn hex(bytes: [u8; 12]) -> String {
 
 fn instance(class: *mut ffi::PyTypeObject, bytes: [u8; 12], py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     // SAFETY: `tp_new` gets our class or a subclass, whose instances start with our layout and which is alive meanwhile; a
-    // new instance is known to nobody else.
+    // new instance is not referenced elsewhere.
     unsafe {
         if class == class_ptr(py) {
             return Bound::from_owned_ptr_or_err(py, create(py, class, bytes));
@@ -302,8 +302,8 @@ unsafe extern "C" fn tp_init(_: *mut ffi::PyObject, _: *mut ffi::PyObject, _: *m
 /// # Safety
 /// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 unsafe extern "C" fn tp_dealloc(object: *mut ffi::PyObject) {
-    // SAFETY: the interpreter calls this once, with the GIL held, for an instance nobody refers to. One that is kept stays
-    // whole, with its reference to the class; the closure moves numbers and runs no Python code.
+    // SAFETY: the interpreter calls this once, with the GIL held, for an instance without references. One that is kept
+    // stays whole, with its reference to the class; the closure moves numbers and runs no Python code.
     unsafe {
         let py = Python::assume_attached();
         let class = ffi::Py_TYPE(object);

@@ -88,7 +88,7 @@ impl Recipe {
         }
         let Some(Place::Offset(offset)) = self.places.as_ref()?.1.get(index) else { return None };
         // SAFETY: a live instance of the probed class, which has an object pointer there, or null when the attribute was
-        // deleted. The reference that is taken outlives whatever is done to the attribute.
+        // deleted. The new reference outlives any change of the attribute.
         unsafe {
             let value = object.as_ptr().byte_add(*offset).cast::<*mut ffi::PyObject>().read();
             Bound::from_borrowed_ptr_or_opt(object.py(), value)
@@ -105,7 +105,7 @@ impl Recipe {
             return None;
         }
         let Some(Place::Attribute(name)) = self.places.as_ref()?.1.get(index) else { return None };
-        // SAFETY: both are alive; a missing attribute gives null and an error, which nobody needs.
+        // SAFETY: both are alive; a missing attribute gives null and an error, which is ignored.
         unsafe {
             let found = ffi::PyObject_GenericGetAttr(object.as_ptr(), name.as_ptr());
             if found.is_null() {
@@ -149,7 +149,7 @@ impl Recipe {
         for (place, argument) in places.iter().zip(arguments) {
             match place {
                 // SAFETY: the probed class has an object pointer there, which is null in a new instance, and takes the
-                // reference over. Nobody else knows the instance.
+                // reference over. Nothing else refers to the instance.
                 Place::Offset(offset) => unsafe {
                     made.as_ptr().byte_add(*offset).cast::<*mut ffi::PyObject>().write(argument.into_ptr());
                 },
@@ -184,7 +184,7 @@ fn new_value<'py>(class: &Bound<'py, PyType>, value: &Bound<'py, PyAny>) -> Made
     }
 }
 
-/// Sets an attribute as `object` does, whatever the class thinks of it.
+/// Sets an attribute as `object` does, bypassing the class.
 fn set_attribute(
     made: &Bound<'_, PyAny>,
     name: &Py<PyString>,

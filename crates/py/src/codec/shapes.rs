@@ -257,7 +257,7 @@ impl Node {
         values: &[*mut ffi::PyObject],
         is_container: bool,
     ) -> *mut ffi::PyObject {
-        // SAFETY: the walk keeps the node. Nobody replaces a template while it is borrowed: `make_template` is called
+        // SAFETY: the walk keeps the node. No code replaces a template while it is borrowed: `make_template` is called
         // for nodes without one, and if the collector ran code meanwhile that made one, that code is over, as
         // collections do not nest. There are as many values as names that lead here, which the caller counted, and each
         // is taken over once.
@@ -333,7 +333,7 @@ unsafe fn refill(
     template: *mut ffi::PyObject,
     values: &[*mut ffi::PyObject],
 ) -> *mut ffi::PyObject {
-    // SAFETY: nobody changes the template, and there are as many values as it has keys; each is released once.
+    // SAFETY: nothing changes the template, and there are as many values as it has keys; each is released once.
     unsafe {
         let mut is_whole = !dict.is_null();
         let (mut at, mut key) = (0, std::ptr::null_mut());

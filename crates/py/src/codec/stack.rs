@@ -77,7 +77,7 @@ impl<'py> Stack<'py> {
     #[inline(always)]
     pub(super) unsafe fn dict(&mut self, node: *mut Node, base: usize, is_container: bool) -> Made<'py> {
         // SAFETY: a walk keeps `node`, and each value above `base` is a reference that `keep` took over, one for each
-        // name that leads there, as the caller counted. `build` takes them over whatever happens, so the stack forgets
+        // name that leads there, as the caller counted. `build` takes them over in any case, so the stack forgets
         // them; it returns a new reference, or null with the error set.
         unsafe {
             let made = Node::build(self.py, node, &self.values[base..], is_container);
@@ -104,7 +104,8 @@ impl<'py> Stack<'py> {
     /// Makes a list of the values above `base`.
     #[inline(always)]
     pub(super) fn list(&mut self, base: usize) -> Made<'py> {
-        // SAFETY: nobody else knows the new list, which has a place for each value above `base`, and takes them over.
+        // SAFETY: nothing else refers to the new list, which has a place for each value above `base`, and takes them
+        // over.
         unsafe {
             let list = owned(self.py, ffi::PyList_New((self.values.len() - base) as _))?;
             for (index, value) in self.values.drain(base..).enumerate() {

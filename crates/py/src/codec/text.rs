@@ -13,8 +13,9 @@ use super::objects;
 /// The GIL must be held and `bytes` be ASCII.
 #[inline]
 pub(crate) unsafe fn ascii(bytes: &[u8]) -> *mut ffi::PyObject {
-    // SAFETY: a new ASCII string has room for its length and a NUL, which `PyUnicode_New` writes, and nobody else knows it
-    // yet. One-character strings are shared by the interpreter and must not be made by hand. `is_on`: the self-test passed.
+    // SAFETY: a new ASCII string has room for its length and a NUL, which `PyUnicode_New` writes, and nothing else
+    // refers to it yet. One-character strings are shared by the interpreter and must not be made by hand. `is_on`: the
+    // self-test passed.
     unsafe {
         if bytes.len() < 2 {
             return ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as _, std::ptr::null());
@@ -52,7 +53,8 @@ pub(crate) fn of_text<'py>(py: Python<'py>, text: &str) -> Made<'py> {
     let count = text.chars().count();
     // SAFETY: the GIL is held. ASCII goes where ASCII has to. Strings of one character are shared by the interpreter, so its
     // decoder makes them. The others get the narrowest string that has room, as the first bytes of characters tell: below
-    // U+0100 none is above 0xC3, below U+10000 none above 0xEF. It has `count` places, and nobody else knows it yet.
+    // U+0100 none is above 0xC3, below U+10000 none above 0xEF. It has `count` places, and nothing else refers to it
+    // yet.
     unsafe {
         if greatest < 0x80 {
             return owned(py, ascii(bytes));

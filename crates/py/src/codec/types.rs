@@ -171,7 +171,7 @@ pub(super) fn known_uuid_types(py: Python<'_>) -> Option<&'static UuidTypes> {
     UUID_TYPES.get(py)
 }
 
-/// Whether `value` is a UUID. Imports nothing: before somebody has imported `uuid` there are none.
+/// Whether `value` is a UUID. Imports nothing: unless `uuid` is imported there are none.
 pub(super) fn is_uuid(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = value.py();
     if UUID_TYPES.get(py).is_none() && loaded(py, "uuid", "UUID")?.is_none() {
@@ -180,7 +180,7 @@ pub(super) fn is_uuid(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     value.is_instance(uuid_types(py)?.class.class(py))
 }
 
-/// Whether `value` is a compiled regular expression. Imports nothing: before somebody has imported `re` there are none.
+/// Whether `value` is a compiled regular expression. Imports nothing: unless `re` is imported there are none.
 pub(super) fn is_pattern(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     static PATTERN: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = value.py();

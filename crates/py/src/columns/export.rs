@@ -1,5 +1,5 @@
 //! Tables through Arrow's C data interface. Every exported array holds a share of the table, whose buffers it points to, so
-//! nothing is copied and whoever reads may keep any part as long as it likes.
+//! nothing is copied and a reader may keep any part.
 //! Spec: Arrow C data interface, C stream interface, PyCapsule interface.
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
@@ -68,7 +68,7 @@ pub(super) fn stream(py: Python<'_>, table: Arc<Table>) -> PyResult<Bound<'_, Py
 pub(super) fn schema<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py, PyCapsule>> {
     let pointer = Box::into_raw(Box::new(exported_schema(table)?.into_inner()));
     // SAFETY: the capsule gets a pointer that its destructor `drop_schema` frees, and a static name. Where it cannot be
-    // made, nobody else knows the pointer: the schema is released, and the box taken back.
+    // made, nothing else has the pointer: the schema is released, and the box taken back.
     unsafe {
         let capsule = ffi::PyCapsule_New(pointer.cast(), SCHEMA.as_ptr(), Some(drop_schema));
         if capsule.is_null() {
@@ -79,7 +79,7 @@ pub(super) fn schema<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py,
     }
 }
 
-/// Frees a stream that nobody took over.
+/// Frees a stream that was not taken over.
 ///
 /// # Safety
 /// Called by the interpreter, once, with the capsule that `stream` made.
@@ -99,7 +99,7 @@ unsafe extern "C" fn drop_stream(capsule: *mut ffi::PyObject) {
     }
 }
 
-/// Frees a schema that nobody took over.
+/// Frees a schema that was not taken over.
 ///
 /// # Safety
 /// Called by the interpreter, once, with the capsule that `schema` made.
@@ -168,7 +168,7 @@ unsafe extern "C" fn release_stream(stream: *mut ArrowArrayStream) {
     }
 }
 
-/// A schema that is released when nobody takes it over.
+/// A schema that is released unless it is taken over.
 struct OwnedSchema(ArrowSchema);
 
 impl OwnedSchema {

@@ -1,4 +1,4 @@
-//! Tables that others made, through Arrow's C interfaces. What was taken over is released once, whatever happens: the
+//! Tables of other producers, through Arrow's C interfaces. A table taken over is released exactly once: the
 //! structures are moved out of their capsules, and dropping them calls their release callback beside a pending exception.
 //! Spec: Arrow C data interface, C stream interface, PyCapsule interface.
 use std::ffi::{CStr, c_char, c_int};
@@ -20,7 +20,7 @@ const MAX_METADATA: i32 = 1 << 20;
 
 /// A structure with a release callback.
 pub(super) trait Release {
-    /// Whether somebody has released it or moved it out.
+    /// Whether it was released or moved out.
     fn is_released(&self) -> bool;
     /// Calls the callback.
     ///
@@ -66,12 +66,12 @@ impl<T: Release> Drop for Owned<T> {
         if self.0.is_released() {
             return;
         }
-        // Producers may run Python code, which must not meet an exception of somebody else. At the interpreter's end nothing is
+        // Producers may run Python code, which must not see a foreign exception. At the interpreter's end nothing is
         // called: what is left goes with the process.
         let _ = Python::try_attach(|py| {
             beside_pending_error(py, || {
                 // SAFETY: it was moved here by `take`, which found it not released, or a stream's producer wrote it for
-                // us; it is not released, as was just asked, and nobody else has it.
+                // us; it is not released, as just checked, and nothing else has it.
                 unsafe { self.0.release() }
             });
         });

@@ -1,4 +1,4 @@
-//! Tables of columns as Python objects: batches of a cursor go in, whoever reads Arrow takes them out. The GIL is
+//! Tables of columns as Python objects: batches of a cursor go in, readers of Arrow take them out. The GIL is
 //! released while columns are built. Knows no cursor and no library that reads tables.
 mod export;
 mod import;

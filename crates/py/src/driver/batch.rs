@@ -21,7 +21,7 @@ use crate::thread_end::Entry;
 /// A change and its resume token.
 type Change = (Py<PyAny>, Option<Py<PyBytes>>);
 
-/// The documents of one reply that nobody has asked for yet.
+/// The documents of one reply that were not requested yet.
 #[pyclass(module = "mangonel._core")]
 pub struct Batch {
     _entry: Entry,

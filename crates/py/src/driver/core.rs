@@ -68,9 +68,9 @@ pub struct State {
     pub(super) starter: Option<Py<PyAny>>,
     /// Called with an address and a session's id to kill the session there.
     pub(super) sweeper: Option<Py<PyAny>>,
-    /// What drops left to do in Python, for whoever enters next.
+    /// Python work queued by drops, for the next entry.
     left: Option<Box<Pending>>,
-    /// The deployment's events that nobody was told of yet.
+    /// The deployment's events that were not delivered yet.
     pub(super) deployment_events: DeploymentEvents,
 }
 
@@ -191,7 +191,7 @@ impl Core {
         held.as_ref().map(|publisher| publisher.clone_ref(py))
     }
 
-    /// Has somebody look whether anyone has begun to listen.
+    /// Requests a check for new listeners.
     pub fn check_listeners(&self, py: Python<'_>) {
         let listener_check = {
             let held = self.listener_check.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -534,7 +534,7 @@ impl Core {
         .for_each(|link| Pending { closing: vec![link], ..Pending::default() }.deliver(self, py));
     }
 
-    /// End every observer, at interpreter exit: what they found out interests nobody any more. Operations go on.
+    /// End every monitor at interpreter exit: their results are no longer needed. Operations go on.
     fn dismiss_watchers(&self, py: Python<'_>) {
         let pending = {
             let mut state = self.lock();

@@ -192,7 +192,7 @@ impl Exchange {
             inner.announce_end(&mut state.client);
             held_link(py, state, inner)
         });
-        // A link that another thread closed is known to nobody any more, but still to be read from, to its end.
+        // A link that another thread closed is unregistered, but must still be read to its end.
         if link.is_some() || self.inner.link().is_none() {
             self.link = link;
         }
@@ -343,7 +343,7 @@ impl Exchange {
             }
             Reading::WithBatch => self.with_batch(py),
             Reading::Raw => Ok(codec::bytes_of(py, self.body(py)?.as_bytes())?.into_any().unbind()),
-            // Nobody asks before `release`, which says how it is read.
+            // Not needed before `release`, which says how it is read.
             Reading::Held => Ok(py.None()),
         }
     }
@@ -465,10 +465,10 @@ impl Exchange {
         deadline.map(|deadline| seconds(deadline.saturating_since(now)))
     }
 
-    /// Call `waker` once, from whatever thread, when a connection may have become free.
+    /// Call `waker` once, from any thread, when a connection may have become free.
     fn set_waker(&self, py: Python<'_>, waker: Py<PyAny>) -> PyResult<()> {
         let id = self.inner.id();
-        // What was granted since the last look would otherwise have woken nobody.
+        // A grant since the last check would otherwise wake no waiter.
         let due = self.core.get().with(py, |state| {
             if state.client.should_wake(id) { Some(waker) } else { state.wakers.insert(id, waker) }
         });

@@ -72,7 +72,7 @@ pub fn deliver_soon<T: Deliver + PyClass<Frozen = True> + Sync>(owner: &Py<T>) {
     never_unwind_this_thread();
     Python::try_attach(|py| {
         if is_main_thread() {
-            // Where too many calls are pending, it stays with the owner, for whoever enters that next.
+            // Where too many calls are pending, it stays with the owner, for the next entry.
             drop(call_soon(py, deliver_now::<T>, owner.clone_ref(py).into_any()));
         } else {
             beside_pending_error(py, || owner.get().deliver_rest(py));
@@ -110,7 +110,7 @@ extern "C" fn deliver_now<T: Deliver + PyClass<Frozen = True> + Sync>(owner: *mu
 }
 
 /// Raises in the main thread, soon, what one of the driver's own calls raised that raise nothing themselves: it is the
-/// exception of a signal handler, such as a `KeyboardInterrupt`, which nobody else would hear of.
+/// exception of a signal handler, such as a `KeyboardInterrupt`, which would otherwise be lost.
 pub fn raise_soon(py: Python<'_>, error: PyErr, object: &Bound<'_, PyAny>) {
     if is_of_a_signal_handler(py, &error) {
         let value = error.clone_ref(py).into_value(py).into_any();
@@ -124,7 +124,7 @@ pub fn raise_soon(py: Python<'_>, error: PyErr, object: &Bound<'_, PyAny>) {
 /// How often one of the driver's own calls is made when the exceptions of signal handlers interrupt it.
 const TRIES: u32 = 3;
 
-/// Calls what has to be done and which nobody will do otherwise. The exception of a signal handler may come before anything
+/// Runs queued work that nothing else will do. The exception of a signal handler may come before anything
 /// was done, so what it interrupts is called again. It is raised afterwards: what is to be raised soon would interrupt that.
 pub fn insist(py: Python<'_>, object: &Bound<'_, PyAny>, mut call: impl FnMut() -> PyResult<()>) {
     let mut errors = Vec::new();
@@ -154,7 +154,7 @@ extern "C" fn raise_now(error: *mut c_void) -> c_int {
     // interpreter takes a reference of its own. What it replaces is put back behind the exception's own context.
     unsafe {
         let own = ffi::PyException_GetContext(error);
-        // Takes what is handled at this moment for the context, whatever was it before.
+        // Makes the exception being handled the context, replacing an earlier one.
         ffi::PyErr_SetObject(ffi::Py_TYPE(error).cast(), error);
         if !own.is_null() {
             let handled = ffi::PyException_GetContext(error);

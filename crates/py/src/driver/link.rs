@@ -131,7 +131,7 @@ impl Link {
     }
 
     fn keep(link: &Bound<'_, Self>, packer: Box<compress::Codec>) {
-        // Whoever has the link now makes another one when it is needed.
+        // The link's next user makes another one on demand.
         if let Ok(mut link) = link.try_borrow_mut() {
             link.packer = Some(packer);
         }

@@ -197,7 +197,7 @@ impl Monitor {
         Some(until.saturating_since(self.core.get().now()).as_secs_f64())
     }
 
-    /// Call `waker` once, from whatever thread, when the step should be looked at again.
+    /// Call `waker` once, from any thread, when the step should be checked again.
     fn set_waker(&mut self, py: Python<'_>, waker: Py<PyAny>) {
         let key = (self.address.clone(), self.role);
         let _replaced =
@@ -217,7 +217,7 @@ impl Monitor {
     /// A connection was opened.
     fn handle_connected(&mut self, py: Python<'_>, transport: Py<PyAny>, fd: i32) -> PyResult<Py<Link>> {
         let _ = fd;
-        // No descriptor: monitors use the socket object, so that nobody else closes it under their system call.
+        // No descriptor: monitors use the socket object, so that no other thread closes it during their system call.
         let link = Py::new(py, Link::new(LinkId(0), u32::MAX, transport, -1))?;
         self.link = Some(link.clone_ref(py));
         let (address, role, kept) = (self.address.clone(), self.role, link.clone_ref(py));

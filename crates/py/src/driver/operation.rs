@@ -24,7 +24,7 @@ use crate::thread_end::Entry;
 pub enum Reading {
     /// The whole reply, as a document; `ok: 0` raises.
     Document,
-    /// The whole reply, whatever it says.
+    /// The whole reply, even an error.
     Unchecked,
     /// The first document of the cursor's batch, or None; or what the operation's answer, a function, makes of that.
     First,
@@ -284,7 +284,7 @@ impl Operation {
         plan: &Plan,
         session: SessionChoice,
     ) -> Self {
-        // A write without a reply must not have a session: nobody would learn what became of it.
+        // A write without a reply must not have a session: its outcome would stay unknown.
         let session = if plan.replies == Replies::None { SessionChoice::None } else { session };
         let reply_shape = match plan.reading {
             Reading::RawBatch => ReplyShape::RawBatch,

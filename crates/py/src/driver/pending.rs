@@ -58,7 +58,7 @@ impl Pending {
 
     /// Closes, wakes and starts. An error of one of them must not keep the others from theirs.
     pub fn deliver(self, core: &Core, py: Python<'_>) {
-        // First, so that whoever is woken cannot be heard of before what woke it.
+        // First, so that an event cannot follow the effects of its waiter.
         if !self.events.is_empty()
             && let Some(publisher) = core.publisher(py)
         {
@@ -112,7 +112,7 @@ fn start(py: Python<'_>, starter: &Bound<'_, PyAny>, address: &str, role: u8) {
     });
 }
 
-/// Tells of the deployment's events that nobody was told of yet. What comes while a listener is being called is told after it,
+/// Delivers the deployment's pending events. What comes while a listener is being called is told after it,
 /// by the thread that called it.
 fn tell(core: &Core, py: Python<'_>) {
     let this_thread = thread::current().id();

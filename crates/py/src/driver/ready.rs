@@ -129,7 +129,7 @@ fn make(py: Python<'_>) -> PyResult<Py<PyType>> {
 /// Called by the interpreter with a `Finished`.
 #[entries]
 unsafe extern "C" fn dealloc(this: *mut ffi::PyObject) {
-    // SAFETY: called once, for a `Finished` that nobody refers to any more; it owns its value. Its memory goes last.
+    // SAFETY: called once, for a `Finished` without references; it owns its value. Its memory goes last.
     unsafe {
         ffi::Py_CLEAR(&raw mut (*this.cast::<Finished>()).value);
         free(this);

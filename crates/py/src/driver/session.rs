@@ -1,4 +1,4 @@
-//! Sessions in Python's hands: the implicit one of a cursor, given back by whoever drops it, and those that users open.
+//! Sessions in Python's hands: the implicit one of a cursor, given back on drop, and those that users open.
 //! The state of an opened one stays in the core behind its lock; here is its name.
 
 use mangonel_bson::RawDocument;

@@ -244,7 +244,7 @@ fn wants_more<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, PyAny>> {
         .map(|class| class.bind(py))
 }
 
-/// A `memoryview` of our memory for the time of one call; released when it ends, whoever kept it.
+/// A `memoryview` of our memory for the time of one call; released when it ends, even if it was kept.
 struct View<'py, 'a>(Bound<'py, PyAny>, PhantomData<&'a [u8]>);
 
 impl<'py, 'a> View<'py, 'a> {

@@ -257,7 +257,7 @@ fn receive_ready(link: &Bound<'_, Link>, lose: &Bound<'_, PyAny>) -> PyResult<()
     };
     let error = match ended {
         Ended::Interrupted | Ended::TimedOut => return Ok(()),
-        // A message that nobody waits for is found by `has_message`, or makes the link unfit for reuse.
+        // A message that no operation waits for is found by `has_message`, or makes the link unfit for reuse.
         Ended::Whole => None,
         Ended::Closed => Some(failure::connection_closed(py)),
         Ended::Failed(error) => Some(PyErr::from(error)),

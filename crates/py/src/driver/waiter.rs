@@ -127,7 +127,7 @@ impl Waiter {
         Self::begin(event_loop)
     }
 
-    /// End the wait, from whatever thread.
+    /// End the wait, from any thread.
     fn __call__(slf: &Bound<'_, Self>) -> PyResult<()> {
         static RUNNING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = slf.py();
@@ -148,7 +148,7 @@ impl Waiter {
         }
         let arrive = slf.getattr(intern!(py, "_arrive"))?;
         match event_loop.call_method1(py, intern!(py, "call_soon_threadsafe"), (arrive,)) {
-            // A loop that has been closed has nobody waiting.
+            // A closed loop has no waiters.
             Err(error) if error.is_instance_of::<PyRuntimeError>(py) => Ok(()),
             other => other.map(drop),
         }

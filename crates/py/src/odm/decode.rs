@@ -15,7 +15,7 @@ use crate::codec::make::{self, Made};
 
 mod containers;
 
-/// Where the server keeps what it finds encrypted values by: nobody else may write it, so no instance has it.
+/// The server's tags for finding encrypted values: only the server may write them, so no instance has them.
 const SERVERS_OWN: &[u8] = b"__safeContent__\0";
 
 /// One hydration of one buffer.
@@ -26,7 +26,7 @@ pub(super) struct Hydrator<'a, 'py> {
     pub is_lazy: bool,
     /// Fields that were asked for; the others are not loaded.
     pub only: Option<Bits>,
-    /// Drop unknown keys of the outermost document, whatever its plan says.
+    /// Drop unknown keys of the outermost document, overriding its plan.
     pub ignores: bool,
     forgives: bool,
     /// Elements of the open lists.

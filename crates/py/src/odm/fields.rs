@@ -30,7 +30,7 @@ pub(super) const DELETED: u64 = 4;
 pub(super) const EXTRA_SET: u64 = 8;
 /// A save is under way: its changes were taken out, and no other save may begin.
 pub(super) const SAVING: u64 = 16;
-/// Nobody knows whether the last save was stored.
+/// Whether the last save was stored is unknown.
 pub(super) const UNCERTAIN: u64 = 32;
 /// The save under way depends on what is stored.
 pub(super) const GUARDED: u64 = 64;
@@ -73,12 +73,12 @@ impl Instance {
     /// Writes the head of a new instance, behind the object's own.
     ///
     /// # Safety
-    /// `object` must be new memory of at least this size, which nobody else knows.
+    /// `object` must be new memory of at least this size, not referenced elsewhere.
     #[inline]
     pub(super) unsafe fn begin(object: *mut ffi::PyObject, model: &'static Model, flags: u64) {
         let this = object.cast::<Instance>();
         // SAFETY: the memory is new and at least of this size, so the places are there, and nothing in them has to be
-        // released; nobody else reads them yet.
+        // released; nothing else reads them yet.
         unsafe {
             (&raw mut (*this).model).write(model);
             (&raw mut (*this).dirty).write(Cell::new([0; 2]));
@@ -153,7 +153,7 @@ const SPARES: usize = 512;
 const SPARE_ROOM: usize = 4096;
 
 fn spare_state() -> Box<RefCell<State>> {
-    // SAFETY: whoever has an instance holds the GIL; moving a box out of the list runs no Python code.
+    // SAFETY: a thread with an instance holds the GIL; moving a box out of the list runs no Python code.
     let spare = unsafe { SPARE.with(Python::assume_attached(), Vec::pop) };
     spare.unwrap_or_default()
 }
@@ -209,7 +209,7 @@ impl<'a> Head<'a> {
     #[inline(always)]
     fn head(self) -> &'a Instance {
         // SAFETY: the instance lives for `'a`. Everything in it that changes is a cell, so other references and the
-        // interpreter may change it meanwhile; the GIL, which whoever has a `Head` holds, keeps other threads away.
+        // interpreter may change it meanwhile; the GIL, which a thread with a `Head` holds, keeps other threads away.
         unsafe { self.at.as_ref() }
     }
 
@@ -332,7 +332,7 @@ impl<'a> Head<'a> {
         self.state_cell().map(RefCell::borrow_mut)
     }
 
-    /// The state, if there is one and nobody has it at the moment; for the collector, which may come at any time.
+    /// The state, if there is one and it is not borrowed; for the collector, which may come at any time.
     pub(super) fn idle_state(self) -> Option<Ref<'a, State>> {
         self.state_cell().and_then(|state| state.try_borrow().ok())
     }
@@ -340,7 +340,7 @@ impl<'a> Head<'a> {
     /// Takes the state out of an instance that ends.
     #[inline]
     pub(super) fn take_state(self) -> Option<Box<RefCell<State>>> {
-        // SAFETY: `state` made it of a box, and nobody else finds it any more.
+        // SAFETY: `state` made it of a box, and nothing else can find it any more.
         self.head().state.take().map(|state| unsafe { Box::from_raw(state.as_ptr()) })
     }
 
@@ -447,7 +447,7 @@ impl<'a> Fields<'a> {
     /// `object` must be an instance of a model that lives for `'a`.
     #[inline]
     pub(super) unsafe fn at(py: Python<'_>, object: *mut ffi::PyObject) -> PyResult<Self> {
-        // SAFETY: `object` is an instance of a model: whoever makes one writes its head at once. It lives for `'a`, and
+        // SAFETY: `object` is an instance of a model: each constructor writes its head at once. It lives for `'a`, and
         // `py` shows that the GIL is held.
         let head = unsafe { Head::of(object) };
         Ok(Fields { head, plan: head.model().plan(py)? })

@@ -28,7 +28,8 @@ unsafe extern "C" fn tp_new(
 ) -> *mut ffi::PyObject {
     enter(std::ptr::null_mut(), |py| {
         // SAFETY: the interpreter passes a live class: this one or one made of it, so its instances begin with our head,
-        // and one that the class's own allocator makes is zeroed behind that. Nobody else knows it before it is returned.
+        // and one that the class's own allocator makes is zeroed behind that. Nothing else refers to it before it is
+        // returned.
         unsafe {
             let model = model_of(&Bound::from_borrowed_ptr(py, class.cast()))?;
             model.plan(py)?;
@@ -224,7 +225,7 @@ unsafe extern "C" fn tp_traverse(
     argument: *mut c_void,
 ) -> c_int {
     // SAFETY: the collector passes a live instance with the GIL held, and what `visit` takes. What is visited is owned by
-    // the instance. References that are not visited, since somebody has the state, only keep their objects alive.
+    // the instance. References that are not visited, because the state is borrowed, only keep their objects alive.
     unsafe {
         let head = Head::of(object);
         let status = head.siblings_ptr().map_or(0, |siblings| visit(siblings, argument));
@@ -261,7 +262,7 @@ unsafe extern "C" fn tp_clear(object: *mut ffi::PyObject) -> c_int {
 /// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 #[entries]
 unsafe extern "C" fn tp_dealloc(object: *mut ffi::PyObject) {
-    // SAFETY: called once, by `subtype_dealloc`, after the slots were cleared, with the GIL held; nobody refers to the
+    // SAFETY: called once, by `subtype_dealloc`, after the slots were cleared, with the GIL held; nothing refers to the
     // instance any more, and its memory is given back last.
     unsafe {
         let py = Python::assume_attached();

@@ -30,7 +30,7 @@ pub(super) fn odm_adopt(model: &Bound<'_, OdmModel>, owner: &Bound<'_, PyType>, 
     let model = model.get().model.0;
     let class = owner.as_type_ptr();
     let _ = model.slots.set(slots);
-    // SAFETY: a live heap type that nobody has instances of yet, so nobody is at work in the slot that is changed; the
+    // SAFETY: a live heap type without instances yet, so nothing runs in the changed slot; the
     // GIL keeps others away. `slots` are its members' offsets: the metaclass asked `odm_offset` for each.
     unsafe {
         let has_finalizer = (*class).tp_finalize.is_some() || (*class).tp_del.is_some();
@@ -45,7 +45,7 @@ pub(super) fn odm_adopt(model: &Bound<'_, OdmModel>, owner: &Bound<'_, PyType>, 
 /// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 #[entries]
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
-    // SAFETY: called by the interpreter with the GIL held, once, when nobody refers to the object any more.
+    // SAFETY: called by the interpreter with the GIL held, once, when nothing refers to the object any more.
     unsafe {
         let py = Python::assume_attached();
         ffi::PyObject_GC_UnTrack(object.cast());

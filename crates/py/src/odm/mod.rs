@@ -241,7 +241,7 @@ fn stored<'py>(
     Ok(made.get_item(PyString::new(py, &String::from_utf8_lossy(&field.key)))?)
 }
 
-/// Say that fields of an instance differ from what is stored, whatever that is.
+/// Mark fields of an instance as different from the stored ones.
 #[entries]
 #[pyfunction]
 fn odm_mark_changed(object: &Bound<'_, PyAny>, names: Vec<String>) -> PyResult<()> {

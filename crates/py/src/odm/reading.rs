@@ -280,7 +280,7 @@ fn hydrate<'py>(
             Ok(made) => list.append(made)?,
             Err(fault) => {
                 let error = into_exception(py, fault, None);
-                // Whoever reports the error names the document by its id.
+                // The error report names the document by its id.
                 error.value(py).setattr("document", PyBytes::new(py, &data[place.clone()]))?;
                 return Err(error);
             }

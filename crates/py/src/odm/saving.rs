@@ -56,7 +56,7 @@ fn begin(py: Python<'_>, fields: Fields<'_>, update: Update) -> PyResult<()> {
     Ok(())
 }
 
-/// Says that there is nothing to save; while another save is under way, that nobody knows.
+/// Says that there is nothing to save; while another save is under way, that this is not known.
 fn unchanged<T>(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<T>> {
     if fields.flags() & SAVING != 0 {
         return Err(parallel_save(py, fields));
@@ -121,7 +121,7 @@ pub(super) fn odm_guard<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Boun
     crate::codec::bytes_of(py, &out).map(Some)
 }
 
-/// End what `odm_update` or `odm_begin` began: the changes are stored, or they are changes again. None: nobody knows.
+/// End what `odm_update` or `odm_begin` began: the changes are stored, or they are changes again. None: unknown.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_settle(object: &Bound<'_, PyAny>, is_stored: Option<bool>) -> PyResult<()> {

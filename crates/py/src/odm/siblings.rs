@@ -61,7 +61,7 @@ impl Siblings {
         Siblings { _entry: Entry, groups: Vec::new(), loaded: PyDict::new(py).unbind(), origin }
     }
 
-    /// Where they were loaded from; None when nobody said.
+    /// Where they were loaded from; None if unknown.
     #[getter]
     fn origin(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.origin.as_ref().map(|origin| origin.clone_ref(py))

@@ -1,7 +1,7 @@
 //! The smallest update that makes the stored document what the instance is: dirty bits say which scalars were set, and
 //! containers that were read are encoded again and compared with the bytes they came from.
 //!
-//! Others may write the same document. What is appended to a list is pushed, whatever others appended meanwhile. What
+//! Others may write the same document. Elements appended to a list are pushed, besides those of other writers. What
 //! depends on a position, or replaces a list that was changed in place, carries a guard.
 use std::collections::HashSet;
 
@@ -29,7 +29,7 @@ pub(super) struct Update {
     pub sent: Bits,
     /// What is known to be stored after it.
     pub draft: Draft,
-    /// Whether an earlier save may have been stored, which nobody knows.
+    /// Whether an earlier save has an unknown outcome.
     is_uncertain: bool,
     /// Whether only some fields were loaded.
     is_partial: bool,
@@ -46,7 +46,7 @@ pub(super) struct Update {
 /// How the change of one field is sent.
 #[derive(Clone, Copy, Default)]
 struct Rules {
-    /// The program assigned the field: a list that replaces another one replaces whatever is stored.
+    /// The program assigned the field: a list that replaces another one replaces the stored list.
     is_assigned: bool,
     /// What is missing in the bytes is missing in the database, as far as this instance knows.
     is_whole: bool,
@@ -122,8 +122,8 @@ impl Update {
         each(&mut self.push, path, items.iter());
     }
 
-    /// Replaces a list by one that was made of it, only while it is that; an assigned one that has nothing of it
-    /// replaces whatever is stored.
+    /// Replaces a list by one that was made of it, only while the stored list is still that one; an assigned list that
+    /// has nothing of it replaces the stored value.
     fn replace(&mut self, path: &[u8], was: &Element<'_>, is: &Element<'_>) {
         if !self.rules.is_assigned || has_common(was.value, is.value) {
             self.guard(path, Some(was));
@@ -330,7 +330,7 @@ fn stored<'a>(state: &'a State, places: &Places, key: &'a [u8], index: usize) ->
     Some(Element { kind: *kind, key, value: state.raw.get(range.clone())? })
 }
 
-/// Whether a container that nobody set is surely as it was loaded.
+/// Whether a container that was not set is surely as it was loaded.
 fn is_untouched(plan: &Plan, index: usize, found: &Bound<'_, PyAny>) -> bool {
     if let Op::Embedded(model) = &plan.fields[index].kind.op
         && is_of(found, &model.class)
@@ -377,7 +377,7 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
             }
             let is = Elements::bare(&encoded).next();
             let is_set = matches!(field.kind.op, Op::Set(..) | Op::Refs { .. });
-            // A default that nobody changed is not written back. Looking runs code, so nothing is borrowed meanwhile.
+            // An unchanged default is not written back. The check runs code, so nothing is borrowed meanwhile.
             if let Some(is) = &is
                 && !is_dirty
                 && fields.known().is_none_or(|state| stored(&state, &places, &field.key, index).is_none())
@@ -390,7 +390,7 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
             let is_whole = was.is_some() || !is_dirty || !update.is_partial;
             update.rules = Rules { is_assigned: is_dirty, is_whole, is_guarded: false };
             let Some(is) = is else {
-                // None: no key. Without the stored bytes nobody knows whether there is one.
+                // None: no key. Without the stored bytes this is unknown.
                 let was_null = fields.was_null(index);
                 if is_dirty || was.is_some_and(|was| was.kind != 0x0A || !was_null) {
                     update.unset(&field.key);

@@ -1,5 +1,5 @@
 //! Whether a Python value is what a field's annotation says, and what it becomes when it is set; and what a field has
-//! when nobody said. Knows no bytes.
+//! if none is given. Knows no bytes.
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

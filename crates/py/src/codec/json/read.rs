@@ -236,7 +236,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         let (mut is_container, mut is_value) = (false, false);
         loop {
             let start = self.scan.position();
-            // Whoever comes here saw a quote.
+            // The caller saw a quote.
             let name = self.scan.rest().get(1..).unwrap_or_default();
             // SAFETY: the guess is a link of a node: another node, or the sentinel, which is a node too and matches
             // nothing. `_walk` keeps both.

@@ -137,7 +137,7 @@ impl ChunkPacker {
             &[]
         } else {
             // SAFETY: the view, which the caller holds for the time of the call, keeps the memory where it is, in one piece of
-            // this length. A program that writes to it meanwhile sends what it wrote: bytes are valid whatever they are.
+            // this length. A program that writes to it meanwhile sends what it wrote: all bytes are valid.
             unsafe { std::slice::from_raw_parts(address, data.len_bytes()) }
         };
         let mut at = start.min(bytes.len());

@@ -26,7 +26,7 @@ pub struct ChunkTarget {
     start: usize,
     pub(super) size: usize,
     pub(super) filled: usize,
-    /// End of what was received into it directly. Whoever does that has a share of this.
+    /// End of the directly received bytes. The receiver shares this.
     pub(super) landed: Arc<AtomicUsize>,
     is_shared: bool,
 }
@@ -60,8 +60,8 @@ impl Room {
     pub(super) fn fill(&self, source: &[u8]) {
         let count = source.len().min(self.size);
         // SAFETY: `start` lies in the memory of a target's `bytes` or `buffer`, which has `size` bytes from there on, and
-        // which the target keeps while `_memory` is shared. Nobody else has the bytes object before `finish`; a caller who
-        // uses his buffer while it is being read into gets what he asked for, and a message is no part of it.
+        // which the target keeps while `_memory` is shared. Nothing else has the bytes object before `finish`; a caller
+        // who uses his buffer while it is being read into gets what he asked for, and a message is no part of it.
         unsafe {
             let start = std::ptr::with_exposed_provenance_mut::<u8>(self.start);
             std::ptr::copy_nonoverlapping(source.as_ptr(), start, count);
@@ -78,7 +78,7 @@ impl ChunkTarget {
         let py = memory.py();
         if let Ok(size) = memory.extract::<usize>() {
             let length = ffi::Py_ssize_t::try_from(size)?;
-            // SAFETY: asks for an uninitialised bytes object, which nobody sees before it was filled.
+            // SAFETY: creates an uninitialised bytes object, which is hidden until it is filled.
             let made = unsafe { ffi::PyBytes_FromStringAndSize(std::ptr::null(), length) };
             // SAFETY: what the call returned, taken over once: a new reference, or null with an exception set.
             let bytes = unsafe { Bound::from_owned_ptr_or_err(py, made) }?.cast_into::<PyBytes>()?;

@@ -25,7 +25,7 @@ pub fn receive(fd: i32, window: &mut [u8], when: When) -> io::Result<Progress> {
 }
 
 fn receive_by_flags(fd: i32, window: &mut [u8], flags: i32) -> io::Result<Progress> {
-    // SAFETY: the system writes to `window` within its length, and only for the time of the call, while nobody else has it.
+    // SAFETY: the system writes to `window` within its length, and only during the call, while no other code has it.
     outcome(unsafe { libc::recv(fd, window.as_mut_ptr().cast(), window.len(), flags) })
 }
 
@@ -49,11 +49,11 @@ pub unsafe fn receive_both(
     header.msg_iov = parts.as_mut_ptr();
     header.msg_iovlen = 2;
     // SAFETY: the caller has room for the first part; the second is the window. Both are written to for the time of the
-    // call only, while nobody else has them.
+    // call only, while no other code has them.
     outcome(unsafe { libc::recvmsg(fd, &raw mut header, when.flags()) })
 }
 
-/// Tells whether the peer has closed the connection or sent something that nobody waits for.
+/// Tells whether the peer has closed the connection or sent unexpected data.
 pub fn has_ended(fd: i32) -> bool {
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
     !matches!(receive_by_flags(fd, &mut [0], flags), Ok(Progress::WouldBlock))

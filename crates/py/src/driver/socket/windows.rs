@@ -1,5 +1,5 @@
 //! The system calls of `mod.rs` on Windows. It has no call that returns at once on a socket that blocks, so the sockets are
-//! made not to block here, whatever the socket object holds them for; `_faces/blocking.py` tells the object anew.
+//! made non-blocking here, regardless of the socket object's setting; `_faces/blocking.py` tells the object anew.
 
 use std::io;
 use std::ptr::null_mut;
@@ -56,7 +56,7 @@ pub unsafe fn receive_both(
     let used = if direct == 0 { &parts[1..] } else { &parts[..] };
     let (mut count, mut flags) = (0, 0);
     // SAFETY: the caller has room for the first part; the second is the window. They and the two numbers are written to
-    // for the time of the call only, as nothing is overlapped, while nobody else has them.
+    // for the time of the call only, as nothing is overlapped, while no other code has them.
     let failed = unsafe {
         let (first, length) = (used.as_ptr(), used.len() as u32);
         WSARecv(socket(fd), first, length, &raw mut count, &raw mut flags, null_mut(), None)
@@ -64,7 +64,7 @@ pub unsafe fn receive_both(
     moved(failed, count)
 }
 
-/// Tells whether the peer has closed the connection or sent something that nobody waits for.
+/// Tells whether the peer has closed the connection or sent unexpected data.
 pub fn has_ended(fd: i32) -> bool {
     !matches!(poll(fd, TO_RECEIVE, 0), Ok(Progress::WouldBlock))
 }

@@ -92,7 +92,7 @@ unsafe extern "C" fn field_get(
 /// Called by the interpreter, the GIL held, with live objects of the types that the slot takes.
 #[entries]
 unsafe extern "C" fn field_dealloc(descriptor: *mut ffi::PyObject) {
-    // SAFETY: called once, for a descriptor of ours that nobody refers to any more; it owns its name.
+    // SAFETY: called once, for a descriptor of ours without references; it owns its name.
     unsafe {
         ffi::Py_XDECREF((*descriptor.cast::<FieldDescriptor>()).name);
         free(descriptor);
@@ -161,7 +161,7 @@ pub(in crate::odm) fn odm_field<'py>(
     wraps: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let class = class(py)?;
-    // SAFETY: a new instance of our class, long enough for what is written behind its head; nobody else knows it.
+    // SAFETY: a new instance of our class, long enough for the fields after its head; nothing else refers to it.
     unsafe {
         let made = Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(class.as_type_ptr(), 0))?;
         let this = made.as_ptr().cast::<FieldDescriptor>();

@@ -7,10 +7,10 @@ use pyo3::prelude::*;
 
 use super::super::fields::Fields;
 
-/// A callable, owned; null while nobody wants to know, which is nearly always.
+/// A callable, owned; null without an observer, which is nearly always.
 static WATCHER: AtomicPtr<ffi::PyObject> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Whether somebody wants to know.
+/// Whether there is an observer.
 #[inline]
 pub(in crate::odm) fn is_on() -> bool {
     !WATCHER.load(Ordering::Relaxed).is_null()
@@ -32,7 +32,7 @@ pub(in crate::odm) fn tell(object: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// Let a callable be told of each document before a field is set or something that may change is read; None: nobody.
+/// Let a callable be told of each document before a field is set or a mutable value is read; None: no callable.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (watcher))]
