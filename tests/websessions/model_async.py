@@ -96,6 +96,7 @@ class Gated:
 
     def __init__(self, store: Any) -> None:
         self.store = store
+        self.repeats = 0
         self.players: dict[asyncio.Task[Any], Played] = {}
         self._inserting: set[asyncio.Future[None]] = set()
 
@@ -104,7 +105,7 @@ class Gated:
 
     async def put(self, record: Any, expected: int) -> Any:
         if expected or record.next is not None:
-            return await self._call(self.store.put, record, expected)
+            return await self._call(self._put, record, expected)
         player = self._player()
         player.will_insert = True
         await player.gate()
@@ -112,7 +113,7 @@ class Gated:
         through = asyncio.get_running_loop().create_future()
         self._inserting.add(through)
         try:
-            result = await self.store.put(record, expected)
+            result = await self._put(record, expected)
         finally:
             player.is_inserting = False
             self._inserting.discard(through)
@@ -128,6 +129,11 @@ class Gated:
 
     async def find(self, user: str) -> Any:
         return await self._call(self.store.find, user)
+
+    async def _put(self, record: Any, expected: int) -> Any:
+        is_repeated, self.repeats = self.repeats > 0, max(self.repeats - 1, 0)
+        done = await self.store.put(record, expected)
+        return await self.store.put(record, expected) if is_repeated else done
 
     async def _call(self, method: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Any:
         player = self._player()

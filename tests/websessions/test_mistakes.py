@@ -25,6 +25,26 @@ from mangonel.websessions.stores.urls import open_blocking, open_store
             "expected a store's URL with one of the schemes .* got 'mongdb:",
         ),
         (lambda: WebSessions("memory:", epochs="app"), "expected a store's URL .* got 'app'"),
+        (
+            lambda: WebSessions("sqlite:///app.db", epochs="memory:"),
+            "got memory:, which ends with its process.*as mongodb://localhost/app",
+        ),
+        (
+            lambda: WebSessions("memory:", users=Users(epochs="memcached://localhost")),
+            "got memcached:, which forgets revocations",
+        ),
+        (lambda: WebSessions("cookie:", epochs="cookie:"), "got cookie:, which stores nothing"),
+        (lambda: WebSessions("memory:", max_bytes=-1), "expected max_bytes .* above zero, as 65_536, got -1"),
+        (lambda: WebSessions("memory:", max_bytes=0), "got 0"),
+        (lambda: WebSessions("memory:", max_bytes=True), "got True"),
+        (
+            lambda: WebSessions("memory:", clear_site_data='"cache"\r\nSet-Cookie: a=b'),
+            "expected clear_site_data as one line of printable ASCII",
+        ),
+        (
+            lambda: WebSessions("memory:", cookie=Cookie(cache_control="private\nX: y")),
+            "expected cache_control as one line",
+        ),
         (lambda: WebSessions(None), "expected a store's URL or a store, got NoneType"),
         (
             lambda: WebSessions("memory:", idel="1h"),

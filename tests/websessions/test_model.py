@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from model import WebSessionModel
 from model_async import AsyncWebSessionModel
@@ -104,6 +104,8 @@ def play(model: type[WebSessionModel], name: str) -> None:
             deadline=None,
             suppress_health_check=quiet,
             database=None,
+            # As it was found: to make it shorter takes longer than a test may.
+            phases=(Phase.generate,),
         ),
     )
     print(f"{name}: {model.runs} runs of at most {STEPS} steps, no violation")

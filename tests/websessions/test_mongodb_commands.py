@@ -309,9 +309,10 @@ async def test_who_was_first_in_a_batch_knows_it_although_the_next_one_was_quick
         news = [
             changed(each, data=bytes([number])) for number, each in enumerate((record, record, gone, alone))
         ]
+        earlier = changed(record, data=b"earlier")
         if first:
-            assert others.put(changed(record, data=b"earlier"), 1)
-        next_one.append(changed(record, version=3, data=b"next"))
+            assert others.put(earlier, 1)
+        next_one.append(changed(earlier if first else news[0], data=b"next"))
         results = await store._write_many([store._documents.ready(each, 1) for each in news])
         assert results == [not first, False, False, True]
         assert (await store.get(record.key)).data == b"next", number
@@ -323,8 +324,8 @@ async def test_one_of_many_who_end_a_websession_at_once_has_ended_it(store_url: 
     store, _ = await counted(store_url("mongodb"))
     record = a_record()
     await store.put(record, 0)
-    trace = changed(record, data=b"", next=ENDED)
-    assert sum(await asyncio.gather(*(store.put(trace, 1) for _ in range(20)))) == 1
+    traces = [changed(record, data=b"", next=ENDED) for _ in range(20)]
+    assert sum(await asyncio.gather(*(store.put(trace, 1) for trace in traces))) == 1
 
 
 async def test_a_client_that_the_application_shares_shares_commands_too(

@@ -349,22 +349,28 @@ async def test_all_sessions_of_a_user_end_but_the_one_that_asks() -> None:
 
 async def test_a_login_during_the_revocation_ends_too() -> None:
     """Requirement 23."""
-    # The login's record arrives right after the search: the search is made slow, the login is not.
+    # The login begins before the revocation, and its record arrives right after the search.
     site = Site()
     late = site.browser()
-    original = site.memory.find
+    find, put = site.memory.find, site.memory.put
+    was_searched = asyncio.Event()
 
-    async def find_then_login(user: str) -> object:
-        found = await original(user)
-        session = await late.begin()
-        session.login("alice")
-        site.sessions.after_epoch = 0.0  # as in another process, which has not seen the epoch
-        await late.end(session)
+    async def put_later(record: Record, expected: int) -> bool:
+        if record.user == "alice":
+            await was_searched.wait()
+        return await put(record, expected)
+
+    async def find_then_wait(user: str) -> list[Record]:
+        found = await find(user)
+        was_searched.set()
+        await login
         return found
 
-    site.memory.find = find_then_login  # type: ignore[method-assign]
+    site.memory.find, site.memory.put = find_then_wait, put_later  # type: ignore[method-assign]
+    login = asyncio.ensure_future(late.login("alice"))
+    await asyncio.sleep(0)
     await site.sessions.revoke_user("alice")
-    site.memory.find = original  # type: ignore[method-assign]
+    site.memory.find, site.memory.put = find, put  # type: ignore[method-assign]
     assert (await late.begin()).user is None
     assert [record for record in site.live() if record.user == "alice"] == []
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions import stateless
-from mangonel.websessions.errors import WebSessionError
+from mangonel.websessions.errors import UsageError, WebSessionError
 from mangonel.websessions.machine import END, INSERT, NOTHING, ROTATE, check_not_moved, decide, discard
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ def promise(session: WebSession[Any], status: int = 200) -> None:
     plan = decide(session)
     sessions = state.sessions
     if sessions.is_stateless:
+        if plan == ROTATE and state.change == "login" and sessions.epochs_apart:
+            raise UsageError(
+                "login() looks for the user's revocations before its cookie leaves; "
+                "call it, and session.save(), before the first flush()"
+            )
         if plan != NOTHING:
             stateless.commit(session, plan)
     elif plan in (INSERT, ROTATE):

@@ -13,6 +13,7 @@ from mangonel.websessions.follow import (
     FOLLOW,
     ROUNDS,
     end_flow,
+    epoch_flow,
     is_revoked_flow,
     last_flow,
     leads_on,
@@ -22,6 +23,7 @@ from mangonel.websessions.follow import (
 from mangonel.websessions.machine import END, INSERT, NOTHING, ROTATE, TOUCH, check_not_moved
 from mangonel.websessions.record import Record
 from mangonel.websessions.stores.meter import Meter
+from mangonel.websessions.writes import next_writes, put_flow
 
 if TYPE_CHECKING:
     from mangonel.websessions.session import WebSession
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from mangonel.websessions.stores.protocol import Store
 
 __all__ = ["commit_flow"]
+
+# The smallest step of time that every store keeps.
+TICK = 0.001
 
 
 async def commit_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], plan: int) -> None:
@@ -87,8 +92,13 @@ async def _insert_flow(
     now: float,
     created: float,
     deadline: float,
+    epoch: int = 0,
 ) -> None:
-    """Store a websession under a new id."""
+    """Store a websession under a new id.
+
+    Args:
+        epoch: the user's last revocation that the login has seen.
+    """
     token = session.state.promised or sessions.new_token()
     session.state.promised = None
     record = Record(
@@ -104,9 +114,13 @@ async def _insert_flow(
         now,
         sessions.new_sid(),
         session.state.label,
+        epoch,
+        next_writes(b""),
     )
     record = sessions.sealed(record, plain)
-    if not await store.put(record, 0):
+    was_put, found = await put_flow(store, record, 0)
+    # Where nothing is, it was ours, and has been ended since.
+    if not was_put and found is not None:
         raise StoreError("the store already has a record under an id that was just made from 256 random bits")
     session.state.record = record
     session.state.base = plain
@@ -131,14 +145,7 @@ async def _write_flow(sessions: Settled[Any], store: Store, session: WebSession[
     assert current is not None
     plain = session.state.encoded
     has_new_label = session.state.label != current.label
-    for attempt in range(ROUNDS):
-        if attempt:
-            found = await last_flow(sessions, store, current.key, current)
-            if found is None or not found.is_live or not now < min(found.expires, found.deadline):
-                _lose_or_raise(sessions, session, found, has_new_label)
-                return False
-            current = found
-            plain = merge(session, current)
+    for _ in range(ROUNDS):
         fresh = replace(
             current,
             version=current.version + 1,
@@ -146,14 +153,22 @@ async def _write_flow(sessions: Settled[Any], store: Store, session: WebSession[
             # Only a request that presented the new id has closed the old one.
             prev=None if session.state.has_closed else current.prev,
             label=session.state.label if has_new_label else current.label,
+            writes=next_writes(current.writes),
         )
         fresh = sessions.sealed(fresh, plain)
-        if await store.put(fresh, current.version):
+        was_put, found = await put_flow(store, fresh, current.version)
+        if was_put:
             session.state.record = fresh
             session.state.label = fresh.label
             session.state.base = plain
             return True
         sessions.emit("conflict", session.state.tag)
+        found = await last_flow(sessions, store, found, current)
+        if found is None or not found.is_live or not now < min(found.expires, found.deadline):
+            _lose_or_raise(sessions, session, found, has_new_label)
+            return False
+        current = found
+        plain = merge(session, current)
     raise StoreError(f"the websession was changed by others {ROUNDS} times while it was to be saved")
 
 
@@ -210,10 +225,13 @@ async def _rotate_flow(sessions: Settled[Any], store: Store, session: WebSession
     """End the old id first, then store everything under a new one; a crash between logs out, which is the safe side."""
     change, old, user = session.state.change, session.state.record, session.state.user
     starts_again = change != "rotated" or old is None
-    # Before the first wait: a revocation that comes meanwhile must find this login older than itself.
-    created = max(now, sessions.after_epoch) if starts_again or old is None else old.created
-    if change == "login" and user is not None and sessions.max_per_user is not None:
-        await _refuse_flow(sessions, store, user, old)
+    created = now if starts_again or old is None else old.created
+    epoch = old.epoch if old is not None else 0
+    if change == "login" and user is not None:
+        # Before anything else: a revocation that comes from here on ends this login.
+        epoch = await epoch_flow(sessions, store, user)
+        if sessions.max_per_user is not None:
+            created = max(now, await _limit_flow(sessions, store, user, old))
     plain = session.state.encoded
     ended, goes_on = None, None
     if old is not None:
@@ -226,7 +244,7 @@ async def _rotate_flow(sessions: Settled[Any], store: Store, session: WebSession
         )
         if ended is None and not by_login:
             session.state.promised = None
-            trace = await last_flow(sessions, store, old.key)
+            trace = await last_flow(sessions, store, await store.get(old.key))
             _lose(sessions, session, was_rotated=trace is not None)
             if trace is not None and (trace.is_live or leads_on(trace)):
                 raise _moved()
@@ -236,7 +254,7 @@ async def _rotate_flow(sessions: Settled[Any], store: Store, session: WebSession
             if session.state.label == old.label:
                 session.state.label = ended.label
     deadline = now + sessions.lasts(session.state.extra) if starts_again or old is None else old.deadline
-    await _insert_flow(sessions, store, session, plain, now, created, deadline)
+    await _insert_flow(sessions, store, session, plain, now, created, deadline, epoch)
     session.state.change = ""
     session.state.kept = None
     record = session.state.record
@@ -258,33 +276,50 @@ async def _rotate_flow(sessions: Settled[Any], store: Store, session: WebSession
     sessions.emit(change, session.state.tag, user=record.user)
 
 
-async def _refuse_flow(sessions: Settled[Any], store: Store, user: str, old: Record | None) -> None:
-    """Refuse before anything is ended. The one that this login replaces does not count."""
-    if sessions.over_limit != "refuse":
-        return
-    own = old.sid if old is not None else None
-    others = {record.sid for record in await live_flow(sessions, store, user)} - {own}
-    if sessions.max_per_user is not None and len(others) >= sessions.max_per_user:
-        raise TooManySessions(f"the user has {sessions.max_per_user} websessions already")
+async def _limit_flow(sessions: Settled[Any], store: Store, user: str, old: Record | None) -> float:
+    """Return when a login must have begun to be later than all that the user has, whatever this server's clock says.
+
+    Raises:
+        TooManySessions: there are as many as allowed. The one that this login replaces does not count.
+    """
+    others = await live_flow(sessions, store, user)
+    if sessions.over_limit == "refuse":
+        own = old.sid if old is not None else None
+        _check_limit(sessions, len({other.sid for other in others} - {own}) + 1)
+    return max((other.created for other in others), default=0.0) + TICK
 
 
 async def _evict_flow(
     sessions: Settled[Any], store: Store, session: WebSession[Any], record: Record, now: float
 ) -> None:
-    """Look again after the insert, so that two logins at once see each other."""
+    """Look again after the insert, so that two logins at once see each other.
+
+    The oldest give way, in one order for all who look, so that of logins side by side the limit is left. This login
+    may be among them.
+
+    Raises:
+        TooManySessions: this one had to give way.
+    """
     assert sessions.max_per_user is not None
     assert record.user is not None
-    others = [other for other in await live_flow(sessions, store, record.user) if other.sid != record.sid]
-    surplus = len({other.sid for other in others}) + 1 - sessions.max_per_user
-    if surplus <= 0:
-        return
-    if sessions.over_limit == "refuse":
+    found = await live_flow(sessions, store, record.user)
+    # Renewals leave the time of the login as it is, and two records for a moment.
+    began = {other.sid: (other.created, other.sid) for other in found} | {
+        record.sid: (record.created, record.sid)
+    }
+    surplus = len(began) - sessions.max_per_user
+    doomed = sorted(began, key=began.__getitem__)[: max(surplus, 0)]
+    if surplus > 0 and (sessions.over_limit == "refuse" or record.sid in doomed):
         await end_flow(sessions, store, record, now)
         _lose(sessions, session)
-        raise TooManySessions(f"the user has {sessions.max_per_user} websessions already")
-    doomed = {other.sid: None for other in sorted(others, key=lambda other: other.created)}
-    for sid in list(doomed)[:surplus]:
-        for other in others:
+        _check_limit(sessions, len(began))
+    for sid in doomed:
+        for other in found:
             if other.sid == sid:
                 await end_flow(sessions, store, other, now)
         sessions.emit("evicted", sid.hex(), user=record.user)
+
+
+def _check_limit(sessions: Settled[Any], count: int) -> None:
+    if sessions.max_per_user is not None and count > sessions.max_per_user:
+        raise TooManySessions(f"the user has {sessions.max_per_user} websessions already")

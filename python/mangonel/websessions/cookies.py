@@ -31,6 +31,8 @@ _SIGNED = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{22})", re.ASCII)
 _SECRET = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
 _PAYLOAD = re.compile(r"[A-Za-z0-9_-]{40,4096}", re.ASCII)
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+# As RFC 9110 has a field's value, so that nothing can begin a header of its own.
+_FIELD = re.compile(r"[\x20-\x7e]*", re.ASCII)
 _ATTRIBUTE = re.compile(r"[\x20-\x3a\x3c-\x7e]*", re.ASCII)
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 SAME_SITE = ("Lax", "Strict", "None")
@@ -61,6 +63,8 @@ class CookiePolicy:
             prefix = "" if not secure else "__Host-" if domain is None and path == "/" else "__Secure-"
             name = f"{prefix}sid"
         _check(name, path, domain, secure, cookie.samesite, cookie.partitioned)
+        for field in ("cache_control", "clear_site_data"):
+            _check_field(field, getattr(cookie, field))
         self.name = name
         self.secure = secure
         self.persistent = cookie.persistent
@@ -160,6 +164,12 @@ class CookiePolicy:
 def _signature(key: bytes, token: str) -> str:
     digest = hmac.digest(key, token.encode(), "sha256")
     return urlsafe_b64encode(digest[:SIGNATURE_BYTES])[:22].decode()
+
+
+def _check_field(name: str, value: str) -> None:
+    if not isinstance(value, str) or not _FIELD.fullmatch(value):
+        example = '\'"cache", "storage"\'' if name == "clear_site_data" else '"no-store" or "private"'
+        raise UsageError(f"expected {name} as one line of printable ASCII, as {example}, got {value!r}")
 
 
 def _check(name: str, path: str, domain: str | None, secure: bool, samesite: str, partitioned: bool) -> None:

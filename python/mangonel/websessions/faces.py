@@ -159,6 +159,7 @@ class AsyncFace(_Face):
         if plan == NOTHING:
             return
         if self._sessions.is_stateless:
+            await self._run(stateless.epoch_at_login_flow(self._sessions, self.store(), session))
             stateless.commit(session, plan)
             return
         try:
@@ -343,6 +344,7 @@ class BlockingFace(_Face):
         if plan == NOTHING:
             return
         if self._sessions.is_stateless:
+            self._run(stateless.epoch_at_login_flow(self._sessions, self.store(), session))
             stateless.commit(session, plan)
             return
         try:

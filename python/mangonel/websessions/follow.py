@@ -15,6 +15,7 @@ import msgspec
 
 from mangonel.websessions.errors import StoreError, Unsupported
 from mangonel.websessions.record import ENDED, Record
+from mangonel.websessions.writes import next_writes, put_flow
 
 if TYPE_CHECKING:
     from mangonel.websessions.settled import Settled
@@ -25,6 +26,7 @@ __all__ = [
     "ROUNDS",
     "current_flow",
     "end_flow",
+    "epoch_flow",
     "is_forged",
     "is_revoked_flow",
     "last_flow",
@@ -57,25 +59,30 @@ async def current_flow(
     Args:
         known: what the request was let in with, to search by its user where the trail is cold.
     """
-    record = await last_flow(sessions, store, key, known)
+    record = await last_flow(sessions, store, await store.get(key), known)
     if record is None or not record.is_live or not now < min(record.expires, record.deadline):
         return None
     return record
 
 
 async def last_flow(
-    sessions: Settled[Any], store: Store, key: bytes, known: Record | None = None, *, rotations: bool = True
+    sessions: Settled[Any],
+    store: Store,
+    record: Record | None,
+    known: Record | None = None,
+    *,
+    rotations: bool = True,
 ) -> Record | None:
-    """Return the record at which the trail of a key ends: a live one, a trace that leads no further, or None.
+    """Return the record at which a trail ends: a live one, a trace that leads no further, or None.
 
     A request that was let in before a rotation goes on with what that made of the websession. It does not follow a
     login, which may be another user's.
 
     Args:
+        record: what is stored where the trail begins.
         known: what the request was let in with, to search by its user where the trail is cold.
         rotations: False: stop at what a rotation ended, for a request that was not let in yet.
     """
-    record = await store.get(key)
     for _ in range(ROUNDS):  # a request may have taken longer than several renewals
         if record is None or not leads_on(record) or record.label == LOGIN:
             break
@@ -132,11 +139,10 @@ async def end_flow(
                 return None
             # A rotation was faster. What it has stored ends here; what it has not stored yet it ends itself, since it
             # looks whether somebody was here.
-            closed = replace(live, version=live.version + 1, prev=None)
-            was_closed = await store.put(sessions.sealed(closed, b""), live.version)
-            trace = None if was_closed else await store.get(live.key)
+            closed = replace(live, version=live.version + 1, prev=None, writes=next_writes(live.writes))
+            was_closed, found = await put_flow(store, sessions.sealed(closed, b""), live.version)
             # A trace that was removed meanwhile, since its time was up, still says where to go.
-            live = trace if trace is not None else await store.get(live.prev)
+            live = found if found is not None and not was_closed else await store.get(live.prev)
             if live is None:
                 return None
             continue
@@ -154,24 +160,29 @@ async def end_flow(
             label=LOGIN if by_login else None,
             issued=now,
             expires=now + keep,
+            writes=next_writes(live.writes),
         )
-        if await store.put(sessions.sealed(trace, b""), live.version):
+        was_ended, found = await put_flow(store, sessions.sealed(trace, b""), live.version)
+        if was_ended:
             if not keep:
                 await store.delete(record.key, live.key) if record.key != live.key else await store.delete(
                     live.key
                 )
             return live
-        live = await store.get(live.key)
+        live = found
     raise StoreError(f"the websession was changed by others {ROUNDS} times while it was to be ended")
 
 
+async def epoch_flow(sessions: Settled[Any], store: Store, user: str) -> int:
+    """Return the number of a user's last revocation; 0: there was none."""
+    epochs = sessions.epochs_of(store)
+    epoch = await epochs.get(sessions.epoch_key(user)) if epochs is not None else None
+    return epoch.epoch if epoch is not None else 0
+
+
 async def is_revoked_flow(sessions: Settled[Any], store: Store, record: Record) -> bool:
-    """Return whether the user's epoch is later than the record: revoked while it was being made."""
-    epochs = sessions.epochs_of(store) if record.user is not None else None
-    if epochs is None or record.user is None:
-        return False
-    epoch = await epochs.get(sessions.epoch_key(record.user))
-    return epoch is not None and record.created <= epoch.created
+    """Return whether the user was revoked since the login that made the record. No clock has a say in it."""
+    return record.user is not None and await epoch_flow(sessions, store, record.user) > record.epoch
 
 
 async def live_flow(sessions: Settled[Any], store: Store, user: str) -> list[Record]:

@@ -20,6 +20,7 @@ from mangonel.websessions.follow import (
 )
 from mangonel.websessions.record import ENDED, Record
 from mangonel.websessions.session import WebSession
+from mangonel.websessions.writes import next_writes, put_flow
 
 if TYPE_CHECKING:
     from mangonel.websessions.session import Visit
@@ -193,7 +194,8 @@ async def _close_flow(sessions: Settled[Any], store: Store, prev: bytes, now: fl
     if old is None or not old.next or is_forged(sessions, old) or sessions.unsealed(old) == SEEN:
         return True
     expires = min(old.expires, _kept_closed(sessions, now))
-    closed = replace(old, version=old.version + 1, issued=now, expires=expires)
+    writes = next_writes(old.writes)
+    closed = replace(old, version=old.version + 1, issued=now, expires=expires, writes=writes)
     return await store.put(sessions.sealed(closed, SEEN), old.version)
 
 
@@ -236,9 +238,11 @@ async def _renew_flow(sessions: Settled[Any], store: Store, session: WebSession[
         issued=now,
         prev=old.key,
         expires=sessions.expiry(now, old.deadline, session.state.extra),
+        writes=next_writes(b""),
     )
     fresh = sessions.sealed(fresh, session.state.base)
-    if not await store.put(fresh, 0):
+    was_put, _ = await put_flow(store, fresh, 0)
+    if not was_put:
         return
     alias = replace(
         old,
@@ -251,10 +255,12 @@ async def _renew_flow(sessions: Settled[Any], store: Store, session: WebSession[
         issued=now,
         # As long as the websession itself would wait for its visitor, who may be a remembered one.
         expires=max(_kept_closed(sessions, now), sessions.expiry(now, float("inf"), session.state.extra)),
+        writes=next_writes(old.writes),
     )
-    if not await store.put(sessions.sealed(alias, b""), old.version):
+    was_put, found = await put_flow(store, sessions.sealed(alias, b""), old.version)
+    if not was_put:
         await store.delete(fresh.key)
-        found = await last_flow(sessions, store, old.key, rotations=False)
+        found = await last_flow(sessions, store, found, rotations=False)
         if found is not None and not found.is_live:
             _note_trail(sessions, session, found)
         is_there = found is not None and found.is_live and now < min(found.expires, found.deadline)

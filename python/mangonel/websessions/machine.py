@@ -110,6 +110,7 @@ class State:
         csrf_cookie: the Set-Cookie header that gives or takes the cookie with that secret.
         permanent: whether the cookie shall outlive the browser, as Flask asks for it; None: nobody asked.
         counted: keys that `increment` changed: what others added meanwhile is added.
+        epoch: the user's last revocation, as a login has seen it that is kept in the cookie itself.
         promised: the token of a cookie that left before its record was stored.
         headers_left: no cookie can be set any more.
         clear_site_data: the header Clear-Site-Data goes along.
@@ -142,6 +143,7 @@ class State:
     permanent: bool | None = None
     counted: frozenset[str] = frozenset()
     promised: str | None = None
+    epoch = 0
     csrf_secret: str | None = None
     csrf_cookie: str | None = None
     headers_left = False

@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 
 __all__ = ["WebSessions"]
 
+# Schemes of stores that cannot keep users' epochs, and why.
+FORGETFUL = {
+    "memory": "ends with its process, and with it every revocation",
+    "cookie": "stores nothing",
+    "memcached": "forgets revocations when it is full or restarted",
+}
+
 
 class WebSessions(Settled[Data]):
     """An application's websessions.
@@ -82,6 +89,7 @@ class WebSessions(Settled[Data]):
         epochs = groups[4].epochs
         if epochs is not None:
             _check_store(epochs)
+            _check_durable(epochs)
         super().__init__(
             *groups,
             model=model,
@@ -216,6 +224,16 @@ class WebSessions(Settled[Data]):
 
     def __repr__(self) -> str:
         return f"<WebSessions {self.asynchronous.title}>"
+
+
+def _check_durable(epochs: Any) -> None:
+    """Refuse a URL of a store that forgets revocations, or that other workers do not see."""
+    scheme = epochs.partition(":")[0] if isinstance(epochs, str) else ""
+    if scheme in FORGETFUL:
+        raise UsageError(
+            f"expected epochs as the URL of a durable store that all workers share, got {scheme}:, which "
+            f"{FORGETFUL[scheme]}; a database will do, as mongodb://localhost/app or sqlite:///epochs.db"
+        )
 
 
 def _check_store(store: Any) -> None:

@@ -75,7 +75,8 @@ def _merged_extra(
 
 
 def _flashes(base: Any, mine: Any, theirs: Any) -> Any:
-    # A message that one of us has read is read; those that either has added stay.
+    # A message that one of us has read is read; those that either has added stay. Each has a number of its own, by
+    # which two that say the same are two.
     before, now, other = base or [], mine or [], theirs or []
     read = [message for message in before if message not in now]
     return [message for message in other if message not in read] + [m for m in now if m not in before]

@@ -39,6 +39,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         issued: when this id was made; renewal counts from here. Of one that was renewed or ended: when that was.
         sid: names the websession over renewals in listings and logs; no key and no token.
         label: what the application calls it in listings, as "Firefox on Linux". Of one that a login ended: "login".
+        epoch: the user's revocations that the login had seen; a later one ends it. Of the user's epoch: its own number.
+        writes: a random mark of each of the last writes, the newest at the end; see `writes.py`.
     """
 
     key: bytes
@@ -53,6 +55,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     issued: float = 0.0
     sid: bytes = b""
     label: str | None = None
+    epoch: int = 0
+    writes: bytes = b""
 
     @property
     def is_live(self) -> bool:
@@ -75,6 +79,8 @@ class _Rest(msgspec.Struct, array_like=True, gc=False):
     issued: float
     sid: bytes
     label: str | None
+    epoch: int = 0
+    writes: bytes = b""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -94,6 +100,8 @@ def pack_record(record: Record) -> bytes:
             record.issued,
             record.sid,
             record.label,
+            record.epoch,
+            record.writes,
         )
     )
 
@@ -101,7 +109,15 @@ def pack_record(record: Record) -> bytes:
 def all_but_data(record: Record) -> bytes:
     """Return everything of a record but its data, as bytes that a seal can be bound to."""
     times = (record.created, record.expires, record.deadline, record.issued)
-    rest = (record.user, record.next, record.prev, record.sid, record.label)
+    rest = (
+        record.user,
+        record.next,
+        record.prev,
+        record.sid,
+        record.label,
+        record.epoch,
+        record.writes,
+    )
     return record.key + msgspec.msgpack.encode(
         (record.version, *(round(each * 1000) for each in times), *rest)
     )
@@ -133,6 +149,8 @@ def unpack_record(key: bytes, packed: bytes) -> Record:
         rest.issued,
         rest.sid,
         rest.label,
+        rest.epoch,
+        rest.writes,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, ValuesView
-from secrets import token_bytes
+from secrets import randbits, token_bytes
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mangonel.websessions.csrf import check_token, masked, new_secret
@@ -25,6 +25,9 @@ __all__ = ["Flash", "Visit", "WebSession"]
 Data = TypeVar("Data")
 
 SALT_BYTES = 8
+
+# What every codec keeps exactly.
+FLASH_BITS = 48
 
 
 class Flash(tuple[str, str]):
@@ -436,14 +439,15 @@ class WebSession(dict[str, Any], Generic[Data]):
             >>> [message.text for message in websession.flashes()]
             ['Saved']
         """
-        self.state.set_extra("flash", [*(self.state.extra or {}).get("flash", ()), [kind, text]])
+        kept = (self.state.extra or {}).get("flash", ())
+        self.state.set_extra("flash", [*kept, [kind, text, randbits(FLASH_BITS)]])
 
     def flashes(self) -> list[Flash]:
         """Return the messages and forget them."""
         self.accessed = True
         if not self.state.extra or "flash" not in self.state.extra:
             return []
-        return [Flash(message) for message in self.state.extra.pop("flash")]
+        return [Flash(message[:2]) for message in self.state.extra.pop("flash")]
 
     def csrf_token(self) -> str:
         """Return a token for forms, different each time; it dies with every change of privilege, not with a renewal."""

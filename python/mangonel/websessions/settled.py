@@ -90,7 +90,7 @@ class Settled(Generic[Data]):
         self._signing = _bytes(signing)
         self.use_cookie(cookie)
         self.codec = codec_named(content.codec)
-        self.max_bytes = content.max_bytes
+        self.max_bytes = _checked_size(content.max_bytes)
         self.merge = dict(content.merge or {})
         self.model = model
         self._is_pydantic = hasattr(model, "model_validate") and hasattr(model, "model_dump")
@@ -124,7 +124,6 @@ class Settled(Generic[Data]):
         self.max_per_user = users.max_per_user
         self.over_limit = one_of(users.over_limit, "over_limit", ("evict-oldest", "refuse"))
         self.clock = clock
-        self.after_epoch = 0.0
         self._guessing = abuse.Guessing(
             protection.guess_limit, seconds(protection.guess_window, "guess_window")
         )
@@ -429,6 +428,12 @@ def checked(sessions: Any, where: str) -> Any:
             + ("; a store's URL goes into WebSessions" if isinstance(sessions, str) else "")
         )
     return sessions
+
+
+def _checked_size(most: Any) -> int:
+    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+        raise UsageError(f"expected max_bytes as a number of bytes above zero, as 65_536, got {most!r}")
+    return most
 
 
 def _native() -> tuple[type, ...]:

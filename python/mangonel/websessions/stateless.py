@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.content import adopt, largest_key
 from mangonel.websessions.errors import SessionTooLarge
-from mangonel.websessions.follow import is_revoked_flow, replace
+from mangonel.websessions.follow import epoch_flow, is_revoked_flow, replace
 from mangonel.websessions.machine import END, INSERT, ROTATE
 from mangonel.websessions.record import Record, pack_record, unpack_record
 from mangonel.websessions.session import WebSession
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mangonel.websessions.settled import Settled
     from mangonel.websessions.stores.protocol import Store
 
-__all__ = ["commit", "load_stateless_flow"]
+__all__ = ["commit", "epoch_at_login_flow", "load_stateless_flow"]
 
 COOKIE_LIMIT = 4096
 
@@ -80,9 +80,11 @@ def commit(session: WebSession[Any], plan: int) -> None:
     change = session.state.change
     if old is None or plan == ROTATE:
         starts_again = old is None or change != "rotated"
-        created = max(now, sessions.after_epoch) if starts_again or old is None else old.created
+        created = now if starts_again or old is None else old.created
         deadline = now + sessions.lasts(session.state.extra) if starts_again or old is None else old.deadline
-        fresh = Record(b"", b"", 1, created, 0.0, deadline, issued=now, sid=sessions.new_sid())
+        epoch = session.state.epoch if change == "login" else old.epoch if old is not None else 0
+        sid = sessions.new_sid()
+        fresh = Record(b"", b"", 1, created, 0.0, deadline, issued=now, sid=sid, epoch=epoch)
     else:
         fresh = replace(old, version=old.version + 1)
     fresh = replace(
@@ -106,6 +108,13 @@ def commit(session: WebSession[Any], plan: int) -> None:
     sessions.emit(
         told, session.state.tag, user=fresh.user if plan == ROTATE else None, bytes=len(session.state.encoded)
     )
+
+
+async def epoch_at_login_flow(sessions: Settled[Any], store: Store, session: WebSession[Any]) -> None:
+    """Note the user's epoch for the cookie of a login, where users can be revoked."""
+    state = session.state
+    if sessions.epochs_apart and state.change == "login" and state.user is not None:
+        state.epoch = await epoch_flow(sessions, store, state.user)
 
 
 def _opened(sessions: Settled[Any], token: str | None) -> Record | None:

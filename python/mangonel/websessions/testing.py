@@ -19,6 +19,7 @@ from mangonel.websessions.record import ENDED, Record
 from mangonel.websessions.session import Visit
 from mangonel.websessions.stores.memory import MemoryStore
 from mangonel.websessions.stores.protocol import Store
+from mangonel.websessions.writes import next_writes
 
 __all__ = [
     "CONTRACT",
@@ -146,6 +147,7 @@ def a_record(key: bytes | None = None, **changes: Any) -> Record:
         "deadline": 4_000_000_100.5,
         "issued": 1_900_000_000.375,
         "sid": key[:8],
+        "writes": next_writes(b""),
     }
     return Record(**{**values, **changes})
 
@@ -154,7 +156,8 @@ def changed(record: Record, **changes: Any) -> Record:
     """Return the record with changes and the next version."""
     import msgspec
 
-    return msgspec.structs.replace(record, **{"version": record.version + 1, **changes})
+    writes = next_writes(record.writes)
+    return msgspec.structs.replace(record, **{"version": record.version + 1, "writes": writes, **changes})
 
 
 async def _absent_is_none(store: Store) -> None:
@@ -162,9 +165,11 @@ async def _absent_is_none(store: Store) -> None:
 
 
 async def _insert_is_read_back(store: Store) -> None:
-    record = a_record(user="ada@example.org", label="Firefox, Ünïcode", prev=key_of("p"))
+    record = a_record(user="ada@example.org", label="Firefox, Ünïcode", prev=key_of("p"), epoch=2**61 + 1)
     assert await store.put(record, 0) is True
-    assert await store.get(record.key) == record
+    found = await store.get(record.key)
+    assert found == record
+    assert type(found.epoch) is int
 
 
 async def _insert_refuses_what_is_there(store: Store) -> None:
@@ -204,7 +209,9 @@ async def _touch_moves_expires_only(store: Store) -> None:
     record = a_record(user="ada", label="x")
     await store.put(record, 0)
     assert await store.touch(record.key, 4_000_000_050.75) is True
-    assert await store.get(record.key) == changed(record, version=1, expires=4_000_000_050.75)
+    assert await store.get(record.key) == changed(
+        record, version=1, expires=4_000_000_050.75, writes=record.writes
+    )
     assert await store.touch(record.key, 4_000_000_050.75) is True
     assert await store.put(changed(record, data=b"after"), 1) is True
 

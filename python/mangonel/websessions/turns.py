@@ -7,11 +7,11 @@ ends by itself, so a process that died holds nobody up for long. Knows no engine
 from __future__ import annotations
 
 from hashlib import sha256
-from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.follow import replace
 from mangonel.websessions.record import Record
+from mangonel.websessions.writes import next_writes, put_flow
 
 if TYPE_CHECKING:
     from mangonel.websessions.settled import Settled
@@ -24,15 +24,16 @@ async def take_flow(sessions: Settled[Any], store: Store, sid: bytes, hold: floa
     """Take the lock of a websession; None: somebody else has it."""
     now = sessions.now()
     key = sha256(b"mangonel websession lock\0" + sid).digest()
-    mine = Record(key, token_bytes(8), 1, now, now + hold, now + hold, issued=now, sid=sid)
-    if await store.put(mine, 0):
+    mine = Record(key, b"", 1, now, now + hold, now + hold, issued=now, sid=sid, writes=next_writes(b""))
+    was_put, found = await put_flow(store, mine, 0)
+    if was_put:
         return mine
-    found = await store.get(key)
     if found is not None and now < found.expires:
         return None
-    version = found.version if found is not None else 0
-    mine = replace(mine, version=version + 1)
-    return mine if await store.put(mine, version) else None
+    version, writes = (found.version, found.writes) if found is not None else (0, b"")
+    mine = replace(mine, version=version + 1, writes=next_writes(writes))
+    was_put, _ = await put_flow(store, mine, version)
+    return mine if was_put else None
 
 
 async def release_flow(sessions: Settled[Any], store: Store, mine: Record) -> bool:
@@ -40,5 +41,7 @@ async def release_flow(sessions: Settled[Any], store: Store, mine: Record) -> bo
     # Not a delete, which could remove the lock of who came next.
     now = sessions.now()
     is_mine = now < mine.expires
-    gone = replace(mine, version=mine.version + 1, expires=now, deadline=now)
-    return await store.put(gone, mine.version) and is_mine
+    writes = next_writes(mine.writes)
+    gone = replace(mine, version=mine.version + 1, expires=now, deadline=now, writes=writes)
+    was_put, _ = await put_flow(store, gone, mine.version)
+    return was_put and is_mine

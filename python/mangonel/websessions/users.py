@@ -1,20 +1,23 @@
 """A user's websessions: to list, to end one, to end all. Flows, for every face.
 
-`revoke_user` writes the user's epoch first and ends the records then: a websession that was being made meanwhile, which
-the search missed, finds the epoch when it is stored, and ends itself.
+`revoke_user` raises the user's epoch first and ends the records then: a websession that was being made meanwhile, which
+the search missed, finds the epoch when it is stored, and ends itself. A login keeps the epoch that it has seen, and one
+that is below the user's has been revoked: numbers are compared, so servers whose clocks differ agree.
 """
 
 from __future__ import annotations
 
+from secrets import randbits
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mangonel.websessions.errors import StoreError, Unsupported
-from mangonel.websessions.follow import ROUNDS, end_flow, live_flow, replace
+from mangonel.websessions.follow import ROUNDS, end_flow, last_flow, live_flow, replace
 from mangonel.websessions.merge import RESERVED
 from mangonel.websessions.record import Record
 from mangonel.websessions.settings import checked_text
+from mangonel.websessions.writes import next_writes, put_flow
 
 if TYPE_CHECKING:
     from mangonel.websessions.session import WebSession
@@ -23,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Handle", "of_flow", "revoke_flow", "revoke_user_flow"]
 
-# The smallest step of time that every store keeps.
-TICK = 0.001
+# Random bits at the end of an epoch, whose beginning is the time in milliseconds.
+EPOCH_BITS = 20
 
 
 class Handle(msgspec.Struct, frozen=True):
@@ -93,19 +96,16 @@ async def revoke_user_flow(
     epochs = sessions.epochs_of(store)
     if epochs is None:
         raise _no_find(store)
-    now = sessions.now()
-    # The one to spare is marked as younger than the epoch before the epoch is there.
-    if except_ is not None and except_.state.record is not None:
-        await _spare_flow(sessions, store, except_, now + TICK)
-    await _epoch_flow(sessions, epochs, user, now)
-    sessions.after_epoch = max(sessions.after_epoch, now + TICK)
+    spared = except_ if except_ is not None and except_.state.record is not None else None
+    await _epoch_flow(sessions, store, epochs, user, spared)
     if not hasattr(store, "find"):
         sessions.emit("revoked", user=user)
         return 0
-    spared = except_.state.record.sid if except_ is not None and except_.state.record is not None else None
+    sid = spared.state.record.sid if spared is not None and spared.state.record is not None else None
     ended = 0
+    now = sessions.now()
     for record in await live_flow(sessions, store, user):
-        if record.sid != spared:
+        if record.sid != sid:
             ended += await end_flow(sessions, store, record, now) is not None
             sessions.emit("revoked", record.sid.hex(), user=user)
     return ended
@@ -119,42 +119,59 @@ def _idle(sessions: Settled[Any], record: Record) -> float:
     return sessions.expiry(0.0, float("inf"), extra if isinstance(extra, dict) else None)
 
 
-async def _spare_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], created: float) -> None:
-    for _ in range(ROUNDS):
-        record = session.state.record
-        assert record is not None
-        fresh = _younger(sessions, record, created)
-        if await store.put(fresh, record.version):
-            session.state.record = fresh
-            return
-        current = await store.get(record.key)
-        while current is not None and current.next:
-            current = await store.get(current.next)
-        if current is None or not current.is_live:
-            return
-        # Only what is not ours to merge: the data is merged when the answer leaves.
-        fresh = _younger(sessions, current, created)
-        if await store.put(fresh, current.version):
-            return
-    raise StoreError(f"the websession was changed by others {ROUNDS} times while it was to be spared")
-
-
-def _younger(sessions: Settled[Any], record: Record, created: float) -> Record:
-    fresh = replace(record, created=created, version=record.version + 1)
-    return sessions.sealed(fresh, sessions.unsealed(record))
-
-
-async def _epoch_flow(sessions: Settled[Any], epochs: Store, user: str, now: float) -> None:
+async def _epoch_flow(
+    sessions: Settled[Any], store: Store, epochs: Store, user: str, spared: WebSession[Any] | None
+) -> None:
+    """Raise the user's epoch; what is to be spared is marked with the new one before that is there."""
     key = sessions.epoch_key(user)
+    now = sessions.now()
     lasts = now + sessions.longest + 60.0
     for _ in range(ROUNDS):
         current = await epochs.get(key)
-        version = current.version if current is not None else 0
-        if current is not None and current.created > now:
-            return
-        if await epochs.put(Record(key, b"", version + 1, now, lasts, lasts), version):
+        version, last, writes = (current.version, current.epoch, current.writes) if current else (0, 0, b"")
+        epoch = _next_epoch(now, last)
+        if spared is not None:
+            await _spare_flow(sessions, store, spared, last, epoch)
+        fresh = Record(key, b"", version + 1, now, lasts, lasts, epoch=epoch, writes=next_writes(writes))
+        was_put, _ = await put_flow(epochs, fresh, version)
+        if was_put:
             return
     raise StoreError(f"the user's epoch was changed by others {ROUNDS} times")
+
+
+def _next_epoch(now: float, last: int) -> int:
+    """Return a number above the last one; above those of a record that has expired too, by the time in it.
+
+    Two servers that count at once hardly ever come to the same one.
+    """
+    return max((round(now * 1000) << EPOCH_BITS) + randbits(EPOCH_BITS), last + 1)
+
+
+async def _spare_flow(
+    sessions: Settled[Any], store: Store, session: WebSession[Any], last: int, epoch: int
+) -> None:
+    """Mark a websession with an epoch that is about to be, unless an earlier one has ended it."""
+    state = session.state
+    record = state.record
+    assert record is not None
+    if sessions.is_stateless:
+        if last <= record.epoch:
+            state.record, state.is_due = replace(record, epoch=epoch), True
+        return
+    found: Record | None = record
+    for _ in range(ROUNDS):
+        if found is None or not found.is_live or found.epoch < last:
+            return
+        fresh = replace(found, epoch=epoch, version=found.version + 1, writes=next_writes(found.writes))
+        fresh = sessions.sealed(fresh, sessions.unsealed(found))
+        was_put, found = await put_flow(store, fresh, fresh.version - 1)
+        if was_put:
+            # Of what others stored meanwhile nothing is ours to merge: that is done when the answer leaves.
+            if fresh.version == record.version + 1 and fresh.key == record.key:
+                state.record = fresh
+            return
+        found = await last_flow(sessions, store, found)
+    raise StoreError(f"the websession was changed by others {ROUNDS} times while it was to be spared")
 
 
 def _check_finds(store: Store) -> None:

@@ -52,7 +52,7 @@ STATELESS = ("none", "cookie")
 MONGODB = ("mongodb", "mongodb-majority", "pymongo")
 # The end of a part's name: the number of concurrent requests.
 LEVEL = re.compile(r"-c(\d+)$")
-# Engines that know a user's websessions read the user's epoch at login.
+# Engines that know a user's websessions read the user's epoch before and after a login.
 WITHOUT_USERS = ("memcached", "directory", "cookie")
 
 
@@ -280,7 +280,7 @@ class LoginTask(VisitTask):
         self._site.used()
 
     def extras(self) -> dict[str, float]:
-        gets = 1 if self._store in WITHOUT_USERS else 2
+        gets = 1 if self._store in WITHOUT_USERS else 3
         stories = self._part.operations
         return self._counted({"put": stories, "get": gets * stories}, stories)
 

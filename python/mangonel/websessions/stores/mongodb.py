@@ -1,48 +1,45 @@
 """Websessions in MongoDB, by this driver: one document for each, whose `_id` is the key.
 
-    {_id: key, v: version, d: data, c: created, i: issued, e: expires, l: deadline, s: sid, w: the write,
-     u: user, n: next, p: prev, b: label}
+    {_id: key, v: version, d: data, c: created, i: issued, e: expires, l: deadline, s: sid, w: writes,
+     u: user, n: next, p: prev, b: label, r: epoch}
 
 A TTL index on `e` removes what expired; the flows judge time before that. Reads go to the primary. What ends a
 websession is acknowledged by a majority, so that a failover cannot bring it back. Spec: none but the driver's own API.
 
 A client that is opened for a URL does without the driver's retryable writes, for which the server keeps a document of
-its own up to date: a quarter of its time for an insert. A record tells by itself whether a write whose answer was lost
-had arrived, so the store repeats its writes once and then looks whose write is there: `w` is random, since two requests
-may write the very same.
+its own up to date: a quarter of its time for an insert. A record tells by itself which writes it came to be by, so the
+store repeats its writes once and looks then whether the first had arrived.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from secrets import token_bytes
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from msgspec.structs import replace
+
 from mangonel import _core
-from mangonel.websessions.errors import UsageError
+from mangonel.websessions.errors import StoreError, UsageError
 from mangonel.websessions.record import Record
 from mangonel.websessions.stores._sharing import Shared
 from mangonel.websessions.stores.urls import StoreURL, flag
+from mangonel.websessions.writes import has_write
 
 __all__ = ["BlockingMongoStore", "MongoStore"]
 
 COLLECTION = "websessions"
 TIMEOUT_MS = "5000"
 
-NONCE_BYTES = 8
-
 DUPLICATE = 11000
-NO_NUMBER = 241  # ConversionFailure, of `_is_version`
-
-# Of these keys it is remembered that several wanted them.
-MOST_CONTENDED = 1024
 UNAUTHORIZED = 13
 INDEX_DIFFERS = (85, 86)
+
+# What tells by which writes a record came to be.
+LOOK = {"v": 1, "w": 1}
 
 log = logging.getLogger("mangonel.websessions")
 
@@ -56,11 +53,6 @@ MOVED = _core.RETRYABLE_CODES
 
 def _date(seconds: float) -> datetime:
     return datetime.fromtimestamp(round(seconds * 1000) / 1000, UTC)
-
-
-def _is_version(expected: int) -> dict[str, Any]:
-    """Return an expression that is true of the version and an error of every other one."""
-    return {"$toInt": {"$cond": [{"$eq": ["$v", expected]}, 1, "another version"]}}
 
 
 class _Documents:
@@ -108,6 +100,7 @@ class _Documents:
             "e": _date(record.expires),
             "l": record.deadline,
             "s": record.sid,
+            "w": record.writes,
         }
         if record.user is not None:
             document["u"] = record.user
@@ -117,13 +110,13 @@ class _Documents:
             document["p"] = record.prev
         if record.label is not None:
             document["b"] = record.label
+        if record.epoch:
+            document["r"] = record.epoch
         return document
 
     def ready(self, record: Record, expected: int) -> _Write:
         """Return a write, encoded: what cannot be is this request's error and nobody else's."""
-        document = self.document(record)
-        nonce = document["w"] = token_bytes(NONCE_BYTES)
-        return _Write(record, expected, self._raw(self._to_bytes(document)), nonce)
+        return _Write(record, expected, self._raw(self._to_bytes(self.document(record))))
 
     def record(self, document: dict[str, Any]) -> Record:
         """Return the record of a document."""
@@ -144,7 +137,20 @@ class _Documents:
             document["i"],
             document["s"],
             get("b"),
+            int(get("r", 0)),  # not the driver's Int64, which nothing but BSON encodes
+            document["w"],
         )
+
+    def arrived(self, write: _Write, document: dict[str, Any] | None) -> bool:
+        """Return whether what is stored, of which `LOOK` was asked for, came to be by a write.
+
+        Raises:
+            StoreError: too many writes came later.
+        """
+        if document is None:
+            return False
+        found = replace(write.record, version=document["v"], writes=document["w"])
+        return has_write(found, write.record)
 
     def may_repeat(self, error: Exception) -> bool:
         """Return whether a write that failed like this should be sent once more."""
@@ -170,12 +176,11 @@ class _Documents:
 
 
 class _Write(NamedTuple):
-    """A record, the version that must be there, the record's document, and what tells this write from all others."""
+    """A record, the version that must be there, and the record's document."""
 
     record: Record
     expected: int
     document: Any
-    nonce: bytes
 
 
 class MongoStore:
@@ -209,7 +214,6 @@ class MongoStore:
         self._is_set_up = not sets_up
         self._record = self._documents.record
         self._loop: Any = None
-        self._contended: dict[bytes, None] = {}
         self._loads: Shared[bytes, Record | None]
         self._inserts: Shared[_Write, bool]
         self._writes: Shared[_Write, bool]
@@ -288,9 +292,9 @@ class MongoStore:
             if not self._repeats or not self._documents.may_repeat(error):
                 raise
             refused = await self._refused(writes)
-            # Some may have been refused by themselves, having arrived before.
-            arrived = await self._arrived(writes)
-            refused = {n for n in refused if not arrived[n]}
+            if refused:
+                # Some by themselves, having arrived before.
+                return await self._arrived(writes)
         return [number not in refused for number in range(len(writes))]
 
     async def _refused(self, writes: list[_Write]) -> set[int]:
@@ -307,74 +311,40 @@ class MongoStore:
 
     async def _write_many(self, writes: list[_Write]) -> Sequence[bool | BaseException]:
         try:
-            late = await self._outdated(writes)
+            return await self._replaced(writes)
         except self._documents.bulk_failure:
             return await self._each(writes)
         except self._failures as error:
             if not self._repeats or not self._documents.may_repeat(error):
                 raise
-            late = await self._outdated(writes)
-            # Some may have been late by themselves, having arrived before.
-            arrived = await self._arrived(writes)
-            late = {n for n in late if not arrived[n]}
-        return [number not in late for number in range(len(writes))]
+        return await self._replaced(writes)
 
-    async def _outdated(self, writes: list[_Write]) -> set[int]:
-        """Replace; return the places of those whose version was not there.
-
-        The server counts what it has replaced in all, and what is stored afterwards may be somebody else's again. So
-        where several want one record, who comes late is made an error, of which the server tells the place. For all
-        others that would cost the server half as much again.
-        """
-        wanted = Counter(write.record.key for write in writes)
-        guarded = {
-            number
-            for number, write in enumerate(writes)
-            if wanted[write.record.key] > 1 or write.record.key in self._contended
-        }
+    async def _replaced(self, writes: list[_Write]) -> Sequence[bool | BaseException]:
+        """Replace; the server counts all together, and each record tells by which writes it came to be."""
         replace_one = self._documents.replace_one
-        commands = []
-        for number, write in enumerate(writes):
-            version = {"$expr": _is_version(write.expected)} if number in guarded else {"v": write.expected}
-            commands.append(replace_one({"_id": write.record.key, **version}, write.document))
-        late: set[int] = set()
-        try:
-            matched = (await self._plain.bulk_write(commands, ordered=False)).matched_count
-        except self._documents.bulk_failure as error:
-            details = getattr(error, "details", None) or {}
-            errors = details.get("writeErrors", [])
-            if details.get("writeConcernErrors") or any(each["code"] != NO_NUMBER for each in errors):
-                raise
-            late = {each["index"] for each in errors}
-            matched = details["nMatched"]
-        missing = len(writes) - len(late) - matched
-        if missing:
-            selector = {"_id": {"$in": list(wanted)}}
-            found = await self._plain.find(selector, {"w": 1}, batch_size=len(writes) + 1).to_list()
-            stored = {document["_id"]: document.get("w") for document in found}
-            # Of those that would have been errors, the missing ones are gone.
-            gone = {number for number in guarded - late if writes[number].record.key not in stored}
-            late |= gone
-            if missing > len(gone):
-                late |= {
-                    number
-                    for number, write in enumerate(writes)
-                    if number not in guarded and stored.get(write.record.key) != write.nonce
-                }
-        self._contended.update(dict.fromkeys(writes[number].record.key for number in late))
-        while len(self._contended) > MOST_CONTENDED:
-            del self._contended[next(iter(self._contended))]
-        return late
+        commands = [
+            replace_one({"_id": write.record.key, "v": write.expected}, write.document) for write in writes
+        ]
+        result = await self._plain.bulk_write(commands, ordered=False)
+        if result.matched_count == len(writes):
+            return [True] * len(writes)
+        return await self._arrived(writes)
 
     async def _has(self, write: _Write) -> bool:
-        return (await self._arrived([write]))[0]
+        return self._documents.arrived(write, await self._plain.find_one({"_id": write.record.key}, LOOK))
 
-    async def _arrived(self, writes: list[_Write]) -> list[bool]:
-        """Return which of the writes are what is stored now."""
+    async def _arrived(self, writes: list[_Write]) -> list[bool | BaseException]:
+        """Return which of the writes what is stored now came to be by; an error where that cannot be told."""
         selector = {"_id": {"$in": [write.record.key for write in writes]}}
-        found = await self._plain.find(selector, {"w": 1}, batch_size=len(writes) + 1).to_list()
-        stored = {document["_id"]: document.get("w") for document in found}
-        return [stored.get(write.record.key) == write.nonce for write in writes]
+        documents = await self._plain.find(selector, LOOK, batch_size=len(writes) + 1).to_list()
+        stored = {document["_id"]: document for document in documents}
+        found: list[bool | BaseException] = []
+        for write in writes:
+            try:
+                found.append(self._documents.arrived(write, stored.get(write.record.key)))
+            except StoreError as error:
+                found.append(error)
+        return found
 
     async def _put(self, write: _Write) -> bool:
         collection = self._documents.target(write.record)
@@ -508,8 +478,7 @@ class BlockingMongoStore:
         return self._put(write) or self._has(write)
 
     def _has(self, write: _Write) -> bool:
-        found = self._plain.find_one({"_id": write.record.key}, {"w": 1})
-        return found is not None and found.get("w") == write.nonce
+        return self._documents.arrived(write, self._plain.find_one({"_id": write.record.key}, LOOK))
 
     def _put(self, write: _Write) -> bool:
         collection = self._documents.target(write.record)

@@ -37,7 +37,8 @@ CREATE TABLE IF NOT EXISTS {table} (
     k binary(32) NOT NULL PRIMARY KEY, v bigint NOT NULL, d longblob NOT NULL, c bigint NOT NULL, i bigint NOT NULL,
     e bigint NOT NULL, l bigint NOT NULL, s varbinary(16) NOT NULL,
     u varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, n varbinary(32), p varbinary(32),
-    b varchar(255) CHARACTER SET utf8mb4, INDEX {table}_e (e), INDEX {table}_u (u)
+    b varchar(255) CHARACTER SET utf8mb4, r bigint NOT NULL, w varbinary(192) NOT NULL,
+    INDEX {table}_e (e), INDEX {table}_u (u)
 ) ENGINE=InnoDB COMMENT='websessions, schema 1'
 """
 

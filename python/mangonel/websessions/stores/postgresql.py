@@ -25,7 +25,8 @@ CONNECTIONS = 20
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS {table} (
     k bytea PRIMARY KEY, v bigint NOT NULL, d bytea NOT NULL, c bigint NOT NULL, i bigint NOT NULL,
-    e bigint NOT NULL, l bigint NOT NULL, s bytea NOT NULL, u text, n bytea, p bytea, b text
+    e bigint NOT NULL, l bigint NOT NULL, s bytea NOT NULL, u text, n bytea, p bytea, b text,
+    r bigint NOT NULL, w bytea NOT NULL
 ) WITH (fillfactor = 80);
 CREATE INDEX IF NOT EXISTS {table}_e ON {table} USING brin (e);
 CREATE INDEX IF NOT EXISTS {table}_u ON {table} (u) WHERE u IS NOT NULL;

@@ -14,8 +14,8 @@ from mangonel.websessions.record import Record
 
 __all__ = ["COLUMNS", "SCHEMA_VERSION", "record_of", "table_name", "values_of"]
 
-# key, version, data, created, issued, expires, deadline, sid, user, next, prev, label
-COLUMNS = ("k", "v", "d", "c", "i", "e", "l", "s", "u", "n", "p", "b")
+# key, version, data, created, issued, expires, deadline, sid, user, next, prev, label, epoch, writes
+COLUMNS = ("k", "v", "d", "c", "i", "e", "l", "s", "u", "n", "p", "b", "r", "w")
 
 # Raised with every change of the columns; `setup()` carries a table from one to the next.
 SCHEMA_VERSION = 1
@@ -49,12 +49,29 @@ def values_of(record: Record) -> list[Any]:
         record.next,
         record.prev,
         record.label,
+        record.epoch,
+        record.writes,
     ]
 
 
 def record_of(row: Sequence[Any]) -> Record:
     """Return the record of a row in the order of COLUMNS."""
-    key, version, data, created, issued, expires, deadline, sid, user, next_key, prev, label = row
+    (
+        key,
+        version,
+        data,
+        created,
+        issued,
+        expires,
+        deadline,
+        sid,
+        user,
+        next_key,
+        prev,
+        label,
+        epoch,
+        writes,
+    ) = row
     return Record(
         key,
         data,
@@ -68,6 +85,8 @@ def record_of(row: Sequence[Any]) -> Record:
         issued / 1000,
         sid,
         label,
+        epoch,
+        writes,
     )
 
 

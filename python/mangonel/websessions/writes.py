@@ -1,0 +1,68 @@
+"""One write of a record: applied once, and known to be applied, although answers are lost and writes are sent twice.
+
+A store's `put` may answer False to a write that it has applied: the client sent it again because the first answer was
+lost, or the server counted several writes together. So each write leaves a random mark in the record, behind those of
+the writes before it. The record's version tells at which place the mark of a write must stand; nothing depends on a
+clock or on the order of answers. Knows no engine.
+"""
+
+from __future__ import annotations
+
+from secrets import token_bytes
+from typing import TYPE_CHECKING
+
+from mangonel.websessions.errors import StoreError
+
+if TYPE_CHECKING:
+    from mangonel.websessions.record import Record
+    from mangonel.websessions.stores.protocol import Store
+
+__all__ = ["KEPT", "has_write", "next_writes", "put_flow"]
+
+MARK_BYTES = 6
+
+# A write in doubt is looked for within a round trip or two; so many others may come between.
+KEPT = 32
+MOST_BYTES = KEPT * MARK_BYTES
+
+
+def next_writes(before: bytes) -> bytes:
+    """Return the marks of a record's next version: those of the last writes, and a new one."""
+    return (before + token_bytes(MARK_BYTES))[-MOST_BYTES:]
+
+
+def has_write(found: Record, written: Record) -> bool:
+    """Return whether a stored record came to be by this write, or by later ones on top of it.
+
+    Args:
+        found: what is stored under the key.
+        written: what the write was to store.
+
+    Raises:
+        StoreError: so many writes came later that the mark of this one would be gone.
+    """
+    later = found.version - written.version
+    if later < 0:
+        return False
+    end = len(found.writes) - later * MARK_BYTES
+    if end < MARK_BYTES:
+        raise StoreError(
+            f"cannot tell whether a write was applied: the record was written {later} times since"
+        )
+    return found.writes[end - MARK_BYTES : end] == written.writes[-MARK_BYTES:]
+
+
+async def put_flow(store: Store, record: Record, expected: int) -> tuple[bool, Record | None]:
+    """Write a record if the stored version is `expected`; return whether it was applied, and what is stored then.
+
+    Args:
+        record: its `writes` end with a mark of this write.
+        expected: as for `Store.put`.
+
+    Raises:
+        StoreError: it cannot be told whether the write was applied.
+    """
+    if await store.put(record, expected):
+        return True, record
+    found = await store.get(record.key)
+    return found is not None and has_write(found, record), found
