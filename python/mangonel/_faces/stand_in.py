@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mangonel._faces.port import run_now
+from mangonel._core import run_now
 from mangonel.errors import InvalidOperation
 
 TYPE_CHECKING = False

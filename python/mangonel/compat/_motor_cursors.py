@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mangonel._faces.port import run_now
+from mangonel._core import run_now
 from mangonel.api import AsyncCommandCursor, AsyncCursor, AsyncRawBatchCommandCursor, AsyncRawBatchCursor
 from mangonel.gridfs.api import AsyncGridOutCursor
 
