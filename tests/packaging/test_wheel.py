@@ -57,6 +57,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_pip_builds_without_debug_information_and_make_with_it() -> None:
+    profiles = tomllib.loads((ROOT / "Cargo.toml").read_text())["profile"]
+    installed = profiles[PYPROJECT["tool"]["maturin"]["profile"]]
+
+    assert (installed["inherits"], installed["strip"], installed["debug"]) == ("release", True, False)
+    assert profiles["release"]["debug"] == 1
+
+
 @builds
 @pytest.mark.timeout(600)
 def test_the_wheel_works_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
