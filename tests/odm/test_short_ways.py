@@ -258,10 +258,11 @@ def test_a_document_is_found_and_stored_in_few_calls(
     found = {
         "find": python_calls(lambda: Light.find({"_id": light.id}).one()),
         "get": python_calls(lambda: Light.get(light.id)),
+        "all": python_calls(lambda: Light.find().all()),
         "lookup": python_calls(lambda: Light.find({"_id": light.id}).lookup(Light.other).first()),
         "insert": python_calls(lambda: Light().save()),
         "update": python_calls(change),
     }
-    allowed = {"find": 10, "get": 10, "lookup": 19, "insert": 16, "update": 16}
+    allowed = {"find": 10, "get": 10, "all": 16, "lookup": 19, "insert": 16, "update": 16}
     assert {name: len(calls) for name, calls in found.items() if len(calls) > allowed[name]} == {}, found
     db.close()
