@@ -2,11 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Container, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Generic, NoReturn, Self, overload
+from typing import Any, Generic, NoReturn, Self, Unpack, overload
 from typing_extensions import TypeVar
 from mangonel import _core
 from mangonel._faces.port import Address
 from mangonel._shared.collection.aggregation import AggregatingSource
+from mangonel._shared.cursors.column_options import ColumnOptions
 from mangonel._shared.cursors.columns import ArrowTables, NumpyArrays, PandasFrame, PolarsFrame
 from mangonel._shared.sessions.contexts import AsyncTransaction, BlockingTransaction
 from mangonel._shared.sessions.options import SessionOptions, TransactionOptions
@@ -252,49 +253,19 @@ class Cursor(Generic[_DocumentType]):
         self,
         schema: object = None,
         *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
         rows: int = ...,
+        **options: Unpack[ColumnOptions],
     ) -> _core.ArrowTable: ...
     def iter_arrow(
         self,
         schema: object = None,
         *,
         rows: int = ...,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
+        **options: Unpack[ColumnOptions],
     ) -> ArrowTables: ...
-    def to_polars(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PolarsFrame: ...
-    def to_pandas(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PandasFrame: ...
-    def to_numpy(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> NumpyArrays: ...
+    def to_polars(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PolarsFrame: ...
+    def to_pandas(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PandasFrame: ...
+    def to_numpy(self, schema: object = None, **options: Unpack[ColumnOptions]) -> NumpyArrays: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> _DocumentType: ...
 
@@ -373,49 +344,19 @@ class RawBatchCursor(Generic[_DocumentType]):
         self,
         schema: object = None,
         *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
         rows: int = ...,
+        **options: Unpack[ColumnOptions],
     ) -> _core.ArrowTable: ...
     def iter_arrow(
         self,
         schema: object = None,
         *,
         rows: int = ...,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
+        **options: Unpack[ColumnOptions],
     ) -> ArrowTables: ...
-    def to_polars(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PolarsFrame: ...
-    def to_pandas(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PandasFrame: ...
-    def to_numpy(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> NumpyArrays: ...
+    def to_polars(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PolarsFrame: ...
+    def to_pandas(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PandasFrame: ...
+    def to_numpy(self, schema: object = None, **options: Unpack[ColumnOptions]) -> NumpyArrays: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> bytes: ...
 
@@ -454,49 +395,19 @@ class CommandCursor(Generic[_DocumentType]):
         self,
         schema: object = None,
         *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
         rows: int = ...,
+        **options: Unpack[ColumnOptions],
     ) -> _core.ArrowTable: ...
     def iter_arrow(
         self,
         schema: object = None,
         *,
         rows: int = ...,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
+        **options: Unpack[ColumnOptions],
     ) -> ArrowTables: ...
-    def to_polars(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PolarsFrame: ...
-    def to_pandas(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PandasFrame: ...
-    def to_numpy(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> NumpyArrays: ...
+    def to_polars(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PolarsFrame: ...
+    def to_pandas(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PandasFrame: ...
+    def to_numpy(self, schema: object = None, **options: Unpack[ColumnOptions]) -> NumpyArrays: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> _DocumentType: ...
 
@@ -535,49 +446,19 @@ class RawBatchCommandCursor(Generic[_DocumentType]):
         self,
         schema: object = None,
         *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
         rows: int = ...,
+        **options: Unpack[ColumnOptions],
     ) -> _core.ArrowTable: ...
     def iter_arrow(
         self,
         schema: object = None,
         *,
         rows: int = ...,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
+        **options: Unpack[ColumnOptions],
     ) -> ArrowTables: ...
-    def to_polars(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PolarsFrame: ...
-    def to_pandas(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PandasFrame: ...
-    def to_numpy(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> NumpyArrays: ...
+    def to_polars(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PolarsFrame: ...
+    def to_pandas(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PandasFrame: ...
+    def to_numpy(self, schema: object = None, **options: Unpack[ColumnOptions]) -> NumpyArrays: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> bytes: ...
 
@@ -1337,49 +1218,19 @@ class AsyncCursor(Generic[_DocumentType]):
         self,
         schema: object = None,
         *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
         rows: int = ...,
+        **options: Unpack[ColumnOptions],
     ) -> _core.ArrowTable: ...
     def iter_arrow(
         self,
         schema: object = None,
         *,
         rows: int = ...,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
+        **options: Unpack[ColumnOptions],
     ) -> ArrowTables: ...
-    async def to_polars(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PolarsFrame: ...
-    async def to_pandas(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PandasFrame: ...
-    async def to_numpy(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> NumpyArrays: ...
+    async def to_polars(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PolarsFrame: ...
+    async def to_pandas(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PandasFrame: ...
+    async def to_numpy(self, schema: object = None, **options: Unpack[ColumnOptions]) -> NumpyArrays: ...
     def __aiter__(self) -> Self: ...
     def __anext__(self) -> Awaitable[_DocumentType]: ...
 
@@ -1458,49 +1309,19 @@ class AsyncRawBatchCursor(Generic[_DocumentType]):
         self,
         schema: object = None,
         *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
         rows: int = ...,
+        **options: Unpack[ColumnOptions],
     ) -> _core.ArrowTable: ...
     def iter_arrow(
         self,
         schema: object = None,
         *,
         rows: int = ...,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
+        **options: Unpack[ColumnOptions],
     ) -> ArrowTables: ...
-    async def to_polars(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PolarsFrame: ...
-    async def to_pandas(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PandasFrame: ...
-    async def to_numpy(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> NumpyArrays: ...
+    async def to_polars(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PolarsFrame: ...
+    async def to_pandas(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PandasFrame: ...
+    async def to_numpy(self, schema: object = None, **options: Unpack[ColumnOptions]) -> NumpyArrays: ...
     def __aiter__(self) -> Self: ...
     def __anext__(self) -> Awaitable[bytes]: ...
 
@@ -1539,49 +1360,19 @@ class AsyncCommandCursor(Generic[_DocumentType]):
         self,
         schema: object = None,
         *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
         rows: int = ...,
+        **options: Unpack[ColumnOptions],
     ) -> _core.ArrowTable: ...
     def iter_arrow(
         self,
         schema: object = None,
         *,
         rows: int = ...,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
+        **options: Unpack[ColumnOptions],
     ) -> ArrowTables: ...
-    async def to_polars(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PolarsFrame: ...
-    async def to_pandas(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PandasFrame: ...
-    async def to_numpy(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> NumpyArrays: ...
+    async def to_polars(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PolarsFrame: ...
+    async def to_pandas(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PandasFrame: ...
+    async def to_numpy(self, schema: object = None, **options: Unpack[ColumnOptions]) -> NumpyArrays: ...
     def __aiter__(self) -> Self: ...
     def __anext__(self) -> Awaitable[_DocumentType]: ...
 
@@ -1620,49 +1411,19 @@ class AsyncRawBatchCommandCursor(Generic[_DocumentType]):
         self,
         schema: object = None,
         *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
         rows: int = ...,
+        **options: Unpack[ColumnOptions],
     ) -> _core.ArrowTable: ...
     def iter_arrow(
         self,
         schema: object = None,
         *,
         rows: int = ...,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
+        **options: Unpack[ColumnOptions],
     ) -> ArrowTables: ...
-    async def to_polars(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PolarsFrame: ...
-    async def to_pandas(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PandasFrame: ...
-    async def to_numpy(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> NumpyArrays: ...
+    async def to_polars(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PolarsFrame: ...
+    async def to_pandas(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PandasFrame: ...
+    async def to_numpy(self, schema: object = None, **options: Unpack[ColumnOptions]) -> NumpyArrays: ...
     def __aiter__(self) -> Self: ...
     def __anext__(self) -> Awaitable[bytes]: ...
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 import datetime
-from typing import Any, Generic, NoReturn, Self, overload
+from typing import Any, Generic, NoReturn, Self, Unpack, overload
 from typing_extensions import Buffer, TypeVar
 from mangonel import _core
+from mangonel._shared.cursors.column_options import ColumnOptions
 from mangonel._shared.cursors.columns import ArrowTables, NumpyArrays, PandasFrame, PolarsFrame
 from mangonel.api import (
     AsyncClientSession,
@@ -289,49 +290,19 @@ class GridOutCursor(Generic[_DocumentType]):
         self,
         schema: object = None,
         *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
         rows: int = ...,
+        **options: Unpack[ColumnOptions],
     ) -> _core.ArrowTable: ...
     def iter_arrow(
         self,
         schema: object = None,
         *,
         rows: int = ...,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
+        **options: Unpack[ColumnOptions],
     ) -> ArrowTables: ...
-    def to_polars(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PolarsFrame: ...
-    def to_pandas(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PandasFrame: ...
-    def to_numpy(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> NumpyArrays: ...
+    def to_polars(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PolarsFrame: ...
+    def to_pandas(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PandasFrame: ...
+    def to_numpy(self, schema: object = None, **options: Unpack[ColumnOptions]) -> NumpyArrays: ...
     def __iter__(self) -> Self: ...
 
 class AsyncGridOutCursor(Generic[_DocumentType]):
@@ -392,49 +363,19 @@ class AsyncGridOutCursor(Generic[_DocumentType]):
         self,
         schema: object = None,
         *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
         rows: int = ...,
+        **options: Unpack[ColumnOptions],
     ) -> _core.ArrowTable: ...
     def iter_arrow(
         self,
         schema: object = None,
         *,
         rows: int = ...,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
+        **options: Unpack[ColumnOptions],
     ) -> ArrowTables: ...
-    async def to_polars(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PolarsFrame: ...
-    async def to_pandas(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> PandasFrame: ...
-    async def to_numpy(
-        self,
-        schema: object = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> NumpyArrays: ...
+    async def to_polars(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PolarsFrame: ...
+    async def to_pandas(self, schema: object = None, **options: Unpack[ColumnOptions]) -> PandasFrame: ...
+    async def to_numpy(self, schema: object = None, **options: Unpack[ColumnOptions]) -> NumpyArrays: ...
     def __aiter__(self) -> Self: ...
 
 class GridFS:

@@ -12,9 +12,10 @@ from mangonel._shared.returns import Returns
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any, Self, TypeAlias
+    from typing import Any, Self, TypeAlias, Unpack
 
     from mangonel._faces.port import Port
+    from mangonel._shared.cursors.column_options import ColumnOptions
     from mangonel._shared.cursors.ranges import Ranges
 
     # Frames of libraries that need not be installed.
@@ -47,32 +48,32 @@ class ColumnsOfCursor:
     def _narrow(self, names: dict[str, int]) -> None:
         """Ask the server for these fields only, if nothing was asked yet."""
 
-    def _source(self, parallel: int) -> ColumnsOfCursor | Ranges:
-        """Return what adds batches to a builder: this cursor, or one for each of so many ranges."""
-        if type(parallel) is int and parallel == 1:
-            return self
-        from mangonel._shared.cursors.ranges import Ranges
-
-        return Ranges(self, parallel)
-
     @staticmethod
     def _pace_of(rows: int, size: int) -> int:
         """Return how many documents the next batch should have, after so many of so many bytes."""
         wanted = min(max(size // _PART, _LEAST), _MOST)
         return max(wanted * rows // max(size, 1), 1)
 
-    def _column_builder(
+    def _columns(
         self,
         schema: Any,
-        misfit: str,
+        *,
         rows: int = _ROWS,
+        misfit: str = "raise",
         missing: str = "null",
         categorical: bool = False,
-    ) -> _core.ColumnBuilder:
+        parallel: int = 1,
+    ) -> tuple[ColumnsOfCursor | Ranges, _core.ColumnBuilder]:
+        """Return what adds batches to a builder, this cursor or one for each of so many ranges, and the builder."""
+        source: ColumnsOfCursor | Ranges = self
+        if not (type(parallel) is int and parallel == 1):
+            from mangonel._shared.cursors.ranges import Ranges
+
+            source = Ranges(self, parallel)
         if type(rows) is not int or rows < 1:
             raise ValueError(f"expected at least 1 row in a chunk, got {rows!r}")
         if schema is None:
-            return _core.ColumnBuilder(None, misfit, rows, missing, categorical)
+            return source, _core.ColumnBuilder(None, misfit, rows, missing, categorical)
         if categorical:
             raise ValueError(
                 'expected no schema beside categorical; name such columns "category" in the schema'
@@ -84,7 +85,7 @@ class ColumnsOfCursor:
             names = schemas.projection_of(fields, is_deep=missing != "distinguish")
             if names is not None:
                 self._narrow(names)
-        return builder
+        return source, builder
 
     async def _add_flow(self, builder: _core.ColumnBuilder, chunks: int | None) -> bool:
         """Add batches until there are so many chunks (None: all); return whether there may be more."""
@@ -122,11 +123,8 @@ class ColumnsOfCursor:
         self,
         schema: Any = None,
         *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
         rows: int = _ROWS,
+        **options: Unpack[ColumnOptions],
     ) -> Returns[_core.ArrowTable]:
         """Return the documents that are left as a table of columns, made straight from their BSON.
 
@@ -137,18 +135,19 @@ class ColumnsOfCursor:
             schema: names and types of the columns: a mapping, a `mangonel.arrow.Schema` or a `pyarrow.Schema`. Other
                 fields are not asked of the server. None: columns are made as fields are met, and widened: null to
                 anything, int32 to int64 to double.
-            misfit: what happens to a value that does not fit its column. "raise"; "null": it becomes null; "string": an
-                inferred column becomes text, values of other types as extended JSON.
-            missing: "null": a field that a document lacks is null like one that is null there. "distinguish": a last
-                column "$null" has for each row the paths of the fields that are null in the document; what else is
-                null, the document lacks. `insert_arrow` makes of such a table the same documents.
-            categorical: dictionary-encode inferred columns of strings: categoricals of pandas and Polars. In a schema
-                a column "category" is one.
-            parallel: read by so many cursors at a time, each over a range of `_id`. Rows come in turns of batches, in
-                no order. The index on `_id` is used, whatever the filter. Each cursor holds a connection. For many
-                documents, on servers with cores to spare; not together with sort, skip, limit, hint, min, max,
-                collation, a session, or a tailable or exhaust cursor.
             rows: rows in one chunk of the table.
+            options: the keywords that follow; `to_polars` and the others take them too.
+            misfit: what happens to a value that does not fit its column. "raise", the default; "null" makes it null;
+                "string" turns an inferred column into text, with values of other types as extended JSON.
+            missing: "null", the default, treats a field that a document lacks as null. "distinguish" adds a last
+                column "$null" with the paths of the fields that are null in the document; a null that it does not
+                name is a missing field. `insert_arrow` turns such a table back into the same documents.
+            categorical: dictionary-encode inferred columns of strings, which become categoricals of pandas and
+                Polars. False by default. In a schema, the type "category" does this for one column.
+            parallel: how many cursors read at a time, each over a range of `_id`. 1 by default. Rows come in turns of
+                batches, in no order. The index on `_id` is used, whatever the filter. Each cursor holds a connection.
+                Meant for many documents on servers with spare cores. It cannot be combined with sort, skip, limit,
+                hint, min, max, collation, a session, or a tailable or exhaust cursor.
 
         Raises:
             ColumnError: a value does not fit; the message says where, and the `_id` of the document.
@@ -160,8 +159,7 @@ class ColumnsOfCursor:
             >>> client.shop.orders.find({}, {"total": 1}).to_arrow().column_names
             ['_id', 'total']
         """
-        source = self._source(parallel)
-        builder = self._column_builder(schema, misfit, rows, missing, categorical)
+        source, builder = self._columns(schema, rows=rows, **options)
         return self._port.flow(table_flow(source, builder))
 
     def iter_arrow(
@@ -169,10 +167,7 @@ class ColumnsOfCursor:
         schema: Any = None,
         *,
         rows: int = _ROWS,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
+        **options: Unpack[ColumnOptions],
     ) -> ArrowTables:
         """Iterate over the documents that are left as tables of so many rows.
 
@@ -182,7 +177,7 @@ class ColumnsOfCursor:
         Args:
             schema: as for `to_arrow`.
             rows: rows in one table; the last may have fewer.
-            misfit, missing, categorical, parallel: as for `to_arrow`.
+            options: `misfit`, `missing`, `categorical` and `parallel`, as for `to_arrow`.
 
         Raises:
             ValueError: an argument is none of these.
@@ -192,23 +187,14 @@ class ColumnsOfCursor:
             >>> [len(table) for table in client.shop.orders.find().iter_arrow(rows=1_000)]
             [2]
         """
-        source = self._source(parallel)
-        return ArrowTables(source, self._column_builder(schema, misfit, rows, missing, categorical))
+        return ArrowTables(*self._columns(schema, rows=rows, **options))
 
-    def to_polars(
-        self,
-        schema: Any = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> Returns[PolarsFrame]:
+    def to_polars(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> Returns[PolarsFrame]:
         """Return the documents that are left as a `polars.DataFrame`.
 
         Args:
             schema: as for `to_arrow`.
-            misfit, missing, categorical, parallel: as for `to_arrow`.
+            options: `misfit`, `missing`, `categorical` and `parallel`, as for `to_arrow`.
 
         Raises:
             ColumnError: a value does not fit.
@@ -219,24 +205,15 @@ class ColumnsOfCursor:
             >>> client.shop.orders.find({}, {"total": 1}).to_polars().shape
             (2, 2)
         """
-        source = self._source(parallel)
-        builder = self._column_builder(schema, misfit, _ROWS, missing, categorical)
+        source, builder = self._columns(schema, **options)
         return self._port.flow(table_flow(source, builder, above("mangonel.arrow.frames").polars_of))
 
-    def to_pandas(
-        self,
-        schema: Any = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> Returns[PandasFrame]:
+    def to_pandas(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> Returns[PandasFrame]:
         """Return the documents that are left as a `pandas.DataFrame`; needs pandas and pyarrow.
 
         Args:
             schema: as for `to_arrow`.
-            misfit, missing, categorical, parallel: as for `to_arrow`.
+            options: `misfit`, `missing`, `categorical` and `parallel`, as for `to_arrow`.
 
         Raises:
             ColumnError: a value does not fit.
@@ -247,24 +224,15 @@ class ColumnsOfCursor:
             >>> client.shop.orders.find({}, {"total": 1}).to_pandas().shape
             (2, 2)
         """
-        source = self._source(parallel)
-        builder = self._column_builder(schema, misfit, _ROWS, missing, categorical)
+        source, builder = self._columns(schema, **options)
         return self._port.flow(table_flow(source, builder, above("mangonel.arrow.frames").pandas_of))
 
-    def to_numpy(
-        self,
-        schema: Any = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> Returns[NumpyArrays]:
+    def to_numpy(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> Returns[NumpyArrays]:
         """Return the documents that are left as a dict of a `numpy.ndarray` for each column; needs numpy and pyarrow.
 
         Args:
             schema: as for `to_arrow`.
-            misfit, missing, categorical, parallel: as for `to_arrow`.
+            options: `misfit`, `missing`, `categorical` and `parallel`, as for `to_arrow`.
 
         Raises:
             ColumnError: a value does not fit.
@@ -275,8 +243,7 @@ class ColumnsOfCursor:
             >>> sorted(client.shop.orders.find({}, {"total": 1}).to_numpy())
             ['_id', 'total']
         """
-        source = self._source(parallel)
-        builder = self._column_builder(schema, misfit, _ROWS, missing, categorical)
+        source, builder = self._columns(schema, **options)
         return self._port.flow(table_flow(source, builder, above("mangonel.arrow.frames").numpy_of))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel._core import ArrowTable
 from mangonel._shared.cursors.columns import table_flow
@@ -13,6 +13,11 @@ from mangonel.odm._twins import QueryColumnsTwins
 from mangonel.odm.query.builder import limited_flow
 from mangonel.odm.query.reads import QueryReads
 from mangonel.odm.query.request import Request
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from mangonel._shared.cursors.column_options import ColumnOptions
 
 __all__ = ["QueryColumns"]
 
@@ -33,40 +38,19 @@ class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
         return request.collection.find(request.filter, **request.keywords)
 
     async def _columns_flow(
-        self,
-        request: Request,
-        convert: Callable[[Any], Any] | None,
-        schema: Any,
-        misfit: str,
-        missing: str,
-        categorical: bool,
-        parallel: int,
+        self, request: Request, convert: Callable[[Any], Any] | None, schema: Any, options: ColumnOptions
     ) -> Any:
-        cursor = self._found(request)
-        source = cursor._source(parallel)
-        builder = cursor._column_builder(schema, misfit, _ROWS, missing, categorical)
+        source, builder = self._found(request)._columns(schema, **options)
         return await table_flow(source, builder, convert)
 
-    def _table(self, is_async: bool, convert: Callable[[Any], Any] | None, schema: Any, *options: Any) -> Any:
-        return self._run(is_async, "to_arrow", self._columns_flow, convert, schema, *options)
-
     @terminal
-    def to_arrow(
-        self,
-        schema: Any = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> ArrowTable:
+    def to_arrow(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> ArrowTable:
         """Return the documents as a table, which any library that reads Arrow takes: columns by key in the database.
 
         Args:
             schema: names and types of the columns, as for a cursor's `to_arrow`; a model gives its own. None: columns
                 are made as fields are met.
-            misfit: what happens to a value that does not fit its column: "raise", "null" or "string".
-            missing, categorical, parallel: as for a cursor's `to_arrow`.
+            options: `misfit`, `missing`, `categorical` and `parallel`, as for a cursor's `to_arrow`.
 
         Raises:
             ColumnError: a value does not fit.
@@ -75,85 +59,48 @@ class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
             >>> User.find().to_arrow({"name": str}).column_names
             ['name']
         """
-        found: ArrowTable = self._table(IS_ASYNC, None, schema, misfit, missing, categorical, parallel)
+        found: ArrowTable = self._run(IS_ASYNC, "to_arrow", self._columns_flow, None, schema, options)
         return found
 
     @terminal
-    def to_polars(
-        self,
-        schema: Any = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> Any:
+    def to_polars(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> Any:
         """Return the documents as a `polars.DataFrame`; otherwise as `to_arrow`."""
-        return self._table(IS_ASYNC, frames.polars_of, schema, misfit, missing, categorical, parallel)
+        return self._run(IS_ASYNC, "to_arrow", self._columns_flow, frames.polars_of, schema, options)
 
     @terminal
-    def to_pandas(
-        self,
-        schema: Any = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> Any:
+    def to_pandas(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> Any:
         """Return the documents as a `pandas.DataFrame`; needs pandas and pyarrow; otherwise as `to_arrow`."""
-        return self._table(IS_ASYNC, frames.pandas_of, schema, misfit, missing, categorical, parallel)
+        return self._run(IS_ASYNC, "to_arrow", self._columns_flow, frames.pandas_of, schema, options)
 
     @terminal
-    def to_numpy(
-        self,
-        schema: Any = None,
-        *,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
-    ) -> dict[str, Any]:
+    def to_numpy(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> dict[str, Any]:
         """Return an array for each column; needs numpy and pyarrow; otherwise as `to_arrow`."""
-        found: dict[str, Any] = self._table(
-            IS_ASYNC, frames.numpy_of, schema, misfit, missing, categorical, parallel
+        found: dict[str, Any] = self._run(
+            IS_ASYNC, "to_arrow", self._columns_flow, frames.numpy_of, schema, options
         )
         return found
 
     @terminal
     def iter_arrow(
-        self,
-        schema: Any = None,
-        *,
-        rows: int = _ROWS,
-        misfit: str = "raise",
-        missing: str = "null",
-        categorical: bool = False,
-        parallel: int = 1,
+        self, schema: Any = None, *, rows: int = _ROWS, **options: Unpack[ColumnOptions]
     ) -> Iterator[ArrowTable]:
         """Iterate over the documents as tables of one schema.
 
         Args:
             schema: as for `to_arrow`.
             rows: of each table but the last.
-            misfit, missing, categorical, parallel: as for `to_arrow`.
+            options: as for `to_arrow`.
 
         Example:
             >>> [len(table) for table in User.find().iter_arrow(rows=1_000)]
             [2]
         """
-        found: Iterator[ArrowTable] = self._tables(
-            IS_ASYNC, schema, rows, misfit, missing, categorical, parallel
+        request = Request(self, "iter_arrow", IS_ASYNC)
+        tables: Any = _Tables(
+            self._seconds, request, self._found(request).iter_arrow(schema, rows=rows, **options)
         )
+        found: Iterator[ArrowTable] = tables
         return found
-
-    def _tables(self, is_async: bool, schema: Any, rows: int, *options: Any) -> Any:
-        request = Request(self, "iter_arrow", is_async)
-        misfit, missing, categorical, parallel = options
-        found = self._found(request).iter_arrow(
-            schema, rows=rows, misfit=misfit, missing=missing, categorical=categorical, parallel=parallel
-        )
-        return _Tables(self._seconds, request, found)
 
 
 class _Tables:

@@ -1,0 +1,14 @@
+"""The options of tables, by name, for type checkers. Imported by nothing at run time."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class ColumnOptions(TypedDict, total=False):
+    """Of `to_arrow` and the like; a cursor's `to_arrow` describes them."""
+
+    misfit: str
+    missing: str
+    categorical: bool
+    parallel: int
