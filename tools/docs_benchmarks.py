@@ -1,8 +1,10 @@
 """Write the charts and tables of the benchmark page from a stored result file of the lab.
 
-    python tools/docs_benchmarks.py [FILE]      without FILE: docs/benchmarks/report.jsonl.gz
+    python tools/docs_benchmarks.py [FILE]        without FILE: docs/benchmarks/report.jsonl.gz
+    python tools/docs_benchmarks.py --cost FILE   only the front page's first chart, of a run that has client CPU
 
-Charts go to `docs/images/first-*.svg` (all comparisons) and `docs/benchmarks/NAME-*.svg` (one each), light and dark.
+Charts go to `docs/images/cost-*.svg` (client CPU) and `first-*.svg` (all comparisons) and to
+`docs/benchmarks/NAME-*.svg` (one each), light and dark. README.md and docs/index.md take what the first two show.
 Figures go below the marker of `docs/benchmarks/index.md`; the text above it is written by hand.
 """
 
@@ -18,7 +20,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 
-from mangonel.lab import comparisons, marks, noise, registry, results  # noqa: E402  # of this tree, built or not
+from mangonel.lab import comparisons, costs, marks, noise, registry, results  # noqa: E402  # of this tree, built or not
 from mangonel.lab.comparisons import Finding  # noqa: E402
 from mangonel.lab.fingerprint import machine  # noqa: E402
 from mangonel.lab.report import charts, page  # noqa: E402
@@ -27,6 +29,9 @@ PEERS = ("pymongo", "motor", "mongojet", "mongoengine", "beanie", "redis", "torn
 # Pages with all tables, made by `mangonel lab show --markdown`.
 REPORTS = {"figures": "this run", "web": "a web page in full", "websessions": "web sessions in full"}
 IMAGES, PAGES = ROOT / "docs/images", ROOT / "docs/benchmarks"
+# Where the chart of the client's processor time stands on the front pages, and where its pictures are from there.
+FRONTS = {ROOT / "README.md": "docs/images", ROOT / "docs/index.md": "images"}
+COST = ("<!-- cost -->\n", "<!-- /cost -->\n")
 MARKER = "<!-- written by tools/docs_benchmarks.py -->\n"
 
 
@@ -129,12 +134,60 @@ def _times(words: str) -> str:
     return re.sub(r"([\d.]+)( \[.*\])? x$", r"\1x\2", words)
 
 
+def write_front(content: dict[str, Any]) -> int:
+    """Write the chart of the client's processor time and its place on the front pages; return an exit status."""
+    found = costs.costs(results.Results(content))
+    if not found:
+        print(
+            "docs_benchmarks: expected a run with client CPU of an operation of costs.toml, got none",
+            file=sys.stderr,
+        )
+        return 1
+    for name, svg in page.cost_pictures(content).items():
+        (IMAGES / f"cost-{name}.svg").write_text(svg, encoding="utf-8")
+    told = content["fingerprint"]
+    server = told["server"].get("version")
+    where = f"one run of the lab on {told['date'][:10]}: CPython {told['python']}, MongoDB {server}"
+    alt = f"Processor time of the client for {len(found)} operations, Mangonel beside its peers"
+    for front, images in FRONTS.items():
+        block = f"**{costs.quote(found[0])}**\n({where}).\n\n{wide_and_narrow(f'{images}/cost', alt)}"
+        before, start, rest = front.read_text(encoding="utf-8").partition(COST[0])
+        _, end, after = rest.partition(COST[1])
+        assert end, f"expected {COST[0]!r} and {COST[1]!r} in {front}, got none"
+        front.write_text(f"{before}{start}{block}{end}{after}", encoding="utf-8")
+    return 0
+
+
+def wide_and_narrow(stem: str, words: str) -> str:
+    """Return a picture for desks and phones, light and dark."""
+    narrow = "(max-width: 40em)"
+    return (
+        f'<picture>\n  <source media="{narrow} and (prefers-color-scheme: dark)" srcset="{stem}-narrow-dark.svg">\n'
+        f'  <source media="{narrow}" srcset="{stem}-narrow-light.svg">\n'
+        f'  <source media="(prefers-color-scheme: dark)" srcset="{stem}-dark.svg">\n'
+        f'  <img alt="{words}" src="{stem}-light.svg">\n</picture>\n'
+    )
+
+
+def count_on_fronts(found: list[Finding]) -> None:
+    """Let the alternative text of the comparisons' chart count what it shows."""
+    shown = [each for each in found if each.best and each.best.times and each.best.times.excludes(1.0)]
+    words = f"How many times as fast as the best peer, for {len(shown)} comparisons of wall-clock time"
+    for front in FRONTS:
+        text = front.read_text(encoding="utf-8")
+        text = re.sub(r'alt="[^"]*"( src="[^"]*first-light\.svg")', rf'alt="{words}"\1', text)
+        front.write_text(text, encoding="utf-8")
+
+
 def main() -> int:
     """Write charts and page; return an exit status."""
+    if sys.argv[1:2] == ["--cost"]:
+        return write_front(results.load(Path(sys.argv[2])))
     path = Path(sys.argv[1]) if sys.argv[1:] else PAGES / "report.jsonl.gz"
     content = results.load(path)
     found = list(comparisons.findings(results.Results(content)))
     write_charts(content, found)
+    count_on_fronts(found)
     index = PAGES / "index.md"
     written = index.read_text(encoding="utf-8").partition(MARKER)[0]
     index.write_text(written + MARKER + "\n" + "\n".join(sections(content, found)), encoding="utf-8")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mangonel.lab import comparisons, marks, registry
-from mangonel.lab.commands.first import screen
+from mangonel.lab.commands.first import NAME, screen
 from mangonel.lab.comparisons import COMPARISONS
 from mangonel.lab.experiment import Size
 from mangonel.lab.report import page
@@ -223,3 +223,26 @@ def test_the_benchmark_page_counts_only_targets_that_were_played():
     assert "Of 2 targets, 1 are met, 1 are missed." in page
     assert "not played" not in page
     assert "raw socket" not in page
+
+
+def test_a_comparison_whose_interval_touches_one_has_no_bar():
+    cells = [
+        cell("find-one", "blocking", "mangonel", (100, 100, 101)),
+        cell("find-one", "blocking", "pymongo", (200, 201, 200)),
+        cell("gridfs", "download-delayed", "mangonel", (100, 300, 100)),
+        cell("gridfs", "download-delayed", "pymongo", (150, 100, 140)),
+    ]
+    drawn = page.pictures(content(cells))["light"]
+
+    assert "find_one by _id" in drawn
+    assert "GridFS" not in drawn
+
+
+def test_the_names_of_the_first_screen_are_whole():
+    names = {
+        registry.contender(key[2]).title.removesuffix(", blocking")
+        for comparison in COMPARISONS
+        for key in comparison.bars
+    }
+
+    assert max(map(len, names)) <= NAME

@@ -20,7 +20,7 @@ from mangonel.lab.report import charts, page
 from mangonel.lab.results import Results
 
 WIDTH = 100
-NAME, LENGTH = 27, 40  # columns of names and of bars
+NAME, LENGTH = 31, 36  # columns of names and of bars
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 

@@ -218,6 +218,28 @@ def picture(rows: Sequence[tuple[str, str, Estimate | None]], style: str, frame:
     return f"{_draw('picture', told, rows, style, most, frame)}\n"
 
 
+def costs(rows: Sequence[tuple[str, Estimate, str, Estimate]], style: str, frame: Frame) -> str:
+    """Return a stand-alone chart of µs: a row each of title, this project's figure, a peer's name and its figure."""
+    told = "; ".join(
+        f"{title} {duration(ours.value)}, {name} {duration(peer.value)}" for title, ours, name, peer in rows
+    )
+    # Words stand behind the bars, so the longest leaves them room.
+    whole = replace(frame, long=frame.width - frame.bar[0] - EDGE)
+    longest = max((max(ours.value, peer.value) for _, ours, _, peer in rows), default=1.0)
+    most = longest * whole.long / (whole.long - 170)
+    drawn = [
+        (
+            title,
+            [
+                (f"{duration(ours.value)} Mangonel", ours.value, "ours"),
+                (f"{duration(peer.value)} {name}", peer.value, "peer"),
+            ],
+        )
+        for title, ours, name, peer in rows
+    ]
+    return f"{_draw('costs', told, drawn, style, most, whole)}\n"
+
+
 def style(name: str, size: int = 12) -> str:
     """Return the style of a stand-alone chart, "light" or "dark", with texts of `size` pixels."""
     ink, ours, peer, muted, paper = COLOURS[name]

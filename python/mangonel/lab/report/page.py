@@ -13,6 +13,7 @@ from typing import Any
 
 from mangonel.lab import comparisons, noise, originals, registry, scores, table
 from mangonel.lab.comparisons import is_ours
+from mangonel.lab.costs import costs
 from mangonel.lab.fingerprint import machine, placement
 from mangonel.lab.noise import floor_words, unfit
 from mangonel.lab.report import charts
@@ -79,16 +80,30 @@ def render(content: dict[str, Any]) -> str:
 
 
 def pictures(content: dict[str, Any]) -> dict[str, str]:
-    """Return the chart of the comparisons by suffix of its file name: light and dark, for a page and for a phone."""
+    """Return the chart of the comparisons by suffix of its file name: light and dark, for a page and for a phone.
+
+    A comparison whose interval touches 1 has no bar: nothing is known of it.
+    """
     rows = [
         (lead.comparison.title, lead.best.name, lead.best.times)
         for lead in comparisons.findings(Results(content))
-        if lead.best is not None
+        if lead.best is not None and lead.best.times is not None and lead.best.times.excludes(1.0)
     ]
     return {
         f"{width}{name}": charts.picture(rows, charts.style(name, 15), frame)
         for width, frame in charts.FRAMES.items()
         for name in charts.COLOURS
+    }
+
+
+def cost_pictures(content: dict[str, Any]) -> dict[str, str]:
+    """Return the chart of the client's processor time in the same way; nothing if the run has no such figures."""
+    rows = [(each.title, each.ours, each.peer_name, each.peer) for each in costs(Results(content))]
+    return {
+        f"{width}{name}": charts.costs(rows, charts.style(name, 15), frame)
+        for width, frame in charts.FRAMES.items()
+        for name in charts.COLOURS
+        if rows
     }
 
 

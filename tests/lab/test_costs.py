@@ -1,0 +1,82 @@
+"""The front page's first chart: what an operation costs the client's processor."""
+
+from __future__ import annotations
+
+import shutil
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from mangonel.lab import costs
+from mangonel.lab.report import page
+from mangonel.lab.results import Results
+from tools.lab_results import cell, content
+from tools.programs import load_program
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*, level: bool = False) -> dict:
+    """Return a run of two operations; the second is level with the peer's where that is asked for."""
+    return content(
+        [
+            cell("everyday", "find-one", "mangonel", 100, cpu_us=13.71),
+            cell("everyday", "find-one", "pymongo", 200, cpu_us=61.2),
+            cell("everyday", "insert-one", "mangonel", 100, cpu_us=20),
+            cell("everyday", "insert-one", "pymongo", 200, cpu_us=20 if level else 90),
+            cell("find-one", "blocking", "mangonel", 100, cpu_us=99),
+            cell("find-one", "blocking", "pymongo", 200, cpu_us=100),
+        ]
+    )
+
+
+def test_an_operation_is_shown_once_and_by_the_client_s_time():
+    found = costs.costs(Results(run()))
+
+    assert [(each.title, each.ours.value, each.peer.value) for each in found] == [
+        ("find_one by _id", 13.71, 61.2),
+        ("insert_one", 20, 90),
+    ]
+
+
+def test_an_operation_that_is_level_is_left_out():
+    assert [each.title for each in costs.costs(Results(run(level=True)))] == ["find_one by _id"]
+
+
+def test_the_first_operation_is_one_sentence_to_quote():
+    (first, *_) = costs.costs(Results(run()))
+
+    assert costs.quote(first) == (
+        "`find_one` costs the client 13.7 µs of processor time, PyMongo 61.2 µs: 4.5 times as much"
+    )
+
+
+def test_the_pictures_tell_both_figures_to_those_who_do_not_see_them():
+    pictures = page.cost_pictures(run())
+
+    assert list(pictures) == ["light", "dark", "narrow-light", "narrow-dark"]
+    assert {ET.fromstring(svg)[1].text for svg in pictures.values()} == {
+        "find_one by _id 13.7 µs, PyMongo 61.2 µs; insert_one 20.0 µs, PyMongo 90.0 µs"
+    }
+    assert page.cost_pictures(content([cell("find-one", "blocking", "mangonel", 100)])) == {}
+
+
+def test_the_front_page_takes_the_sentence_and_counts_what_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    tool = load_program(ROOT / "tools/docs_benchmarks.py")
+    front = tmp_path / "README.md"
+    shutil.copy(ROOT / "README.md", front)
+    monkeypatch.setattr(tool, "FRONTS", {front: "docs/images"})
+    monkeypatch.setattr(tool, "IMAGES", tmp_path)
+
+    assert tool.write_front(run()) == 0
+    first, second = front.read_text(), None
+    assert tool.write_front(run()) == 0
+    second = front.read_text()
+
+    assert first == second
+    assert "costs the client 13.7 µs of processor time" in first
+    assert "for 2 operations" in first
+    assert (tmp_path / "cost-narrow-dark.svg").exists()
