@@ -51,7 +51,7 @@ class BlockingTransaction:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if self._session.in_transaction:
+        if self._session._handle.in_transaction:
             if error is None:
                 self._session.commit_transaction()
             else:

@@ -36,14 +36,21 @@ class TransactionOptions:
         read_preference: _ServerMode | None = None,
         max_commit_time_ms: int | None = None,
     ) -> None:
-        _check("read_concern", read_concern, ReadConcern)
-        _check("write_concern", write_concern, WriteConcern)
-        _check("read_preference", read_preference, _ServerMode)
-        _check("max_commit_time_ms", max_commit_time_ms, int)
-        if write_concern is not None and not write_concern.acknowledged:
-            raise ConfigurationError(
-                f"transactions do not support unacknowledged write concern: {write_concern!r}"
+        if read_concern is not None and not isinstance(read_concern, ReadConcern):
+            raise _wrong("read_concern", read_concern, ReadConcern)
+        if read_preference is not None and not isinstance(read_preference, _ServerMode):
+            raise TypeError(
+                f"{read_preference!r} is not valid for read_preference: take one of ReadPreference"
             )
+        if max_commit_time_ms is not None and not isinstance(max_commit_time_ms, int):
+            raise TypeError(f"max_commit_time_ms must be an integer or None, not {type(max_commit_time_ms)}")
+        if write_concern is not None:
+            if not isinstance(write_concern, WriteConcern):
+                raise _wrong("write_concern", write_concern, WriteConcern)
+            if not write_concern._acknowledged:
+                raise ConfigurationError(
+                    f"transactions do not support unacknowledged write concern: {write_concern!r}"
+                )
         self._read_concern = read_concern
         self._write_concern = write_concern
         self._read_preference = read_preference
@@ -93,7 +100,9 @@ class SessionOptions:
             raise ConfigurationError("snapshot reads do not support causal_consistency=True")
         if causal_consistency is None or snapshot:
             causal_consistency = not snapshot
-        _check("default_transaction_options", default_transaction_options, TransactionOptions)
+        default = default_transaction_options
+        if default is not None and not isinstance(default, TransactionOptions):
+            raise _wrong("default_transaction_options", default, TransactionOptions)
         self._causal_consistency = bool(causal_consistency)
         self._default_transaction_options = default_transaction_options
         self._snapshot = snapshot
@@ -114,10 +123,5 @@ class SessionOptions:
         return self._snapshot
 
 
-def _check(name: str, value: Any, kind: type[Any]) -> None:
-    if value is not None and not isinstance(value, kind):
-        if name == "read_preference":
-            raise TypeError(f"{value!r} is not valid for read_preference: take one of ReadPreference")
-        if name == "max_commit_time_ms":
-            raise TypeError(f"max_commit_time_ms must be an integer or None, not {type(value)}")
-        raise TypeError(f"{name} must be an instance of {kind.__name__}, not: {value!r}")
+def _wrong(name: str, value: Any, kind: type[Any]) -> TypeError:
+    return TypeError(f"{name} must be an instance of {kind.__name__}, not: {value!r}")

@@ -40,6 +40,8 @@ _LONGEST_BACKOFF = 0.5
 _BACKOFF_GROWTH = 1.5
 _MAX_TIME_EXPIRED = 50
 _TIMESTAMP_MARKER = 17
+_NO_OPTIONS = TransactionOptions()
+_EMPTY = b"\x05\0\0\0\0"  # a document of BSON
 
 _bound: ContextVar[_ClientSession | None] = ContextVar("mangonel_bound_session", default=None)
 
@@ -70,7 +72,7 @@ class _ClientSession:
         self._port = client._port
         self._options = options
         self._handle = _core.Session(client._core, options.causal_consistency, bool(options.snapshot))
-        self._transaction_options = TransactionOptions()
+        self._transaction_options = _NO_OPTIONS
 
     def __copy__(self) -> NoReturn:
         raise TypeError(f"A {type(self).__name__} cannot be copied, create a new session instead")
@@ -204,22 +206,24 @@ class _ClientSession:
             >>> with session.start_transaction():
             ...     orders.insert_one({"_id": 1}, session=session)
         """
-        from mangonel.bson import encode
-
-        self._check_ended()
-        if self._options.snapshot:
+        handle, client = self._handle, self._client
+        if handle.has_ended:
+            self._check_ended()
+        if self._options._snapshot:
             raise InvalidOperation("Transactions are not supported in snapshot sessions")
-        if self._handle.in_transaction:
+        if handle.in_transaction:
             raise InvalidOperation("Transaction already in progress")
-        defaults = self._options.default_transaction_options or TransactionOptions()
+        defaults = self._options._default_transaction_options or _NO_OPTIONS
         if max_commit_time_ms is None:
-            max_commit_time_ms = defaults.max_commit_time_ms
-        client = self._client
-        read_concern = read_concern or defaults.read_concern or client._read_concern
-        write_concern = write_concern or defaults.write_concern or client._write_concern
-        read_preference = read_preference or defaults.read_preference or client._read_preference
+            max_commit_time_ms = defaults._max_commit_time_ms
+        read_concern = read_concern or defaults._read_concern or client._read_concern
+        write_concern = write_concern or defaults._write_concern or client._write_concern
+        read_preference = read_preference or defaults._read_preference or client._read_preference
         options = TransactionOptions(read_concern, write_concern, read_preference, max_commit_time_ms)
-        self._handle.start_transaction(encode(read_concern.document), encode(write_concern.document))
+        handle.start_transaction(
+            _core.encode(read_concern.document) if read_concern._level else _EMPTY,
+            _core.encode(write_concern._document) if write_concern._document else _EMPTY,
+        )
         self._transaction_options = options
         if client._tracer is not None:
             client._tracer.transaction_started(self._handle.number)
@@ -240,13 +244,14 @@ class _ClientSession:
         return self._port.flow(self._commit_flow())
 
     async def _commit_flow(self) -> None:
-        self._check_ended()
+        if self._handle.has_ended:
+            self._check_ended()
         if not self._handle.begin_end("commit"):
             self._end_trace()
             return
         command: dict[str, Any] = {"commitTransaction": 1}
-        if self._transaction_options.max_commit_time_ms:
-            command["maxTimeMS"] = self._transaction_options.max_commit_time_ms
+        if self._transaction_options._max_commit_time_ms:
+            command["maxTimeMS"] = self._transaction_options._max_commit_time_ms
         try:
             await self._end_transaction_flow("commit", command, KIND_COMMIT)
         except ConnectionFailure as error:
@@ -290,7 +295,8 @@ class _ClientSession:
             await self._port.arun(operation)
         finally:
             self._handle.finish_end(how)
-            self._end_trace()
+            if self._client._tracer is not None:
+                self._end_trace()
 
     def _end_trace(self) -> None:
         if self._client._tracer is not None:
