@@ -7,6 +7,7 @@ from typing_extensions import TypeVar
 from mangonel import _core
 from mangonel._faces.port import Address
 from mangonel._shared.collection.aggregation import AggregatingSource
+from mangonel._shared.cursors.change_stream import WatchOptions
 from mangonel._shared.cursors.column_options import ColumnOptions
 from mangonel._shared.cursors.columns import ArrowTables, NumpyArrays, PandasFrame, PolarsFrame
 from mangonel._shared.sessions.contexts import AsyncTransaction, BlockingTransaction
@@ -468,18 +469,7 @@ class ChangeStream(Generic[_DocumentType]):
         source: AggregatingSource,
         target: str | int,
         collection: Collection[Any],
-        pipeline: _Pipeline | None,
-        full_document: str | None,
-        resume_after: Mapping[str, object] | None,
-        max_await_time_ms: int | None,
-        batch_size: int | None,
-        collation: _CollationIn | None,
-        start_at_operation_time: Timestamp | None,
-        session: ClientSession | None,
-        start_after: Mapping[str, object] | None,
-        comment: object = None,
-        full_document_before_change: str | None = None,
-        show_expanded_events: bool | None = None,
+        **options: Unpack[WatchOptions],
     ) -> None: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> _DocumentType: ...
@@ -1433,18 +1423,7 @@ class AsyncChangeStream(Generic[_DocumentType]):
         source: AggregatingSource,
         target: str | int,
         collection: AsyncCollection[Any],
-        pipeline: _Pipeline | None,
-        full_document: str | None,
-        resume_after: Mapping[str, object] | None,
-        max_await_time_ms: int | None,
-        batch_size: int | None,
-        collation: _CollationIn | None,
-        start_at_operation_time: Timestamp | None,
-        session: AsyncClientSession | None,
-        start_after: Mapping[str, object] | None,
-        comment: object = None,
-        full_document_before_change: str | None = None,
-        show_expanded_events: bool | None = None,
+        **options: Unpack[WatchOptions],
     ) -> None: ...
     def __aiter__(self) -> Self: ...
     async def __anext__(self) -> _DocumentType: ...

@@ -27,7 +27,7 @@ from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypedDict, Unpack
 
     from mangonel._shared.collection.aggregation import AggregatingSource
     from mangonel._shared.collection.collection import _Collection
@@ -35,6 +35,22 @@ if TYPE_CHECKING:
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.bson.timestamp import Timestamp
     from mangonel.typings import _CollationIn, _Pipeline
+
+    class WatchOptions(TypedDict):
+        """The arguments of `watch`."""
+
+        pipeline: _Pipeline | None
+        full_document: str | None
+        resume_after: Mapping[str, Any] | None
+        max_await_time_ms: int | None
+        batch_size: int | None
+        collation: _CollationIn | None
+        start_at_operation_time: Timestamp | None
+        session: _ClientSession | None
+        start_after: Mapping[str, Any] | None
+        comment: Any
+        full_document_before_change: str | None
+        show_expanded_events: bool | None
 
 
 class _ChangeStream(Generic[_DocumentType]):
@@ -58,21 +74,12 @@ class _ChangeStream(Generic[_DocumentType]):
         source: AggregatingSource,
         target: str | int,
         collection: _Collection[Any],
-        pipeline: _Pipeline | None,
-        full_document: str | None,
-        resume_after: Mapping[str, Any] | None,
-        max_await_time_ms: int | None,
-        batch_size: int | None,
-        collation: _CollationIn | None,
-        start_at_operation_time: Timestamp | None,
-        session: _ClientSession | None,
-        start_after: Mapping[str, Any] | None,
-        comment: Any | None = None,
-        full_document_before_change: str | None = None,
-        show_expanded_events: bool | None = None,
+        **options: Unpack[WatchOptions],
     ) -> None:
         from copy import deepcopy
 
+        full_document, batch_size = options["full_document"], options["batch_size"]
+        pipeline = options["pipeline"]
         if full_document is not None and not isinstance(full_document, str):
             raise TypeError(f"full_document must be an instance of str, not {type(full_document)}")
         if batch_size is not None:
@@ -82,25 +89,26 @@ class _ChangeStream(Generic[_DocumentType]):
         self._target = target
         self._collection = collection
         self._pipeline = deepcopy(validate_list("pipeline", [] if pipeline is None else pipeline))
-        self._collation = validate_collation_or_none(collation)
+        self._collation = validate_collation_or_none(options["collation"])
         self._options: dict[str, Any] = {}
         for name, value in (
             ("fullDocument", full_document),
-            ("fullDocumentBeforeChange", full_document_before_change),
-            ("showExpandedEvents", show_expanded_events or None),
+            ("fullDocumentBeforeChange", options["full_document_before_change"]),
+            ("showExpandedEvents", options["show_expanded_events"] or None),
             ("allChangesForCluster", self._is_of_cluster or None),
         ):
             if value is not None:
                 self._options[name] = value
-        self._max_await_time_ms = max_await_time_ms
+        self._max_await_time_ms = options["max_await_time_ms"]
         self._batch_size = batch_size
-        self._comment = comment
-        self._session = session_of(self._port, session)
+        self._comment = options["comment"]
+        self._session = session_of(self._port, options["session"])
+        start_after, resume_after = options["start_after"], options["resume_after"]
         # Where to go on: the bytes of a token that the server gave, or the caller's own.
         self._token: bytes | Mapping[str, Any] | None = deepcopy(start_after or resume_after)
         self._starts_after = start_after is not None
         self._is_resumed = resume_after is not None or start_after is not None
-        self._start_time = start_at_operation_time
+        self._start_time = options["start_at_operation_time"]
         self._cursor: _CommandCursor[Any] | None = None
         self._is_closed = False
 

@@ -10,17 +10,23 @@ from mangonel.typings import _DocumentType
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+    from typing import Any, Unpack
 
-    from mangonel._shared.cursors.change_stream import _ClusterChangeStream
+    from mangonel._shared.cursors.change_stream import WatchOptions, _ClusterChangeStream
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.bson.timestamp import Timestamp
     from mangonel.typings import _CollationIn, _Pipeline
 
 
-async def open_flow(stream_class: type[Any], *arguments: Any) -> Any:
+async def open_flow(
+    stream_class: type[Any],
+    source: CommandSource,
+    target: str | int,
+    collection: Any,
+    **options: Unpack[WatchOptions],
+) -> Any:
     """Make a stream of any kind, and open its cursor: what happens from then on is in it."""
-    stream = stream_class(*arguments)
+    stream = stream_class(source, target, collection, **options)
     await stream._open_flow()
     return stream
 
@@ -60,17 +66,17 @@ class WatchedClient(CommandSource, Generic[_DocumentType]):
                 self._database_class(self, "admin"),
                 1,
                 self._database_class(self, "admin")["$cmd.aggregate"],
-                pipeline,
-                full_document,
-                resume_after,
-                max_await_time_ms,
-                batch_size,
-                collation,
-                start_at_operation_time,
-                session,
-                start_after,
-                comment,
-                full_document_before_change,
-                show_expanded_events,
+                pipeline=pipeline,
+                full_document=full_document,
+                resume_after=resume_after,
+                max_await_time_ms=max_await_time_ms,
+                batch_size=batch_size,
+                collation=collation,
+                start_at_operation_time=start_at_operation_time,
+                session=session,
+                start_after=start_after,
+                comment=comment,
+                full_document_before_change=full_document_before_change,
+                show_expanded_events=show_expanded_events,
             )
         )
