@@ -207,11 +207,6 @@ class Context:
             binary = _binary(document)
             self._check(getattr(lib, f"mongocrypt_ctx_{what}_init")(self._handle, binary))
 
-    def begin_decrypting_value(self, document: bytes) -> None:
-        """Begin to decrypt `{"v": encrypted value}`."""
-        binary = _binary(document)
-        self._check(lib.mongocrypt_ctx_explicit_decrypt_init(self._handle, binary))
-
     def begin_decrypting(self, message: bytes) -> None:
         """Begin to decrypt the values of a reply."""
         binary = _binary(message)
