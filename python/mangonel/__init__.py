@@ -5,7 +5,7 @@ Names are loaded at first use, so that `import mangonel.bson` does not load the 
 
 from __future__ import annotations
 
-from mangonel import _light
+from mangonel import _light, _rooms  # noqa: F401  # registers what rooms above offer
 from mangonel._version import __version__, get_version_string, version, version_tuple
 
 TYPE_CHECKING = False

@@ -18,6 +18,7 @@ from mangonel._core import (
 from mangonel._faces.deadline import anew
 from mangonel._faces.port import address_of
 from mangonel._light import Generic
+from mangonel._shared.above import above
 from mangonel._shared.cursors.columns import ColumnsOfCursor
 from mangonel._shared.operation import build_operation
 from mangonel._shared.returns import Returns
@@ -394,8 +395,4 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
 
 def become(batch: _core.Batch, shape: Any) -> None:
     """Let the documents of a batch come as instances of a model, dataclass, struct or TypedDict."""
-    import importlib
-
-    # The mapper stands above this floor, and is asked for by name by whoever wants its objects.
-    shapes = importlib.import_module("mangonel.odm.model.shapes")
-    batch.become(_core.odm_shape(*shapes.model_of(shape)))
+    batch.become(_core.odm_shape(*above("mangonel.odm.model.shapes").model_of(shape)))

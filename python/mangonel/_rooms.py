@@ -1,0 +1,42 @@
+"""Registers the modules of upper rooms that lower ones give the objects of: `to_polars`, `find(into=...)`.
+
+Imported with the package, so that a registration stands before it is asked for; imports a room at its first use.
+"""
+
+from __future__ import annotations
+
+from mangonel._shared.above import register
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+def _frames() -> ModuleType:
+    from mangonel.arrow import frames
+
+    return frames
+
+
+def _schema() -> ModuleType:
+    from mangonel.arrow import schema
+
+    return schema
+
+
+def _model_columns() -> ModuleType:
+    from mangonel.odm.model import columns
+
+    return columns
+
+
+def _shapes() -> ModuleType:
+    from mangonel.odm.model import shapes
+
+    return shapes
+
+
+register("mangonel.arrow.frames", _frames)
+register("mangonel.arrow.schema", _schema)
+register("mangonel.odm.model.columns", _model_columns)
+register("mangonel.odm.model.shapes", _shapes)
