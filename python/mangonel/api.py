@@ -23,7 +23,7 @@ _MODULES = {
     "_faces.blocking": "BlockingPort",
     "_shared.coroutine_functions": "coroutine_functions",
     "_shared.cursors.iteration": "AsyncChanges AsyncIteration BlockingChanges BlockingIteration",
-    "_shared.cursors.plain_cursor": "Joinable",
+    "_shared.cursors.plain_cursor": "CursorMeta",
     "_shared.sessions.contexts": (
         "AsyncBinding AsyncSession AsyncTransaction BlockingBinding BlockingSession BlockingTransaction"
     ),

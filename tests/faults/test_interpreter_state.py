@@ -420,7 +420,7 @@ def test_who_waits_is_woken_where_a_signal_handler_interrupts_that(server: Scrip
 FORGOTTEN_TASK = """
 import asyncio, gc, logging, sys
 from mangonel import AsyncMongoClient
-from mangonel._faces.aio import _Home
+from mangonel._faces.aio import _LoopState
 
 logging.disable()
 # Other versions than 3.11 say "coroutine already executing".
@@ -430,7 +430,7 @@ async def connect(self, sock, target):
     "Wait for what is lost: a signal handler's exception in asyncio's own code can have it so."
     await asyncio.futures._PyFuture()
 
-_Home._connect = connect
+_LoopState._connect = connect
 
 async def main(uri):
     await AsyncMongoClient(uri).admin.command("ping")

@@ -15,12 +15,12 @@ from mangonel._shared.cursors.change_stream import (
 from mangonel._shared.cursors.command_cursor import _CommandCursor, _RawBatchCommandCursor
 from mangonel._shared.cursors.find_cursor import _Cursor, _RawBatchCursor
 from mangonel._shared.cursors.iteration import BlockingChanges, BlockingIteration
-from mangonel._shared.cursors.plain_cursor import Joinable
+from mangonel._shared.cursors.plain_cursor import CursorMeta
 from mangonel._shared.sessions.contexts import BlockingBinding, BlockingSession, BlockingTransaction
 from mangonel._shared.sessions.session import _ClientSession
 
 
-class Cursor(BlockingIteration[Any], _Cursor[Any], BlockingCursor, metaclass=Joinable):
+class Cursor(BlockingIteration[Any], _Cursor[Any], BlockingCursor, metaclass=CursorMeta):
     __module__ = "mangonel.api"
     __doc__ = _Cursor.__doc__
 

@@ -62,8 +62,8 @@ class AioPort:
     def __init__(self, core: _core.Core) -> None:
         self._core = core
         self.timeout = core.timeout
-        self._homes: list[_Home] = []
-        self._home: _Home | None = None
+        self._homes: list[_LoopState] = []
+        self._home: _LoopState | None = None
         self._keeping: set[asyncio.Task[Any]] = set()
         # Called once, off the loop, before the first operation; if it fails, again before the next.
         self.preparation: Callable[[], None] | None = None
@@ -117,7 +117,7 @@ class AioPort:
     # One frame less for each operation.
     run = arun
 
-    async def _talk(self, home: _Home, exchange: _core.Exchange, sent: int) -> bool:
+    async def _talk(self, home: _LoopState, exchange: _core.Exchange, sent: int) -> bool:
         """Do the steps WRITE and READ one by one, after `sent` bytes of the message were sent; return whether a reply
         has arrived.
         """
@@ -152,7 +152,7 @@ class AioPort:
         link.waiter = None
         return True
 
-    async def _prepare(self, home: _Home, exchange: _core.Exchange, step: int) -> None:
+    async def _prepare(self, home: _LoopState, exchange: _core.Exchange, step: int) -> None:
         if step == CONNECT:
             try:
                 connection = await home.connect(exchange.address, exchange.step_timeout)
@@ -175,7 +175,7 @@ class AioPort:
             else:
                 exchange.handle_answer(answer)
 
-    def _enter(self, loop: asyncio.AbstractEventLoop) -> _Home:
+    def _enter(self, loop: asyncio.AbstractEventLoop) -> _LoopState:
         for home in list(self._homes):
             if home.loop is loop:
                 self._home = home
@@ -185,12 +185,12 @@ class AioPort:
                 with contextlib.suppress(ValueError):
                     self._homes.remove(home)
                     self._core.close_shard(home.shard)
-        home = _Home(loop, self._core, ref(self))
+        home = _LoopState(loop, self._core, ref(self))
         self._homes.append(home)
         self._home = home
         return home
 
-    def keep(self, operation: _core.Operation, shard: int) -> None:
+    def fill_pool(self, operation: _core.Operation, shard: int) -> None:
         """Open a missing connection of a loop's pool on that loop; callable from any thread."""
         for home in list(self._homes):
             if home.shard == shard:
@@ -265,7 +265,7 @@ class AioPort:
             self._core.close()
 
 
-class _Home:
+class _LoopState:
     """The client's state for one event loop: its connections' shard, and its one timer."""
 
     def __init__(
@@ -444,7 +444,7 @@ class _Connection:
 
     __slots__ = ("_home", "_link", "_sock", "fd", "secured")
 
-    def __init__(self, home: _Home, sock: socket.socket, secured: Secured | None) -> None:
+    def __init__(self, home: _LoopState, sock: socket.socket, secured: Secured | None) -> None:
         self._home = home
         self._sock = sock
         self.secured = secured

@@ -199,7 +199,7 @@ class BlockingPort(BlockingLoop):
         """Begin an operation and give it up at once: this starts monitoring. Does not wait."""
         begin(self._core, operation, self._shard).close()
 
-    def keep(self, operation: _core.Operation, _shard: int) -> None:
+    def fill_pool(self, operation: _core.Operation, _shard: int) -> None:
         """Open a connection that the pool lacks; failures are ignored."""
         try:
             self.run(operation)

@@ -138,7 +138,7 @@ def _keep_up(core_of: Callable[[], _core.Core | None]) -> None:
         for opener, shard, address in openings:
             port = opener()
             if port is not None:
-                port.keep(_core.Operation.filling(address), shard)
+                port.fill_pool(_core.Operation.filling(address), shard)
             del port
         bell.acquire(timeout=_UPKEEP_PERIOD_S)
 

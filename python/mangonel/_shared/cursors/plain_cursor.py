@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from mangonel import _core
 
 
-class Joinable(type):
+class CursorMeta(type):
     """The type of `Cursor`: makes the classes that cannot derive from it derive from `PlainCursor`."""
 
-    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Joinable:
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> CursorMeta:
         try:
             return super().__new__(mcs, name, bases, namespace)
         except TypeError:
             # Two layouts. If the fault is another one, it comes again.
-            if not any(isinstance(base, Joinable) for base in bases):
+            if not any(isinstance(base, CursorMeta) for base in bases):
                 raise
-            joined = tuple(PlainCursor if isinstance(base, Joinable) else base for base in bases)
+            joined = tuple(PlainCursor if isinstance(base, CursorMeta) else base for base in bases)
             return super().__new__(mcs, name, joined, namespace)
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -41,7 +41,7 @@ class Joinable(type):
 
 
 class PlainCursor(
-    BlockingIteration[_DocumentType], _Cursor[_DocumentType], Generic[_DocumentType], metaclass=Joinable
+    BlockingIteration[_DocumentType], _Cursor[_DocumentType], Generic[_DocumentType], metaclass=CursorMeta
 ):
     """A blocking cursor whose batch is an attribute like any other."""
 
