@@ -72,7 +72,6 @@ class CommandSource(Settings):
         command: dict[str, Any],
         reading: int = READ_DOCUMENT,
         kind: int = KIND_READ,
-        *,
         session: _ClientSession | None = None,
         comment: Any | None = None,
         read_preference: _ServerMode | None = None,

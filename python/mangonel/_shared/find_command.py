@@ -96,7 +96,6 @@ def by_name(arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]
 def find_command(
     name: str,
     filter: Mapping[str, Any],
-    *,
     projection: Mapping[str, Any] | Sequence[str] | None = None,
     skip: int = 0,
     limit: int = 0,

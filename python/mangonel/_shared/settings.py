@@ -55,21 +55,51 @@ class Settings:
         self._read_concern = read_concern
         self._codec = _core.Codec(codec_options)
 
-    def _inherit_settings(self, owner: Settings) -> None:
-        """Take those of the client or the database as they are, checked already: what `client.shop.orders` does.
+    def _derive_settings(
+        self,
+        owner: Any,
+        codec_options: CodecOptions[Any] | None,
+        read_preference: _ServerMode | None,
+        write_concern: WriteConcern | None,
+        read_concern: ReadConcern | None,
+    ) -> None:
+        """Take those of the owner, but for those that are given.
 
         A stand-in for a client, as tests and in-memory databases have, is known by its public attributes only.
         """
         if not isinstance(owner, Settings):
             self._take_settings(
-                owner.codec_options, owner.read_preference, owner.write_concern, owner.read_concern
+                codec_options or owner.codec_options,
+                read_preference or owner.read_preference,
+                write_concern or owner.write_concern,
+                read_concern or owner.read_concern,
             )
             return
-        self._codec_options = owner._codec_options
+        # What the owner has was checked.
+        self._codec_options, self._codec = owner._codec_options, owner._codec
         self._read_preference = owner._read_preference
         self._write_concern = owner._write_concern
         self._read_concern = owner._read_concern
-        self._codec = owner._codec
+        if codec_options and codec_options is not owner._codec_options:
+            if not isinstance(codec_options, CodecOptions):
+                raise TypeError(
+                    f"codec_options must be an instance of CodecOptions, not {type(codec_options)}"
+                )
+            self._codec_options, self._codec = codec_options, _core.Codec(codec_options)
+        if read_preference:
+            if not isinstance(read_preference, _ServerMode):
+                raise TypeError(f"{read_preference!r} is not a read preference; use one of ReadPreference")
+            self._read_preference = read_preference
+        if write_concern:
+            if not isinstance(write_concern, WriteConcern):
+                raise TypeError(
+                    f"write_concern must be an instance of WriteConcern, not {type(write_concern)}"
+                )
+            self._write_concern = write_concern
+        if read_concern:
+            if not isinstance(read_concern, ReadConcern):
+                raise TypeError(f"read_concern must be an instance of ReadConcern, not {type(read_concern)}")
+            self._read_concern = read_concern
 
     @property
     def codec_options(self) -> CodecOptions[Any]:

@@ -7,7 +7,7 @@ from mangonel._light import Generic
 from mangonel._shared.client.database_admin import DatabaseAdministration
 from mangonel._shared.cursors.watch import WatchedDatabase
 from mangonel._shared.returns import Returns
-from mangonel._shared.settings import check_reply, port_of, preference_in, session_of
+from mangonel._shared.settings import Settings, check_reply, port_of, preference_in, session_of
 from mangonel.errors import InvalidName, write_concern_error
 from mangonel.read_preferences import Primary
 from mangonel.typings import _DocumentType
@@ -29,6 +29,11 @@ _PRIMARY = Primary()
 _FORBIDDEN = ' .$/\\\x00"'
 
 
+# Names that were found good.
+_known_names: set[str] = set()
+_MOST_KNOWN = 1000
+
+
 def check_database_name(name: Any) -> None:
     """Raise unless the server would take `name` for a database.
 
@@ -45,6 +50,8 @@ def check_database_name(name: Any) -> None:
     for character in _FORBIDDEN:
         if character in name:
             raise InvalidName(f"database names cannot contain the character {character!r}")
+    if len(_known_names) < _MOST_KNOWN:
+        _known_names.add(name)
 
 
 class _Database(
@@ -71,17 +78,11 @@ class _Database(
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
     ) -> None:
-        check_database_name(name)
-        self._port = port_of(client, "MongoClient")
-        if codec_options or read_preference or write_concern or read_concern:
-            self._take_settings(
-                codec_options or client.codec_options,
-                read_preference or client.read_preference,
-                write_concern or client.write_concern,
-                read_concern or client.read_concern,
-            )
-        else:
-            self._inherit_settings(client)
+        # A name is asked for again and again.
+        if type(name) is not str or name not in _known_names:
+            check_database_name(name)
+        self._port = client._port if isinstance(client, Settings) else port_of(client, "MongoClient")
+        self._derive_settings(client, codec_options, read_preference, write_concern, read_concern)
         self._client = client
         self._database_name = name
 

@@ -10,7 +10,7 @@ from mangonel._shared.collection.reads import CollectionReads
 from mangonel._shared.collection.writes import CollectionWrites
 from mangonel._shared.cursors.watch import WatchedCollection
 from mangonel._shared.operation import PRIMARY_MODE
-from mangonel._shared.settings import port_of
+from mangonel._shared.settings import Settings, port_of
 from mangonel.errors import InvalidName
 from mangonel.typings import _DocumentType
 
@@ -18,12 +18,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from mangonel._faces.port import Port
     from mangonel._shared.client.database import _Database
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.bson.codec_options import CodecOptions
     from mangonel.read_concern import ReadConcern
     from mangonel.read_preferences import _ServerMode
     from mangonel.write_concern import WriteConcern
+
+
+# Names that were found good.
+_known_names: set[str] = set()
+_MOST_KNOWN = 1000
 
 
 def check_collection_name(name: Any) -> None:
@@ -43,6 +49,8 @@ def check_collection_name(name: Any) -> None:
         raise InvalidName(f"collection names must not start or end with '.': {name!r}")
     if "\x00" in name:
         raise InvalidName("collection names must not contain the null character")
+    if len(_known_names) < _MOST_KNOWN:
+        _known_names.add(name)
 
 
 class _Collection(
@@ -77,31 +85,23 @@ class _Collection(
         session: _ClientSession | None = None,
         **kwargs: Any,
     ) -> None:
-        check_collection_name(name)
-        self._port = port_of(database, "Database")
-        if codec_options or read_preference or write_concern or read_concern:
-            self._take_settings(
-                codec_options or database.codec_options,
-                read_preference or database.read_preference,
-                write_concern or database.write_concern,
-                read_concern or database.read_concern,
-            )
+        # A name is asked for again and again.
+        if type(name) is not str or name not in _known_names:
+            check_collection_name(name)
+        self._derive_settings(database, codec_options, read_preference, write_concern, read_concern)
+        if isinstance(database, Settings):
+            self._belong_to(database, database._port, database._client, database._database_name, name)
         else:
-            self._inherit_settings(database)
-        self._database = database
-        self._client = database.client
-        self._database_name = database.name
-        self._name = name
-        self._context = (
-            self._port,
-            self._database_name,
-            name,
-            self._codec,
-            self._read_preference._MODE == PRIMARY_MODE and self._read_concern._level is None,
-            self._write_concern,
-        )
+            port = port_of(database, "Database")
+            self._belong_to(database, port, database.client, database.name, name)
         if create or kwargs:
             self._create(kwargs, session)
+
+    def _belong_to(self, database: Any, port: Port, client: Any, database_name: str, name: str) -> None:
+        self._database, self._client, self._port = database, client, port
+        self._database_name, self._name = database_name, name
+        is_plain = self._read_preference._MODE == PRIMARY_MODE and self._read_concern._level is None
+        self._context = (port, database_name, name, self._codec, is_plain, self._write_concern)
 
     @property
     def name(self) -> str:
@@ -136,15 +136,11 @@ class _Collection(
         Example:
             >>> client.shop.orders.with_options(write_concern=WriteConcern(w=0))
         """
-        return self._plain_class(  # type: ignore[no-any-return]
-            self._database,
-            self._name,
-            False,
-            codec_options or self.codec_options,
-            read_preference or self.read_preference,
-            write_concern or self.write_concern,
-            read_concern or self.read_concern,
-        )
+        made: _Collection[_DocumentType] = object.__new__(self._plain_class)
+        made._derive_settings(self, codec_options, read_preference, write_concern, read_concern)
+        port, database_name, name, *_ = self._context
+        made._belong_to(self._database, port, self._client, database_name, name)
+        return made
 
     def __getitem__(self, name: str) -> _Collection[_DocumentType]:
         return self._plain_class(  # type: ignore[no-any-return]
