@@ -19,6 +19,7 @@ from counted import play
 from mangonel import DeleteOne, InsertOne, MongoClient, UpdateOne, bson
 
 TEN = range(10)
+ROUNDS = 3
 HELLO = {
     "isWritablePrimary": True,
     "setName": "rs0",
@@ -131,8 +132,9 @@ def main() -> None:
         # One heartbeat, and then none for an hour.
         uri = f"mongodb://127.0.0.1:{listener.getsockname()[1]}/?heartbeatFrequencyMS=3600000&directConnection=true"
         with MongoClient(uri) as client:
-            client.admin.command("ping")
-            play(rows(client["shop"]["people"]))
+            # The least of several rounds counts: in the first, what watches the server still begins.
+            for _ in range(ROUNDS):
+                play(rows(client["shop"]["people"]))
 
 
 if __name__ == "__main__":
