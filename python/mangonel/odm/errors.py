@@ -27,7 +27,7 @@ class OdmError(PyMongoError):
 
 
 class ValidationError(OdmError, ValueError):
-    """A value is not what its field says; the message has the path, as in `$.address.zip`.
+    """A value does not fit its field; the message names the path, such as `$.address.zip`.
 
     Attributes:
         collection: of a stored document that could not be read; None for others.
@@ -76,7 +76,7 @@ class DocumentNotFound(OdmError, LookupError):
 
 
 class NotFetched(OdmError):
-    """A document that a reference leads to was read where nobody may wait for it. Nothing was sent."""
+    """A referenced document was read where waiting is impossible, as on an event loop. Nothing was sent."""
 
 
 class MultipleDocuments(OdmError):
@@ -84,7 +84,7 @@ class MultipleDocuments(OdmError):
 
 
 class StaleDocument(OdmError):
-    """The stored document is not what the update depends on. Nothing was stored.
+    """The stored document changed since it was loaded, so the update does not apply. Nothing was stored.
 
     It has another version than the one that was loaded, or a list that this save changes by position or replaces was
     changed by another writer, or an earlier save whose outcome was unknown was stored after all. The instance keeps its
@@ -97,11 +97,11 @@ class ParallelSaveError(OdmError):
 
 
 class DeleteDenied(OdmError):
-    """Documents that refer to this one forbid that it is deleted. Nothing was deleted."""
+    """Documents that reference this one forbid its deletion. Nothing was deleted."""
 
 
 class NotConnected(OdmError):
-    """A model was used before `connect()` named a database for it, or after it was closed. Nothing was sent."""
+    """A model was used before `connect()` set its database, or after its connection was closed. Nothing was sent."""
 
 
 class TooManyCommands(OdmError, AssertionError):

@@ -33,7 +33,7 @@ _overrides: ContextVar[Mapping[str, Connection] | None] = ContextVar("mangonel_o
 
 
 class Connection(ConnectionTwins):
-    """A database, by the blocking client and by the asyncio client. `connect()` makes and names one."""
+    """A database that both the blocking and the asyncio client reach. Made and named by `connect()`."""
 
     def __init__(self, alias: str, clients: Clients, database: str) -> None:
         self.alias = alias
@@ -53,11 +53,11 @@ class Connection(ConnectionTwins):
 
     @property
     def is_only_async(self) -> bool:
-        """Whether asyncio's client alone was used so far."""
+        """Whether only the asyncio client has been used so far."""
         return self.clients.is_only_async
 
     def database(self, is_async: bool = False) -> Any:
-        """Return the driver's database, of the blocking or of the asyncio client.
+        """Return the driver's database object, from the blocking or the asyncio client.
 
         Args:
             is_async: True: the asyncio client's.
@@ -69,7 +69,7 @@ class Connection(ConnectionTwins):
         return self.clients.get(is_async).get_database(self.name, codec_options=codec_options(False))
 
     def collection(self, model: Any, is_async: bool) -> Any:
-        """Return the driver's collection that a model's documents are in.
+        """Return the driver's collection that stores the documents of a model.
 
         Args:
             model: a document class.
@@ -100,7 +100,7 @@ class Connection(ConnectionTwins):
         return found
 
     def forget(self) -> None:
-        """Make the collections of models anew when they are asked for next: there is another model."""
+        """Drop the cached collections; they are made again on next use. Called when a model is defined."""
         for is_async in (False, True):
             self._forget_face(is_async)
 
@@ -121,7 +121,7 @@ class Connection(ConnectionTwins):
 
     @contextmanager
     def use(self, other: Connection | str) -> Iterator[Connection]:
-        """Let models of this connection use another one in this context: this thread's or task's.
+        """Make models of this connection use another one inside the block, in this thread or task only.
 
         Args:
             other: a connection, or the name of a database of the same deployment, such as a tenant's.
@@ -138,9 +138,9 @@ class Connection(ConnectionTwins):
             _overrides.reset(token)
 
     def transaction(self, *, retry: bool = False, **options: Unpack[TransactionOptions]) -> Transaction:
-        """Return a transaction, for `with` or `async with`: what models of this connection do inside is one.
+        """Return a transaction for `with` or `async with`; all models of this connection take part in it.
 
-        When it is aborted every document that was touched in it is again what it was before.
+        If it is aborted, every document that it touched gets its former values back.
 
         Args:
             retry: True: it decorates a function, which runs again when it fails for a passing reason.
@@ -154,16 +154,16 @@ class Connection(ConnectionTwins):
 
     @terminal
     def run(self, function: Callable[[], T], **options: Unpack[TransactionOptions]) -> T:
-        """Call a function in a transaction, and again when that fails for a passing reason, for up to 120 s.
+        """Call a function in a transaction; retry transient errors for up to 120 s.
 
-        Before each attempt the documents that it touched are what they were before the first.
+        Before each attempt, the documents that it touched get back the values from before the first attempt.
 
         Args:
             function: called without arguments.
             options: as for the driver's `start_transaction`.
 
         Raises:
-            OperationFailure, NetworkError: the last attempt failed; nothing of it was stored.
+            OperationFailure, NetworkError: the last attempt failed. Nothing was stored.
 
         Example:
             >>> db.run(lambda: user.save()).name
@@ -174,7 +174,7 @@ class Connection(ConnectionTwins):
         return made
 
     def session(self, **options: Unpack[SessionOptions]) -> SessionBlock:
-        """Return a session, for `with` or `async with`: what models of this connection do inside is in it.
+        """Return a session for `with` or `async with`; models of this connection use it inside the block.
 
         Args:
             options: as for the driver's `start_session`: `causal_consistency`, `snapshot`, ….
@@ -188,9 +188,9 @@ class Connection(ConnectionTwins):
 
     @terminal
     def close(self) -> None:
-        """Close the blocking client; the asyncio one is closed by `aclose`.
+        """Close the blocking client; `aclose` closes the asyncio one.
 
-        Using it afterwards raises NotConnected, for documents that came from it too: call `connect()` again.
+        Later use raises NotConnected, also by documents that were loaded through it; call `connect()` again.
         """
         closed: None = self.clients.close(IS_ASYNC)
         return closed
@@ -317,7 +317,7 @@ def connect(
     aencryption: Any = None,
     **options: Any,
 ) -> Connection:
-    """Name the database of models; nothing is sent. Calling it again for the same alias replaces the connection.
+    """Set the database of models. Sends nothing. A second call with the same alias replaces the connection.
 
     Args:
         uri: as for `MongoClient`; the database is the one it names.
@@ -356,7 +356,7 @@ def _database_of(uri: str | None, client: Any) -> str:
 
 
 def connection(alias: str = "default") -> Connection:
-    """Return what models of this alias use in this context.
+    """Return the connection that models of this alias use in this context.
 
     Args:
         alias: the name that was given to `connect`.

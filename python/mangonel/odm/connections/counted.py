@@ -17,7 +17,7 @@ _NOT_COUNTED = frozenset({"hello", "ping", "endSessions", "killCursors"})
 
 
 class Commands:
-    """The commands of a block, as `(name, collection)` in their order. `len()` says how many."""
+    """The commands that a block sent: `(name, collection)` pairs in order. `len()` returns their number."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, str]] = []
@@ -26,7 +26,7 @@ class Commands:
         return len(self.sent)
 
     def repeated(self, times: int = 2) -> dict[tuple[str, str], int]:
-        """Return the commands that were sent so often or more, with how often.
+        """Return the commands that were sent at least this often, each with its count.
 
         Args:
             times: from how many on.
@@ -69,7 +69,7 @@ def _listener(commands: Commands) -> Any:
 
 @contextmanager
 def count_commands(connection: Connection, at_most: int | None = None) -> Iterator[Commands]:
-    """Count what the clients of a connection send inside, on both faces and in all threads.
+    """Count the commands that the clients of a connection send in the block, on both faces and in all threads.
 
     Args:
         connection: as `connect()` returns it.

@@ -46,7 +46,7 @@ class IdentityMap:
 
 @contextmanager
 def identity_map() -> Iterator[IdentityMap]:
-    """Let each stored document be one object, however often it is loaded inside.
+    """Load each stored document as one object: loading it again inside the block returns the same instance.
 
     Example:
         >>> with identity_map():

@@ -39,7 +39,7 @@ class _Block:
 
     @property
     def session(self) -> Any:
-        """The driver's session; None outside the block."""
+        """The driver's session, or None outside the block."""
         return self._session
 
     def _enter(self) -> None:
@@ -52,7 +52,7 @@ class _Block:
 
 
 class SessionBlock(_Block):
-    """A session, for `with` or `async with`: reads in it see the writes in it, or one moment of the data.
+    """A session for `with` or `async with`: its reads see its writes, or a snapshot of the data.
 
     Example:
         >>> with db.session(causal_consistency=True):
@@ -83,7 +83,7 @@ class SessionBlock(_Block):
 
 
 class Transaction(_Block):
-    """A transaction, for `with` or `async with`, or as a decorator of functions that are tried again.
+    """A transaction for `with` or `async with`, or a decorator that retries functions in a transaction.
 
     It commits at the end, and is aborted when an error passes; then every document that was touched in it is again what
     it was before. A transaction inside another one of the same deployment is a part of that; when the inner one fails,

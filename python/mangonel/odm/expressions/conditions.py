@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def in_(field: T, values: Iterable[T]) -> Expr:
-    """The field has one of these values: `in_(User.age, [3, 4])`.
+    """Match documents whose field has one of these values: `in_(User.age, [3, 4])`.
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -30,7 +30,7 @@ def in_(field: T, values: Iterable[T]) -> Expr:
 
 
 def not_in(field: T, values: Iterable[T]) -> Expr:
-    """The field has none of these values.
+    """Match documents whose field has none of these values.
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -44,7 +44,7 @@ def not_in(field: T, values: Iterable[T]) -> Expr:
 
 
 def between(field: T, low: T, high: T) -> Expr:
-    """The field is at least `low` and at most `high`.
+    """Match documents whose field is between `low` and `high`, inclusive.
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -59,7 +59,7 @@ def between(field: T, low: T, high: T) -> Expr:
 
 
 def exists(field: object, exists: bool = True) -> Expr:
-    """The key is there, or is not.
+    """Match documents that have the key, or that lack it.
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -73,7 +73,7 @@ def exists(field: object, exists: bool = True) -> Expr:
 
 
 def has_type(field: object, *types: str | int) -> Expr:
-    """The value is of one of these BSON types.
+    """Match documents whose value has one of these BSON types.
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -87,7 +87,7 @@ def has_type(field: object, *types: str | int) -> Expr:
 
 
 def size(field: object, size: int) -> Expr:
-    """The list has so many elements.
+    """Match documents whose list has this length.
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -101,7 +101,7 @@ def size(field: object, size: int) -> Expr:
 
 
 def all_(field: Iterable[T] | None, values: Iterable[T]) -> Expr:
-    """The list has all of these elements.
+    """Match documents whose list has all of these elements.
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -115,7 +115,7 @@ def all_(field: Iterable[T] | None, values: Iterable[T]) -> Expr:
 
 
 def each(field: Iterable[T] | None) -> T:
-    """The elements of a list, for comparing: `each(Post.tags) == "python"` holds when one of them is.
+    """Compare the elements of a list: `each(Post.tags) == "python"` matches when at least one is equal.
 
     Args:
         field: a list of the model.
@@ -145,7 +145,7 @@ def some(field: T | None) -> T:
 
 
 def elem(field: Iterable[T] | None, condition: Callable[[T], Where]) -> Expr:
-    """One element fulfils all of a condition: `elem(Post.comments, lambda c: (c.likes > 3) & (c.text != ""))`.
+    """Match documents with one list element that meets a condition: `elem(Post.comments, lambda c: c.likes > 3)`.
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -191,7 +191,7 @@ class _Element(Path[Any]):
 
 
 def regex(field: str | None, pattern: str | re.Pattern[str], options: str = "") -> Expr:
-    """The text matches a regular expression.
+    """Match documents whose text matches a regular expression.
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -206,7 +206,7 @@ def regex(field: str | None, pattern: str | re.Pattern[str], options: str = "") 
 
 
 def contains(field: str | None, text: str, *, ignore_case: bool = False) -> Expr:
-    """The text has `text` in it.
+    """Match documents whose text contains `text`.
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -221,7 +221,7 @@ def contains(field: str | None, text: str, *, ignore_case: bool = False) -> Expr
 
 
 def startswith(field: str | None, text: str, *, ignore_case: bool = False) -> Expr:
-    """The text begins with `text`.
+    """Match documents whose text starts with `text`.
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -236,7 +236,7 @@ def startswith(field: str | None, text: str, *, ignore_case: bool = False) -> Ex
 
 
 def endswith(field: str | None, text: str, *, ignore_case: bool = False) -> Expr:
-    r"""The text ends with `text`.
+    r"""Match documents whose text ends with `text`.
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -251,7 +251,7 @@ def endswith(field: str | None, text: str, *, ignore_case: bool = False) -> Expr
 
 
 def iexact(field: str | None, text: str) -> Expr:
-    """The text is `text`, whatever the case.
+    """Match documents whose text equals `text`, ignoring case.
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -271,7 +271,7 @@ def text(
     case_sensitive: bool = False,
     diacritic_sensitive: bool = False,
 ) -> Expr:
-    """The text index finds these words.
+    """Match documents in which the text index finds these words.
 
     Args:
         search: words; a phrase in double quotes, a word that must not occur behind a minus.
@@ -293,7 +293,7 @@ def text(
 
 
 def expr(expression: Any) -> Expr:
-    """An aggregation expression holds: `expr({"$gt": ["$spent", "$budget"]})`.
+    """Match documents for which an aggregation expression is true: `expr({"$gt": ["$spent", "$budget"]})`.
 
     Args:
         expression: an expression of the aggregation language.
@@ -306,7 +306,7 @@ def expr(expression: Any) -> Expr:
 
 
 def where_js(code: str) -> Expr:
-    """A JavaScript expression holds; the slowest way to ask.
+    """Match documents for which a JavaScript expression is true. The slowest kind of condition.
 
     Args:
         code: never text from outside: it runs on the server.
@@ -319,7 +319,7 @@ def where_js(code: str) -> Expr:
 
 
 def json_schema(schema: Mapping[str, Any]) -> Expr:
-    """The document fulfils a JSON schema.
+    """Match documents that are valid by a JSON schema.
 
     Args:
         schema: as the server knows it, with `bsonType`.

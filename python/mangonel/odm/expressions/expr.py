@@ -19,7 +19,7 @@ class Operand:
 
 
 class Expr:
-    """A condition. Combine with `&`, `|` and `~`; `and`, `or` and `not` cannot work and say so.
+    """A condition. Combine conditions with `&`, `|` and `~`; `and`, `or` and `not` raise TypeError.
 
     `query` is the document that it stands for.
     """
@@ -124,7 +124,7 @@ def part_of(condition: Any) -> dict[str, Any]:
 
 
 def and_(*where: Where) -> Expr:
-    """All of these hold.
+    """Match documents that meet all of these conditions.
 
     Args:
         where: conditions, or query documents.
@@ -137,7 +137,7 @@ def and_(*where: Where) -> Expr:
 
 
 def or_(*where: Where) -> Expr:
-    """One of these holds.
+    """Match documents that meet at least one of these conditions.
 
     Args:
         where: conditions, or query documents.
@@ -150,7 +150,7 @@ def or_(*where: Where) -> Expr:
 
 
 def nor(*where: Where) -> Expr:
-    """None of these holds.
+    """Match documents that meet none of these conditions.
 
     Args:
         where: conditions, or query documents.
@@ -163,7 +163,7 @@ def nor(*where: Where) -> Expr:
 
 
 def not_(where: Where) -> Expr:
-    """This does not hold.
+    """Match documents that do not meet this condition.
 
     Args:
         where: a condition.

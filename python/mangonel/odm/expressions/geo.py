@@ -91,7 +91,7 @@ def _position(point: Any) -> list[float]:
 
 
 class Point(Geometry):
-    """A place: longitude first, as GeoJSON has it.
+    """A point on the earth. Longitude comes first, as in GeoJSON.
 
     Args:
         lon: degrees east, -180 to 180.
@@ -134,7 +134,7 @@ class LineString(Geometry):
 
 
 class Polygon(Geometry):
-    """An area: its outer ring, then its holes. A ring that does not end where it began is closed.
+    """An area: its outer ring, then its holes. Open rings are closed.
 
     Example:
         >>> Polygon([(0, 0), (1, 0), (1, 1)])

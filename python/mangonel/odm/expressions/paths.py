@@ -64,7 +64,7 @@ def update_of_path(field: Any, name: str, *args: Any) -> Update:
 
 
 class Path(Operand, Generic[T]):
-    """A field, as the class attribute gives it: compares to conditions, and goes on into embedded documents."""
+    """A field of a model class. Comparing it makes a condition; its attributes are fields of embedded documents."""
 
     __slots__ = ("_is_element", "_join", "_keys", "_model", "_name", "_owner", "_resolved", "_text")
 
@@ -223,7 +223,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def in_(self, values: Iterable[T]) -> Expr:
-        """The field has one of these values.
+        """Match documents whose field has one of these values.
 
         Args:
             values: any iterable of values.
@@ -236,7 +236,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def not_in(self, values: Iterable[T]) -> Expr:
-        """The field has none of these values.
+        """Match documents whose field has none of these values.
 
         Args:
             values: any iterable of values.
@@ -249,7 +249,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def between(self, low: T, high: T) -> Expr:
-        """The field is at least `low` and at most `high`.
+        """Match documents whose field is between `low` and `high`, inclusive.
 
         Example:
             >>> User.age.between(18, 30).query
@@ -259,7 +259,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def exists(self, exists: bool = True) -> Expr:
-        """The key is there, whatever its value, or is not.
+        """Match documents that have the key, with any value, or that lack it.
 
         Args:
             exists: False: the key is not there.
@@ -272,7 +272,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def has_type(self, *types: str | int) -> Expr:
-        """The value is of one of these BSON types, by name or number.
+        """Match documents whose value has one of these BSON types, given by name or number.
 
         Args:
             types: names or numbers of BSON types.
@@ -285,12 +285,12 @@ class Path(Operand, Generic[T]):
 
     @_named
     def is_none(self) -> Expr:
-        """The field is None or its key is not there."""
+        """Match documents whose field is None or missing."""
         return Expr({self._key: None})
 
     @_named
     def size(self, size: int) -> Expr:
-        """The list has so many elements.
+        """Match documents whose list has this length.
 
         Args:
             size: how many.
@@ -303,7 +303,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def all(self, values: Iterable[Any]) -> Expr:
-        """The list has all of these elements.
+        """Match documents whose list has all of these elements.
 
         Args:
             values: any iterable of elements.
@@ -316,7 +316,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def contains(self, text: str, *, ignore_case: bool = False) -> Expr:
-        """The text has `text` in it.
+        """Match documents whose text contains `text`.
 
         Args:
             text: text, taken as it is.
@@ -330,7 +330,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def startswith(self, text: str, *, ignore_case: bool = False) -> Expr:
-        """The text begins with `text`; without `ignore_case` an index serves.
+        """Match documents whose text starts with `text`. Uses an index unless `ignore_case` is set.
 
         Args:
             text: text, taken as it is.
@@ -344,7 +344,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def endswith(self, text: str, *, ignore_case: bool = False) -> Expr:
-        r"""The text ends with `text`.
+        r"""Match documents whose text ends with `text`.
 
         Args:
             text: text, taken as it is.
@@ -358,7 +358,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def iexact(self, text: str) -> Expr:
-        """The text is `text`, whatever the case.
+        """Match documents whose text equals `text`, ignoring case.
 
         Args:
             text: text, taken as it is.
@@ -371,7 +371,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def wholeword(self, text: str, *, ignore_case: bool = False) -> Expr:
-        """The text has `text` as a word of its own.
+        """Match documents whose text contains `text` as a whole word.
 
         Args:
             text: text, taken as it is.
@@ -385,7 +385,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def matches(self, pattern: str | re.Pattern[str], options: str = "") -> Expr:
-        """The text matches a regular expression; `options` are the server's: i, m, s, x.
+        """Match documents whose text matches a regular expression. `options` are the server's: i, m, s, x.
 
         Args:
             pattern: text or a compiled expression.
@@ -409,7 +409,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def mod(self, divisor: int, remainder: int) -> Expr:
-        """The number divided by `divisor` leaves `remainder`.
+        """Match documents whose number modulo `divisor` is `remainder`.
 
         Example:
             >>> User.find(User.age.mod(12, 0)).count()
@@ -419,7 +419,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def bits_all_set(self, mask: int | list[int]) -> Expr:
-        """All bits of the mask, or at these positions, are 1.
+        """Match documents in which all bits of the mask, or at these positions, are 1.
 
         Args:
             mask: an integer, or positions counted from 0.
@@ -432,7 +432,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def bits_any_set(self, mask: int | list[int]) -> Expr:
-        """One of the bits is 1.
+        """Match documents in which at least one of the bits is 1.
 
         Args:
             mask: as for `bits_all_set`.
@@ -445,7 +445,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def bits_all_clear(self, mask: int | list[int]) -> Expr:
-        """All of the bits are 0.
+        """Match documents in which all of the bits are 0.
 
         Args:
             mask: as for `bits_all_set`.
@@ -458,7 +458,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def bits_any_clear(self, mask: int | list[int]) -> Expr:
-        """One of the bits is 0.
+        """Match documents in which at least one of the bits is 0.
 
         Args:
             mask: as for `bits_all_set`.
@@ -471,7 +471,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def near(self, point: Point, *, max_m: float | None = None, min_m: float | None = None) -> Expr:
-        """Places by their distance from `point`, nearest first; needs a 2dsphere index.
+        """Match places near `point`, nearest first. Needs a 2dsphere index.
 
         Args:
             max_m, min_m: metres.
@@ -489,7 +489,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def within(self, area: Geometry) -> Expr:
-        """Geometries that lie in a polygon or several.
+        """Match geometries inside a polygon or several polygons.
 
         Args:
             area: a `Polygon` or a `MultiPolygon`.
@@ -502,7 +502,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def within_sphere(self, centre: Point, radius_m: float) -> Expr:
-        """Geometries within so many metres of a point; needs no index.
+        """Match geometries within a distance of a point, in metres. Needs no index.
 
         Args:
             centre: the middle: longitude and latitude in degrees.
@@ -517,7 +517,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def within_box(self, lower_left: tuple[float, float], upper_right: tuple[float, float]) -> Expr:
-        """Legacy points in a flat box.
+        """Match legacy coordinate pairs in a flat box.
 
         Args:
             lower_left: a corner: longitude and latitude, or any two numbers.
@@ -531,7 +531,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def within_circle(self, centre: tuple[float, float], radius: float) -> Expr:
-        """Legacy points in a flat circle.
+        """Match legacy coordinate pairs in a flat circle.
 
         Args:
             centre: the middle, any two numbers.
@@ -545,7 +545,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def within_polygon(self, corners: Iterable[tuple[float, float]]) -> Expr:
-        """Legacy points in a flat polygon; `within` takes a `Polygon` on the sphere.
+        """Match legacy coordinate pairs in a flat polygon. `within` takes a `Polygon` on the sphere.
 
         Args:
             corners: three or more; the last is joined to the first.
@@ -558,7 +558,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def intersects(self, geometry: Geometry) -> Expr:
-        """Geometries that have a point in common with this one.
+        """Match geometries that intersect this one.
 
         Args:
             geometry: any of the geometries here.
@@ -571,7 +571,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def set(self, value: T) -> Update:
-        """An update that sets the field.
+        """Return an update that sets the field.
 
         Args:
             value: what it gets.
@@ -584,7 +584,7 @@ class Path(Operand, Generic[T]):
 
     @_named
     def unset(self) -> Update:
-        """An update that removes the key.
+        """Return an update that removes the key.
 
         Raises:
             ValidationError: the field must have a value, so a document without the key would not load.
@@ -631,7 +631,7 @@ else:
 
 
 def F(field: T | None) -> Path[T]:  # noqa: N802  # short on purpose: it stands in the middle of conditions
-    """Return a class attribute as what it is, with the methods that its type has not: `F(Cafe.loc).near(…)`.
+    """Return a class attribute as a `Path`, whose methods its value type lacks: `F(Cafe.loc).near(…)`.
 
     Args:
         field: an attribute of a model, of any type.

@@ -13,7 +13,7 @@ Accumulator: TypeAlias = "tuple[str, Any] | str | Mapping[str, Any]"
 
 
 class Pipeline:
-    """Stages of an aggregation, for `query.aggregate(pipeline)`. Each method returns a new one with one more stage.
+    """An aggregation pipeline for `query.aggregate(pipeline)`. Each method returns a new one with a stage added.
 
     Fields are attributes of the model; names that a stage made are written as strings. An accumulator is its name with
     what it takes, `("avg", User.age)`, or `"count"`.
@@ -42,7 +42,7 @@ class Pipeline:
         return f"Pipeline({list(self._stages)!r})"
 
     def stage(self, stage: Mapping[str, Any]) -> Self:
-        """Add a stage as the server has it.
+        """Add a stage in the server's own form.
 
         Args:
             stage: one document, such as `{"$sample": {"size": 3}}`.
@@ -54,7 +54,7 @@ class Pipeline:
         return type(self)((*self._stages, stage))
 
     def match(self, *where: Where) -> Self:
-        """Go on with what fulfils all conditions.
+        """Keep only documents that meet all conditions.
 
         Args:
             where: conditions, or query documents.
@@ -66,7 +66,7 @@ class Pipeline:
         return self.stage({"$match": query_of(*where)})
 
     def group(self, by: Any = None, **made: Accumulator) -> Self:
-        """Make one document of each group.
+        """Group documents; each group becomes one document.
 
         Args:
             by: the field whose values are the groups, several of them by name, or None for one group of all.
@@ -79,7 +79,7 @@ class Pipeline:
         return self.stage({"$group": {"_id": _value(by), **_accumulators(made)}})
 
     def bucket(self, by: Any, boundaries: Iterable[Any], *, default: Any = None, **made: Accumulator) -> Self:
-        """Make one document of each range of values.
+        """Group documents by ranges of a value; each range becomes one document.
 
         Args:
             by: the field.
@@ -99,7 +99,7 @@ class Pipeline:
         return self.stage({"$bucket": stage})
 
     def unwind(self, field: Any, *, keep_empty: bool = False, index: str | None = None) -> Self:
-        """Make one document of each element of a list.
+        """Turn each element of a list into a document of its own.
 
         Args:
             field: the list.
@@ -118,7 +118,7 @@ class Pipeline:
         return self.stage({"$unwind": stage})
 
     def project(self, *fields: Any, **made: Any) -> Self:
-        """Keep these fields, and make others.
+        """Keep these fields and compute others.
 
         Args:
             fields: to keep; the id is kept too, unless `_id=False`.
@@ -132,7 +132,7 @@ class Pipeline:
         return self.stage({"$project": {**kept, **{key: _value(value) for key, value in made.items()}}})
 
     def set(self, **made: Any) -> Self:
-        """Add keys, or set them.
+        """Set keys, adding those that are missing.
 
         Args:
             made: by key: a field, or an expression of the server.
@@ -144,7 +144,7 @@ class Pipeline:
         return self.stage({"$set": {key: _value(value) for key, value in made.items()}})
 
     def sort(self, *orders: Any) -> Self:
-        """Sort by fields, or by keys that a stage made.
+        """Sort by fields, or by keys that an earlier stage made.
 
         Args:
             orders: the most significant one first.
@@ -164,7 +164,7 @@ class Pipeline:
         return self.stage({"$sort": found})
 
     def skip(self, count: int) -> Self:
-        """Leave out the first ones.
+        """Skip the first documents.
 
         Args:
             count: how many.
@@ -176,7 +176,7 @@ class Pipeline:
         return self.stage({"$skip": count})
 
     def limit(self, count: int) -> Self:
-        """Go on with at most so many.
+        """Keep at most this many documents.
 
         Args:
             count: how many.
@@ -188,7 +188,7 @@ class Pipeline:
         return self.stage({"$limit": count})
 
     def sample(self, size: int) -> Self:
-        """Go on with so many, by chance.
+        """Keep a random sample of this size.
 
         Args:
             size: how many.
@@ -200,7 +200,7 @@ class Pipeline:
         return self.stage({"$sample": {"size": size}})
 
     def count(self, key: str = "count") -> Self:
-        """End with one document that has their number; none when there are none.
+        """Replace the documents by one that holds their count; without documents there is none.
 
         Args:
             key: the key of the number.
@@ -212,7 +212,7 @@ class Pipeline:
         return self.stage({"$count": key})
 
     def lookup(self, model: Any, local: Any, foreign: Any, into: str, *, pipeline: Any = ()) -> Self:
-        """Put the documents of another model that match under a key, as a list.
+        """Store the matching documents of another model under a key, as a list.
 
         Args:
             model: the other document class, of the same database.
@@ -249,7 +249,7 @@ class Pipeline:
         return self.stage({"$unionWith": {"coll": model.__collection_name__(), "pipeline": list(pipeline)}})
 
     def facet(self, **pipelines: Iterable[Mapping[str, Any]]) -> Self:
-        """End with one document that has the results of several pipelines.
+        """Replace the documents by one that holds the results of several pipelines.
 
         Args:
             pipelines: by key.

@@ -99,7 +99,7 @@ def mul(field: Any, by: Any) -> Update:
 
 
 def min_(field: T, value: T) -> Update:
-    """Set a field if `value` is smaller.
+    """Set a field to `value` if that is smaller.
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -114,7 +114,7 @@ def min_(field: T, value: T) -> Update:
 
 
 def max_(field: T, value: T) -> Update:
-    """Set a field if `value` is larger.
+    """Set a field to `value` if that is larger.
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -150,7 +150,7 @@ def bit(
 
 
 def rename(field: object, to: object) -> Update:
-    """Give a key another name.
+    """Rename a key.
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -216,7 +216,7 @@ def push(
 
 
 def add_to_set(field: list[T] | None, *values: T) -> Update:
-    """Append to a list what is not in it.
+    """Append values to a list unless it has them already.
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -272,7 +272,7 @@ def _fields_of(stored: dict[str, Any], value: Any) -> dict[str, Any]:
 
 
 def pull_where(field: Iterable[T] | None, condition: Callable[[T], Where]) -> Update:
-    """Take the elements out of a list that fulfil a condition, as for `elem`.
+    """Remove the elements of a list that meet a condition, written as for `elem`.
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -287,7 +287,7 @@ def pull_where(field: Iterable[T] | None, condition: Callable[[T], Where]) -> Up
 
 
 def pop(field: Iterable[Any] | None, *, first: bool = False) -> Update:
-    """Take the last element out of a list, or the first.
+    """Remove the last element of a list, or the first.
 
     Args:
         field: an attribute of the model, such as `User.name`.

@@ -13,7 +13,7 @@ from mangonel.odm.errors import DocumentNotFound
 
 
 class AnyRef(AnyRefTwins):
-    """A reference to a document of whatever model; `Ref` is for one model, and can be included.
+    """A reference to a document of any model. `Ref` references one model, and can be included.
 
     Args:
         document: what to refer to, which has its id.
@@ -44,7 +44,7 @@ class AnyRef(AnyRefTwins):
 
     @property
     def model(self) -> Any:
-        """The document class that has this collection: the root, where a family shares it.
+        """The document class of this collection; the root class if a family shares it.
 
         Raises:
             DocumentNotFound: none has it.
@@ -61,12 +61,12 @@ class AnyRef(AnyRefTwins):
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the document is here, so that `get()` sends nothing."""
+        """Whether the document was fetched, so that `get()` sends nothing."""
         return self._loaded is not None
 
     @terminal
     def get(self) -> Any:
-        """Return the document, fetching it if it is not here, from where the context says.
+        """Return the document; fetch it through the connection of this context if needed.
 
         Raises:
             DocumentNotFound: it does not exist, or no model has its collection.

@@ -69,7 +69,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
 
     @classmethod
     def from_bson(cls, data: bytes, *, lazy: bool = False) -> Self:
-        """Return the instance that one BSON document is.
+        """Decode one BSON document into an instance.
 
         Args:
             data: one document.
@@ -91,10 +91,10 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Make an instance of a mapping of attributes or keys, embedded documents included; types are checked.
+        """Make an instance from a mapping of attributes or keys, with embedded documents. Types are checked.
 
-        Keys that no field has are kept as `extra` and stored; `__unknown__ = "ignore"` leaves them out. Values that
-        strangers send want that, or "forbid".
+        Unknown keys are kept as `extra` and stored; `__unknown__ = "ignore"` drops them. For untrusted input use
+        that, or "forbid".
 
         Args:
             values: by attribute or by key.
@@ -111,7 +111,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
         return made
 
     def to_bson(self) -> Any:
-        """Return the document as the driver takes it: raw BSON."""
+        """Encode the document as raw BSON, which the driver accepts."""
         return RawBSONDocument(_core.odm_encode(self))
 
     def to_dict(
@@ -153,12 +153,12 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
 
     @property
     def extra(self) -> dict[str, Any]:
-        """What the stored document has under keys that no field has. A copy; `set_extra` changes it."""
+        """A copy of the keys and values that no field covers; `set_extra` changes them."""
         found: dict[str, Any] = _core.odm_extra(self)
         return found
 
     def set_extra(self, values: Mapping[str, Any]) -> None:
-        """Set what stands under keys that no field has.
+        """Replace the keys and values that no field covers.
 
         Args:
             values: by key; takes the place of all that stood there.
@@ -171,7 +171,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
         _core.odm_set_extra(self, dict(values))
 
     def validate(self) -> None:
-        """Check every value and what stands in containers; run the `validate` hooks.
+        """Check every value, also inside containers, and run the `validate` hooks.
 
         Raises:
             ValidationError: with the path of the first value that is wrong.
@@ -181,7 +181,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
         run_plain(self, "after_validate")
 
     def copy(self, **changes: Any) -> Self:
-        """Return a new document with the same values but another id, and with these changes.
+        """Return a copy with a new id and with these changes.
 
         Args:
             changes: values by attribute.
@@ -225,7 +225,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
 
 
 class Embedded(Base):
-    """A document inside documents; also the shape of a read model.
+    """A document embedded in others; also a shape for reading part of a document.
 
     Example:
         >>> class Address(Embedded):

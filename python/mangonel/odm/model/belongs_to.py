@@ -75,7 +75,7 @@ def held(instance: Any, name: str) -> Any:
 
 
 def ref_of(document: Any, field: Any) -> Ref[Any] | None:
-    """Return the reference that a field holds, without fetching: its `id`, `get()`, `aget()`; None where it is None.
+    """Return the `Ref` behind a `BelongsTo` attribute, without fetching its document; None for None.
 
     Args:
         document: a document or an embedded document.

@@ -44,7 +44,7 @@ class EmbeddedIn:
 
 
 def embedded_in(*, init: Literal[False] = False) -> Any:
-    """Declare the attribute of an embedded document that is the document it stands in; nothing is stored.
+    """Declare an attribute of an embedded document that gives its parent document. Nothing is stored.
 
     It is known once the embedded document was read from its document's attribute, also out of a list, a dict or another
     embedded document, and in hooks. It stays the last such document, also when the embedded one is taken out. The

@@ -53,7 +53,7 @@ declared: list[Encrypted] = []
 
 
 class Encrypted:
-    """Encrypts a value before it is sent, and decrypts it when it is read, inside `Annotated`. None stays None.
+    """Marks an encrypted field, inside `Annotated`: encrypted before sending, decrypted on reading. None stays None.
 
     Args:
         algorithm: "random": nothing can be asked of it; "deterministic": equal values can be found, and counted by

@@ -76,7 +76,7 @@ def field(
     touch: bool = False,
     init: bool = True,
 ) -> Any:
-    """Describe a field beyond its annotation.
+    """Set the options of a field: its default, its key in the database and so on.
 
     Args:
         default: its value when none is given, and for stored documents without its key.
@@ -104,7 +104,7 @@ def field(
 
 
 def now() -> dt.datetime:
-    """Return the present, in UTC and in whole milliseconds as BSON has it: `field(default_factory=now)`."""
+    """Return the current time in UTC, in whole milliseconds like BSON dates: `field(default_factory=now)`."""
     moment = dt.datetime.now(dt.UTC)
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
@@ -198,7 +198,7 @@ def _index_options(
 
 
 class Vector:
-    """Marks a list of numbers that a vector index of the model has, inside `Annotated`; its length is checked.
+    """Marks a vector field, inside `Annotated`: a list of numbers with a vector index. Its length is checked.
 
     Args:
         dimensions: how many numbers.
@@ -242,7 +242,7 @@ class Vector:
 
 
 class Custom:
-    """Tells how a type of the program's own is stored, inside `Annotated`.
+    """Defines how values of your own type are stored, inside `Annotated`.
 
     Args:
         load: makes the value of what BSON has; ValueError refuses it.
@@ -260,7 +260,7 @@ class Custom:
 
 
 class Sequence:
-    """Gives a field the next number of a counter when the document is inserted without one.
+    """Numbers documents: a field without a value gets the next number of a counter on insert.
 
     Use it as `number: Annotated[int | None, Sequence()] = None`. The counter is a document of the collection
     `counters`; an insert that fails leaves a gap.
@@ -288,7 +288,7 @@ class Inverse:
 
 
 def many(*, by: str, order: Any = None, where: Iterable[Any] = (), init: Literal[False] = False) -> Any:
-    """Declare the inverse side of references; nothing is stored.
+    """Declare the inverse of a reference field. Nothing is stored.
 
     Args:
         by: the field of the other model that refers to this one: a `Ref` or `Refs`.

@@ -100,7 +100,7 @@ def after(*events: str) -> Callable[[Method], Method]:
 
 
 def around(*events: str) -> Callable[[Method], Method]:
-    """Run a generator method around events: insert, update, save, delete; it yields once, where the event happens.
+    """Run a generator method around events: insert, update, save, delete. The event happens at its one `yield`.
 
     An error of the event is raised at the `yield`, and goes on afterwards. Without a `yield` the event does not happen,
     and TypeError says so; to prevent it, raise an error of your own. On asyncio it may be an asynchronous

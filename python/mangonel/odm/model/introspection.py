@@ -43,7 +43,7 @@ class Field:
 
 
 def fields(model: Any) -> Mapping[str, Field]:
-    """Return the fields of a model by attribute, in their order.
+    """Return the fields of a model, in order, by attribute name.
 
     Args:
         model: a document class or an embedded one; an instance serves too.

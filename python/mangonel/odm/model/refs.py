@@ -154,7 +154,7 @@ class Ref(Generic[T], RefTwins[T]):
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the document is here, so that `value` does not raise."""
+        """Whether the document was fetched, so that `value` does not raise."""
         return self._known() is not None
 
     @property
@@ -177,7 +177,7 @@ class Ref(Generic[T], RefTwins[T]):
 
     @terminal
     def get(self) -> T:
-        """Return the document, fetching it and those of its siblings if it is not here.
+        """Return the document; if needed, fetch it together with the documents of its siblings.
 
         Raises:
             DocumentNotFound: it does not exist.
@@ -242,7 +242,7 @@ def _restore_ref(id: Any) -> Ref[Any]:
 
 
 class Refs(Generic[T], RefsTwins[T]):
-    """References to several documents, in order, each once: `add`, `remove`, `ids`, iteration over `Ref`s."""
+    """An ordered set of references to documents. Iterating over it gives `Ref`s; `ids` has the stored ids."""
 
     __slots__ = ("_loaded", "_maker", "_siblings", "ids")
     __is_refs__ = True
@@ -270,7 +270,7 @@ class Refs(Generic[T], RefsTwins[T]):
         def __set__(self, instance: object, value: Refs[T] | Iterable[T] | Iterable[Any]) -> None: ...
 
     def add(self, *documents: T | Any) -> None:
-        """Refer to these as well; saving sends `$addToSet`.
+        """Add references to these documents; saving sends `$addToSet`.
 
         Args:
             documents: documents or ids.
@@ -288,7 +288,7 @@ class Refs(Generic[T], RefsTwins[T]):
                 self.ids.append(id)
 
     def remove(self, *documents: T | Any) -> None:
-        """Refer to these no more; those that are not here are passed over. Saving sends `$pullAll`.
+        """Remove the references to these documents, if there are any; saving sends `$pullAll`.
 
         Args:
             documents: documents or ids.
@@ -305,19 +305,19 @@ class Refs(Generic[T], RefsTwins[T]):
                 self.ids.remove(id)
 
     def clear(self) -> None:
-        """Refer to none."""
+        """Remove all references."""
         self.ids.clear()
 
     @terminal
     def all(self) -> list[T]:
-        """Return the documents in order, fetching those that are not here; missing ones are left out."""
+        """Return the documents in order; fetch those that are needed. Documents that do not exist are left out."""
         request = _request(self, IS_ASYNC)
         found: list[T] = request.port.flow(self._fetch_flow(request))
         return found
 
     @property
     def is_loaded(self) -> bool:
-        """Whether all documents are here, so that `values` does not raise."""
+        """Whether all documents were fetched, so that `values` does not raise."""
         return all(self._known(id) is not None for id in self.ids)
 
     @property
@@ -440,7 +440,7 @@ async def fetch_flow(request: Any, ids: Iterable[Any]) -> list[Any]:
 
 
 class Many(Generic[T], ManyTwins[T]):
-    """The inverse side of references: a query for the documents that refer to this one."""
+    """The inverse of a reference field: a query for the documents that reference this one."""
 
     __slots__ = ("_instance", "_inverse", "_model")
 
@@ -458,7 +458,7 @@ class Many(Generic[T], ManyTwins[T]):
         def __get__(self, instance: object, owner: Any) -> Any: ...
 
     def query(self, *where: Any) -> Query[T]:
-        """Return the query, with further conditions; it is sorted as `many(order=…)` says.
+        """Return the query, with further conditions, in the order of `many(order=…)`.
 
         Args:
             where: conditions, or query documents.

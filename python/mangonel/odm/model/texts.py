@@ -19,7 +19,7 @@ Url = Annotated[str, re.compile(r"^(?!.*\s)[A-Za-z][A-Za-z0-9+.-]*://[^/?#]+")]
 
 
 class Secret:
-    """A text that is stored as it is and shown as stars: in `repr`, in logs, in `to_json()` and in responses.
+    """A text that is stored unchanged but shown as stars: in `repr`, logs, `to_json()` and responses.
 
     Args:
         text: what is kept.

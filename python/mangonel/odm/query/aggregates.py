@@ -47,7 +47,7 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
     def aggregate(
         self, pipeline: Iterable[Any], into: Any = None, **options: Unpack[AggregateOptions]
     ) -> list[Any]:
-        """Run a pipeline on the documents that match; return dicts, or instances of `into`.
+        """Run a pipeline on the matching documents; return dicts, or instances of `into`.
 
         Args:
             pipeline: the stages that follow.

@@ -129,7 +129,7 @@ class QueryBuilder(Generic[T]):
     # Saying what is wanted.
 
     def find(self, *where: Where, on_invalid: Any = None) -> Self:
-        """Add conditions; all must hold.
+        """Add conditions, all of which documents must meet.
 
         Args:
             where: conditions, or query documents.
@@ -152,7 +152,7 @@ class QueryBuilder(Generic[T]):
         return made
 
     def merge(self, *others: QueryBuilder[T]) -> Self:
-        """Add what other queries of the model ask for, such as named scopes; of two orders or limits the last counts.
+        """Combine this query with others of the model, such as named scopes. The last order and limit win.
 
         Args:
             others: queries, as `Post.published()`.
@@ -222,7 +222,7 @@ class QueryBuilder(Generic[T]):
         return self._with(limit=limit) if _count(limit, "limit") else self.none()
 
     def skip(self, skip: int) -> Self:
-        """Leave out the first ones.
+        """Skip the first documents.
 
         Args:
             skip: how many.
@@ -261,7 +261,7 @@ class QueryBuilder(Generic[T]):
         return made
 
     def only(self, *fields: Any) -> Self:
-        """Load these fields and the id; reading another raises NotLoaded, and saving stays safe.
+        """Load only these fields and the id. Reading another raises NotLoaded; saving stays safe.
 
         Called again it adds fields; `exclude()` beside it takes some away; `include()` and `lookup()` add their own.
 
@@ -278,7 +278,7 @@ class QueryBuilder(Generic[T]):
         return made
 
     def exclude(self, *fields: Any) -> Self:
-        """Load all fields but these; called again it leaves out more.
+        """Load all fields except these. A second call excludes more.
 
         Args:
             fields: attributes of the model.
@@ -347,11 +347,11 @@ class QueryBuilder(Generic[T]):
         return self._wishing(lazy=True)
 
     def eager(self) -> Self:
-        """Decode everything at once; values of the wrong type are found at once too."""
+        """Decode containers and embedded documents at once, which also checks their types at once."""
         return self._wishing(lazy=False)
 
     def include(self, *fields: Any) -> Self:
-        """Fetch the documents that references lead to, by one more query for each field and level.
+        """Fetch referenced documents too, by one more query for each field and level.
 
         Args:
             fields: references such as `Post.author`; a tuple of them goes on from document to document:
@@ -367,7 +367,7 @@ class QueryBuilder(Generic[T]):
         return made
 
     def lookup(self, *fields: Any) -> Self:
-        """Fetch what references lead to in the same command, by `$lookup`; `include()` asks once more for each field.
+        """Fetch referenced documents in the same command, by `$lookup`; `include()` sends one more for each field.
 
         Args:
             fields: references of the model itself, such as `Post.author`; their documents must be in the same database.
@@ -383,7 +383,7 @@ class QueryBuilder(Generic[T]):
         return made
 
     def using(self, other: Connection | str) -> Self:
-        """Ask another connection, or another database of the same deployment.
+        """Use another connection, or another database of the same deployment.
 
         Args:
             other: a connection, or the name of a database.
@@ -399,7 +399,7 @@ class QueryBuilder(Generic[T]):
         return made
 
     def session(self, session: Any) -> Self:
-        """Ask in a session of the driver; it must come from the same client. Default: the one of the context, if any.
+        """Use a session of the driver, from the same client. By default, the session of the context is used, if any.
 
         Args:
             session: a ClientSession or an AsyncClientSession, or None.
@@ -414,9 +414,9 @@ class QueryBuilder(Generic[T]):
         return made
 
     def timeout(self, seconds: float | None) -> Self:
-        """Limit how long the operation may take altogether, retries included, as `mangonel.timeout` does.
+        """Limit the time of the whole operation, including retries, as `mangonel.timeout` does.
 
-        Iterating is limited reply by reply, since the program's own work lies in between.
+        While iterating, the limit applies to each reply, since the program's own work comes in between.
 
         Args:
             seconds: the limit; None for none of its own.
@@ -466,7 +466,7 @@ class QueryBuilder(Generic[T]):
         return self._with(collation=collation)
 
     def max_time_ms(self, max_time_ms: int) -> Self:
-        """Let the server spend at most so many milliseconds.
+        """Limit the time that the server may spend on each command.
 
         Args:
             max_time_ms: milliseconds for each command.
@@ -478,7 +478,7 @@ class QueryBuilder(Generic[T]):
         return self._with(max_time_ms=max_time_ms)
 
     def batch_size(self, batch_size: int) -> Self:
-        """Ask for so many documents per reply.
+        """Set the number of documents per reply.
 
         Args:
             batch_size: how many.
@@ -502,7 +502,7 @@ class QueryBuilder(Generic[T]):
         return self._with(allow_disk_use=allow)
 
     def options(self, **options: Unpack[FindOptions]) -> Self:
-        """Give any other option of the driver's `find`; or `read_preference`, `read_concern`, `write_concern`.
+        """Set other options of the driver's `find`, or `read_preference`, `read_concern` and `write_concern`.
 
         Args:
             options: by the driver's names.
@@ -522,7 +522,7 @@ class QueryBuilder(Generic[T]):
         return limited._with(**given)
 
     def text_score(self, name: str = "score") -> Self:
-        """Sort by how well a text search matches. Shapes with a field of this name, and `dicts()`, have the score.
+        """Sort by the score of a text search. `dicts()`, and shapes with a field of this name, include the score.
 
         Args:
             name: the key that the score is put under.

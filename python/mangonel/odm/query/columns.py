@@ -45,7 +45,7 @@ class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
 
     @terminal
     def to_arrow(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> ArrowTable:
-        """Return the documents as a table, which any library that reads Arrow takes: columns by key in the database.
+        """Return the documents as an Arrow table, with a column for each key in the database.
 
         Args:
             schema: names and types of the columns, as for a cursor's `to_arrow`; a model gives its own. None: columns
@@ -64,17 +64,17 @@ class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
 
     @terminal
     def to_polars(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> Any:
-        """Return the documents as a `polars.DataFrame`; otherwise as `to_arrow`."""
+        """Return the documents as a `polars.DataFrame`. Takes the arguments of `to_arrow`."""
         return self._run(IS_ASYNC, "to_arrow", self._columns_flow, frames.polars_of, schema, options)
 
     @terminal
     def to_pandas(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> Any:
-        """Return the documents as a `pandas.DataFrame`; needs pandas and pyarrow; otherwise as `to_arrow`."""
+        """Return the documents as a `pandas.DataFrame`; needs pandas and pyarrow. Arguments as for `to_arrow`."""
         return self._run(IS_ASYNC, "to_arrow", self._columns_flow, frames.pandas_of, schema, options)
 
     @terminal
     def to_numpy(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> dict[str, Any]:
-        """Return an array for each column; needs numpy and pyarrow; otherwise as `to_arrow`."""
+        """Return a numpy array for each column; needs numpy and pyarrow. Arguments as for `to_arrow`."""
         found: dict[str, Any] = self._run(
             IS_ASYNC, "to_arrow", self._columns_flow, frames.numpy_of, schema, options
         )
@@ -84,7 +84,7 @@ class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
     def iter_arrow(
         self, schema: Any = None, *, rows: int = _ROWS, **options: Unpack[ColumnOptions]
     ) -> Iterator[ArrowTable]:
-        """Iterate over the documents as tables of one schema.
+        """Iterate over the documents as Arrow tables that share a schema.
 
         Args:
             schema: as for `to_arrow`.

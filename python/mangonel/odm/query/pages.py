@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """One page by keys.
+    """A page of results, found by the keys of the page before.
 
     Attributes:
         items: the documents.
@@ -36,7 +36,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Pages(Generic[T]):
-    """One page by number.
+    """A page of results, found by its number.
 
     Attributes:
         items: the documents.
@@ -52,12 +52,12 @@ class Pages(Generic[T]):
 
     @property
     def count(self) -> int:
-        """How many pages there are."""
+        """The number of pages."""
         return -(-self.total // self.size)
 
     @property
     def has_next(self) -> bool:
-        """Whether there is a page behind this one."""
+        """Whether another page follows."""
         return self.number < self.count
 
     def __iter__(self) -> Iterator[T]:

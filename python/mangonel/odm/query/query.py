@@ -26,7 +26,7 @@ S = TypeVar("S")
 
 
 class Query(QueryWrites[T], QueryAggregates[T]):
-    """The documents of a model that fulfil conditions. Methods return new queries; nothing is sent before it is read.
+    """A query for the documents of a model that meet conditions. Immutable; nothing is sent until it is read.
 
     Example:
         >>> young = User.find(User.age < 30)
@@ -39,8 +39,8 @@ class Query(QueryWrites[T], QueryAggregates[T]):
     __slots__ = ()
 
     def as_(self, shape: type[S]) -> Query[S]:
-        """Return instances of another shape, with only its fields: an `Embedded`, a dataclass, a `msgspec.Struct`, a
-        `TypedDict` or a pydantic model."""
+        """Read the documents into another shape, loading only its fields: an `Embedded`, a dataclass, a
+        `msgspec.Struct`, a `TypedDict` or a pydantic model."""
         made: Any = self._copy()
         made._shape = shape
         made._project()
@@ -54,7 +54,7 @@ class Query(QueryWrites[T], QueryAggregates[T]):
         full_document: str | None = "updateLookup",
         **options: Unpack[WatchOptions],
     ) -> Changes[T]:
-        """Return the changes of the model's documents as events, for either face; opened when first read.
+        """Return a change stream of the model's documents, for either face. It opens when it is first read.
 
         Args:
             pipeline: stages that narrow the changes.

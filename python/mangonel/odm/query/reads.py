@@ -218,10 +218,10 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     @terminal
     def count(self) -> int:
-        """Return how many there are; skip and limit count.
+        """Count the documents, within skip and limit.
 
-        With `where_js` or a search by distance the server's command `count` is asked, which no transaction takes and
-        which may count orphans on a sharded cluster.
+        With `where_js` or a search by distance this sends the command `count`, which does not run in transactions
+        and may count orphaned documents on a sharded cluster.
         """
         found: int = self._run(IS_ASYNC, "count", self._count_flow)
         return found
@@ -233,16 +233,16 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     @terminal
     def last(self) -> T | None:
-        """Return the last document by the query's order, by `_id` without one; or None."""
+        """Return the last document in the query's order, or in the order of `_id`; None if there is none."""
         found: T | None = self._last(IS_ASYNC)
         return found
 
     @terminal
     def nth(self, index: int) -> T | None:
-        """Return the document behind so many others, or None.
+        """Return the document at an index of the results, or None.
 
         Args:
-            index: how many stand before it; 0 for the first.
+            index: its position; 0 for the first document.
 
         Example:
             >>> User.find().sort("age").nth(1).name
@@ -253,7 +253,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     @terminal
     def is_empty(self) -> bool:
-        """Return whether there is none."""
+        """Return whether no document matches."""
         found: bool = self._run(IS_ASYNC, "is_empty", self._is_empty_flow)
         return found
 
@@ -262,7 +262,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     @terminal
     def exists(self) -> bool:
-        """Return whether there is any."""
+        """Return whether any document matches."""
         found: bool = self._run(IS_ASYNC, "exists", self._exists_flow)
         return found
 
@@ -282,7 +282,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     def distinct(self, field: S | None) -> list[S]: ...
     @terminal
     def distinct(self, field: Any) -> Any:
-        """Return the distinct values of a field, or of a list's elements.
+        """Return the distinct values of a field; for a list, those of its elements.
 
         Args:
             field: an attribute of the model.
@@ -308,7 +308,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     @terminal
     def dicts(self) -> list[dict[str, Any]]:
-        """Return the documents as the driver's dicts."""
+        """Return the documents as dicts, like the driver."""
         found: list[dict[str, Any]] = self._run(IS_ASYNC, "dicts", self._dicts_flow)
         return found
 
@@ -333,11 +333,11 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     @terminal
     def json(self, *, exclude: Iterable[Any] = ()) -> bytes:
-        """Return the documents as a JSON array, made in the core straight from BSON: no Python object for any of them.
+        """Return the documents as a JSON array, converted from BSON without making Python objects.
 
-        It is what a response model makes of the documents: attributes name the values, those of embedded documents too,
-        missing keys have their defaults, keys that no field has are left out. Ids, dates and decimals become strings,
-        binary data base64.
+        The result is that of a response model: values are named by their attributes, also in embedded documents,
+        missing keys get their defaults, and unknown keys are left out. Ids, dates and decimals become strings, binary
+        data becomes base64.
 
         Args:
             exclude: fields to leave out.
@@ -411,9 +411,9 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     def values(self, *fields: Any) -> list[tuple[Any, ...]]: ...
     @terminal
     def values(self, *fields: Any) -> Any:
-        """Return the values of fields without making documents: a list for one field, tuples for several.
+        """Return the values of one field as a list, or of several fields as tuples, without making documents.
 
-        References are `Ref`s, also those of a `BelongsTo`: asking one for its document fetches those of all.
+        References are `Ref`s, also for a `BelongsTo` field; fetching the document of one fetches those of all.
 
         Args:
             fields: attributes of the model.
@@ -439,7 +439,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     @terminal
     def explain(self) -> dict[str, Any]:
-        """Return how the server would run the query."""
+        """Return the server's plan for the query."""
         found: dict[str, Any] = self._run(IS_ASYNC, "explain", self._explain_flow)
         return found
 
@@ -452,14 +452,14 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     @terminal
     def page(self, size: int = 20, after: str | None = None) -> Page[T]:
-        """Return one page by keys: the next one begins after the last document's values, without `skip`.
+        """Return one page of results. The next page starts after this one's last document, so nothing is skipped.
 
         Args:
             size: documents of a page.
-            after: the token of the former page's `next`; None for the first page.
+            after: `next` of the page before; None for the first page.
 
         Raises:
-            ValueError: the token is none of this query's.
+            ValueError: the token belongs to another query.
 
         Example:
             >>> page = User.find().sort("age").page(size=1)
@@ -474,7 +474,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     @terminal
     def paginate(self, number: int = 1, size: int = 20) -> Pages[T]:
-        """Return a page by its number, counted from 1, with the total.
+        """Return a page of results by its number, which starts at 1, with the total.
 
         Args:
             number: which page.

@@ -9,7 +9,7 @@ M = TypeVar("M", bound="Callable[..., Any] | classmethod[Any, ..., Any]")
 
 
 def scope(method: M) -> M:
-    """Mark a class method that returns a query as a scope of the model, for readers and tools.
+    """Mark a class method that returns a query as a named scope of the model, for readers and tools.
 
     Example:
         >>> @scope

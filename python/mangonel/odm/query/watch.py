@@ -40,7 +40,7 @@ class Event(Generic[T]):
 
 
 class Changes(Generic[T], ChangesTwins[T]):
-    """The changes of a model's collection, for `with` and `for`, or `async with` and `async for`.
+    """A change stream of a model's collection, for `with` and `for`, or `async with` and `async for`.
 
     Example:
         >>> with Order.watch() as changes:
@@ -111,7 +111,7 @@ class Changes(Generic[T], ChangesTwins[T]):
 
     @property
     def token(self) -> Any:
-        """What resumes the stream where it is; None before it was opened."""
+        """The resume token of the stream, or None before it is opened."""
         return None if self._stream is None else self._stream.resume_token
 
     def __enter__(self) -> Changes[T]:
@@ -133,14 +133,14 @@ class Changes(Generic[T], ChangesTwins[T]):
 
     @terminal
     def try_next(self) -> Event[T] | None:
-        """Return the next change if one came within `max_await_time_ms`, or None."""
+        """Return the next change if one arrives within `max_await_time_ms`, or None."""
         request = self._asked(IS_ASYNC)
         found: Event[T] | None = request.port.flow(self._next_flow(request, "try_next"))
         return found
 
     @terminal
     def close(self) -> None:
-        """End the stream."""
+        """Close the stream."""
         stream, self._stream = self._stream, None
         ended: Any = _core.odm_finished(None) if IS_ASYNC else None
         if stream is not None:

@@ -33,7 +33,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
 
     @terminal
     def update(self, *changes: Change, array_filters: Any = None, upsert: bool = False) -> int:
-        """Change all documents that match; return how many were changed.
+        """Update all matching documents; return how many were changed.
 
         Args:
             changes: such as `inc(User.age)`, or update documents.
@@ -68,7 +68,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
 
     @terminal
     def delete(self) -> int:
-        """Delete all documents that match, by the delete rules of references to them; return how many."""
+        """Delete all matching documents, following the delete rules of references; return their number."""
         found: int = self._run(IS_ASYNC, "delete", self._delete_flow)
         return found
 
@@ -97,11 +97,11 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
     def find_and_update(
         self, *changes: Change, new: bool = True, upsert: bool = False, array_filters: Any = None
     ) -> T | None:
-        """Change the first document that matches and return it, in one step.
+        """Update the first matching document and return it, atomically.
 
         Args:
             changes: such as `inc(User.age)`, or update documents.
-            new: return it as it is afterwards; False: as it was.
+            new: return the document as it is after the change; False: as it was before.
             upsert: insert one when nothing matches.
             array_filters: which elements `$[name]` in paths means.
 
@@ -151,11 +151,11 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
 
     @terminal
     def find_and_replace(self, document: T, *, new: bool = True, upsert: bool = False) -> T | None:
-        """Put a document's values in place of the first one that matches, which keeps its id, and return it.
+        """Replace the values of the first matching document, which keeps its id, and return it.
 
         Args:
             document: whose values are stored; its own id is not.
-            new: return it as it is afterwards; False: as it was.
+            new: return the document as it is after the change; False: as it was before.
             upsert: insert it when nothing matches.
 
         Raises:
@@ -191,9 +191,9 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
 
     @terminal
     def find_and_delete(self) -> T | None:
-        """Delete the first document that matches and return it, or None; delete rules do not apply.
+        """Delete the first matching document and return it, or None. Delete rules do not apply.
 
-        A model with soft deletion has it marked, and it is returned as marked.
+        With soft deletion the document is marked as deleted instead, and returned in that state.
         """
         found: T | None = self._run(IS_ASYNC, "find_and_delete", self._find_and_delete_flow)
         return found
@@ -217,7 +217,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
 
     @terminal
     def upsert(self, *changes: Change, on_insert: Any = None) -> T:
-        """Change the first document that matches, or insert one; return it.
+        """Update the first matching document, or insert one; return it.
 
         Args:
             changes: such as `inc(User.age)`, or update documents.
@@ -256,7 +256,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
 
     @terminal
     def get_or_create(self, on_insert: T) -> tuple[T, bool]:
-        """Return the first document that matches, or `on_insert`, stored; and whether it was stored now. Atomic.
+        """Return the first matching document, or insert `on_insert`, atomically; also return whether it was inserted.
 
         Args:
             on_insert: a new document.

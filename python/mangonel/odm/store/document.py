@@ -43,25 +43,25 @@ S = TypeVar("S")
 
 
 class Document(Base, DocumentTwins):
-    """A document of a collection.
+    """A document that is stored in a collection.
 
-    The class describes fields by annotations; what may be set in it beside them:
+    Annotations of the class declare its fields. These attributes configure it:
 
-    - `__collection__`: the collection's name; without it the class's, in snake case.
-    - `__connection__`: the alias of the connection; "default".
+    - `__collection__`: the collection's name; by default the class name in snake case.
+    - `__connection__`: the alias of its connection; by default "default".
     - `__indexes__`: a list of `Index`.
     - `__search_indexes__`: a list of `SearchIndex`.
     - `__options__`: `write_concern`, `read_concern` and `read_preference` of its collection.
-    - `__collection_options__`: what the driver's `create_collection` takes, such as `capped`.
-    - `__default_scope__`: a static method that makes of a query the one that `find()` begins with.
-    - `__shard_key__ = {"tenant": 1}`: fields, with 1 or "hashed", by which saves find their shard; fixed.
-    - `__view__ = (Order, pipeline)`: the documents are what a pipeline makes of another model's; they are read only.
-    - `__root__ = True`: subclasses share the collection, told apart by the key `__tag__`.
-    - `__unknown__`: what becomes of keys that no field has: "keep", "ignore" or "forbid".
-    - `__on_bad__ = "raw"`: values of the wrong type are loaded as they are instead of raising.
-    - `__cast__ = True`: values are converted, as in `age="3"`.
-    - `__tz_aware__ = False`: dates have no time zone, and are UTC. By default they have one, and are loaded as UTC.
-    - `__dynamic__ = True`: `extra` has the keys that no field has, and may be changed.
+    - `__collection_options__`: options for the driver's `create_collection`, such as `capped`.
+    - `__default_scope__`: a static method that takes a query and returns the one that `find()` starts from.
+    - `__shard_key__ = {"tenant": 1}`: the fields of the shard key, with 1 or "hashed". They cannot change later.
+    - `__view__ = (Order, pipeline)`: the model is a view, the result of a pipeline on another model. Read only.
+    - `__root__ = True`: subclasses share the collection; the key `__tag__` tells them apart.
+    - `__unknown__`: how keys without a field are treated: "keep", "ignore" or "forbid".
+    - `__on_bad__ = "raw"`: load values of the wrong type unchanged instead of raising.
+    - `__cast__ = True`: convert values, such as `age="3"`.
+    - `__tz_aware__ = False`: dates are naive, in UTC. By default they are time zone aware, and load as UTC.
+    - `__dynamic__ = True`: `extra` holds the keys without a field, and may be changed.
 
     Example:
         >>> class User(Document):
@@ -142,11 +142,11 @@ class Document(Base, DocumentTwins):
 
     @classmethod
     def find(cls, *where: Where, on_invalid: Any = None) -> Query[Self]:
-        """Return the query for documents that fulfil all conditions; nothing is sent before it is read.
+        """Return a query for the documents that meet all conditions. Nothing is sent until it is read.
 
         Args:
             where: conditions such as `User.age > 3`, or query documents.
-            on_invalid: what becomes of documents that do not fit the model: "raise", "skip", or a function that is
+            on_invalid: how to treat documents that do not fit the model: "raise", "skip", or a function, which is
                 called with the ValidationError of each.
 
         Example:
@@ -159,20 +159,20 @@ class Document(Base, DocumentTwins):
 
     @classmethod
     def unscoped(cls, *where: Where) -> Query[Self]:
-        """As `find`, without the default scope."""
+        """Return a query as `find` does, without the default scope."""
         return Query(cls, where)
 
     @classmethod
     @terminal
     def get(cls, id: Any) -> Self:
-        """Return the document with this id, containers decoded.
+        """Return the document with this id. Lists and embedded documents are decoded at once.
 
         Args:
-            id: the id, or what it can be made of.
+            id: the id, or a value that converts to it, such as the text of an ObjectId.
 
         Raises:
-            DocumentNotFound: there is none.
-            ValidationError: a value is not what its field says.
+            DocumentNotFound: no document has this id.
+            ValidationError: a stored value does not fit its field.
 
         Example:
             >>> User.get(user.id).name
@@ -190,7 +190,7 @@ class Document(Base, DocumentTwins):
             id: the id.
 
         Raises:
-            ValidationError: a value is not what its field says.
+            ValidationError: a stored value does not fit its field.
 
         Example:
             >>> User.get_or_none("nobody") is None
@@ -202,7 +202,7 @@ class Document(Base, DocumentTwins):
     @classmethod
     @terminal
     def get_many(cls, ids: Iterable[Any]) -> list[Self]:
-        """Return the documents with these ids, in their order; those that do not exist are left out.
+        """Return the documents with these ids, in the given order. Missing documents are left out.
 
         Args:
             ids: any iterable of ids or references.
@@ -218,7 +218,7 @@ class Document(Base, DocumentTwins):
     @classmethod
     @terminal
     def estimated_count(cls) -> int:
-        """Return about how many documents the collection has, from its metadata; scopes and families do not count.
+        """Return the approximate size of the collection, from its metadata. Ignores scopes and families.
 
         Example:
             >>> User.estimated_count()
@@ -231,16 +231,16 @@ class Document(Base, DocumentTwins):
 
     @terminal
     def insert(self, *, validate: bool = True, session: Any = None, write_concern: Any = None) -> Self:
-        """Store a new document.
+        """Insert a new document.
 
         Args:
             validate: run the `validate` hooks.
-            session: of the driver; None for the one of the context, if any.
-            write_concern: of the driver; None for the model's, the database's or the client's.
+            session: the driver's session; None: that of the context, if any.
+            write_concern: the driver's WriteConcern; None: that of the model, the database or the client.
 
         Raises:
-            DuplicateKeyError: its id, or another unique value, is taken. Nothing was stored.
-            ValidationError: a value is not what its field says. Nothing was sent.
+            DuplicateKeyError: its id or another unique value exists already. Nothing was stored.
+            ValidationError: a value does not fit its field. Nothing was sent.
 
         Example:
             >>> Post(title="Tea").insert().title
@@ -260,20 +260,20 @@ class Document(Base, DocumentTwins):
         session: Any = None,
         write_concern: Any = None,
     ) -> Self:
-        """Store what changed by the smallest update; a new document is inserted. Without changes nothing is sent.
+        """Insert a new document, or send the smallest update with its changes. Without changes nothing is sent.
 
         Args:
             validate: run the `validate` hooks.
-            cascade: save loaded references first.
-            where: a condition that the stored document must fulfil.
-            session: of the driver; None for the one of the context, if any.
-            write_concern: of the driver; None for the model's, the database's or the client's.
+            cascade: save the loaded documents of references first.
+            where: a condition that the stored document must meet.
+            session: the driver's session; None: that of the context, if any.
+            write_concern: the driver's WriteConcern; None: that of the model, the database or the client.
 
         Raises:
             StaleDocument: it has another version than this one, or does not fulfil `where`. Nothing was stored.
             DocumentNotFound: it does not exist any more.
-            DuplicateKeyError: a unique value is taken. Nothing was stored.
-            ValidationError: a value is not what its field says. Nothing was sent.
+            DuplicateKeyError: a unique value exists already. Nothing was stored.
+            ValidationError: a value does not fit its field. Nothing was sent.
 
         Example:
             >>> user.age += 1
@@ -286,16 +286,16 @@ class Document(Base, DocumentTwins):
 
     @terminal
     def replace(self, *, upsert: bool = False, session: Any = None, write_concern: Any = None) -> Self:
-        """Store the whole document in place of the one with its id, unknown keys included.
+        """Replace the stored document by this one, including unknown keys.
 
         Args:
-            upsert: True: store it even when there is none with its id.
-            session: of the driver; None for the one of the context, if any.
-            write_concern: of the driver; None for the model's, the database's or the client's.
+            upsert: True: insert the document if none has its id.
+            session: the driver's session; None: that of the context, if any.
+            write_concern: the driver's WriteConcern; None: that of the model, the database or the client.
 
         Raises:
-            DocumentNotFound: it does not exist, and `upsert` is False.
-            ValueError: the document was partly loaded.
+            DocumentNotFound: no document has its id, and `upsert` is False.
+            ValueError: only some fields of the document were loaded.
 
         Example:
             >>> user.status = "gone"
@@ -308,12 +308,12 @@ class Document(Base, DocumentTwins):
 
     @terminal
     def update(self, *changes: Change, session: Any = None, write_concern: Any = None) -> Self:
-        """Send changes such as `inc(User.age)` for this document, and take over what the server made of it.
+        """Send changes such as `inc(User.age)` for this document, and take over the values that result.
 
         Args:
-            changes: what `inc`, `set_`, `push` and their like return, or update documents.
-            session: of the driver; None for the one of the context, if any.
-            write_concern: of the driver; None for the model's, the database's or the client's.
+            changes: the results of `inc`, `set_`, `push` and so on, or update documents.
+            session: the driver's session; None: that of the context, if any.
+            write_concern: the driver's WriteConcern; None: that of the model, the database or the client.
 
         Raises:
             DocumentNotFound: it does not exist any more.
@@ -330,15 +330,15 @@ class Document(Base, DocumentTwins):
 
     @terminal
     def delete(self, *, session: Any = None, write_concern: Any = None) -> None:
-        """Delete the document, by the delete rules of the references to it.
+        """Delete the document, following the delete rules of references to it.
 
         Args:
-            session: of the driver; None for the one of the context, if any.
-            write_concern: of the driver; None for the model's, the database's or the client's.
+            session: the driver's session; None: that of the context, if any.
+            write_concern: the driver's WriteConcern; None: that of the model, the database or the client.
 
         Raises:
             DeleteDenied: a rule forbids it. Nothing was deleted.
-            StaleDocument: it has another version than this one. Nothing was deleted, nor changed by a rule.
+            StaleDocument: the stored document has another version. Nothing was deleted or changed by a rule.
 
         Example:
             >>> post.delete()
@@ -351,11 +351,11 @@ class Document(Base, DocumentTwins):
 
     @terminal
     def reload(self, *, keep_changes: bool = False, session: Any = None) -> Self:
-        """Load the document again; changes that were not saved are lost.
+        """Load the document again. Unsaved changes are lost.
 
         Args:
-            keep_changes: True: fields with changes that were not saved keep them; the others become what is stored.
-            session: of the driver; None for the one of the context, if any.
+            keep_changes: True: fields with unsaved changes keep them; only the others are loaded.
+            session: the driver's session; None: that of the context, if any.
 
         Raises:
             DocumentNotFound: it does not exist any more.
@@ -379,13 +379,13 @@ class Document(Base, DocumentTwins):
         session: Any = None,
         write_concern: Any = None,
     ) -> int:
-        """Store new documents by as few commands as possible; return how many.
+        """Insert new documents in as few commands as possible; return their number.
 
         Args:
             documents: new documents.
-            ordered: stop at the first that fails. False: try them all.
-            session: of the driver; None for the one of the context, if any.
-            write_concern: of the driver; None for the model's, the database's or the client's.
+            ordered: stop at the first failure. False: try all documents.
+            session: the driver's session; None: that of the context, if any.
+            write_concern: the driver's WriteConcern; None: that of the model, the database or the client.
 
         Raises:
             BulkWriteError: some were not stored.
@@ -409,13 +409,13 @@ class Document(Base, DocumentTwins):
         session: Any = None,
         write_concern: Any = None,
     ) -> int:
-        """Save documents by one bulk write of the smallest updates; return how many had changes.
+        """Save documents in one bulk write of the smallest updates; return how many had changes.
 
         Args:
-            documents: new and changed ones; those without changes are passed over.
-            ordered: stop at the first that fails. False: try them all.
-            session: of the driver; None for the one of the context, if any.
-            write_concern: of the driver; None for the model's, the database's or the client's.
+            documents: new and changed documents; unchanged ones are skipped.
+            ordered: stop at the first failure. False: try all documents.
+            session: the driver's session; None: that of the context, if any.
+            write_concern: the driver's WriteConcern; None: that of the model, the database or the client.
 
         Raises:
             StaleDocument: one has another version than its stored one; with `ordered=False` the others are stored.
@@ -448,12 +448,12 @@ class Document(Base, DocumentTwins):
     def aggregate(
         cls, pipeline: Iterable[Any], into: Any = None, **options: Unpack[AggregateOptions]
     ) -> list[Any]:
-        """Run a pipeline; return documents as dicts, or as instances of `into`.
+        """Run a pipeline; return dicts, or instances of `into`.
 
         Args:
             pipeline: the stages.
             into: a model, a dataclass, a TypedDict or another shape.
-            options: as for the driver's `aggregate`.
+            options: options of the driver's `aggregate`.
 
         Raises:
             OperationFailure: the server refused.
@@ -476,12 +476,12 @@ class Document(Base, DocumentTwins):
         full_document: str | None = "updateLookup",
         **options: Unpack[WatchOptions],
     ) -> Changes[Self]:
-        """Return the changes of the collection as events with instances, for either face; opened when first read.
+        """Return a change stream whose events hold instances, for either face. It opens when it is first read.
 
         Args:
-            pipeline: stages that narrow the changes.
-            full_document: what an update brings beside its keys; None for nothing.
-            options: as for the driver's `watch`: `resume_after`, `max_await_time_ms`, ….
+            pipeline: stages that filter the changes.
+            full_document: whether update events include the document; as for the driver's `watch`. None: no.
+            options: options of the driver's `watch`, such as `resume_after` and `max_await_time_ms`.
 
         Example:
             >>> changes = Order.watch([{"$match": {"operationType": "insert"}}], max_await_time_ms=500)
@@ -493,10 +493,10 @@ class Document(Base, DocumentTwins):
     @classmethod
     @terminal
     def sync_indexes(cls, *, plan: bool = False, drop: bool = False) -> IndexPlan:
-        """Create the declared indexes that are missing, and rebuild those that differ.
+        """Create missing indexes and rebuild those that differ from their declaration.
 
         Args:
-            plan: change nothing, and return what would be done.
+            plan: only return the plan; change nothing.
             drop: also drop indexes that are not declared.
 
         Returns:
@@ -515,7 +515,7 @@ class Document(Base, DocumentTwins):
 
     @classmethod
     def search_indexes(cls) -> dict[str, dict[str, Any]]:
-        """Return the declared search and vector indexes by name, as the service has them."""
+        """Return the declared search and vector indexes by name, in the form of the search service."""
         return declared_search_indexes(cls)
 
     @classmethod
@@ -523,12 +523,12 @@ class Document(Base, DocumentTwins):
     def sync_search_indexes(
         cls, *, plan: bool = False, drop: bool = False, wait_s: float | None = None
     ) -> IndexPlan:
-        """Ask for the declared search and vector indexes that are missing, and change those that differ.
+        """Create missing search and vector indexes, and change those that differ from their declaration.
 
         Args:
-            plan: change nothing, and return what would be done.
+            plan: only return the plan; change nothing.
             drop: also drop search indexes that are not declared.
-            wait_s: wait so long until they are built. None: not at all.
+            wait_s: seconds to wait until the indexes are built. None: do not wait.
 
         Raises:
             OperationFailure: the deployment has no search service, or refused for another reason.
@@ -546,7 +546,7 @@ class Document(Base, DocumentTwins):
     @classmethod
     @terminal
     def shard_collection(cls) -> None:
-        """Shard the collection by `__shard_key__`, on a sharded cluster.
+        """Shard the collection of a sharded cluster by `__shard_key__`.
 
         Raises:
             ValueError: the model has none.
@@ -569,10 +569,10 @@ class Document(Base, DocumentTwins):
     @classmethod
     @terminal
     def create_collection(cls, *, validate: bool = False) -> None:
-        """Create the collection, with `__collection_options__`: capped, timeseries, ….
+        """Create the collection with its `__collection_options__`, such as capped or timeseries.
 
         Args:
-            validate: let the server refuse documents that do not fit the model.
+            validate: make the server reject documents that do not fit the model.
 
         Raises:
             CollectionInvalid: it exists.
@@ -588,27 +588,27 @@ class Document(Base, DocumentTwins):
 
     @property
     def is_new(self) -> bool:
-        """Whether it was not stored yet."""
+        """Whether the document was never stored."""
         return bool(_core.odm_flags(self) & NEW)
 
     @property
     def is_partial(self) -> bool:
-        """Whether only some fields were loaded."""
+        """Whether only some of its fields were loaded."""
         return bool(_core.odm_flags(self) & PARTIAL)
 
     @property
     def is_deleted(self) -> bool:
-        """Whether it was deleted through this instance."""
+        """Whether the document was deleted through this instance."""
         return bool(_core.odm_flags(self) & DELETED)
 
     def changes(self) -> dict[str, tuple[Any, Any]]:
-        """Return the fields that `save()` would store, each with its former and its present value."""
+        """Return the fields that `save()` would send, each with its old and its new value."""
         former = _core.odm_changes(self)
         return {name: (old, held(self, name)) for name, old in former.items()}
 
     @property
     def is_changed(self) -> bool:
-        """Whether `save()` would send something."""
+        """Whether `save()` would send anything."""
         return self.is_new or bool(_core.odm_changes(self))
 
     def __eq__(self, other: object) -> bool:

@@ -10,7 +10,7 @@ from mangonel.odm.connections.connection import connection
 
 
 class File(FileTwins):
-    """A file in GridFS; the document stores its id.
+    """A file in GridFS. A document stores only its id.
 
     Args:
         id: of a file that is stored.
@@ -44,7 +44,7 @@ class File(FileTwins):
     def put(
         cls, data: Any, name: str = "", *, metadata: Any = None, bucket: str = "fs", alias: str = "default"
     ) -> File:
-        """Store bytes, or what a binary file object has to read; return the file.
+        """Store bytes, or the rest of a binary file object, as a file; return it.
 
         Args:
             data: bytes or a binary file object.
@@ -88,7 +88,7 @@ class File(FileTwins):
 
     @terminal
     def delete(self) -> None:
-        """Delete the file; the field still holds its id."""
+        """Delete the file. The field keeps its id."""
         store, port = _bucket(self.bucket, self.alias, IS_ASYNC)
         done: None = port.flow(self._delete_flow(store, port))
         return done

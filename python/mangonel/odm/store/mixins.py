@@ -51,7 +51,7 @@ class Timestamps(Document):
         self.updated_at = moment
 
     def touch(self) -> Self:
-        """Set `updated_at` to now; `save()` stores it."""
+        """Set `updated_at` to the current time; `save()` stores it."""
         self.updated_at = _now_of(self)
         return self
 
@@ -61,7 +61,7 @@ _kept: dict[int, tuple[weakref.ref[Any], dict[str, Any], dict[str, Any]]] = {}
 
 
 class KeepsChanges(Document):
-    """Adds `previous_changes()`: what the last save or insert of this object stored.
+    """Adds `previous_changes()`, which returns the fields that the last save or insert stored.
 
     Example:
         >>> class Price(KeepsChanges):  # a Document
@@ -114,7 +114,7 @@ def _not_deleted(query: Query[Any]) -> Query[Any]:
 
 
 class SoftDelete(Document):
-    """`delete()` stores `deleted_at` alone, and queries leave such documents out; `unscoped()` finds them.
+    """Makes `delete()` only set `deleted_at`. Queries leave such documents out, except `unscoped()`.
 
     Other changes of the instance stay unsaved, and the hooks of `delete` run, not those of `save`.
 
@@ -142,11 +142,11 @@ class SoftDelete(Document):
 
     @property
     def is_deleted(self) -> bool:
-        """Whether it is marked as deleted."""
+        """Whether the document is marked as deleted."""
         return self.deleted_at is not None
 
     def restore(self) -> Self:
-        """Make a deleted document a living one; `save()` stores it."""
+        """Clear the mark of deletion; `save()` stores that."""
         self.deleted_at = None
         return self
 

@@ -17,7 +17,7 @@ from mangonel.odm.model.hooks import embedded_in_field
 
 @dataclass(slots=True)
 class IndexPlan:
-    """What `sync_indexes` does, or would do: the indexes by name.
+    """The plan of `sync_indexes`: names of indexes to create, rebuild, drop and keep.
 
     Attributes:
         create: declared and missing.
