@@ -33,6 +33,12 @@ class Counted(Document):
     rev: Annotated[int, Version] = 0
 
 
+class Bag(Document):
+    __collection__ = "bags"
+    keys: set[str] = field(default_factory=set)
+    n: int = 0
+
+
 MODELS = pytest.mark.parametrize("model", [Cart, Counted])
 SAVES = pytest.mark.parametrize("way", ["save", "save_all"])
 
@@ -160,6 +166,22 @@ def test_removing_numbers_removes_those_of_any_width(
     assert stored(db, cart)["grid"] == [[1, 3]]
 
 
+def test_a_set_in_another_order_is_no_change(db: Connection, face: Any) -> None:
+    one = Bag(keys={"a", "b", "c", "d"})
+    face.save(one)
+    for keys in (["d", "c", "b", "a"], ["b", "a", "d", "c"]):
+        db.client[db.name]["bags"].update_one({"_id": one.id}, {"$set": {"keys": keys}})
+        face.call(one, "reload")
+        assert len(one.keys) == 4
+        one.n += 1
+        assert set(one.changes()) == {"n"}
+        db.client[db.name]["bags"].update_one({"_id": one.id}, {"$push": {"keys": "theirs"}})
+        face.call(one, "reload", keep_changes=True)
+        assert "theirs" in one.keys
+        face.save(one)
+        assert db.client[db.name]["bags"].find_one()["keys"] == [*keys, "theirs"]
+
+
 BOTH = pytest.mark.parametrize("before", ["empty", "missing", "filled"], ids=["empty", "missing", "filled"])
 
 
@@ -239,6 +261,30 @@ def test_two_copies_append_to_one_nested_list(way: str, db: Connection, face: An
     second.grid[0].append(2)
     saved(way, second)
     assert stored(db, one)["grid"] == [[1, 2]]
+
+
+@SAVES
+def test_an_assigned_list_with_stored_elements_does_not_replace_what_others_appended(
+    way: str, db: Connection, face: Any, saved: Any
+) -> None:
+    one = Cart(tags=["a", "b"], lines=[Line(sku="a", n=1), Line(sku="b")])
+    face.save(one)
+    first, *others = (face.call(Cart, "get", one.id) for _ in range(3))
+    first.tags.append("theirs")
+    saved(way, first)
+    # Another order of keys is the same element.
+    turned = [{"n": 1, "sku": "a"}, {"sku": "theirs"}]
+    db.client[db.name]["carts"].update_one({"_id": one.id}, {"$set": {"lines": turned}})
+    others[0].tags = ["b", "new", "a"]
+    others[1].lines = [Line(sku="x"), Line(sku="y"), Line(sku="a", n=1)]
+    for other in others:
+        with pytest.raises(StaleDocument):
+            saved(way, other)
+    assert (stored(db, one)["tags"], skus(db, one)) == (["a", "b", "theirs"], ["a", "theirs"])
+    # One that has nothing of the stored one takes its place.
+    others[1].lines = [Line(sku="other")]
+    saved(way, others[1])
+    assert skus(db, one) == ["other"]
 
 
 class Shelf(Embedded):

@@ -183,9 +183,8 @@ impl Update {
         let before: Vec<Element<'_>> = Elements::of(was.value).collect();
         let after: Vec<Element<'_>> = Elements::of(is.value).collect();
         if is_set && before.iter().chain(&after).all(is_comparable) {
-            let missing = |some: &[Element<'_>], old: &Element<'_>| !some.iter().any(|item| same(old, item));
-            let added: Vec<_> = after.iter().filter(|item| missing(&before, item)).collect();
-            let gone: Vec<_> = before.iter().filter(|old| missing(&after, old)).collect();
+            let added: Vec<_> = after.iter().filter(|item| !has(&before, item)).collect();
+            let gone: Vec<_> = before.iter().filter(|old| !has(&after, old)).collect();
             return match (added.is_empty(), gone.is_empty()) {
                 (true, true) => {}
                 (false, true) => each(&mut self.add_to_set, path, added.into_iter()),
@@ -248,10 +247,35 @@ fn left_out<'a>(before: &[Element<'a>], after: &[Element<'a>]) -> Option<Vec<Ele
     (rest.next().is_none() && !gone.iter().any(|old| old.kind == 0x04 || is_found(old))).then_some(gone)
 }
 
-/// Whether two lists have an element in common, byte by byte.
+fn has(some: &[Element<'_>], wanted: &Element<'_>) -> bool {
+    some.iter().any(|item| same(item, wanted))
+}
+
+/// Whether two lists are the same set, whatever the order in which an instance and the database have it.
+fn is_same_set(one: &Element<'_>, other: &Element<'_>) -> bool {
+    if one.kind != 0x04 || other.kind != 0x04 {
+        return false;
+    }
+    let some: Vec<Element<'_>> = Elements::of(one.value).collect();
+    let others: Vec<Element<'_>> = Elements::of(other.value).collect();
+    some.len() == others.len()
+        && some.iter().chain(&others).all(is_comparable)
+        && some.iter().all(|item| has(&others, item))
+        && others.iter().all(|item| has(&some, item))
+}
+
+/// Comparisons after which two lists are taken to have an element in common: the answer that is safe.
+const MOST_COMPARED: usize = 4_000_000;
+
+/// Whether two lists have an element in common, whatever the order of its keys.
 fn has_common(some: &[u8], others: &[u8]) -> bool {
     let known: HashSet<(u8, &[u8])> = Elements::of(some).map(|item| (item.kind, item.value)).collect();
-    Elements::of(others).any(|item| known.contains(&(item.kind, item.value)))
+    if Elements::of(others).any(|item| known.contains(&(item.kind, item.value))) {
+        return true;
+    }
+    let some: Vec<Element<'_>> = Elements::of(some).collect();
+    let others: Vec<Element<'_>> = Elements::of(others).collect();
+    some.len().saturating_mul(others.len()) > MOST_COMPARED || others.iter().any(|item| has(&some, item))
 }
 
 fn all_same(some: &[Element<'_>], others: &[Element<'_>]) -> bool {
@@ -398,6 +422,9 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
                 }
                 continue;
             };
+            if is_set && was.is_some_and(|was| is_same_set(&was, &is)) {
+                continue;
+            }
             if is_dirty {
                 if plan.keeps_raw && was.is_some_and(|was| was.kind == is.kind && was.value == is.value) {
                     continue;

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from dataclasses import field as _dataclass_field
 from typing import Any, Literal, TypeVar, get_origin, overload
 
+from mangonel.odm.model.spelling import check_index_options
+
 T = TypeVar("T")
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING", "__bool__": lambda self: False})()
@@ -121,6 +123,9 @@ class Indexed:
         unique, sparse, name: as for an index of the driver.
         expire_after: seconds after the field's date when the server deletes the document.
         options: anything else that `IndexModel` takes.
+
+    Raises:
+        TypeError: an option is misspelt.
     """
 
     __slots__ = ("kind", "options")
@@ -149,6 +154,9 @@ class Index:
         expire_after: seconds after the field's date when the server deletes the document.
         partial: only documents that match this query are in it.
         options: anything else that `IndexModel` takes: collation, weights, wildcardProjection, ….
+
+    Raises:
+        TypeError: an option is misspelt.
 
     Example:
         >>> __indexes__ = [Index("author", desc("created_at")), Index("title", "body", kind="text")]
@@ -183,6 +191,7 @@ def _index_options(
     partial: Any,
     others: Mapping[str, Any],
 ) -> dict[str, Any]:
+    check_index_options(others, ("expire_after", "partial"))
     options: dict[str, Any] = dict(others)
     if unique:
         options["unique"] = True

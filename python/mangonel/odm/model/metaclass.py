@@ -16,6 +16,7 @@ from mangonel.odm.model.fields import MISSING, FieldInfo, Inverse, field, many
 from mangonel.odm.model.hooks import collect_hooks, forget_plain
 from mangonel.odm.model.plan import Plan
 from mangonel.odm.model.refs import InverseDescriptor
+from mangonel.odm.model.spelling import check_class_options
 
 # A reference that cannot be None, as its annotation is written; what is hidden behind aliases is seen at first use.
 _BARE_REF = re.compile(r"^\s*(\w+\.)?(?:Ref|BelongsTo)\[[\w.\"']+\]\s*$")
@@ -78,6 +79,11 @@ class ModelMeta(_core.OdmMeta):
                 raise TypeError(
                     f"cannot call a field {attribute!r} in {name}: the mapper has a method of that name"
                 )
+        check_class_options(name, bases, namespace)
+        if "find" in namespace and any(getattr(base, "__is_document__", False) for base in bases):
+            raise TypeError(
+                f"cannot override find() in {name}: get() and others would not ask it; __default_scope__ holds for all"
+            )
         unknown = namespace.get("__options__", {}).keys() - _SETTINGS
         if unknown:
             raise TypeError(

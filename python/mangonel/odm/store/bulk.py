@@ -246,6 +246,10 @@ async def _find_stale_flow(updates: list[_Write], missing: int, place: Place) ->
     values that were sent: the save of another writer makes the next version too. If others changed the same values
     since, nobody knows; nor where others stored the very same.
     """
+    if missing >= len(updates):
+        for write in updates:
+            write.is_stored = False
+        return
     ids = [stored_id(write.document.id) for write in updates]
     found = await place.port.call(_found, place.collection, ids, place.session)
     stored = {repr(row["_id"]): row for row in found}

@@ -419,7 +419,8 @@ def _kept(old: Any, value: Any, found: Any, is_uncertain: bool) -> Any:
         found: what is stored now.
         is_uncertain: the value may have been stored already.
     """
-    if not (isinstance(old, list) and isinstance(found, list)) or value[: len(old)] != old:
+    are_lists = isinstance(old, list) and isinstance(value, list) and isinstance(found, list)
+    if not are_lists or value[: len(old)] != old:
         return value
     if is_uncertain:
         return found if found[: len(value)] == value else value

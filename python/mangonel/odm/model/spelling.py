@@ -1,0 +1,97 @@
+"""Names that a program misspelt where any name is taken: options of classes and of indexes. Knows no model."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable
+from typing import Any
+
+# What the driver and the server take for an index beside the mapper's own words.
+INDEX_OPTIONS = frozenset(
+    (
+        "2dsphereIndexVersion",
+        "background",
+        "bits",
+        "bucketSize",
+        "clustered",
+        "collation",
+        "default_language",
+        "expireAfterSeconds",
+        "hidden",
+        "language_override",
+        "max",
+        "min",
+        "name",
+        "partialFilterExpression",
+        "prepareUnique",
+        "sparse",
+        "storageEngine",
+        "textIndexVersion",
+        "unique",
+        "weights",
+        "wildcardProjection",
+    )
+)
+
+# A class defines these as methods, whose names are Python's own.
+_METHODS = (types.FunctionType, classmethod, property)
+
+
+def meant(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that another one is close to, or None."""
+    import difflib
+
+    names = {plain(one): one for one in known}
+    found = difflib.get_close_matches(plain(name), names, 1, 0.75)
+    return names[found[0]] if found else None
+
+
+def plain(name: str) -> str:
+    """Return a name without what spellings differ in: underscores and capitals."""
+    return name.replace("_", "").lower()
+
+
+def check_class_options(name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:
+    """Refuse an option that a model has not, and another model has by almost the same name.
+
+    Raises:
+        TypeError: an option is misspelt.
+    """
+    given = [
+        option
+        for option, value in namespace.items()
+        if option[:2] == "__" == option[-2:]
+        and not isinstance(value, _METHODS)
+        and not hasattr(object, option)
+    ]
+    ours = [
+        parent for base in bases for parent in base.__mro__ if parent.__module__.startswith("mangonel.odm.")
+    ]
+    if not given or not ours:
+        return
+    known = {
+        option
+        for base in ours
+        for option, value in vars(base).items()
+        if option[:2] == "__" == option[-2:] and not isinstance(value, _METHODS)
+    }
+    for option in given:
+        if option not in known and (right := meant(option, known)) is not None:
+            raise TypeError(
+                f"expected an option of models in {name}, got {option!r}; did you mean {right!r}?"
+            )
+
+
+def check_index_options(options: Iterable[str], words: Iterable[str]) -> None:
+    """Refuse an option that no index has, and is close to one.
+
+    Args:
+        options: as they were given.
+        words: the parameters that the mapper itself has for them.
+
+    Raises:
+        TypeError: an option is misspelt.
+    """
+    for option in options:
+        if option not in INDEX_OPTIONS and (right := meant(option, (*INDEX_OPTIONS, *words))) is not None:
+            raise TypeError(f"expected an option of indexes, got {option!r}; did you mean {right!r}?")

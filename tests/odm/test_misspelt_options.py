@@ -1,0 +1,77 @@
+"""A misspelt option of a class or an index is refused where it is defined, with the name that was meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mangonel.odm import Document, Embedded, Index, Indexed, SoftDelete, Timestamps
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "right"),
+    [
+        ("__colection__", "people", "__collection__"),
+        ("__index__", [Index("name")], "__indexes__"),
+        ("__default_scop__", staticmethod(lambda query: query), "__default_scope__"),
+        ("__conection__", "other", "__connection__"),
+        ("__shardkey__", {"name": 1}, "__shard_key__"),
+        ("__unknow__", "forbid", "__unknown__"),
+        ("__casts__", True, "__cast__"),
+    ],
+)
+@pytest.mark.parametrize("bases", [(Document,), (Timestamps, SoftDelete)])
+def test_a_misspelt_option_of_a_class_is_refused(option: str, value: Any, right: str, bases: Any) -> None:
+    with pytest.raises(TypeError, match=f"in Person, got '{option}'; did you mean '{right}'"):
+        type(Document)("Person", bases, {option: value, "__module__": __name__})
+
+
+def test_an_embedded_document_has_its_own_options() -> None:
+    with pytest.raises(TypeError, match="did you mean '__on_bad__'"):
+        type(Document)("Part", (Embedded,), {"__onbad__": "raw", "__module__": __name__})
+
+
+def test_other_special_names_are_a_programs_own() -> None:
+    class Person(Document):
+        __collection__ = "people"
+        __hash__ = None  # type: ignore[assignment]
+        __match_args__ = ("name",)
+        name: str
+
+        def __index__(self) -> int:
+            return 1
+
+    assert Person.__collection_name__() == "people"
+
+
+@pytest.mark.parametrize(
+    ("option", "right"),
+    [
+        ("uniqe", "unique"),
+        ("spares", "sparse"),
+        ("expire_after_seconds", "expireAfterSeconds"),
+        ("colation", "collation"),
+    ],
+)
+def test_a_misspelt_option_of_an_index_is_refused(option: str, right: str) -> None:
+    for make in (lambda **options: Indexed(**options), lambda **options: Index("name", **options)):
+        with pytest.raises(TypeError, match=f"got '{option}'; did you mean '{right}'"):
+            make(**{option: 1})
+
+
+def test_options_of_the_server_are_passed_on() -> None:
+    index = Indexed(collation={"locale": "en"}, hidden=True, futureOption=1)
+    assert index.options == {"collation": {"locale": "en"}, "hidden": True, "futureOption": 1}
+
+
+def test_an_overridden_find_is_refused() -> None:
+    # get() would not ask it: a tenant would see what is not its own.
+    with pytest.raises(TypeError, match=r"cannot override find\(\) in Person.*__default_scope__"):
+
+        class Person(Document):
+            name: str
+
+            @classmethod
+            def find(cls, *where: Any, on_invalid: Any = None) -> Any:
+                return super().find({"tenant": 1}, *where)
