@@ -93,7 +93,9 @@ class MongoCredential:
         )
 
 
-_SECRETS = frozenset({"authmechanismproperties", "password", "tlscertificatekeyfilepassword"})
+_SECRETS = frozenset(
+    {"authmechanismproperties", "password", "proxypassword", "tlscertificatekeyfilepassword"}
+)
 
 
 def has_secret(host: Any, keywords: Mapping[str, Any]) -> bool:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from mangonel._options.proxy import Proxy
     from mangonel._options.seed_list import SeedList
     from mangonel._options.tls import Security
     from mangonel.bson.codec_options import CodecOptions
@@ -56,7 +57,7 @@ _CODEC_OPTIONS = (
 )
 
 
-_SECRET_OPTIONS = frozenset(["username", "password", "tlscertificatekeyfilepassword"])
+_SECRET_OPTIONS = frozenset(["username", "password", "proxypassword", "tlscertificatekeyfilepassword"])
 # Properties of authentication mechanisms that are not secret, in any case.
 _OPEN_PROPERTIES = frozenset(
     [
@@ -352,6 +353,16 @@ class ClientOptions:
     def security(self) -> Security | None:
         """The TLS settings of connections; None without TLS."""
         return self._security
+
+    @property
+    def proxy(self) -> Proxy | None:
+        """The SOCKS5 proxy to connect through; None to connect directly."""
+        host = self._get("proxyhost")
+        if not host:
+            return None
+        from mangonel._options.proxy import Proxy
+
+        return Proxy(host, self._get("proxyport"), self._get("proxyusername"), self._get("proxypassword"))
 
     @property
     def timeout(self) -> float | None:

@@ -80,6 +80,10 @@ _URI_OPTIONS = (
     Option("maxPoolSize", _optional(check.non_negative_integer), MAX_POOL_SIZE, "pool"),
     Option("maxStalenessSeconds", check.max_staleness, -1, "read preference"),
     Option("minPoolSize", check.non_negative_integer, MIN_POOL_SIZE, "pool"),
+    Option("proxyHost", check.proxy_host, None, "proxy"),
+    Option("proxyPassword", check.proxy_secret, None, "proxy"),
+    Option("proxyPort", check.port, 1080, "proxy"),
+    Option("proxyUsername", check.proxy_secret, None, "proxy"),
     Option("readConcernLevel", _string_or_none, None, "read concern"),
     Option(
         "readPreference",

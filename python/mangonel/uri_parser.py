@@ -406,10 +406,20 @@ def check_security_options(options: CaseInsensitiveDict) -> None:
         for name in ("tlsInsecure", "tlsAllowInvalidCertificates", "tlsDisableOCSPEndpointCheck"):
             if options.get(name) is True:
                 raise InvalidURI(f"option {name}=true cannot be specified with tlsCRLFile")
+    _check_proxy_options(options)
     if "ssl" in options and "tls" in options and _truth(options["ssl"]) != _truth(options["tls"]):
         raise InvalidURI(
             f"conflicting values for options {options.cased_key('ssl')} and {options.cased_key('tls')}"
         )
+
+
+def _check_proxy_options(options: CaseInsensitiveDict) -> None:
+    """Raise InvalidURI if options of a proxy lack the option that they need."""
+    for name in ("proxyPort", "proxyUsername", "proxyPassword"):
+        if name in options and not options.get("proxyHost"):
+            raise InvalidURI(f"expected proxyHost with {name}, got none")
+    if bool(options.get("proxyUsername")) != bool(options.get("proxyPassword")):
+        raise InvalidURI("expected both proxyUsername and proxyPassword, got one of them")
 
 
 def normalize_options(options: CaseInsensitiveDict) -> None:
@@ -434,6 +444,8 @@ def _parse_pairs(pairs: list[str]) -> CaseInsensitiveDict:
             options.setdefault(name, []).append(value)
             continue
         if name in options:
+            if lower.startswith("proxy"):
+                raise InvalidURI(f"expected {name} once, got it again")
             import warnings
 
             warnings.warn(f"Duplicate URI option '{name}': the last one counts", stacklevel=4)

@@ -21,7 +21,7 @@ from mangonel.uri_parser import parse_uri
 from tools.official import FOLDER, NO_FOLDER
 
 # Options that the specification leaves to each driver and that this one, like PyMongo, does not have.
-NOT_SUPPORTED = ("proxy", "serverselectiontryonce", "tlsdisablecertificaterevocationcheck")
+NOT_SUPPORTED = ("serverselectiontryonce", "tlsdisablecertificaterevocationcheck")
 
 
 def _cases(folder: str) -> list[Any]:

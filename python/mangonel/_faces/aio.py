@@ -44,6 +44,7 @@ from mangonel.errors import ProtocolError
 
 if TYPE_CHECKING:
     from mangonel._faces.port import Address
+    from mangonel._options.proxy import Proxy
     from mangonel._options.tls import Security
 
 T = TypeVar("T")
@@ -275,6 +276,7 @@ class _LoopState:
         self.core = core
         self.shard = core.open_shard(opener)
         self._security: Security | None = core.security
+        self._proxy: Proxy | None = core.proxy
         self._deadlines: list[tuple[float, int, asyncio.Future[Any] | Waiter]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = 0.0
@@ -323,8 +325,10 @@ class _LoopState:
             address: the address to connect to.
             timeout: seconds for the name look-up, and for each of its addresses.
         """
-        targets = resolve(address) if is_numeric(address) else await self._resolve(address, timeout)
-        failure: OSError = OSError(f"expected {address[0]!r} to resolve to an address, got none")
+        proxy = None if address[1] is None else self._proxy
+        reached = address if proxy is None else proxy.address
+        targets = resolve(reached) if is_numeric(reached) else await self._resolve(reached, timeout)
+        failure: OSError = OSError(f"expected {reached[0]!r} to resolve to an address, got none")
         for family, target in targets:
             sock = socket.socket(family, socket.SOCK_STREAM)
             # Kept in a name: CPython 3.11 crashes if an unreferenced task and its timeout are freed in the middle of
@@ -336,6 +340,8 @@ class _LoopState:
                 async with limit:
                     await self._connect(sock, target)
                     tune(sock)
+                    if proxy is not None:
+                        await self._pass(sock, proxy, address)
                     if self._security is not None:
                         secured = await self._shake_hands(sock, address, self._security)
                     if self._is_streamed(sock):
@@ -391,6 +397,23 @@ class _LoopState:
                 raise
             # The operating system's message: loops replace it by the address.
             raise OSError(error.errno, strerror(error.errno)) from None
+
+    async def _pass(self, sock: socket.socket, proxy: Proxy, address: Address) -> None:
+        """Have the proxy at the other end connect to `address`."""
+        steps = proxy.steps(address)
+        received: bytes | None = None
+        while True:
+            try:
+                message, missing = steps.send(received)  # type: ignore[arg-type]  # None begins
+            except StopIteration:
+                return
+            await self.loop.sock_sendall(sock, message)
+            received = b""
+            while len(received) < missing:
+                piece = await self.loop.sock_recv(sock, missing - len(received))
+                if not piece:
+                    raise ConnectionResetError("the proxy closed the connection")
+                received += piece
 
     async def _shake_hands(self, sock: socket.socket, address: Address, security: Security) -> Secured:
         secured = Secured(security, address)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from mangonel._faces.port import Address
     from mangonel._faces.secure import SecureSocket
+    from mangonel._options.proxy import Proxy
     from mangonel._options.tls import Security
 
 T = TypeVar("T")
@@ -58,6 +59,7 @@ class BlockingLoop:
 
     def __init__(self, core: _core.Core) -> None:
         self._security = core.security
+        self._proxy = core.proxy
 
     def drive(self, exchange: _core.Exchange | _core.Monitor) -> Any:
         """Run `exchange` to its end and return its result."""
@@ -94,9 +96,9 @@ class BlockingLoop:
 
         try:
             if self._security is None:
-                sock = open_socket(exchange.address, limit)
+                sock = open_socket(exchange.address, limit, self._proxy)
             else:
-                sock = open_secure(exchange.address, limit, self._security)
+                sock = open_secure(exchange.address, limit, self._security, self._proxy)
         except OSError as error:
             exchange.handle_network_error(error, isinstance(error, TimeoutError))
         else:
@@ -283,11 +285,13 @@ class BlockingPort(BlockingLoop):
             self._core.close_shard(shard)
 
 
-def open_secure(address: Address, limit: Callable[[], float | None], security: Security) -> SecureSocket:
+def open_secure(
+    address: Address, limit: Callable[[], float | None], security: Security, proxy: Proxy | None = None
+) -> SecureSocket:
     """Open a socket as `open_socket` does, and do the TLS handshake as one more step."""
     from mangonel._faces.secure import Secured, SecureSocket
 
-    secure = SecureSocket(open_socket(address, limit), Secured(security, address))
+    secure = SecureSocket(open_socket(address, limit, proxy), Secured(security, address))
     try:
         secure.settimeout(limit())
         secure.shake_hands()

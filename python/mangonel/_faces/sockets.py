@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mangonel._faces.port import Address
+    from mangonel._options.proxy import Proxy
 
 IS_WINDOWS = sys.platform == "win32"
 _LONGEST_WAIT_S = 1
@@ -173,16 +174,19 @@ def tune(sock: socket) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-def open_socket(address: Address, limit: Callable[[], float | None]) -> socket:
+def open_socket(address: Address, limit: Callable[[], float | None], proxy: Proxy | None = None) -> socket:
     """Return a connected socket in blocking mode.
 
     Args:
         address: the address to connect to.
+        proxy: connect through it; None connects directly. A Unix socket is never reached through a proxy.
         limit: returns the seconds for the next step; the name look-up is one, and so is each address.
 
     Raises:
         OSError: connecting to every address failed; the last one's error. `TimeoutError` if it took too long.
     """
+    if proxy is not None and address[1] is not None:
+        return _through(proxy, address, limit)
     module = _socket_module()
     make = module.socket
     if module.__name__ == "_socket":
@@ -206,6 +210,33 @@ def open_socket(address: Address, limit: Callable[[], float | None]) -> socket:
         else:
             return sock
     raise failure
+
+
+def _through(proxy: Proxy, address: Address, limit: Callable[[], float | None]) -> socket:
+    """Return a socket that the proxy has connected to `address`."""
+    sock = open_socket(proxy.address, limit)
+    try:
+        steps = proxy.steps(address)
+        received: bytes | None = None
+        while True:
+            try:
+                message, missing = steps.send(received)  # type: ignore[arg-type]  # None begins
+            except StopIteration:
+                break
+            sock.settimeout(limit())
+            sock.sendall(message)
+            received = b""
+            while len(received) < missing:
+                sock.settimeout(limit())
+                piece = sock.recv(missing - len(received))
+                if not piece:
+                    raise ConnectionResetError("the proxy closed the connection")
+                received += piece
+        sock.settimeout(None)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def is_patched_by_gevent() -> bool:

@@ -236,6 +236,33 @@ def compressors(option: str, value: Any) -> list[str]:
     return [name for name in wanted if name in COMPRESSORS]
 
 
+def proxy_host(option: str, value: Any) -> str:
+    """A host name or address."""
+    text = validate_string(option, value)
+    if not text:
+        raise ValueError(f"expected a host for {option}, got an empty string")
+    return text
+
+
+def port(option: str, value: Any) -> int:
+    """A TCP port."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"expected an integer for {option}, got {value!r}") from None
+    if not 0 < number <= 65_535:
+        raise ValueError(f"expected a port from 1 to 65535 for {option}, got {number}")
+    return number
+
+
+def proxy_secret(option: str, value: Any) -> str:
+    """A user's name or password; RFC 1929 has one byte for its length."""
+    text = validate_string(option, value)
+    if len(text.encode()) > 255:
+        raise ValueError(f"expected at most 255 bytes for {option}, got {len(text.encode())}")
+    return text
+
+
 def zlib_level(option: str, value: Any) -> int:
     """-1 (zlib's default) to 9."""
     try:

@@ -19,7 +19,7 @@ __all__ = ["Target", "masked", "read_target"]
 
 MASK = "***"
 _SECRET_OPTIONS = re.compile(
-    r"(?i)\b(tlscertificatekeyfilepassword|ssl_pem_passphrase|password|authmechanismproperties)=([^&;]*)"
+    r"(?i)\b(proxypassword|tlscertificatekeyfilepassword|ssl_pem_passphrase|password|authmechanismproperties)=([^&;]*)"
 )
 # Options about the whole deployment; a check of one server sets its own.
 _NOT_FOR_ONE_SERVER = frozenset(

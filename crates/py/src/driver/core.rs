@@ -158,6 +158,8 @@ pub struct Core {
     pub(crate) selector: Option<Py<PyAny>>,
     /// How the faces secure connections; None for plain ones.
     security: PyOnceLock<Py<PyAny>>,
+    /// The proxy that the faces connect through; None to connect directly.
+    proxy: PyOnceLock<Py<PyAny>>,
 }
 
 impl interpreter::Deliver for Core {
@@ -389,6 +391,7 @@ impl Core {
             listener_check: Mutex::new(None),
             selector: option::<Option<Py<PyAny>>>(options, "server_selector")?,
             security: PyOnceLock::new(),
+            proxy: PyOnceLock::new(),
         })
     }
 
@@ -467,6 +470,11 @@ impl Core {
         let _refused = self.security.set(py, security);
     }
 
+    /// Have the faces connect through `proxy`. Once, before the first connection.
+    fn set_proxy(&self, py: Python<'_>, proxy: Py<PyAny>) {
+        let _refused = self.proxy.set(py, proxy);
+    }
+
     /// Whether its messages may be compressed.
     #[getter(compresses)]
     fn may_compress(&self) -> bool {
@@ -477,6 +485,12 @@ impl Core {
     #[getter]
     fn security(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.security.get(py).map(|security| security.clone_ref(py))
+    }
+
+    /// What was given to `set_proxy`, or None.
+    #[getter]
+    fn proxy(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.proxy.get(py).map(|proxy| proxy.clone_ref(py))
     }
 
     /// Seconds that an operation may take, all attempts included, or None for no limit.

@@ -141,6 +141,8 @@ class _MongoClient(
         self._tracer = listeners.tracer
         if options.security is not None:
             self._core.set_security(options.security)
+        if (proxy := options.proxy) is not None:
+            self._core.set_proxy(proxy)
         self._core.set_starter(Starter(self._core, options.srv))
         self._port: Port = self._port_class(self._core)
         if not options.is_resolved:

@@ -1,0 +1,94 @@
+"""A client's SOCKS5 proxy (RFC 1928, RFC 1929): its half of the conversation, as steps that either face takes.
+
+Spec: socks5-support. The proxy looks the host's name up.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from mangonel.typings import _Address
+
+_VERSION, _PASSWORD_VERSION = b"\x05", b"\x01"
+_NO_AUTHENTICATION, _USERNAME_PASSWORD = 0x00, 0x02
+_CONNECT = b"\x01\x00"
+_NAME = b"\x03"
+# By the type of the address in a reply: its bytes, without a name, which says its own length.
+_ADDRESS_SIZES = {0x01: 4, 0x04: 16}
+_REFUSALS = {
+    0x01: "general failure",
+    0x02: "connection not allowed by its rules",
+    0x03: "network unreachable",
+    0x04: "host unreachable",
+    0x05: "connection refused",
+    0x06: "time to live expired",
+    0x07: "command not supported",
+    0x08: "address type not supported",
+}
+
+
+class ProxyError(OSError):
+    """The proxy refused the connection, or what answered is no SOCKS5 proxy."""
+
+
+class Proxy:
+    """A SOCKS5 proxy of a client, with what it is to be told.
+
+    Args:
+        host, port: where it listens.
+        username, password: both or neither.
+    """
+
+    __slots__ = ("_credentials", "address")
+
+    def __init__(self, host: str, port: int, username: str | None, password: str | None) -> None:
+        self.address: tuple[str, int] = (host, port)
+        self._credentials = None
+        if username is not None and password is not None:
+            name, secret = username.encode(), password.encode()
+            self._credentials = b"".join(bytes([len(text)]) + text for text in (name, secret))
+
+    def steps(self, target: _Address) -> Generator[tuple[bytes, int], bytes, None]:
+        """Yield what to send next and how many bytes to receive then; take these bytes.
+
+        Args:
+            target: the server to reach. A Unix socket is on this machine and never reached through a proxy.
+
+        Raises:
+            ProxyError: the proxy refused, or speaks something else.
+        """
+        methods = (
+            [_NO_AUTHENTICATION] if self._credentials is None else [_NO_AUTHENTICATION, _USERNAME_PASSWORD]
+        )
+        chosen = yield _VERSION + bytes([len(methods), *methods]), 2
+        self._check_version(chosen)
+        if chosen[1] == _USERNAME_PASSWORD and self._credentials is not None:
+            answer = yield _PASSWORD_VERSION + self._credentials, 2
+            if answer[1] != 0:
+                raise self._error("refused proxyUsername and proxyPassword")
+        elif chosen[1] != _NO_AUTHENTICATION:
+            raise self._error(
+                "wants an authentication that was not offered; set proxyUsername and proxyPassword"
+            )
+        host, port = target
+        name = host.encode("ascii" if host.isascii() else "idna")
+        place = bytes([len(name)]) + name + (port or 0).to_bytes(2)
+        head = yield _VERSION + _CONNECT + _NAME + place, 4
+        self._check_version(head)
+        if head[1] != 0:
+            reason = _REFUSALS.get(head[1], f"reply {head[1]}")
+            raise self._error(f"did not connect to {host}:{port}: {reason}")
+        size = _ADDRESS_SIZES.get(head[3])
+        if size is None:
+            size = (yield b"", 1)[0]
+        yield b"", size + 2
+
+    def _check_version(self, answer: bytes) -> None:
+        if answer[:1] != _VERSION:
+            raise self._error(f"expected SOCKS version 5, got {answer[0]}")
+
+    def _error(self, reason: str) -> ProxyError:
+        host, port = self.address
+        return ProxyError(f"the proxy {host}:{port}: {reason}")

@@ -1,0 +1,103 @@
+"""Connections through a SOCKS5 proxy, on each face, monitors included.
+
+Spec: socks5-support.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mangonel import AsyncMongoClient, MongoClient
+from mangonel.errors import InvalidURI, ServerSelectionTimeoutError
+from mangonel.server import Server
+from tools.socks_proxy import SocksProxy
+
+SECRET = "s3cret:/?"
+
+
+def ping(face: str, uri: str, **options: Any) -> Any:
+    """Return the reply to a ping by a client of a face, with a name that only the proxy knows."""
+    if face == "blocking":
+        with MongoClient(uri, **options) as client:
+            return client.admin.command("ping")
+
+    async def run() -> Any:
+        async with AsyncMongoClient(uri, **options) as client:
+            return await client.admin.command("ping")
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def face(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def route(server: Server) -> tuple[str, int]:
+    host, port = server.uri.removeprefix("mongodb://").partition("/")[0].split(",")[0].rsplit(":", 1)
+    return host, int(port)
+
+
+def test_every_connection_goes_through_the_proxy(face: str, route: tuple[str, int]) -> None:
+    with SocksProxy(route=route) as proxy:
+        uri = (
+            f"mongodb://only.the.proxy:1234/?directConnection=true&proxyHost=127.0.0.1&proxyPort={proxy.port}"
+        )
+
+        assert ping(face, uri)["ok"] == 1
+
+    assert len(proxy.asked) >= 2
+    assert set(proxy.asked) == {("only.the.proxy", 1234)}
+
+
+def test_the_proxy_is_told_user_and_password(face: str, route: tuple[str, int]) -> None:
+    with SocksProxy((b"ada", SECRET.encode()), route) as proxy:
+        options = {"proxyHost": "localhost", "proxyPort": proxy.port, "proxyUsername": "ada"}
+        uri = "mongodb://only.the.proxy/?directConnection=true"
+
+        assert ping(face, uri, **options, proxyPassword=SECRET)["ok"] == 1
+        with pytest.raises(ServerSelectionTimeoutError, match="refused proxyUsername and proxyPassword"):
+            ping(face, uri, **options, proxyPassword="other", serverSelectionTimeoutMS=500)
+        with pytest.raises(ServerSelectionTimeoutError, match="set proxyUsername and proxyPassword"):
+            ping(face, uri, proxyHost="localhost", proxyPort=proxy.port, serverSelectionTimeoutMS=500)
+
+
+def test_a_refusal_says_why(face: str) -> None:
+    with SocksProxy(refusal=5) as proxy:
+        options = {"proxyHost": "localhost", "proxyPort": proxy.port, "serverSelectionTimeoutMS": 500}
+
+        with pytest.raises(
+            ServerSelectionTimeoutError, match=r"did not connect to a\.example:1234: connection refused"
+        ):
+            ping(face, "mongodb://a.example:1234", **options)
+
+
+def test_a_password_is_not_shown() -> None:
+    client = MongoClient(connect=False, proxyHost="a.example", proxyUsername="ada", proxyPassword=SECRET)
+
+    assert "proxyHost='a.example'" in repr(client) or "proxyhost='a.example'" in repr(client)
+    assert SECRET not in repr(client)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"proxyPort": 1080},
+        {"proxyUsername": "ada", "proxyPassword": "x"},
+        {"proxyHost": "a.example", "proxyUsername": "ada"},
+        {"proxyHost": "a.example", "proxyPassword": "x"},
+    ],
+)
+def test_options_that_lack_another_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidURI, match=r"expected (both proxyUsername|proxyHost)"):
+        MongoClient(connect=False, **options)
+
+
+@pytest.mark.parametrize("value", [0, 65_536, "x"])
+def test_a_port_that_is_none_is_refused(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="for proxyPort"):
+        MongoClient(connect=False, proxyHost="a.example", proxyPort=value)
