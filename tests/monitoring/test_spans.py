@@ -108,6 +108,7 @@ def test_retry_is_a_second_command_below_the_same_operation(
     operation, first, second = spans.all
     assert first.attributes["db.response.status_code"] == "89"
     assert first.attributes["exception.type"] == "OperationFailure"
+    assert first.attributes["error.type"] == "OperationFailure"
     assert not first.status.is_ok
     assert "exception.type" not in second.attributes
     assert "exception.type" not in operation.attributes

@@ -41,13 +41,23 @@ def logged_components() -> tuple[str, ...]:
     return tuple(name for name in COMPONENTS if logging.getLogger(logger_name(name)).isEnabledFor(_DEBUG))
 
 
+# The tracing settings that an instrumentation gives to all clients.
+_of_every_client: dict[str, Any] = {}
+
+
+def trace_every_client(settings: dict[str, Any]) -> None:
+    """Take tracing settings for the clients made from now on; their own `tracing=` overrides them. Empty: none."""
+    global _of_every_client
+    _of_every_client = settings
+
+
 def make_tracer(options: ClientOptions) -> Tracer | None:
     """Return the tracer if the client's option or the environment asks for one.
 
     Raises:
         ConfigurationError: the option asks for one, and OpenTelemetry is not installed.
     """
-    asked = options.tracing
+    asked = {**_of_every_client, **options.tracing}
     if not asked.get("enabled", os.environ.get(_TRACING, "").lower() in _TRUE):
         return None
     try:

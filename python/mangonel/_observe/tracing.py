@@ -220,6 +220,7 @@ def _below(span: Span | None) -> Context | None:
 def _fail(span: Span, kind: str, message: str) -> None:
     span.set_attributes(
         {
+            "error.type": kind,
             "exception.type": kind,
             "exception.message": message,
             # The exception object is created only when the caller gets it, after the span's end.

@@ -1,0 +1,1 @@
+"""Integrations with other packages; each module needs the one that it is named after."""
