@@ -1,0 +1,233 @@
+"""The pytest plugin: fixtures for a real server, clients and a clean database, and the commands of a failed test.
+
+pytest finds it by its entry point. It loads nothing of the driver until a test asks for a fixture.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from mangonel import AsyncMongoClient, MongoClient
+    from mangonel.api import Database
+    from mangonel.monitoring import CommandStartedEvent
+    from mangonel.server import Server
+
+_MARK = "mangonel"
+# How much of a command a failure shows.
+_LONGEST = 300
+# What one process keeps from test to test: by the options of a mark, a server and a client of it.
+_kept = ExitStack()
+_servers: dict[str, Server | _Running] = {}
+_clients: dict[str, MongoClient[Any]] = {}
+
+
+class _Running:
+    """A server that runs already, by its URI."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+
+
+class CommandRecorder:
+    """Keeps the commands that clients send. A listener: pass it to a client of your own as `event_listeners=[...]`."""
+
+    def __init__(self) -> None:
+        self.commands: list[dict[str, Any]] = []
+
+    def started(self, event: CommandStartedEvent) -> None:
+        """Keep a command."""
+        self.commands.append(dict(event.command))
+
+    def succeeded(self, event: object) -> None:
+        """Nothing is kept of replies."""
+
+    failed = succeeded
+
+
+_recorder = CommandRecorder()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--mangonel-uri`."""
+    group = parser.getgroup("mangonel-server", "MongoDB servers (mangonel)")
+    group.addoption(
+        "--mangonel-uri",
+        default=os.environ.get("MANGONEL_PYTEST_URI"),
+        help="use this running server for tests without a mark; its test databases are emptied",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the mark."""
+    config.addinivalue_line(
+        "markers",
+        "mangonel(replica_set=0, tls=False, **options): which server the fixtures of a test start; "
+        "options as for mangonel.server.start",
+    )
+
+
+def pytest_unconfigure() -> None:
+    """Close the clients, then the servers."""
+    _clients.clear()
+    _servers.clear()
+    _kept.close()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Iterator[None]:
+    """Add the commands that were sent to the report of a failed test."""
+    outcome: Any = yield
+    report = outcome.get_result()
+    if report.when == "setup":
+        # What fixtures sent while they were made belongs to the test as well.
+        return
+    if report.failed and _recorder.commands and "mangonel_server" in getattr(item, "fixturenames", ()):
+        report.sections.append(("MongoDB commands sent", _listing(_recorder.commands)))
+
+
+@pytest.fixture
+def mangonel_server(request: pytest.FixtureRequest) -> Server | _Running:
+    """A server, started once in each process for all tests with the same mark; it has at least `uri`."""
+    return _server_of(request)[1]
+
+
+@pytest.fixture
+def mangonel_client(request: pytest.FixtureRequest, mangonel_server: Server) -> MongoClient[Any]:
+    """A blocking client of `mangonel_server`, shared by the tests of a process; do not close it."""
+    return _client_of(request)
+
+
+@pytest.fixture
+def mangonel_async_client(mangonel_server: Server) -> Iterator[AsyncMongoClient[Any]]:
+    """An asyncio client of `mangonel_server`, for one test; it works on the event loop of the test."""
+    import asyncio
+
+    from mangonel import AsyncMongoClient
+
+    client = AsyncMongoClient(mangonel_server.uri, event_listeners=[_recorder])
+    yield client
+
+    async def close() -> None:
+        await client.close()
+
+    asyncio.run(close())
+
+
+@pytest.fixture
+def mangonel_database(request: pytest.FixtureRequest, mangonel_client: MongoClient[Any]) -> Database[Any]:
+    """A database without documents: collections of earlier tests are there, with their indexes, and are empty.
+
+    Each process of pytest-xdist has a database of its own.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")[:8]
+    database = mangonel_client[f"test_{worker}_{run}".rstrip("_")]
+    _empty(database)
+    _recorder.commands.clear()
+    return database
+
+
+@pytest.fixture
+def count_commands(mangonel_server: Server) -> Callable[..., AbstractContextManager[CommandRecorder]]:
+    """A context manager that fails the test when the fixtures' clients send more commands inside than `at_most`.
+
+    Example:
+        >>> def test_a_page_takes_one_query(mangonel_database, count_commands):
+        ...     with count_commands(at_most=1):
+        ...         render(mangonel_database)
+    """
+
+    @contextmanager
+    def counting(*, at_most: int) -> Iterator[CommandRecorder]:
+        before = len(_recorder.commands)
+        own = CommandRecorder()
+        yield own
+        own.commands = _recorder.commands[before:]
+        if len(own.commands) > at_most:
+            pytest.fail(
+                f"expected at most {at_most} commands, got {len(own.commands)}:\n{_listing(own.commands)}",
+                pytrace=False,
+            )
+
+    return counting
+
+
+def _server_of(request: pytest.FixtureRequest) -> tuple[str, Server | _Running]:
+    """Return the server that the marks of a test ask for, and what they name it by. The nearest mark wins."""
+    options: dict[str, Any] = {}
+    for mark in reversed(list(request.node.iter_markers(_MARK))):
+        if mark.args:
+            raise pytest.UsageError(f"expected keyword arguments in the mark {_MARK}, got {mark.args[0]!r}")
+        options.update(mark.kwargs)
+    name = repr(sorted(options.items()))
+    if name not in _servers:
+        uri = request.config.getoption("--mangonel-uri")
+        _servers[name] = _Running(uri) if uri and not options else _start(options)
+    return name, _servers[name]
+
+
+def _start(options: dict[str, Any]) -> Server:
+    from mangonel.server import start
+
+    if options.get("tls") is True:
+        options = {**options, "tls": _certificates()}
+    return _kept.enter_context(start(**options))
+
+
+def _certificates() -> dict[str, str]:
+    """Return the files of an authority made for this run, and of a certificate for loopback."""
+    import tempfile
+
+    try:
+        import trustme
+    except ModuleNotFoundError as error:
+        raise pytest.UsageError("tls=True needs trustme; install mangonel[pytest], or name files") from error
+    folder = _kept.enter_context(tempfile.TemporaryDirectory())
+    authority = trustme.CA()
+    files = {"certificateKeyFile": f"{folder}/server.pem", "CAFile": f"{folder}/ca.pem"}
+    authority.issue_cert("127.0.0.1", "localhost").private_key_and_cert_chain_pem.write_to_path(
+        files["certificateKeyFile"]
+    )
+    authority.cert_pem.write_to_path(files["CAFile"])
+    return {**files, "allowConnectionsWithoutCertificates": True}  # type: ignore[dict-item]  # mongod takes both
+
+
+def _client_of(request: pytest.FixtureRequest) -> MongoClient[Any]:
+    from mangonel import MongoClient
+
+    name, server = _server_of(request)
+    if name not in _clients:
+        client = MongoClient(server.uri, event_listeners=[_recorder])
+        _clients[name] = _kept.enter_context(client)
+    return _clients[name]
+
+
+def _empty(database: Database[Any]) -> None:
+    """Delete the documents of each collection; drop what no delete can empty."""
+    for found in database.list_collections():
+        name, options = found["name"], found.get("options", {})
+        if name.startswith("system."):
+            continue
+        if found["type"] == "collection" and not options.get("capped"):
+            database[name].delete_many({})
+        elif found["type"] != "view":
+            database.drop_collection(name)
+
+
+def _listing(commands: list[dict[str, Any]]) -> str:
+    from mangonel.bson import json_util
+
+    lines = []
+    for command in commands:
+        shown = {name: value for name, value in command.items() if name not in ("lsid", "$clusterTime")}
+        text = json_util.dumps(shown)
+        lines.append(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
+    return "\n".join(lines)
