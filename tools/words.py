@@ -1,4 +1,4 @@
-"""Refuse words that this project once coined for things that the field has a name for.
+"""Refuse words that this project once coined for things that the field has a name for, and sentences without an actor.
 
     python tools/words.py [FOLDER ...]      without folders: those of FOLDERS
 
@@ -44,6 +44,9 @@ WORDS = {
     r"(the|a) (server.s |lost )?line (broke|was|is|that|went|failed)": "connection",
     r"(what|all that) \S+ came to": "result",
 }
+# They hide who acts: name the part, the process or the program. Data, identifiers and plain English take these lines.
+UNNAMED = re.compile(r"\b(nobody|somebody|whoever|whatever)\b", re.IGNORECASE)
+MOST_UNNAMED = 190
 # (path below the root, text of the line): places where the plain word is meant.
 MEANT = {
     (
@@ -77,6 +80,18 @@ def problems(path: Path) -> list[str]:
     return found
 
 
+def unnamed(files: list[Path]) -> list[str]:
+    """Return one problem if more lines than `MOST_UNNAMED` have a word that hides who acts."""
+    found = sum(
+        UNNAMED.search(line) is not None
+        for path in files
+        for line in path.read_text(encoding="utf-8").splitlines()
+    )
+    if found <= MOST_UNNAMED:
+        return []
+    return [f"expected at most {MOST_UNNAMED} lines with {UNNAMED.pattern}, got {found}: name who acts"]
+
+
 def main() -> int:
     folders = [Path(argument).resolve() for argument in sys.argv[1:]] or [ROOT / name for name in FOLDERS]
     files = [
@@ -87,7 +102,7 @@ def main() -> int:
     ]
     if not files:
         sys.exit("words: expected files to look at, got none")
-    found = [problem for path in files for problem in problems(path)]
+    found = [problem for path in files for problem in problems(path)] + unnamed(files)
     print(*found, sep="\n", end="\n" if found else "")
     return int(bool(found))
 

@@ -57,7 +57,7 @@ def create_app(uri: str | None = None, *, secure: bool | None = None) -> Flask:
     sessions: WebSessions[Any] = WebSessions(uri, cookie=Cookie(secure=secure), lifetime=Lifetime(idle="30m"))
     sessions.init_flask(app)
     # Compared with the password of an unknown user, so that the response takes as long.
-    nobody = {"password": hash_password("nobody", b"salt of nobody"), "salt": b"salt of nobody"}
+    unknown = {"password": hash_password("", b"salt of no user"), "salt": b"salt of no user"}
 
     @app.before_request
     def guard() -> Response | None:
@@ -78,7 +78,7 @@ def create_app(uri: str | None = None, *, secure: bool | None = None) -> Flask:
     def login() -> Response:
         name = request.form["name"]
         user = shop.users.find_one({"_id": name})
-        known = user or nobody
+        known = user or unknown
         is_right = hmac.compare_digest(
             hash_password(request.form["password"], known["salt"]), known["password"]
         )

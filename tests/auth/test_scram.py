@@ -162,8 +162,8 @@ def test_reads_and_writes_of_a_user_go_to_every_member_of_a_set_with_a_key_file(
 
 def test_the_first_user_is_made_by_a_client_without_credentials(face: Face) -> None:
     with start(arguments=["--auth"]) as server:
-        nobody = face.client(server.uri)
+        anonymous = face.client(server.uri)
         roles = [{"role": "root", "db": "admin"}]
-        face.run(lambda: nobody.admin.command("createUser", "first", pwd="one", roles=roles))
-        assert refusal(face, lambda: nobody.shop.orders.find_one()).code == 13
+        face.run(lambda: anonymous.admin.command("createUser", "first", pwd="one", roles=roles))
+        assert refusal(face, lambda: anonymous.shop.orders.find_one()).code == 13
         assert whoami(face, face.client(uri(server, "first", "one"))) == ["first"]

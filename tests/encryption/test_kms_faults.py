@@ -149,11 +149,11 @@ def test_a_service_that_is_not_there_is_named(face: Any, keys_of: Any, kind: str
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
 
-    class Nobody:
+    class NoService:
         pass
 
-    Nobody.address = address  # type: ignore[attr-defined]
-    keys, master = keys_of(kind, Nobody)
+    NoService.address = address  # type: ignore[attr-defined]
+    keys, master = keys_of(kind, NoService)
 
     with pytest.raises(errors.EncryptionError, match=f"no answer from the {kind} service {address}"):
         make(face, keys, kind, master)

@@ -82,7 +82,7 @@ def played(request, server):
 
 
 @pytest.fixture
-def nobody(monkeypatch):
+def no_workers(monkeypatch):
     """Let rounds be played without a server and without workers."""
     idle = Mock(**{"process.poll.return_value": None})
     monkeypatch.setattr("mangonel.lab.scheduler.Child", lambda module: idle)
@@ -104,7 +104,7 @@ def test_the_scheduler_imports_no_peer():
     assert told.stdout.strip() == "[]"
 
 
-def test_every_contender_plays_every_round_in_an_order_that_the_seed_decides(nobody):
+def test_every_contender_plays_every_round_in_an_order_that_the_seed_decides(no_workers):
     first, same, other = (
         [entry["contenders"] for entry in order(play("", *SOUND, rounds=4, seed=seed))] for seed in (1, 1, 2)
     )
@@ -203,7 +203,7 @@ def test_a_contender_that_falls_silent_is_ended_and_shown(server, monkeypatch):
     assert record.content()["exits"][0]["signal"] == "SIGKILL"
 
 
-def test_a_failing_experiment_does_not_lose_the_others(nobody, monkeypatch):
+def test_a_failing_experiment_does_not_lose_the_others(no_workers, monkeypatch):
     class Broken(Experiment):
         id = "broken"
 
@@ -240,7 +240,7 @@ def test_an_interrupted_run_keeps_what_it_has(server, tmp_path):
     assert (told[-1].left_s is not None, told[-1].total) == (True, 6)
 
 
-def test_trap_8_a_disturbed_round_is_played_again_whole(nobody, monkeypatch):
+def test_trap_8_a_disturbed_round_is_played_again_whole(no_workers, monkeypatch):
     monkeypatch.setattr("mangonel.lab.record.marked_rounds", lambda order, rounds: [("planted", 1)])
     # A round is half of this run, or nearly all of it.
     monkeypatch.setattr("mangonel.lab.scheduler.AGAIN_SHARE", 100.0)
@@ -251,7 +251,9 @@ def test_trap_8_a_disturbed_round_is_played_again_whole(nobody, monkeypatch):
     assert {"loop_ns", "fsync_ns", "pressure", "ping_us", "stolen"} <= set(found[-1]["sentinel"])
 
 
-def test_a_part_of_few_rounds_is_played_in_the_first_alone_even_when_one_is_played_again(nobody, monkeypatch):
+def test_a_part_of_few_rounds_is_played_in_the_first_alone_even_when_one_is_played_again(
+    no_workers, monkeypatch
+):
     planted = registry.experiments()["planted"]
     seldom = [dataclasses.replace(part, rounds=1) for part in planted.parts(Size(True))]
     monkeypatch.setattr(planted, "parts", lambda size: seldom)

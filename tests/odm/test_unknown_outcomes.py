@@ -159,7 +159,7 @@ def test_an_append_that_was_stored_after_all_is_not_stored_twice(
     document.tags.append("b")
     lose(face, line, document, way, lambda: "b" in raw.find_one()["tags"], how)
     assert set(document.changes()) == {"tags"}
-    # Nobody can tell the first save from another writer's, so the program is asked.
+    # The first save cannot be told from another writer's, so the program is asked.
     with pytest.raises(StaleDocument):
         again(face, document, way)
     assert raw.find_one()["tags"] == [*begun, "b"]

@@ -1,4 +1,4 @@
-"""What an upsert of a class inserts is found by the class again, whatever subclasses it has."""
+"""A document that an upsert of a class inserted is found by that class again, with any subclasses."""
 
 from __future__ import annotations
 

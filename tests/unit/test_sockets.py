@@ -56,7 +56,7 @@ def test_names_are_looked_up_by_what_somebody_put_into_the_module(
     look_up = socket.getaddrinfo
     monkeypatch.setattr(socket, "getaddrinfo", lambda _name, *rest: look_up(address[0], *rest))
 
-    open_socket(("name.that.nobody.has.test", address[1]), five_seconds).close()
+    open_socket(("unknown.name.test", address[1]), five_seconds).close()
 
 
 def test_without_unix_sockets_a_host_and_a_port_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ crash in the middle, answers of the store are lost and writes sent again, time p
 are in the middle of a change of keys, and in most their clocks differ. This one plays the flows on a blocking store;
 `model_async.py` plays an asynchronous one's, whose calls overlap as well.
 
-What must hold, whatever happens:
+The invariants:
   - an ended websession (logout, login, rotation, revocation) is never served again;
   - a logout ends what a rotation beside it made of the websession, whichever comes first;
   - a write beside a rotation is in what that made of the websession, or its answer is no success;
@@ -15,9 +15,9 @@ What must hold, whatever happens:
   - a write that was acknowledged is in every later read, until a login drops it;
   - of an answer that failed nothing is kept but an end, and an id that was given up is dead;
   - what a stranger sends opens nothing, and is an error of theirs alone;
-  - nobody sees another browser's values or user;
+  - no browser sees another's values or user;
   - no websession is served beyond its limits;
-  - nobody is logged out who did nothing but come back in time with the newest cookie.
+  - a user who only comes back in time with the newest cookie stays logged in.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SKEWS = ((0.0, 0.0, 0.0), (0.0, 5.0, -5.0), (0.0, 20.0, 0.0), (-20.0, 0.0, 5.0))
 
 OLD, NEW = "o" * 32, "n" * 32
 
-# What a stranger makes of an id that somebody else has.
+# The ids that a stranger derives from another browser's.
 FORMS = ("junk", "changed", "key", "longer", "shorter")
 
 BROWSER, SERVER = st.integers(0, BROWSERS - 1), st.integers(0, SERVERS - 1)
@@ -258,7 +258,7 @@ class WebSessionModel(RuleBasedStateMachine):
 
     @rule(server=SERVER, which=st.integers(0, 50), form=st.sampled_from(FORMS), junk=st.text(max_size=60))
     def be_a_stranger(self, server: int, which: int, form: str, junk: str) -> None:
-        """Somebody sends what is no cookie of ours, and values that nothing can store."""
+        """A request has a foreign cookie, or stores values that cannot be stored."""
         tokens = [token for issued in self.issued for token in issued] or ["x" * 43]
         token = tokens[which % len(tokens)]
         policy = self.servers[server].cookie
@@ -404,7 +404,7 @@ class WebSessionModel(RuleBasedStateMachine):
         session = request.session
         assert session is not None
         if expected is not None:
-            assert session.state.record is not None, "somebody was logged out who came back in time"
+            assert session.state.record is not None, "a user who came back in time was logged out"
             assert session.state.record.sid == expected
             assert session.user == self.user_of[expected]
         self._act(request, action)
@@ -620,7 +620,7 @@ class WebSessionModel(RuleBasedStateMachine):
         now = self.clock.now
         record = session.state.record
         if request.plan in (END, ROTATE) and request.old_sid is not None:
-            # What nobody has logged in to cannot be found again when renewals left a request far behind.
+            # An anonymous websession cannot be found again once renewals left a request far behind.
             is_behind = (
                 self.clock.now - request.looked > FOLLOW - self.slack
                 and self.user_of[request.old_sid] is None

@@ -61,7 +61,7 @@ def test_an_id_that_was_given_up_is_dead_although_the_handler_fails(
                 assert send("", old).found == {"user": None, "values": {}}, (do, fail)
                 if framework == "flask-debug" and fail != "500":
                     continue  # the debugger answers, and no cookie can reach the browser
-                # Nobody is logged in by a request that failed, and nothing is lost.
+                # A request that failed logs no user in, and loses nothing.
                 assert send("", answer.cookie).found == {"user": "ada", "values": {"a": "1"}}, (do, fail)
 
 
@@ -148,7 +148,7 @@ def test_the_limit_of_logins_holds_on_every_store(
     sessions = opened(store_url, name, max_per_user=1, over_limit="refuse")
     with served(framework, sessions) as send:
         if name in ("memcached", "directory"):
-            # These cannot list a user's, so nobody is let in unlimited.
+            # These cannot list a user's websessions, so a login beyond the limit is refused.
             assert send("do=login&user=ada").status == 500
             return
         first = send("do=login&user=ada").cookie

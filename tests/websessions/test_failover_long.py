@@ -73,7 +73,7 @@ class Visitors:
         before, deadline = self.done, time.monotonic() + 60
         while self.done < before + count and time.monotonic() < deadline:
             await asyncio.sleep(0.1)
-        assert self.done > before, "nobody was answered any more"
+        assert self.done > before, "no request was answered any more"
 
 
 @pytest.mark.parametrize("option", ["", "&durable=1"], ids=["default", "durable"])

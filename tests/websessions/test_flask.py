@@ -97,7 +97,7 @@ def test_a_permanent_session_outlives_the_browser_for_as_long_as_flask_says() ->
     clock = FakeClock()
     sessions: WebSessions[Any] = WebSessions(MemoryStore(clock), clock=clock, events=lambda event: None)
     app = application({"PERMANENT_SESSION_LIFETIME": timedelta(days=45)}, sessions)
-    # It alone makes nobody a session.
+    # By itself it creates no session.
     assert cookies(app, "/permanent") == ("None True", [])
     for path in ("/permanent-write", "/permanent-login"):
         _, (given,) = cookies(app, path)

@@ -1,4 +1,4 @@
-"""What one visitor sends harms no other, and whoever asks for a user's websessions asks for a value, not a query."""
+"""One visitor's requests cannot harm another; a search for a user's websessions takes a value, never a query."""
 
 from __future__ import annotations
 

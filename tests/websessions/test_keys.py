@@ -127,7 +127,7 @@ def test_workers_with_different_keys_serve_each_other_s_visitors_in_every_framew
         cookie = second("do=write&k=b&v=2", cookie).cookie
         found = first("", cookie).found
         assert (found["user"], found["values"]) == ("ada", {"a": "1", "b": "2"})
-        # Who knows neither key lets nobody in.
+        # A process that knows neither key refuses the cookie.
         with served(framework, worker(Keys(current="x" * 32))) as stranger:
             assert stranger("", cookie).found["user"] is None
 

@@ -90,7 +90,7 @@ async def test_a_revocation_ends_what_is_remembered_and_listings_say_when_it_was
     late["n"] = 1
     with pytest.raises(UsageError, match="has ended"):
         await late.save()
-    # The epoch outlives whatever may be remembered.
+    # The epoch outlives every session that could be remembered.
     epoch = await sessions.asynchronous.store().get(sessions.epoch_key("ada"))
     assert epoch is not None
     assert epoch.expires > clock() + 30 * DAY

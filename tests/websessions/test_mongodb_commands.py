@@ -285,7 +285,7 @@ async def test_who_was_first_in_a_batch_knows_it_although_the_next_one_was_quick
     next_one: list[Any] = []
 
     class Quick:
-        """A collection on which somebody else writes right after a batch."""
+        """A collection to which another client writes right after a batch."""
 
         def __getattr__(self, name: str) -> Any:
             call = getattr(collection, name)

@@ -1,4 +1,4 @@
-"""Stores that restart, stall or fail over: what was ended stays ended, and nobody else waits."""
+"""Stores that restart, stall or fail over: an ended websession stays ended, and other requests do not wait."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Writers:
     async def played(self, stories: int) -> None:
         deadline = time.monotonic() + 60
         while self.stories < stories:
-            assert time.monotonic() < deadline, "nobody was answered"
+            assert time.monotonic() < deadline, "no request was answered"
             await asyncio.sleep(0.02)
 
 
@@ -400,6 +400,6 @@ async def _stall(name: str, url: str, engine: Any, capsys: pytest.CaptureFixture
             f"then {statuses}; recovered in {recovery:.2f} s"
         )
     # A blocking call would end the first of the requests that wait before anybody else is answered.
-    assert meanwhile > 2, "nobody was answered while the store was stalled"
+    assert meanwhile > 2, "no request was answered while the store was stalled"
     assert statuses == [503]
     await sessions.aclose()

@@ -26,7 +26,7 @@ from mangonel.websessions.testing import a_record
 from tools.needed import go_without
 
 VISITORS = 6
-LIMIT = 60.0  # seconds until somebody is answered again
+LIMIT = 60.0  # seconds until a request is answered again
 
 long_only = pytest.mark.skipif(
     not os.environ.get("MANGONEL_FAILOVER"), reason="once in the clear is enough: MANGONEL_FAILOVER=1"
@@ -77,7 +77,7 @@ class Visitors:
     async def more(self, count: int) -> None:
         wanted, deadline = self.done + count, time.monotonic() + LIMIT
         while self.done < wanted:
-            assert time.monotonic() < deadline, "nobody was answered any more"
+            assert time.monotonic() < deadline, "no request was answered any more"
             await asyncio.sleep(0.02)
 
 

@@ -61,7 +61,7 @@ async def test_a_user_s_websessions_are_listed_and_ended(url: str) -> None:
     session.rotate()
     await browsers[-2].end(session)
     store: Any = sessions.asynchronous.store()
-    # What has ended is in nobody's set.
+    # An ended websession is in no user's set.
     members = await store._send("ZCARD", store._commands.users + b"ada")
     assert members == len(await sessions.of("ada")) <= 11
     assert await sessions.revoke_user("ada") == members

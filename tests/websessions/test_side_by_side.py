@@ -171,7 +171,7 @@ async def test_a_lock_is_given_up_after_a_wait_ends_by_itself_and_says_so() -> N
         second["n"] = 1
     with pytest.raises(LockTimeout, match="the lock ended by itself after 30 s"):
         await lock.__aexit__(None, None, None)
-    # Whoever fails lets go of it, and keeps nothing.
+    # A request that fails releases the lock, and keeps nothing.
     with pytest.raises(ZeroDivisionError):
         async with first.lock():
             first["n"] = 1 / 0
@@ -182,7 +182,7 @@ async def test_a_lock_is_given_up_after_a_wait_ends_by_itself_and_says_so() -> N
 async def test_what_cannot_be_locked_says_so() -> None:
     sessions: WebSessions[Any] = WebSessions("memory:", events=lambda event: None)
     browser = Browser(sessions)
-    # A new websession is nobody else's.
+    # No other request has a new websession.
     async with (await browser.begin()).lock():
         pass
     await browser.login("ada")

@@ -122,7 +122,7 @@ async def test_a_certificate_of_another_authority_is_refused_with_what_would_hel
 
 @pytest.mark.parametrize("name", ENGINES)
 async def test_a_certificate_for_another_host_is_refused(name: str, secure_url: Callable[[str], str]) -> None:
-    # This machine too, for whoever resolves it, but the certificate does not know it.
+    # It resolves to this machine too, but the certificate does not name it.
     url = secure_url(name).replace("127.0.0.1", "127.1")
     sessions: WebSessions[Any] = WebSessions(url, events=lambda event: None)
     with pytest.raises(StoreError, match=r"expected of \S*127\.1:\d+\S* a certificate for that host"):

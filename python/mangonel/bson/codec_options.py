@@ -235,8 +235,7 @@ else:
             return DatetimeConversion.DATETIME
 
         def __iter__(self) -> Iterator[Any]:
-            yield from self[:6]
-            yield self.datetime_conversion
+            return (getattr(self, name) for name in self._fields)
 
         @classmethod
         def _make(cls, values: Iterable[Any]) -> Self:
@@ -324,18 +323,14 @@ class CodecOptions(_BaseCodecOptions[_DocumentType]):
 
     def _arguments_repr(self) -> str:
         """Return the arguments as they stand inside `repr`; subclasses add theirs."""
-        document_class = "dict" if self.document_class is dict else repr(self.document_class)
-        uuid_representation = UUID_REPRESENTATION_NAMES.get(
-            self.uuid_representation, self.uuid_representation
-        )
+        shown = {name: repr(value) for name, value in self._asdict().items()}
+        if self.document_class is dict:
+            shown["document_class"] = "dict"
+        uuids = self.uuid_representation
+        shown["uuid_representation"] = str(UUID_REPRESENTATION_NAMES.get(uuids, uuids))
         # As format() shows them: the enum's member, or the plain int or str passed in its place.
-        conversion: object = self.datetime_conversion
-        return (
-            f"document_class={document_class}, tz_aware={self.tz_aware!r}, "
-            f"uuid_representation={uuid_representation}, "
-            f"unicode_decode_error_handler={self.unicode_decode_error_handler!r}, tzinfo={self.tzinfo!r}, "
-            f"type_registry={self.type_registry!r}, datetime_conversion={conversion!s}"
-        )
+        shown["datetime_conversion"] = str(self.datetime_conversion)
+        return ", ".join(f"{name}={value}" for name, value in shown.items())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._arguments_repr()})"

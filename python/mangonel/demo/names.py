@@ -86,5 +86,5 @@ THOUGHTS = (
     "The tram stops in front of it until midnight.",
     "Ask for the map behind the counter.",
     "In winter there is soup, in summer there are plums.",
-    "Nobody hurries you, and nobody sells you anything.",
+    "You may stay as long as you like, and buy nothing.",
 )

@@ -120,7 +120,7 @@ def _explain(error: Exception, sight: Sight, target: Target, timeout: float) -> 
     if credential is None and number == _UNAUTHORIZED:
         return (
             "auth-needed",
-            "the server lets nobody do anything without a login, and the URI names no user",
+            "the server requires a login, and the URI names no user",
             "put user:password@ before the hosts, both escaped with urllib.parse.quote_plus",
         )
     if number not in (_AUTHENTICATION_FAILED, _MECHANISM_UNAVAILABLE) or credential is None:

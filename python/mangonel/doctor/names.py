@@ -41,8 +41,8 @@ def resolve_seeds(target: Target, report: Report, timeout: float) -> bool:
             FAILURE,
             "dns-srv-refused",
             f"the records of {fqdn} cannot be used: {target.shown(error)}",
-            remedy="let whoever keeps the zone mend its SRV and TXT records: hosts must lie in the domain of the name, "
-            "and one TXT record may hold authSource, replicaSet and loadBalanced",
+            remedy="ask the administrator of the zone to correct its SRV and TXT records: hosts must lie in the domain "
+            "of the name, and one TXT record may hold authSource, replicaSet and loadBalanced",
         )
         return False
     seeds = [f"{host}:{port}" for host, port in target.options.seeds]

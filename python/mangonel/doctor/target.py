@@ -137,7 +137,9 @@ def read_target(uri: str, report: Report) -> Target | None:
             remedy="mend or remove the option: it has no effect as it stands",
         )
     if options._credentials is None and target.given("authSource"):
-        report.add("uri", NOTE, "uri-no-user", "authSource is given, but no user; nobody logs in")
+        report.add(
+            "uri", NOTE, "uri-no-user", "authSource is given without a user: the driver does not log in"
+        )
     if target.given("tlsAllowInvalidCertificates") or target.given("tlsInsecure"):
         report.add(
             "uri",

@@ -15,7 +15,7 @@ class Algorithm(str, Enum):  # noqa: UP042  # shown as PyMongo's
     """
 
     AEAD_AES_256_CBC_HMAC_SHA_512_Deterministic = "AEAD_AES_256_CBC_HMAC_SHA_512-Deterministic"
-    """Equal values give equal results, so that they can be searched for; and counted by whoever sees them."""
+    """Equal values give equal results: they can be searched for, and a reader of the stored values can count them."""
     AEAD_AES_256_CBC_HMAC_SHA_512_Random = "AEAD_AES_256_CBC_HMAC_SHA_512-Random"
     """Equal values give different results."""
     INDEXED = "Indexed"

@@ -15,7 +15,7 @@ import time
 from collections import deque
 
 PIECE = 512 * 1024
-HELD_BYTES = 64 << 20  # per direction; beyond it the sender feels that nobody reads
+HELD_BYTES = 64 << 20  # per direction; beyond it the sender has to wait for the reader
 
 
 class Delay:

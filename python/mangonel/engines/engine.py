@@ -84,7 +84,7 @@ class Engine:
                     each.replace(PORT, str(port)) for each in (self.url, self.unix_url)
                 )
                 return
-        raise Missing(f"{self.name} did not start: somebody else took each of {PORT_ATTEMPTS} free ports")
+        raise Missing(f"{self.name} did not start: other programs took each of {PORT_ATTEMPTS} free ports")
 
     def _start(self, port: int) -> bool:
         """Start the server on a port; return False if another process has the port."""

@@ -82,7 +82,7 @@ class Connection:
         """Return whether the site closed an idle connection, as HTTP without keep-alive does."""
         try:
             if self.socket.recv(1):
-                raise WrongAnswer("bytes came that nobody had asked for")
+                raise WrongAnswer("bytes came without a request")
         except BlockingIOError:
             return False
         except ConnectionError:

@@ -98,7 +98,7 @@ async function page(isFirst) {
     fetch(`/api/posts?${wanted}`),
     isFirst ? fetch(`/api/places?${parameters()}`) : null,
   ]);
-  if (number !== asked || !answers[0].ok) return; // somebody has asked for something else meanwhile
+  if (number !== asked || !answers[0].ok) return; // another page was asked for meanwhile
   const posts = await answers[0].json();
   if (answers[1]) draw(await answers[1].json());
   if (isFirst) at("results").replaceChildren();

@@ -4,7 +4,7 @@ const FIRST_PAUSE = 250;
 const LONGEST_PAUSE = 5000;
 // Frames that are taken in before the server is told that more may come.
 const GRANT = 8;
-// The server's word that nobody is logged in any more.
+// By this code the server says that the login has ended.
 const ENDED = 4401;
 
 /**
@@ -27,7 +27,7 @@ export function follow(path, told) {
     socket.addEventListener("message", (event) => {
       const frame = JSON.parse(event.data);
       told.frame(frame);
-      // Noted after the frame was taken in: whatever breaks before, it will be sent again.
+      // Noted after the frame was handled: if an error comes before, the frame is sent again.
       position = frame.position ?? position;
       pause = FIRST_PAUSE;
       told.state("live");

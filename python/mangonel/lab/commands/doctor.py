@@ -45,7 +45,7 @@ def _machine() -> Iterator[Finding]:
     cores, load, pressure = found["cores"], found["load"][0], found["pressure"]
     where, others = places(available()), "others are at work"
     slow = found["governor"] in ("powersave", "ondemand", "conservative")
-    waited = f"{pressure:.1f} % of the last 10 s somebody waited for a core"
+    waited = f"{pressure:.1f} % of the last 10 s a process waited for a core"
     steal = f"{100 * stolen:.1f} % now, {100 * found['stolen_since_boot']:.1f} % since boot"
     taken = "the hypervisor gives this machine's time away"
     yield "machine", machine(found), ""

@@ -95,7 +95,7 @@ class ShareTask(RateTask):
         begun = time.perf_counter()
         self.drive(probes)
         self.rate = self.figure / 100 * PROBES / (time.perf_counter() - begun)
-        # Fixed seconds, whatever the rate.
+        # Fixed seconds, at any rate.
         wanted = max(PROBES, round(OWN_S * self.rate))
         self.keys = (self.keys * (wanted // len(self.keys) + 1))[:wanted]
 

@@ -130,7 +130,7 @@ class PageTask(Task):
         seen = generate(self._site.port, requests, AT_ONCE, targets=[(self._path, "")], expected=self._body)
         if self._id == "rate-own":
             self._rate = SHARE * requests / seen.seconds
-            # Fixed seconds, whatever the rate.
+            # Fixed seconds, at any rate.
             self._count = max(200, round(self._count * self._rate / 450))
 
     def arrange(self) -> None:

@@ -257,7 +257,7 @@ def _plots(rows: Sequence[Row], title: str) -> Iterator[tuple[str, str]]:
         if sum(dot.kind != "less" for dot in dots) >= FEWEST:
             across = f"{first.unit}s per second"
             better = (
-                "lower and farther right is better. Filled: nobody beats it in both. Diamonds are limits."
+                "lower and farther right is better. Filled: no other is better in both. Diamonds are limits."
             )
             yield (
                 f"{what} against {across}: {better}",
