@@ -1,4 +1,4 @@
-"""How a collection or database builds its operations: settings turned into fields of a command."""
+"""Builds the operations of a collection or database: settings become fields of a command."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ if TYPE_CHECKING:
     from mangonel.read_preferences import _ServerMode
     from mangonel.write_concern import WriteConcern
 
-    # What find_one and insert_one need of their collection, in one look, for a class with a `__getattr__` is slow to
-    # answer each. Port, database's name, name, codec, whether reads add nothing to the command, write concern.
+    # The fields of a collection that find_one and insert_one need, in one tuple, since attribute access is slow in a
+    # class with `__getattr__`. Port, database's name, name, codec, whether reads add nothing to the command, write
+    # concern.
     CollectionContext: TypeAlias = tuple[Port, str, str, _core.Codec, bool, WriteConcern]
 
 
 class CommandSource(Settings):
-    """Builds operations on one database with the settings of its owner."""
+    """Builds operations on one database with its owner's settings."""
 
     _port: Port
     _database_name: str
-    # With `__getitem__` alone, `for` would take sub-collections "0", "1" and so on without end.
+    # With `__getitem__` alone, `for` would return sub-collections "0", "1" and so on without end.
     __iter__ = None
 
     def __next__(self) -> NoReturn:
         raise TypeError(f"'{type(self).__name__}' object is not iterable")
 
     def next(self) -> NoReturn:
-        """Raise TypeError: this is no cursor. A collection of this name is reached by `database["next"]`."""
+        """Raise TypeError: this is not a cursor. Use `database["next"]` for a collection with this name."""
         self.__next__()
 
     def _operation(
@@ -55,7 +56,7 @@ class CommandSource(Settings):
         codec: _core.Codec | None = None,
         database: str | None = None,
     ) -> _core.Operation:
-        """Build an operation on this database of a command that has all its fields; see `build_operation`."""
+        """Build an operation on this database from a complete command; see `build_operation`."""
         return build_operation(
             command,
             database=self._database_name if database is None else database,
@@ -78,7 +79,7 @@ class CommandSource(Settings):
         codec: _core.Codec | None = None,
         answer: Callable[..., Any] | None = None,
     ) -> _core.Operation:
-        """Build a read. `command` gains the read concern; its first key must be the command's name."""
+        """Build a read. Adds the read concern to `command`; its first key must be the command's name."""
         if comment is not None:
             command["comment"] = comment
         preference = self._read_preference if read_preference is None else read_preference
@@ -107,7 +108,7 @@ class CommandSource(Settings):
         )
 
     def _add_read_concern(self, command: dict[str, Any], session: _ClientSession | None) -> None:
-        """Add the read concern, but in a transaction, which has one for all."""
+        """Add the read concern, except in a transaction, which has its own."""
         if session is not None and session._handle.in_transaction:
             return
         if self._read_concern._level is not None and "readConcern" not in command:

@@ -1,9 +1,9 @@
-"""Lets the methods of an asyncio class be known as coroutine functions, as PyMongo Async's are.
+"""Marks the methods of an asyncio class as coroutine functions, as PyMongo Async's are.
 
-Frameworks decide by `inspect.iscoroutinefunction` whether to await what a method returns: background tasks of
-Starlette, `unittest.mock.create_autospec`, tenacity. A method here is a plain function that returns the port's
-coroutine, one frame less for each call, and both faces share it; so each asyncio class gets copies that carry the flag.
-Must not know: which classes and methods there are.
+Frameworks use `inspect.iscoroutinefunction` to decide whether to await a method's result: Starlette's background tasks,
+`unittest.mock.create_autospec`, tenacity. A method here is a plain function that returns the port's coroutine, which
+saves a frame per call, and both faces share it. So each asyncio class gets copies that carry the flag. Must not know:
+the classes and methods.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     C = TypeVar("C", bound=type[Any])
 
-# `inspect.CO_COROUTINE`; importing inspect takes longer than the whole package. Since 3.11 a coroutine is made by the
-# code's first instruction, not by this flag, which so only tells; `inspect.markcoroutinefunction` is of 3.12.
+# `inspect.CO_COROUTINE`; importing inspect takes longer than the whole package. Since 3.11 the code's first instruction
+# makes the coroutine, not this flag, so the flag only informs; `inspect.markcoroutinefunction` needs 3.12.
 _CO_COROUTINE = 0x80
 
 
 def coroutine_functions(cls: C) -> C:
-    """Mark the methods of an asyncio class that return `Returns[...]`, those it inherits as well; return the class.
+    """Mark the methods of an asyncio class that return `Returns[...]`, including inherited ones; return the class.
 
     Example:
         >>> inspect.iscoroutinefunction(AsyncCollection.insert_one)
@@ -40,7 +40,7 @@ def coroutine_functions(cls: C) -> C:
 
 
 def _returns_coroutine(method: FunctionType) -> bool:
-    # The annotation that `tools/stubs.py` reads as well.
+    # The annotation that `tools/stubs.py` reads too.
     annotation = method.__annotations__.get("return")
     if method.__code__.co_flags & _CO_COROUTINE or method.__name__.startswith("_"):
         return False
@@ -48,7 +48,7 @@ def _returns_coroutine(method: FunctionType) -> bool:
 
 
 def _coroutine_function(method: Any) -> Any:
-    """Return a copy of a function that returns coroutines, which says so."""
+    """Return a copy of a function that returns coroutines, marked as a coroutine function."""
     code = method.__code__
     copy = FunctionType(
         code.replace(co_flags=code.co_flags | _CO_COROUTINE),

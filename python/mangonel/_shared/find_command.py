@@ -34,7 +34,7 @@ FLAG_FIELDS = {
 }
 _CURSOR_TYPES = (0, TAILABLE, TAILABLE | AWAIT_DATA, EXHAUST)
 
-# The modifiers that the old wire protocol put beside the query, and their fields today.
+# The query modifiers of the old wire protocol, and their current fields.
 _MODIFIERS = {
     "$orderby": "sort",
     "$hint": "hint",
@@ -48,7 +48,7 @@ _MODIFIERS = {
     "$maxTimeMS": "maxTimeMS",
     "$snapshot": "snapshot",
 }
-# The query itself, and what the operation says by other means.
+# The fields that the operation expresses in other ways.
 _DROPPED = ("$query", "$readPreference")
 
 # What find takes by position, in its order; the last three are no fields of the command.
@@ -137,7 +137,7 @@ def find_command(
     if "$query" in filter:
         _unwrap(command, filter)
     if sort:
-        # Unlike `sort()`, and as in the field, no single key, and nothing for no sorting.
+        # Unlike `sort()`, and as in PyMongo, this accepts no single key, and an empty value means no sorting.
         command["sort"] = index_document(sort)
     if projection:
         command["projection"] = (
@@ -159,7 +159,7 @@ def find_command(
         check_size(batch_size)
     if limit or batch_size:
         set_bounds(command, limit, batch_size)
-    # Almost every query leaves these as they are, and need not pay for a look at each.
+    # Almost every query has the defaults, and need not pay for a check of each.
     if not (no_cursor_timeout is allow_partial_results is oplog_replay is False) or cursor_type != 0:
         _set_flags(command, cursor_type, no_cursor_timeout, allow_partial_results, oplog_replay)
     if hint is not None and (index := hint if isinstance(hint, str) else index_document(hint)):
@@ -191,7 +191,7 @@ def find_command(
     if let is not None:
         if type(let) is not dict and not isinstance(let, Mapping):
             raise TypeError(f"let must be an instance of dict or of another Mapping, not {type(let)}")
-        # Nothing where it means nothing: servers older than 5.0 know no variables.
+        # Left out if empty: servers older than 5.0 do not support variables.
         if let:
             command["let"] = let
     return command
@@ -205,7 +205,7 @@ def set_bounds(command: dict[str, Any], limit: int, batch_size: int) -> None:
             # A negative limit asks for a single batch (crud, "limit").
             command["singleBatch"] = True
     if batch_size:
-        # With equal sizes the server would keep the cursor open for one more, empty batch.
+        # With equal sizes the server would keep the cursor open for another, empty batch.
         command["batchSize"] = batch_size + 1 if batch_size == limit else batch_size
 
 

@@ -1,7 +1,7 @@
-"""The one builder of operations: what the core takes by place is said by name here.
+"""The one builder of operations: it names the core's positional arguments.
 
-`find_one` and `insert_one` call the core themselves, since they are measured in microseconds; everything else builds
-its operation with these names. Knows no command.
+`find_one` and `insert_one` call the core themselves, since they are measured in microseconds; all other code builds
+operations with these names. Knows no command.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
     from mangonel.read_preferences import _ServerMode
 
-    # That of the user, that of a cursor, False for none at all, None for an implicit one.
+    # A user's session, a cursor's, False for no session, or None for an implicit one.
     SessionHandle: TypeAlias = _core.Session | _core.ImplicitSession | Literal[False] | None
 
 PRIMARY_MODE = 0  # of a read preference
 
 
 def command_document(command: str | Mapping[str, Any], value: Any) -> dict[str, Any]:
-    """Return a command that a user named, with `value`, or wrote down: a document of its own.
+    """Return a command as a new document, from a name and `value`, or from a document.
 
     Raises:
-        ValueError: it is empty, and so has no name.
+        ValueError: it is empty, so it has no name.
     """
     document = {command: value} if isinstance(command, str) else dict(command)
     if not document:
@@ -49,21 +49,21 @@ def build_operation(
     answer: Callable[..., Any] | None = None,
     server: str | None = None,
 ) -> _core.Operation:
-    """Encode a command and say how it is sent and how its reply is read. Nothing is sent.
+    """Encode a command together with how to send it and read its reply. Sends nothing.
 
     Args:
         command: its first key is the command's name.
-        database: where it runs.
-        codec: how the command is encoded and the reply decoded.
-        kind: KIND_...: read or write, and whether it may be sent twice.
-        reading: READ_...: what of the reply is handed out.
-        replies: REPLIES_...: how many are awaited.
-        read_preference: which servers it may go to. None: the primary.
-        session: False for none at all, None for an implicit one.
-        pinned: the connection that the cursor is kept on.
-        is_under_way: the server sends the reply by itself.
-        answer: called with the reply; what it returns is the result.
-        server: the address of the only server that it may go to.
+        database: the command's database.
+        codec: encodes the command and decodes the reply.
+        kind: KIND_...: read or write, and whether it may be retried.
+        reading: READ_...: which part of the reply to return.
+        replies: REPLIES_...: how many replies are expected.
+        read_preference: the read preference. None: the primary.
+        session: a session, False for none, None for an implicit one.
+        pinned: the connection that the cursor is pinned to.
+        is_under_way: the server sends the reply without a request.
+        answer: called with the reply; its return value is the result.
+        server: the address of the only server that may receive it.
 
     Raises:
         InvalidDocument, OverflowError: the command cannot be encoded.
@@ -75,7 +75,7 @@ def build_operation(
         kind,
         reading,
         replies,
-        # The primary needs no word.
+        # The primary needs no read preference.
         None
         if read_preference is None or read_preference._MODE == PRIMARY_MODE
         else read_preference.document,

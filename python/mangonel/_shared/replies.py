@@ -1,4 +1,4 @@
-"""Reading what a server answered: a reply that lacks what it must hold is the server's fault, and says so."""
+"""Reads server replies: a missing field is the server's fault, and the error says so."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ REPLY_ERRORS = (AttributeError, IndexError, KeyError, OverflowError, TypeError, 
 
 
 def malformed(command: str, error: Exception) -> ProtocolError:
-    """Return the exception for a reply to `command` whose reading ended in `error`."""
+    """Return the exception for a reply to `command` that could not be read because of `error`."""
     found = str(error) if type(error) is not KeyError else f"no field {error}"
     return ProtocolError(f"expected a reply to {command} with the fields that it must have: {found}")
 
 
 class ReplyTo:
-    """A block that reads the reply to a command. What is wrong with it leaves as ProtocolError."""
+    """A block that reads the reply to a command. A malformed reply raises ProtocolError."""
 
     __slots__ = ("_command",)
 
@@ -27,7 +27,7 @@ class ReplyTo:
         self._command = command
 
     def __enter__(self) -> None:
-        """Nothing to begin."""
+        """Do nothing."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, REPLY_ERRORS) and not isinstance(error, PyMongoError):

@@ -7,12 +7,12 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias, TypeVar
 
     T = TypeVar("T")
-    # To this floor's own checks the value may be either, so nothing is assumed of it; a port's answer fits as it is.
+    # The value may be either for this floor's own type checks, so they assume nothing of it; a port's result fits.
     Returns: TypeAlias = Any | T
 else:
 
     class Returns:
-        """Stands in annotations only."""
+        """Used in annotations only."""
 
         def __class_getitem__(cls, item: object) -> object:
             return item

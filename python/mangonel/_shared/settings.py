@@ -1,4 +1,4 @@
-"""What clients, databases and collections inherit from each other: how to decode, where to read, what to confirm."""
+"""Settings that databases and collections inherit: codec options, read preference, write concern, read concern."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Settings:
-    """The four settings, checked; `_codec` is the first of them as the Rust half wants it."""
+    """The four settings, checked; `_codec` is the first of them in the core's form."""
 
     _codec_options: CodecOptions[Any]
     _read_preference: _ServerMode
@@ -108,7 +108,7 @@ class Settings:
 
     @property
     def read_preference(self) -> _ServerMode:
-        """Which servers reads may go to. Read-only; see `with_options`."""
+        """The read preference of reads. Read-only; see `with_options`."""
         return self._read_preference
 
     @property
@@ -137,16 +137,16 @@ def port_of(owner: Any, name: str) -> Any:
     return StandInPort()
 
 
-# One entry for each `bind()` that is open somewhere in the process. While there is none, nobody looks for a bound
-# session, so that programs without one do not pay for it.
+# One entry for each open `bind()` in the process. Without any, no call looks for a bound session, so programs that do
+# not use it do not pay for it.
 BOUND: list[object] = []
 
 
 def session_of(port: Port, session: _ClientSession | None) -> _ClientSession | None:
-    """Return the session that a call runs in: the one it was given, or the one bound around it, or None.
+    """Return the session of a call: the given one, or the bound one, or None.
 
     Raises:
-        ValueError, InvalidOperation: it is no session, it belongs to another client, or it has ended. Nothing was sent.
+        ValueError, InvalidOperation: not a session, or one of another client, or an ended one. Nothing was sent.
     """
     if session is None:
         if not BOUND:
@@ -163,7 +163,7 @@ def session_of(port: Port, session: _ClientSession | None) -> _ClientSession | N
     elif type(getattr(session, "_handle", None)) is not _core.Session:
         name = "an AsyncClientSession" if port.is_async else "a ClientSession"
         raise ValueError(f"'session' argument must be {name} or None, not {type(session)}")
-    # A port that stands on the client's takes its sessions.
+    # A port on top of the client's accepts its sessions.
     if session._port is not port and session._port is not getattr(port, "home", None):
         raise InvalidOperation(
             f"Can only use session with the {type(session.client).__name__} that started it"
@@ -174,15 +174,15 @@ def session_of(port: Port, session: _ClientSession | None) -> _ClientSession | N
 
 
 def session_handle(session: _ClientSession | None) -> _core.Session | None:
-    """Return what the core knows a session by."""
+    """Return the core's handle of a session."""
     return None if session is None else session._handle
 
 
 def concern_in(session: _ClientSession | None, own: WriteConcern) -> WriteConcern:
-    """Return the write concern of a write in `session`: none in a transaction, whose commit has one for all.
+    """Return the write concern of a write in `session`: none in a transaction, whose commit has it.
 
     Raises:
-        ConfigurationError: nobody would confirm the write. Nothing was sent.
+        ConfigurationError: the write would be unacknowledged. Nothing was sent.
     """
     if session is None:
         return own
@@ -198,10 +198,10 @@ def concern_in(session: _ClientSession | None, own: WriteConcern) -> WriteConcer
 def check_reply(
     reply: Mapping[str, Any], session: _ClientSession | None, allowable_errors: Container[str | int]
 ) -> None:
-    """Raise what a failed reply says, unless the caller allows for it.
+    """Raise the error of a failed reply, unless the caller allows it.
 
-    As the core does for the replies that it reads: a transaction may be run again after a server that is no primary
-    refused a command of it.
+    The core does the same for replies that it reads: after a "not primary" error in a transaction, the transaction may
+    be run again.
     """
     if reply.get("ok") or is_allowable(reply, allowable_errors):
         return
@@ -214,15 +214,15 @@ def check_reply(
 def preference_in(
     session: _ClientSession | None, own: _ServerMode, asked: _ServerMode | None = None
 ) -> _ServerMode:
-    """Return where a read in `session` goes: a transaction has one place for all.
+    """Return the read preference of a read in `session`: a transaction has one for all reads.
 
     Args:
         own: the preference of the collection or database.
-        asked: the preference of the call itself, if it has one.
+        asked: the preference of the call itself, or None.
 
     Raises:
-        TypeError: the call's own preference is none.
-        InvalidOperation: another place than the primary in a transaction. Nothing was sent.
+        TypeError: the call's own value is not a read preference.
+        InvalidOperation: another preference than primary in a transaction. Nothing was sent.
     """
     if asked is not None and not isinstance(asked, _ServerMode):
         raise TypeError(f"{asked!r} is not a read preference; use one of ReadPreference")

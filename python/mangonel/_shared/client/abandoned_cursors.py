@@ -1,4 +1,4 @@
-"""Kills the server cursors of dropped cursor objects and of commands that were given up, behind the user's back."""
+"""Kills the server's cursors of dropped cursor objects and cancelled commands, in the background."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
 
-# A command that was given up may still be on its way to the server when its connection is closed; killing its session
-# before it arrives would kill nothing.
+# A cancelled command may still be on its way to the server when its connection is closed; killing its session before it
+# arrives would kill nothing.
 _SWEEP_S = 2.0
 
-# How many cursors one command kills. While it runs others are abandoned, and go together with the next.
+# How many cursors one command kills. Cursors abandoned while it runs are killed together by the next.
 _MOST_AT_ONCE = 1_000
 
 
 class AbandonedCursors:
-    """Tidies up after one client."""
+    """Cleans up after one client."""
 
     def __init__(self, core: _core.Core) -> None:
         self._background = Background(core)
-        # Server, database, collection and id of each.
+        # Server, database, collection and id of each cursor.
         self._cursors: deque[tuple[str, str, str, int]] = deque()
         self._is_scheduled = False
 
     def abandon_cursor(self, server: str, database: str, collection: str, id: int) -> None:
-        """Leave a note that the cursor `id`, which `server` has open, has lost its owner. Safe in a finalizer."""
+        """Note that the object of the cursor `id` on `server` was dropped. Safe in a finalizer."""
         self._cursors.append((server, database, collection, id))
         if not self._is_scheduled:
             self._is_scheduled = True
             self._background.run_later(self._kill)
 
     def _kill(self) -> list[_core.Operation]:
-        """Return the commands that kill what was abandoned so far: one for each namespace of each server."""
-        # In this order: what a finalizer adds from here on is taken now, or schedules anew.
+        """Return the commands that kill the cursors noted so far: one for each namespace of each server."""
+        # In this order: a cursor added by a finalizer from here on is either taken now or schedules a new run.
         self._is_scheduled = False
         together: dict[tuple[str, str, str], list[int]] = {}
         operations = []
@@ -49,7 +49,7 @@ class AbandonedCursors:
             try:
                 server, database, collection, id = self._cursors.popleft()
             except IndexError:
-                # The client is being closed in another thread, which was quicker.
+                # Another thread is closing the client and was faster.
                 break
             place = (server, database, collection)
             ids = together.setdefault(place, [])
@@ -60,9 +60,9 @@ class AbandonedCursors:
         return operations
 
     def sweeper(self) -> Callable[[str, bytes], None]:
-        """Return what the core calls when a command that opens a cursor was given up before its reply.
+        """Return a function for the core to call when a command that opens a cursor is cancelled before its reply.
 
-        Nobody knows the cursor's id, but its session is known, and nobody else uses it.
+        The cursor's id is unknown, but its session is known and not shared.
         """
         # The core keeps the function; a strong reference back would keep both for ever.
         to_background = ref(self._background)
@@ -78,7 +78,7 @@ class AbandonedCursors:
                 background.run_after(_SWEEP_S, lambda: kill(server))
 
         def kill(server: str) -> list[_core.Operation]:
-            # In this order: what another thread adds from here on is taken now, or schedules anew.
+            # In this order: an entry added by another thread from here on is either taken now or schedules a new run.
             scheduled.discard(server)
             sessions, found = collected[server], []
             while sessions:
@@ -88,11 +88,11 @@ class AbandonedCursors:
         return sweep
 
     def left_to_do(self) -> list[_core.Operation]:
-        """Return the operations that are still to be run, once."""
+        """Return the pending operations, once."""
         return [operation for make in self._background.take_notes() for operation in make()]
 
     def retire(self) -> None:
-        """Take no more notes: in a forked child, where the cursors of that time are the parent's."""
+        """Accept no more notes: in a forked child, they concern the parent's cursors."""
         self._background.retire()
 
 
@@ -113,7 +113,7 @@ def _operation(
 ) -> _core.Operation:
     from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
 
-    # An error leaves the cursor to the server's own time-out.
+    # After an error, the server's own timeout ends the cursor.
     return build_operation(
         command,
         database=database,

@@ -1,4 +1,4 @@
-"""A deployment's databases listed and removed, and what the servers say of themselves.
+"""Lists and drops a deployment's databases, and reads facts about its servers.
 
 Spec: enumerate-databases, mongodb-handshake (append metadata).
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
-    """What is done to a deployment as a whole."""
+    """Operations on a deployment as a whole."""
 
     _listeners: Listeners
     _core: _core.Core
@@ -41,7 +41,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
     def list_databases(
         self, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[_CommandCursor[dict[str, Any]]]:
-        """Return a cursor over the documents that describe the databases: name, size, emptiness.
+        """Return a cursor over the descriptions of the databases: name, size, emptiness.
 
         Args:
             session: run in this session; it must come from the same client.
@@ -71,7 +71,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
     def list_database_names(
         self, session: _ClientSession | None = None, comment: Any | None = None
     ) -> Returns[list[str]]:
-        """Return the names of the databases. Takes and raises the same as `list_databases`.
+        """Return the names of the databases. Arguments and errors as for `list_databases`.
 
         Example:
             >>> client.list_database_names()
@@ -91,17 +91,17 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         comment: Any | None = None,
     ) -> Returns[None]:
-        """Remove a database with all it holds. One that does not exist is no error.
+        """Drop a database with everything in it. Does nothing if the database does not exist.
 
         Args:
-            name_or_database: which one; of a database only the name counts.
+            name_or_database: the database or its name.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
 
         Raises:
             TypeError: neither a name nor a database.
             OperationFailure: the server refused; see `code` and `details`.
-            WriteConcernError: removed, but not confirmed as the write concern asks.
+            WriteConcernError: dropped, but the write concern was not satisfied.
             AutoReconnect: the connection broke. Whether the database is gone is not known.
 
         Example:
@@ -112,7 +112,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
             name = name.name
         if not isinstance(name, str):
             raise TypeError(f"name_or_database must be an instance of str or a Database, not {type(name)}")
-        # The constructor refuses names that no database can have.
+        # The constructor refuses invalid names.
         database = self._database_class(self, name)
         return self._port.flow(self._drop_database_flow(database.name, session, comment))
 
@@ -122,7 +122,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         )
 
     def server_info(self, session: _ClientSession | None = None) -> Returns[dict[str, Any]]:
-        """Return the server's `buildInfo`: its version and how it was built.
+        """Return the server's `buildInfo`: its version and build options.
 
         Args:
             session: run in this session; it must come from the same client.
@@ -138,7 +138,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         return answer
 
     def append_metadata(self, driver_info: DriverInfo) -> None:
-        """Add a library's name to what new connections tell the server; open ones keep what they said.
+        """Add a library's name to the metadata of new connections; open connections do not change.
 
         Args:
             driver_info: name, version and platform of the library; adding the same again changes nothing.
@@ -160,10 +160,10 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
     # The servers. On asyncio all but `nodes` are awaited.
 
     async def _hello_flow(self) -> dict[str, Any]:
-        """Return what the server said of itself; ask it first if it has said nothing yet."""
+        """Return the server's hello reply; connect first if there is none yet."""
         hello = self._core.hello()
         if hello is None:
-            # Selects a server, whichever, and sends nothing.
+            # Selects any server, and sends nothing.
             selection = self._operation(
                 {"ping": 1}, kind=KIND_SELECTION, read_preference=ReadPreference.NEAREST, codec=PLAIN
             )
@@ -171,7 +171,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
             await self._port.arun(selection)
             hello = self._core.hello()
         if hello is None:
-            # Behind a load balancer only a connection tells.
+            # Behind a load balancer, only a connection has one.
             await self._administer_flow({"ping": 1}, codec=PLAIN, takes_write_concern=False)
             hello = self._core.hello()
         return hello or {}
@@ -180,12 +180,12 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         if is_in_block():
             await self._hello_flow()
             return
-        # This is no operation: serverSelectionTimeoutMS limits it, timeoutMS does not.
+        # This is not an operation: serverSelectionTimeoutMS limits it, timeoutMS does not.
         with timeout(0):
             await self._hello_flow()
 
     def _members(self, *types: str) -> list[Address]:
-        """Return the servers known now that are of one of these types, by the specification's names."""
+        """Return the known servers of one of these types, given by the specification's names."""
         return [address_of(server) for server, kind in self._core.servers() if kind in types]
 
     async def _address_flow(self) -> Address:
@@ -206,7 +206,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
 
     async def _primary_flow(self) -> Address | None:
         await self._hello_flow()
-        # A server that was asked for by itself is nobody's primary.
+        # A directly connected server is not reported as a primary.
         found = [] if self._options.direct_connection else self._members("RSPrimary")
         return found[0] if found else None
 
@@ -216,12 +216,12 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
 
     @property
     def address(self) -> Returns[Address]:
-        """Host and port of the server; it is contacted if it was not yet."""
+        """Host and port of the server; connects first if necessary."""
         return self._port.flow(self._address_flow())
 
     @property
     def primary(self) -> Returns[Address | None]:
-        """Host and port of the replica set's primary, or None: there is none, or no replica set."""
+        """Host and port of the replica set's primary; None without a primary or a replica set."""
         return self._port.flow(self._primary_flow())
 
     @property
@@ -236,7 +236,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
 
     @property
     def is_primary(self) -> Returns[bool]:
-        """Whether the server takes writes."""
+        """Whether the server accepts writes."""
         return self._port.flow(self._fact_flow("is_writable"))
 
     @property
@@ -246,13 +246,13 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
 
     @property
     def nodes(self) -> frozenset[Address]:
-        """Hosts and ports of the servers that were reached so far; sends nothing."""
+        """Hosts and ports of the servers reached so far. Sends nothing."""
         known = [address_of(server) for server, kind in self._core.servers() if kind != "Unknown"]
         return frozenset(known)
 
     @property
     def topology_description(self) -> TopologyDescription:
-        """What is known of the deployment now, as topology listeners are given it; sends nothing.
+        """The current description of the topology, as topology listeners receive it. Sends nothing.
 
         Example:
             >>> client.topology_description.topology_type_name

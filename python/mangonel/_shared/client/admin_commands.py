@@ -1,4 +1,4 @@
-"""Commands that change a deployment's structure: how they are built, sent once, and their replies checked.
+"""Commands that change a deployment's structure: built, sent once, their replies checked.
 
 Spec: retryable-writes (none of these is retried), read-write-concern.
 """
@@ -35,7 +35,7 @@ MISSING_IS_FINE: Container[str | int] = ("ns not found", NAMESPACE_NOT_FOUND)
 
 
 class AdministeredSource(CommandSource):
-    """Runs administrative writes with the settings of its owner."""
+    """Runs administrative writes with its owner's settings."""
 
     _client: _MongoClient[Any]
 
@@ -51,7 +51,7 @@ class AdministeredSource(CommandSource):
         takes_write_concern: bool = True,
         write_concern: WriteConcern | None = None,
     ) -> dict[str, Any]:
-        """Run `command` on the primary and return its reply; `command` gains write concern and comment."""
+        """Run `command` on the primary and return its reply; adds write concern and comment to `command`."""
         explicit = session_of(self._port, session)
         if comment is not None:
             command["comment"] = comment
@@ -73,9 +73,9 @@ class AdministeredSource(CommandSource):
         )
         reply: dict[str, Any] | None = await self._port.arun(operation)
         if reply is None:
-            # Nobody was asked to confirm it.
+            # The write concern asks for no confirmation.
             return {"ok": 1}
-        # Before anything else: the reply to a dropDatabase that was not confirmed has both.
+        # Checked first: the reply to an unconfirmed dropDatabase has both errors.
         error = write_concern_error(reply)
         if error is not None:
             raise error
@@ -91,7 +91,7 @@ class AdministeredSource(CommandSource):
         comment: Any | None = None,
         codec: _core.Codec | None = None,
     ) -> _core.Operation:
-        """Build a retryable read of the primary that is answered with a cursor and takes no read concern."""
+        """Build a retryable read on the primary that returns a cursor and accepts no read concern."""
         explicit = session_of(self._port, session)
         if comment is not None:
             command["comment"] = comment

@@ -32,7 +32,7 @@ class ClientBulkWrite(CommandSource):
         let: Mapping[str, Any] | None = None,
         write_concern: WriteConcern | None = None,
     ) -> Returns[ClientBulkWriteResult]:
-        """Run many writes to any number of collections in as few commands as the server's limits allow.
+        """Run writes on any number of collections in as few commands as the server's limits allow.
 
         Needs MongoDB 8.0.
 
@@ -40,19 +40,20 @@ class ClientBulkWrite(CommandSource):
             models: a list of InsertOne, UpdateOne, UpdateMany, ReplaceOne, DeleteOne and DeleteMany, each with its
                 `namespace`.
             session: run in this session; it must come from the same client.
-            ordered: stop at the first write that fails. False: try them all.
-            verbose_results: ask for the result of each write, not only for counts.
-            bypass_document_validation: store documents even when their collection's rules do not allow it.
+            ordered: stop at the first write that fails. False: try all of them.
+            verbose_results: request the result of each write, not only counts.
+            bypass_document_validation: store documents even if they violate their collection's validator.
             comment: shown in the server's logs and profile.
             let: variables for expressions, as `$$name`.
-            write_concern: instead of the client's own. Unacknowledged: needs `ordered=False`.
+            write_concern: overrides the client's. Unacknowledged: needs `ordered=False`.
 
         Raises:
-            ClientBulkWriteException: some writes failed; `partial_result` says what was done, `error` what ended it.
-            InvalidOperation: the server is older than 8.0, a model has no namespace, or there is none at all.
-                Nothing was sent.
+            ClientBulkWriteException: some writes failed; `partial_result` counts the applied ones, `error` ended the
+                bulk.
+            InvalidOperation: the server is older than 8.0, a model has no namespace, or there is no model. Nothing was
+                sent.
             ConfigurationError: an option that unacknowledged writes cannot have. Nothing was sent.
-            TypeError, ValueError: a model is none, or an argument of it is wrong. Nothing was sent.
+            TypeError, ValueError: an element is not a model, or has a wrong argument. Nothing was sent.
 
         Example:
             >>> client.bulk_write([InsertOne({"_id": 1}, "shop.orders"), DeleteOne({"_id": 7}, namespace="shop.carts")])

@@ -1,4 +1,4 @@
-"""The user's write models in the form of the `bulkWrite` command. Sends nothing. Spec: bulk-write."""
+"""Converts write models to the form of the `bulkWrite` command. Sends nothing. Spec: bulk-write."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def as_write(model: Any) -> tuple[dict[str, Any], str]:
-    """Return a model as `bulkWrite` carries it, and its namespace.
+    """Return a model in the form of `bulkWrite`, and its namespace.
 
-    The first key is the kind of the write; its value, the number of the namespace, is not known yet.
+    The first key is the kind of the write; its value, the number of the namespace, is filled in later.
 
     Raises:
-        TypeError, ValueError: it is no model, or its document is wrong.
+        TypeError, ValueError: not a model, or its document is wrong.
         InvalidOperation: it has no namespace.
     """
     if not isinstance(model, _WriteModel):

@@ -1,4 +1,4 @@
-"""Running a client's bulk write: its commands, the cursor over their results, and the merging of both.
+"""Runs a client's bulk write: its commands, the cursor over their results, and the merging of both.
 
 Knows the `bulkWrite` command, not the arguments of `bulk_write`. Spec: bulk-write, retryable-writes.
 """
@@ -92,16 +92,16 @@ class ClientBulkRunner:
         }
 
     def add(self, model: Any) -> None:
-        """Add one write; raises for one that cannot be sent."""
+        """Add one write; raise if it cannot be sent."""
         write, namespace = as_write(model)
         if write.get("multi"):
-            # A repetition would change or delete other documents than the first time.
+            # Repeating it would change or delete other documents than the first time.
             self._is_retryable = False
         self._writes.append(write)
         self._namespaces.append(namespace)
 
     async def run_flow(self, command: dict[str, Any]) -> ClientBulkWriteResult:
-        """Send everything; return the merged result.
+        """Send all writes; return the merged result.
 
         Raises:
             ClientBulkWriteException: some writes failed, or were not confirmed.
@@ -160,12 +160,12 @@ class ClientBulkRunner:
         self._check_unanswered_sizes()
 
     def _check_unanswered_sizes(self) -> None:
-        """Refuse documents that the server would not store, since nobody asks it how it went."""
+        """Refuse documents that the server would not store, since an unacknowledged write reports no error."""
         from mangonel.bson import encode
 
         for write in self._writes:
             document = write.get("document", write.get("updateMods"))
-            # A pipeline or operators may be larger than what they make.
+            # A pipeline or operators may be larger than their result.
             if not isinstance(document, Mapping) or next(iter(document), "").startswith("$"):
                 continue
             size = len(encode(document, codec_options=self._client._codec_options))
@@ -175,7 +175,7 @@ class ClientBulkRunner:
                 )
 
     async def _take_reply_flow(self, operation: _core.Operation, offset: int, count: int) -> None:
-        """Run one command and merge what it says; raise when nothing may follow."""
+        """Run one command and merge its reply; raise if nothing may follow."""
         try:
             reply, batch = await self._port.arun(operation)
         except PyMongoError as error:
@@ -199,7 +199,7 @@ class ClientBulkRunner:
             try:
                 await self._take_results_flow(batch, offset)
             except PyMongoError as error:
-                # The writes are done; only what became of each is not known.
+                # The writes are done; only their results are unknown.
                 result["error"] = {
                     "errmsg": str(error),
                     "code": getattr(error, "code", None),
@@ -209,7 +209,7 @@ class ClientBulkRunner:
             self._raise()
 
     def _take_concern_error(self, reply: dict[str, Any]) -> bool:
-        """Keep a write concern error; return whether nothing may follow it."""
+        """Record a write concern error; return whether nothing may follow it."""
         concern_error = reply.get("writeConcernError")
         if not concern_error:
             return False
@@ -264,7 +264,7 @@ class ClientBulkRunner:
             return  # The server ends idle cursors by itself.
 
     def _take_result(self, found: dict[str, Any], offset: int) -> bool:
-        """Keep the result of one write; return whether it ended an ordered bulk."""
+        """Record the result of one write; return whether it ended an ordered bulk."""
         index = found["idx"] + offset
         write = self._writes[index]
         if not found["ok"]:

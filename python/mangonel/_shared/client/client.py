@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from mangonel.read_preferences import _ServerMode
     from mangonel.write_concern import WriteConcern
 
-# Services with MongoDB's protocol and not all of its behaviour, by how their hosts' names end.
+# Services with MongoDB's protocol but other behaviour, by suffix of their hosts' names.
 _OTHERS = (".cosmos.azure.com", ".docdb.amazonaws.com", ".docdb-elastic.amazonaws.com")
 
-# How long closing a client may take to tell the server what it left open.
+# How many seconds closing a client may spend on cleaning up at the server.
 _TIDY_UP_SECONDS = 1.0
 
 
@@ -54,20 +54,20 @@ class _MongoClient(
     WatchedClient[_DocumentType],
     Generic[_DocumentType],
 ):
-    """A deployment of MongoDB: its connections, shared by all databases and collections taken from it.
+    """A client for a MongoDB deployment: its connections, shared by all databases and collections made from it.
 
-    Making one waits for nothing: the blocking one has its servers looked at meanwhile, on asyncio the first operation
-    does. One client per process is enough: it is safe to use from many threads, tasks and event loops at once, and goes
-    on working in a forked child.
+    Creating a client does not wait: the blocking client starts monitoring in the background, an asyncio client with its
+    first operation. One client per process is enough: it may be used from many threads, tasks and event loops at once,
+    and works in a forked child.
 
     Args:
-        host: host name, `host:port`, path of a UNIX socket, or a URI `mongodb://...`; a list of such.
-        port: the port of hosts that name none.
-        document_class: the mapping class that documents are decoded into.
-        tz_aware: decode dates with a time zone.
-        connect: look at the servers at once, in the background. False: with the first operation, as always on asyncio.
-        type_registry: encoders and decoders for the user's own types.
-        **kwargs: any option of a URI, in snake case or as the URI spells it.
+        host: host name, `host:port`, path of a Unix socket, or a URI `mongodb://...`; or a list of them.
+        port: the port of hosts without one.
+        document_class: the mapping class of decoded documents.
+        tz_aware: decode dates as aware datetimes.
+        connect: start monitoring at once, in the background. False: with the first operation, as always on asyncio.
+        type_registry: encoders and decoders for your own types.
+        **kwargs: any option of a URI, in snake case or in the URI's spelling.
 
     Raises:
         ConfigurationError, InvalidURI: the options are wrong or contradict each other. Nothing was sent.
@@ -80,7 +80,7 @@ class _MongoClient(
     HOST = "localhost"
     PORT = 27017
 
-    # Named by each face in `api.py`.
+    # Set by each face in `api.py`.
     _port_class: type[Any]
     _database_class: type[Any]
     _session_class: type[Any]
@@ -107,12 +107,12 @@ class _MongoClient(
                 is_sync=not self._port_class.is_async,
             )
             if not self._port_class.is_async:
-                # An event loop is not made to wait for DNS; there the first operation asks.
+                # DNS must not block an event loop; there the first operation queries it.
                 options = options.with_resolved_hosts()
         except Exception as error:
             if not has_secret(self.HOST if host is None else host, kwargs):
                 raise
-            # Tracebacks are shown with their locals by some tools, and these hold a password.
+            # Some tools show the locals of a traceback, and these hold a password.
             host, kwargs = None, {}
             without_frames(error)
             raise
@@ -150,18 +150,18 @@ class _MongoClient(
         self._abandoned_cursors = AbandonedCursors(self._core)
         self._core.set_sweeper(self._abandoned_cursors.sweeper())
         if (encryption := options.auto_encryption_opts) is not None:
-            # A port of its own, so that a client without encryption has nothing to ask for each operation.
+            # A separate port, so that a client without encryption checks nothing per operation.
             self._port = encryption._attach(self, self._core, self._port)
         fork_and_exit.remember(self)
         if options.connect and not self._port.is_async:
-            # The servers are looked at while the program goes on.
+            # Monitoring runs in the background.
             selection = self._operation({"ping": 1}, kind=_core.KIND_SELECTION)
             selection.silence()
             self._port.begin(selection)  # type: ignore[attr-defined]  # asyncio's has none
 
     @property
     def options(self) -> ClientOptions:
-        """The options that the client was made with."""
+        """The options of the client."""
         return self._options
 
     def get_database(
@@ -172,14 +172,14 @@ class _MongoClient(
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
     ) -> _Database[_DocumentType]:
-        """Return a database; nothing is sent.
+        """Return a database. Sends nothing.
 
         Args:
-            name: its name. None: the one that the URI names.
-            codec_options, read_preference, write_concern, read_concern: instead of the client's own.
+            name: its name. None: the name in the URI.
+            codec_options, read_preference, write_concern, read_concern: override the client's.
 
         Raises:
-            ConfigurationError: no name here and none in the URI.
+            ConfigurationError: neither `name` nor the URI names a database.
             InvalidName: the server would refuse the name.
 
         Example:
@@ -199,11 +199,11 @@ class _MongoClient(
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
     ) -> _Database[_DocumentType]:
-        """Return the database that the URI names, or `default`; nothing is sent.
+        """Return the database that the URI names, or `default`. Sends nothing.
 
         Args:
-            default: its name when the URI names none.
-            codec_options, read_preference, write_concern, read_concern: instead of the client's own.
+            default: name of the database if the URI has none.
+            codec_options, read_preference, write_concern, read_concern: override the client's.
 
         Raises:
             ConfigurationError: the URI names none and `default` is None.
@@ -225,16 +225,16 @@ class _MongoClient(
         default_transaction_options: TransactionOptions | None = None,
         snapshot: bool | None = False,
     ) -> _ClientSession:
-        """Return a new session, for operations that see each other or stand or fall together; nothing is sent.
+        """Return a new session, for causally consistent operations and for transactions. Sends nothing.
 
         Args:
-            causal_consistency: reads see what the session wrote and read before. None: yes, unless `snapshot`.
-            default_transaction_options: for transactions that do not say otherwise.
-            snapshot: all reads see the data of one moment; takes MongoDB 5.0.
+            causal_consistency: reads see the session's earlier writes and reads. None: True unless `snapshot`.
+            default_transaction_options: defaults of the session's transactions.
+            snapshot: all reads see the data of one moment; needs MongoDB 5.0.
 
         Raises:
-            ConfigurationError: both `causal_consistency` and `snapshot`.
-            TypeError: `default_transaction_options` is something else.
+            ConfigurationError: both `causal_consistency` and `snapshot` are set.
+            TypeError: `default_transaction_options` has another type.
 
         Example:
             >>> with client.start_session() as session:
@@ -276,8 +276,8 @@ class _MongoClient(
     def close(self) -> Returns[None]:
         """Close every connection. Operations in flight fail; later ones raise InvalidOperation.
 
-        Server sessions are ended first, as far as a connection is at hand for that; an error of it is swallowed,
-        since the server forgets them by itself.
+        It first ends the sessions on the server if a connection is available; errors are ignored, since the server's
+        timeout ends them too.
 
         Example:
             >>> with MongoClient() as client:
@@ -291,19 +291,19 @@ class _MongoClient(
         try:
             ids = self._core.drain_sessions()
             left = self._abandoned_cursors.left_to_do()
-            # A server that is down must not keep its clients from ending.
+            # An unreachable server must not keep its clients from closing.
             if self._port.has_idle_link():
                 await self._tidy_up_flow(left, ids)
         except Exception:
-            # Whatever it is, the client is closed below, and the server ends cursors and sessions by itself.
+            # After any error, the client is closed below, and the server's timeouts end cursors and sessions.
             return
         finally:
             self._core.close()
             self._port.close()
 
     async def _tidy_up_flow(self, left: list[_core.Operation], ids: list[bytes]) -> None:
-        """Kill what dropped cursors left open, and end the sessions, as far as a second allows."""
-        # A courtesy that the server does not depend on: nobody shall wait long for a deployment that is gone.
+        """Kill the cursors of dropped objects and end the sessions, within a second."""
+        # The server does not depend on this, so nothing may wait long for a deployment that is gone.
         with timeout(_TIDY_UP_SECONDS):
             for operation in [*left, self._end_sessions(ids)] if ids else left:
                 await self._port.arun(operation)
@@ -311,7 +311,7 @@ class _MongoClient(
     def _end_sessions(self, ids: list[bytes]) -> _core.Operation:
         from mangonel.bson.binary import UUID_SUBTYPE, Binary
 
-        # The specification's bound on one command.
+        # The specification's limit for one command.
         most = 10_000
         sessions = [{"id": Binary(id, UUID_SUBTYPE)} for id in ids[:most]]
         return build_operation(
@@ -324,7 +324,7 @@ class _MongoClient(
         )
 
     def _after_fork(self) -> None:
-        """Start over in a forked child; the parent's sockets are closed here without a word to the server."""
+        """Start over in a forked child; close this process's copies of the sockets silently."""
         credentials = self._options._credentials
         if credentials is not None and credentials.responder is not None:
             credentials.responder.after_fork()
@@ -338,10 +338,10 @@ class _MongoClient(
 
 
 class _LateHosts:
-    """What has to happen before the first operation of a client whose hosts DNS knows. Blocks; called off the loop."""
+    """Finds the hosts in DNS before the first operation of a client. Blocks; called off the loop."""
 
     def __init__(self, client: _MongoClient[Any], options: ClientOptions) -> None:
-        # A coroutine may outlive the client that it came from, and needs the hosts all the same.
+        # A coroutine may outlive its client, and needs the hosts all the same.
         self._client = ref(client)
         self._core = client._core
         self._options = options
@@ -361,7 +361,7 @@ class _LateHosts:
 
 
 def _tell_others(options: ClientOptions) -> None:
-    """Log that a host is of another service, or warn of it where the log would not take that."""
+    """Log that a host belongs to another service; warn if the log is off."""
     for host, _ in options.seeds:
         host = host.lower()
         if host.endswith(_OTHERS):

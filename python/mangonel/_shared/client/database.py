@@ -35,11 +35,11 @@ _MOST_KNOWN = 1000
 
 
 def check_database_name(name: Any) -> None:
-    """Raise unless the server would take `name` for a database.
+    """Raise unless `name` is a valid database name.
 
     Raises:
         TypeError: not a string.
-        InvalidName: empty, or with a character that no database name may have.
+        InvalidName: the name is empty, or contains a forbidden character.
     """
     if not isinstance(name, str):
         raise TypeError(f"name must be an instance of str, not {type(name)}")
@@ -57,7 +57,7 @@ def check_database_name(name: Any) -> None:
 class _Database(
     DatabaseAdministration[_DocumentType], WatchedDatabase[_DocumentType], Generic[_DocumentType]
 ):
-    """A database of a client. Making one sends nothing, and the server makes it when something is first stored.
+    """A database of a client. Creating the object sends nothing; the server creates the database at the first write.
 
     Example:
         >>> client.shop.command("ping")["ok"]
@@ -88,7 +88,7 @@ class _Database(
 
     @property
     def client(self) -> _MongoClient[_DocumentType]:
-        """The client that the database was taken from."""
+        """The client of the database."""
         return self._client
 
     @property
@@ -103,7 +103,7 @@ class _Database(
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
     ) -> _Database[_DocumentType]:
-        """Return the same database with other settings; None keeps what it has.
+        """Return the same database with other settings; None keeps the current one.
 
         Args:
             codec_options: how to decode and encode documents.
@@ -131,11 +131,11 @@ class _Database(
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
     ) -> _Collection[_DocumentType]:
-        """Return a collection, with other settings than the database's where given; nothing is sent.
+        """Return a collection, optionally with other settings than the database's. Sends nothing.
 
         Args:
             name: its name.
-            codec_options, read_preference, write_concern, read_concern: instead of the database's own.
+            codec_options, read_preference, write_concern, read_concern: override the database's.
 
         Raises:
             InvalidName: the server would refuse the name.
@@ -193,25 +193,25 @@ class _Database(
         comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[dict[str, Any]]:
-        """Run a command as it stands and return the server's whole reply. It is never sent twice.
+        """Run a command exactly as given and return the server's whole reply. Never retried.
 
-        The database's read and write concerns are not added: a command says what it wants by itself.
+        The database's read and write concerns are not added: put them into the command if needed.
 
         Args:
             command: a document whose first key is the command's name, or that name.
-            value: the value of the first key when `command` is a name.
-            check: raise when the server says no. False: return its reply instead.
+            value: the value of the first key if `command` is a name.
+            check: raise if the server refuses. False: return its reply instead.
             allowable_errors: codes or messages that do not raise, even with `check`.
             read_preference: where to run it. None: on the primary.
-            codec_options: how to decode the reply. None: into plain dicts.
+            codec_options: how to decode the reply. None: to plain dicts.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             **kwargs: more fields of the command. `write_concern` becomes its field; `parse_write_concern_error=True`
-                raises when that is not met.
+                raises if it is not satisfied.
 
         Raises:
             OperationFailure: the server refused; see `code` and `details`.
-            WriteConcernError: done, but not confirmed as asked, with `parse_write_concern_error`.
+            WriteConcernError: done, but the write concern was not satisfied; with `parse_write_concern_error`.
             AutoReconnect: the connection broke. Whether the command ran is not known.
 
         Example:
@@ -252,10 +252,10 @@ class _Database(
                 raise
             refused = without_values(error)
         if is_secret:
-            # Tracebacks are shown with their locals by some tools, and these hold a password.
+            # Some tools show the locals of a traceback, and these hold a password.
             command, value, asked, kwargs = "", None, None, {}
         if refused is not None:
-            # Out here, where no other error is its context.
+            # Raised outside of the handler, so that it has no other error as its context.
             raise refused
         if is_plain or not (check or raises_concern):
             return self._port.run(operation)

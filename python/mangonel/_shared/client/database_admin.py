@@ -1,4 +1,4 @@
-"""A database's collections made, listed, checked and removed; aggregations and cursors on the database itself.
+"""Creates, lists, drops and validates a database's collections; aggregations and cursors on the database itself.
 
 Spec: enumerate-collections, crud (database aggregate).
 """
@@ -44,7 +44,7 @@ _PRIMARY = Primary()
 
 
 class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_DocumentType]):
-    """What is done to a database as a whole."""
+    """Operations on a database as a whole."""
 
     _collection_class: type[Any]
     _command_cursor_class: type[Any]
@@ -60,20 +60,20 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         check_exists: bool | None = True,
         **kwargs: Any,
     ) -> Returns[_Collection[_DocumentType]]:
-        """Create a collection or a view, and return it. Only needed for options: storing a document makes one too.
+        """Create a collection or a view and return it. Only needed for options, since a first write creates one too.
 
         Args:
             name: the collection's name.
-            codec_options, read_preference, write_concern, read_concern: instead of the database's own.
+            codec_options, read_preference, write_concern, read_concern: override the database's.
             session: run in this session; it must come from the same client.
-            check_exists: ask first whether there is one of that name.
+            check_exists: first ask whether a collection of that name exists.
             **kwargs: options of the collection: `capped`, `size` (bytes) and `max`; `timeseries` with
                 `expireAfterSeconds`; `clusteredIndex`; `validator`, `validationLevel` and `validationAction`;
                 `viewOn` and `pipeline`; `collation`; `indexOptionDefaults`; `changeStreamPreAndPostImages`;
                 `encryptedFields` of Queryable Encryption, else those of the client's `encrypted_fields_map`.
 
         Raises:
-            CollectionInvalid: there is one already. Nothing was made.
+            CollectionInvalid: the collection exists already. Nothing was created.
             ConfigurationError: encrypted fields, and a server older than MongoDB 7.0. Nothing was sent.
             InvalidName: the server would refuse the name. Nothing was sent.
             OperationFailure: the server refused the options, or has such a collection with other options.
@@ -115,21 +115,21 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         comment: Any | None = None,
         encrypted_fields: Mapping[str, Any] | None = None,
     ) -> Returns[dict[str, Any]]:
-        """Remove a collection with its documents and indexes; return the server's reply.
+        """Drop a collection with its documents and indexes; return the server's reply.
 
-        A collection that does not exist is no error.
+        Does nothing if the collection does not exist.
 
         Args:
-            name_or_collection: which one; of a collection only the name counts.
+            name_or_collection: the collection or its name.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
-            encrypted_fields: of Queryable Encryption, if it has some: its collections of state go too. None: those that
-                the client's `encrypted_fields_map` or, with `auto_encryption_opts`, the server knows.
+            encrypted_fields: for Queryable Encryption: also drop the state collections of these fields. None: the
+                fields in the client's `encrypted_fields_map` or, with `auto_encryption_opts`, on the server.
 
         Raises:
             TypeError: neither a name nor a collection.
             OperationFailure: the server refused; see `code` and `details`.
-            WriteConcernError: removed, but not confirmed as the write concern asks.
+            WriteConcernError: dropped, but the write concern was not satisfied.
             AutoReconnect: the connection broke. Whether the collection is gone is not known.
 
         Example:
@@ -146,11 +146,11 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[_CommandCursor[dict[str, Any]]]:
-        """Return a cursor over the documents that describe the collections and views.
+        """Return a cursor over the descriptions of the collections and views.
 
         Args:
             session: run in this session; it must come from the same client.
-            filter: query document on those descriptions, as `{"type": "view"}`.
+            filter: query document for those descriptions, such as `{"type": "view"}`.
             comment: shown in the server's logs and profile.
             **kwargs: more fields of the command: `nameOnly`, `authorizedCollections`.
 
@@ -190,7 +190,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[list[str]]:
-        """Return the names of the collections and views. Takes and raises the same as `list_collections`.
+        """Return the names of the collections and views. Arguments and errors as for `list_collections`.
 
         Example:
             >>> client.shop.list_collection_names(filter={"name": {"$regex": "^order"}})
@@ -207,7 +207,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         comment: Any,
         options: dict[str, Any],
     ) -> list[str]:
-        # The server leaves everything but the name out, so a filter on anything else would match nothing.
+        # With nameOnly the server returns only names, so a filter on anything else would match nothing.
         if not filter or set(filter) == {"name"}:
             options = {**options, "nameOnly": True}
         cursor = await self._list_collections_flow(filter, session, comment, options)
@@ -218,9 +218,9 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
     def aggregate(
         self, pipeline: _Pipeline, session: _ClientSession | None = None, **kwargs: Any
     ) -> Returns[_CommandCursor[dict[str, Any]]]:
-        """Run an aggregation that needs no collection, as of `$currentOp` or `$documents`; return a cursor.
+        """Run an aggregation without a collection, such as `$currentOp` or `$documents`; return a cursor.
 
-        Takes the arguments of `Collection.aggregate` and raises the same.
+        Arguments and errors as for `Collection.aggregate`.
 
         Example:
             >>> client.admin.aggregate([{"$currentOp": {}}, {"$count": "n"}]).next()
@@ -240,20 +240,20 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         max_await_time_ms: int | None = None,
         **kwargs: Any,
     ) -> Returns[_CommandCursor[dict[str, Any]]]:
-        """Run a command as it stands and return the cursor that its reply holds. It is never sent twice.
+        """Run a command exactly as given and return the cursor in its reply. Never retried.
 
         Args:
             command: a document whose first key is the command's name, or that name.
-            value: the value of the first key when `command` is a name.
+            value: the value of the first key if `command` is a name.
             read_preference: where to run it. None: on the primary.
-            codec_options: how to decode the documents. None: into plain dicts.
+            codec_options: how to decode the documents. None: to plain dicts.
             session: run in this session; it must come from the same client.
-            comment: shown in the server's logs and profile for later batches; give the command its own.
-            max_await_time_ms: milliseconds that the server may wait for new data, per later batch.
+            comment: shown in the server's logs and profile for later batches; the command has its own comment field.
+            max_await_time_ms: milliseconds that the server may wait for new data in each later batch.
             **kwargs: more fields of the command.
 
         Raises:
-            InvalidOperation: the reply holds no cursor.
+            InvalidOperation: the reply contains no cursor.
             OperationFailure: the server refused; see `code` and `details`.
             AutoReconnect: the connection broke. Whether the command ran is not known.
 
@@ -302,20 +302,20 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         background: bool | None = None,
         comment: Any | None = None,
     ) -> Returns[dict[str, Any]]:
-        """Let the server check a collection's documents and indexes; return what it found.
+        """Let the server check a collection's documents and indexes; return its report.
 
         Args:
-            name_or_collection: which one; of a collection only the name counts.
-            scandata: look at the data too, not only at its structure.
-            full: check everything, which may take long and keeps others waiting.
+            name_or_collection: the collection or its name.
+            scandata: check the data too, not only its structure.
+            full: check everything; this may take long and blocks other operations.
             session: run in this session; it must come from the same client.
-            background: let others go on meanwhile.
+            background: do not block other operations.
             comment: shown in the server's logs and profile.
 
         Raises:
             TypeError: neither a name nor a collection.
-            CollectionInvalid: the server found faults.
-            OperationFailure: there is no such collection, or the server refused for another reason.
+            CollectionInvalid: the server found damage.
+            OperationFailure: the collection does not exist, or the server refused for another reason.
 
         Example:
             >>> client.shop.validate_collection("orders")["valid"]
@@ -333,7 +333,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         found = await self._administer_flow(
             command, session=session, comment=comment, codec=PLAIN, takes_write_concern=False
         )
-        # A mongos answers for each shard.
+        # A mongos reports each shard.
         with ReplyTo("validate"):
             shards = found["raw"].values() if "raw" in found else [found]
             is_valid = all(shard.get("valid", False) for shard in shards)

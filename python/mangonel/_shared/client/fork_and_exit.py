@@ -1,4 +1,4 @@
-"""What must happen to clients when the process forks, and when it ends. Holds clients weakly."""
+"""Handles forks and the end of the process for all clients. Holds clients weakly."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     _clients: dict[int, ref[Any]]
 
-# By identity: two clients of the same deployment are equal, and a set would keep the first of them only.
+# By identity: clients of the same deployment are equal, and a set would keep only the first.
 _clients = {}
 _is_registered = False
 
 
 def remember(client: Any) -> None:
-    """Have `client` start over in every child that is forked from now on."""
+    """Make `client` start over in every child that is forked from now on."""
     global _is_registered
     if not _is_registered:
         import atexit
@@ -32,7 +32,7 @@ def remember(client: Any) -> None:
     number = id(client)
 
     def forget(dropped: ref[Any], clients: dict[int, ref[Any]] = _clients) -> None:
-        # The number may be a younger client's by now.
+        # The number may belong to a newer client by now.
         if clients.get(number) is dropped:
             del clients[number]
 

@@ -1,4 +1,4 @@
-"""A collection as a thing of its database: made, described, renamed, removed. Spec: enumerate-collections."""
+"""A collection as part of its database: creating, describing, renaming, dropping. Spec: enumerate-collections."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
-    """What is done to a collection as a whole."""
+    """Operations on a collection as a whole."""
 
     _name: str
 
     def _create(self, options: dict[str, Any], session: _ClientSession | None) -> None:
-        """Make the collection from inside its constructor, which only the blocking face can wait in.
+        """Create the collection from its constructor; only the blocking face can wait there.
 
         Raises:
             ValueError: on the asyncio face.
@@ -81,17 +81,17 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         comment: Any | None = None,
         encrypted_fields: Mapping[str, Any] | None = None,
     ) -> Returns[None]:
-        """Remove the collection with its documents and indexes. One that does not exist is no error.
+        """Drop the collection with its documents and indexes. Does nothing if it does not exist.
 
         Args:
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
-            encrypted_fields: of Queryable Encryption, if it has some: its collections of state go too. None: those that
-                the client's `encrypted_fields_map` or, with `auto_encryption_opts`, the server knows.
+            encrypted_fields: for Queryable Encryption: also drop the state collections of these fields. None: the
+                fields in the client's `encrypted_fields_map` or, with `auto_encryption_opts`, on the server.
 
         Raises:
             OperationFailure: the server refused; see `code` and `details`.
-            WriteConcernError: removed, but not confirmed as the write concern asks.
+            WriteConcernError: dropped, but the write concern was not satisfied.
             AutoReconnect: the connection broke. Whether the collection is gone is not known.
 
         Example:
@@ -105,19 +105,19 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
     def rename(
         self, new_name: str, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[dict[str, Any]]:
-        """Give the collection another name in the same database; return the server's reply.
+        """Rename the collection within its database; return the server's reply.
 
         This object keeps the old name.
 
         Args:
-            new_name: without the database's.
+            new_name: the new name, without the database's.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
-            **kwargs: more fields of the command: `dropTarget=True` replaces a collection of that name.
+            **kwargs: more fields of the command: `dropTarget=True` replaces an existing collection of that name.
 
         Raises:
             TypeError, InvalidName: the server would refuse the name. Nothing was sent.
-            OperationFailure: there is no such collection, or already one of the new name.
+            OperationFailure: the collection does not exist, or one with the new name does.
             AutoReconnect: the connection broke. Whether it was renamed is not known.
 
         Example:
@@ -137,7 +137,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
     def options(
         self, session: _ClientSession | None = None, comment: Any | None = None
     ) -> Returns[dict[str, Any]]:
-        """Return the options the collection was created with; `{}` when it has none or does not exist.
+        """Return the options that the collection was created with; `{}` without options or without the collection.
 
         Args:
             session: run in this session; it must come from the same client.

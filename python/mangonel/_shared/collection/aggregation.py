@@ -1,6 +1,6 @@
-"""Aggregations, and the counts made of them: the command built, the cursor opened.
+"""Aggregations, and the counts based on them: builds the command and opens the cursor.
 
-An aggregation that ends in `$out` or `$merge` is a write: never sent twice, with a write concern.
+An aggregation that ends in `$out` or `$merge` is a write: it is never retried, and has a write concern.
 Spec: crud (aggregate, count), retryable-reads.
 """
 
@@ -52,7 +52,7 @@ _NO_OPTIONS = ("explain", "aggregate", "pipeline")
 
 
 class AggregatingSource(CommandSource):
-    """Opens cursors of aggregations on a collection or a database."""
+    """Opens cursors for aggregations on a collection or a database."""
 
     def _aggregate(
         self,
@@ -63,7 +63,7 @@ class AggregatingSource(CommandSource):
         session: _ClientSession | None,
         options: dict[str, Any],
     ) -> Returns[Any]:
-        """Open a cursor; `options` are the fields of the command, with `let` and `comment` None when not given."""
+        """Open a cursor; `options` are fields of the command, with None for a missing `let` or `comment`."""
         explicit: _ClientSession | None = None
         if session is not None or BOUND:
             explicit = session_of(self._port, session)
@@ -93,7 +93,7 @@ class AggregatingSource(CommandSource):
             _refine(options)
             command.update(options)
         if cursor_class._reading == READ_RAW_BATCH and not is_write:
-            # As in PyMongo, all batches come by `getMore`, and only these are raw to listeners.
+            # As in PyMongo, all batches come from `getMore`, and listeners see only these as raw bytes.
             command["cursor"] = {**command["cursor"], "batchSize": 0}
         elif size is not None and not is_write:
             command["cursor"] = {**command["cursor"], "batchSize": size}
@@ -136,7 +136,7 @@ class AggregatingSource(CommandSource):
 
 
 class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
-    """Aggregations on a collection, counts and distinct values."""
+    """Aggregations, counts and distinct values of a collection."""
 
     _name: str
     _command_cursor_class: type[Any]
@@ -153,8 +153,8 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         """Run an aggregation pipeline and return a cursor over its results.
 
         Args:
-            pipeline: a list of stages. With `$out` or `$merge` last it is a write, which is never sent twice and
-                leaves the cursor empty.
+            pipeline: a list of stages. With `$out` or `$merge` as the last stage it is a write: it is never retried,
+                and the cursor is empty.
             session: run in this session; it must come from the same client.
             let: variables for expressions, as `$$name`.
             comment: shown in the server's logs and profile.
@@ -162,10 +162,10 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
                 `collation`, `hint`, `maxTimeMS`, and `maxAwaitTimeMS` for later batches.
 
         Raises:
-            ConfigurationError: `explain` was asked for; that takes `Database.command`.
-            AutoReconnect: the connection broke, twice for a read. Whether a `$out` or `$merge` ran is not known.
+            ConfigurationError: `explain` was requested; use `Database.command` for that.
+            AutoReconnect: the connection broke (for a read, twice). A `$out` or `$merge` may have run.
             OperationFailure: the server refused; see `code` and `details`.
-            WriteConcernError: written, but not confirmed as the write concern asks.
+            WriteConcernError: written, but the write concern was not satisfied.
 
         Example:
             >>> pipeline = [{"$group": {"_id": "$customer", "n": {"$sum": 1}}}, {"$sort": {"_id": 1}}]
@@ -186,7 +186,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
     ) -> Returns[_RawBatchCommandCursor[_DocumentType]]:
         """Run an aggregation pipeline and return a cursor over batches of BSON, one bytes object each.
 
-        Takes the arguments of `aggregate`, `let` among **kwargs, and raises the same.
+        Arguments (with `let` in **kwargs) and errors as for `aggregate`.
 
         Raises:
             InvalidOperation: the client has `auto_encryption_opts`.
@@ -211,10 +211,10 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[int]:
-        """Return how many documents match, counted one by one.
+        """Return how many documents match, by counting them.
 
         Args:
-            filter: query document; `{}` counts all. `$where` and `$near` are not allowed in it.
+            filter: query document; `{}` counts all documents. `$where` and `$near` are not allowed.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             **kwargs: `skip`, `limit`, `hint`, `collation`, `maxTimeMS`, or other fields of the aggregate command.
@@ -244,20 +244,20 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
     def _count_by_command(
         self, filter: Mapping[str, Any], session: _ClientSession | None = None, **kwargs: Any
     ) -> Returns[int]:
-        """Return how many documents match, by the command that takes filters which no aggregation takes."""
+        """Return how many documents match, with the count command, which accepts filters that no aggregation does."""
         _refine(kwargs)
         command = {"count": self._name, "query": filter, **kwargs}
         return self._port.run(self._read_operation(command, READ_APPLY, session=session, answer=_counted))
 
     def estimated_document_count(self, comment: Any | None = None, **kwargs: Any) -> Returns[int]:
-        """Return how many documents the collection has, by its metadata: at once, and wrong after a crash.
+        """Return the number of documents from the collection's metadata: fast, but inaccurate after a crash.
 
         Args:
             comment: shown in the server's logs and profile.
             **kwargs: `maxTimeMS`, or other fields of the count command.
 
         Raises:
-            ConfigurationError: a session was given; the metadata know of none.
+            ConfigurationError: a session was given, which the metadata cannot honour.
             AutoReconnect: the connection broke twice. A read is safe to repeat.
             OperationFailure: the server refused; see `code` and `details`.
 
@@ -281,19 +281,19 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         **kwargs: Any,
     ) -> Returns[list[Any]]:
-        """Return the distinct values of a field among the documents that match; elements of arrays count alone.
+        """Return the distinct values of a field in the matching documents; array elements count separately.
 
         Args:
-            key: the field, dotted for one inside another.
+            key: the field; use dots for a nested one.
             filter: query document; None matches all.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
-            hint: the index to use, by name or keys; takes MongoDB 7.1.
+            hint: the index to use, by name or keys; needs MongoDB 7.1.
             **kwargs: `collation`, `maxTimeMS`, or other fields of the command.
 
         Raises:
             TypeError: `key` is not a string.
-            ConfigurationError: both `filter` and `query` were given.
+            ConfigurationError: both `filter` and `query` are given.
             AutoReconnect: the connection broke twice. A read is safe to repeat.
             OperationFailure: the server refused, or the values exceed 16 MB.
 
@@ -326,7 +326,7 @@ def _refuse(options: dict[str, Any]) -> NoReturn:
 
 
 def _counted(found: Any) -> int:
-    # Without a match there is nothing to group.
+    # Without a match there is no group.
     if found is None:
         return 0
     try:
@@ -344,7 +344,7 @@ def _values(reply: Any) -> list[Any]:
 
 
 def _refine(options: dict[str, Any]) -> None:
-    """Bring the options that users write in several ways to the form that commands carry."""
+    """Normalise options that users may write in several ways."""
     if "hint" in options:
         hint = hint_document(options.pop("hint"))
         if hint is not None:

@@ -1,7 +1,7 @@
-"""Inserting the rows of tables: Arrow's columns become BSON in `_core`, sent as `insert_many` sends documents.
+"""Inserts the rows of tables: `_core` converts Arrow columns to BSON, sent as `insert_many` sends documents.
 
-What turns the objects of other libraries into something with Arrow's interface is in `mangonel.arrow`, a floor above,
-which is asked for by name.
+`mangonel.arrow`, on a higher floor and imported by name, converts other libraries' objects to ones with Arrow's
+interface.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CollectionArrow(WritingSource):
-    """Tables into a collection."""
+    """Inserts tables into a collection."""
 
     def insert_arrow(
         self,
@@ -37,23 +37,23 @@ class CollectionArrow(WritingSource):
     ) -> Returns[BulkWriteResult]:
         """Insert the rows of a table as documents, in as few commands as the server's limits allow.
 
-        Columns go to BSON without a Python object for a value, and without the GIL. Rows without an `_id` get an
-        ObjectId. Dates keep milliseconds, as BSON has them; a date without a zone is one of UTC.
+        Columns become BSON without Python objects and without the GIL. Rows without an `_id` get an ObjectId. Dates
+        keep milliseconds, as in BSON; dates without a time zone are in UTC.
 
         Args:
-            table: what has Arrow's interface (pyarrow, Polars, DuckDB, `to_arrow`), also as a stream of any length.
-                With pyarrow installed also a frame of pandas, whose index is not stored, a structured array of NumPy,
-                and a dict of arrays.
-            ordered: stop at the first row that fails. False: try them all.
-            exclude_none: leave columns that are null in a row out of its document.
+            table: an object with Arrow's interface (pyarrow, Polars, DuckDB, `to_arrow`), or a stream of any length.
+                With pyarrow installed also a pandas DataFrame, whose index is not stored, a structured NumPy array, or
+                a dict of arrays.
+            ordered: stop at the first row that fails. False: try all of them.
+            exclude_none: leave out fields that are null.
             bypass_document_validation, session, comment: as for `insert_one`.
 
         Raises:
             BulkWriteError: some rows were not stored, or not confirmed; `details` has the counts, and the errors with
                 the index of each row.
-            ColumnError: a row cannot be stored, the message says which and why; or the table's parts do not fit
-                together. Rows of earlier commands are stored. Or a column's name holds a NUL: nothing was sent.
-            TypeError: this is no table, or a column is of a type that BSON does not have. Nothing was sent.
+            ColumnError: a row cannot be stored (the message says which and why), or the table's parts differ in their
+                columns; rows of earlier commands are stored. Or a column's name contains a NUL: nothing was sent.
+            TypeError: not a table, or a column has a type that BSON lacks. Nothing was sent.
             AutoReconnect: the connection broke, twice with `retryWrites`. How many were stored is not known.
 
         Example:
@@ -82,6 +82,6 @@ def _runs(reader: _core.ArrowReader) -> Iterator[Run]:
 
     count = 0
     while (rows := reader.next_part(MAX_WRITE_BATCH_SIZE)) is not None:
-        # A sequence in all that is asked of it.
+        # A sequence as far as its user needs one.
         yield TableRun("insert", rows, range(count, count + len(rows)))  # type: ignore[arg-type]  # rows, not a list
         count += len(rows)

@@ -1,4 +1,4 @@
-"""A collection's bulk_write: the user's models ordered into runs of equal commands. Spec: crud (bulk write)."""
+"""A collection's bulk_write: orders the models into runs of equal commands. Spec: crud (bulk write)."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class CollectionBulkWrite(WritingSource, Generic[_DocumentType]):
 
         Args:
             requests: a list of InsertOne, UpdateOne, UpdateMany, ReplaceOne, DeleteOne and DeleteMany.
-            ordered: run them in the order given and stop at the first that fails. False: all inserts, then all
-                updates, then all deletes, and try them all.
-            bypass_document_validation: store documents even when the collection's rules do not allow them.
+            ordered: run them in the given order and stop at the first that fails. False: run all inserts, then all
+                updates, then all deletes, and try all of them.
+            bypass_document_validation: store documents even if they violate the collection's validator.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             let: variables for expressions of updates and deletes, as `$$name`.
@@ -47,17 +47,17 @@ class CollectionBulkWrite(WritingSource, Generic[_DocumentType]):
         Raises:
             BulkWriteError: some writes failed, or were not confirmed; `details` has the counts, and the errors with
                 the index of each write.
-            InvalidOperation: no writes at all. Nothing was sent.
+            InvalidOperation: there are no writes. Nothing was sent.
             ConfigurationError: an option that unacknowledged writes cannot have. Nothing was written.
-            TypeError, ValueError: a write is none, or an argument of it is wrong. Nothing was sent.
-            AutoReconnect: the connection broke. Which writes were done is not known; commands without UpdateMany and
-                DeleteMany are sent twice with `retryWrites`.
+            TypeError, ValueError: an element is not a write, or has a wrong argument. Nothing was sent.
+            AutoReconnect: the connection broke. Some writes may have been done; commands without UpdateMany and
+                DeleteMany are retried with `retryWrites`.
 
         Example:
             >>> client.shop.orders.bulk_write([InsertOne({"_id": 1}), DeleteMany({"paid": True})]).inserted_count
             1
         """
-        # Imported when it is needed: a program that inserts and finds pays nothing for it.
+        # Imported on demand: programs that only insert and find do not need it.
         from mangonel._shared.collection.bulk_run import BulkRunner
 
         if type(requests) is not list:
@@ -83,7 +83,7 @@ def _runs(requests: Sequence[Any], ordered: bool) -> list[Run]:
     from mangonel.operations import InsertOne, _WriteModel
 
     if set(map(type, requests)) == {InsertOne}:
-        # Worth a way of its own: nothing is done here for each document.
+        # A fast path: it does no work per document.
         documents = [request._doc for request in requests]
         check_documents(documents)
         return [Run("insert", documents, range(len(documents)))]

@@ -1,6 +1,6 @@
-"""Running a bulk write on one collection: runs of equal writes, split into commands, their replies merged.
+"""Runs a bulk write on one collection: runs of equal writes, split into commands, their replies merged.
 
-Knows commands and limits, not the models that users write. Spec: crud (bulk write), bulk-write, retryable-writes.
+Knows commands and limits, not the write models. Spec: crud (bulk write), bulk-write, retryable-writes.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from mangonel._shared.collection.write_support import WritingSource
     from mangonel._shared.sessions.session import _ClientSession
 
-# The field of each command that holds its writes.
+# The field with the writes, by command.
 _FIELDS = {"insert": "documents", "update": "updates", "delete": "deletes"}
 _SORT_WIRE_VERSION = 25
 
 
 class Run:
-    """Writes of one command in the order in which they are sent.
+    """The writes of one command, in the order of sending.
 
-    `indexes[i]` is where the caller had the write that stands at `i` here.
+    `indexes[i]` is the caller's index of the write at `i`.
     """
 
     __slots__ = ("command", "indexes", "is_retryable", "writes")
@@ -90,7 +90,7 @@ class BulkRunner:
         self._comment = comment
         self._let = let
         self._group = new_group()
-        # The `_id`s of inserted documents that were encoded so far; those inside raw documents are not known.
+        # The `_id`s of the inserted documents encoded so far; those in raw documents are unknown.
         self.ids: list[Any] = []
         # Bytes that the writes of one command may have: a message less the envelope (session, cluster time) and the
         # allowance for fields of the command itself.
@@ -99,16 +99,16 @@ class BulkRunner:
     async def run_flow(
         self, runs: Iterable[Run], *, name: str = "bulkWrite", first: str = "insert", is_traced: bool = False
     ) -> dict[str, Any] | None:
-        """Send everything; return the merged counts, or None when the write concern asks for no answer.
+        """Send all writes; return the merged counts, or None for an unacknowledged write concern.
 
         Args:
-            runs: what to send.
-            name: what tracers call it.
-            first: the command of the first run, by which the log calls the search for a server.
+            runs: the runs to send.
+            name: name of the operation for tracing.
+            first: command of the first run; the log names it during server selection.
             is_traced: whether tracers know of it already.
 
         Raises:
-            BulkWriteError: some writes failed, or were not confirmed; the counts tell what was done.
+            BulkWriteError: some writes failed, or were not confirmed; the counts cover the applied ones.
         """
         tracer = self._client._tracer
         if tracer is not None and not is_traced:
@@ -144,10 +144,10 @@ class BulkRunner:
             raise_bulk_error(result)
         return result
 
-    # Without answers (w=0).
+    # Without replies (w=0).
 
     async def _send_flow(self, runs: list[Run], limits: _core.ServerLimits) -> None:
-        """Send without waiting. Ordered writes need to know how the command before went, so only the last has w=0."""
+        """Send without waiting. Ordered writes need the result of each command, so only the last has w=0."""
         self._check_unacknowledged(runs, limits)
         result, room = new_result(), self._room
         for run in runs:
@@ -163,7 +163,7 @@ class BulkRunner:
                     break
                 operation, count = made
                 if is_unsure and self._ordered and count < rest:
-                    # It was split by size after all, so more follows: make it again, this time with an answer.
+                    # It was split by size after all, so more follows: build it again, now with a reply.
                     part = type(run)(run.command, run.writes[offset : offset + count], range(count))
                     again, _ = self._begin(part, limits)
                     made = again.next_operation(answered, limits.max_write_batch_size, room)
@@ -199,7 +199,7 @@ class BulkRunner:
         self, run: Run, limits: _core.ServerLimits, is_acknowledged: bool = True
     ) -> tuple[_core.DocumentSource | _core.ArrowSource, _core.WriteCommand]:
         """Return what encodes the writes of a run, and the command that each part of them is sent with."""
-        # The server says which documents are too large and goes on with the others; without its answer we must.
+        # The server reports documents that are too large and continues; without its reply the driver must check.
         largest = limits.max_message_size if self._is_acknowledged else limits.max_bson_size
         is_insert = run.command == "insert"
         if not is_insert and self._is_acknowledged:
@@ -233,7 +233,7 @@ class BulkRunner:
 
 
 def new_result() -> dict[str, Any]:
-    """Return a merged result that counts nothing yet."""
+    """Return an empty merged result."""
     return {
         "writeErrors": [],
         "writeConcernErrors": [],
@@ -296,13 +296,13 @@ def take_partial_result(error: ConnectionFailure, result: dict[str, Any]) -> Non
 
 
 def raise_bulk_error(result: dict[str, Any]) -> NoReturn:
-    """Raise for a merged result with errors, in the order in which the caller gave the writes."""
+    """Raise the error for a merged result, with the errors in the caller's order."""
     result["writeErrors"].sort(key=lambda error: error["index"])
     raise BulkWriteError(result)
 
 
 def check_documents(documents: Iterable[Any]) -> None:
-    """Raise TypeError unless each of the documents can be stored; quick when all of them are dicts."""
+    """Raise TypeError unless every document can be stored; fast if all are dicts."""
     if set(map(type, documents)) != {dict}:
         for document in documents:
             validate_is_document_type("document", document)

@@ -1,4 +1,4 @@
-"""A collection: a name, settings, and the operations on its documents, one file for each kind of them."""
+"""A collection: a name, settings, and operations on its documents, one module for each kind."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _MOST_KNOWN = 1000
 
 
 def check_collection_name(name: Any) -> None:
-    """Raise unless the server would take `name` for a collection.
+    """Raise unless `name` is a valid collection name.
 
     Raises:
         TypeError: not a string.
-        InvalidName: empty, or of a form that no collection name may have.
+        InvalidName: the name is empty, or has a forbidden form.
     """
     if not isinstance(name, str):
         raise TypeError(f"name must be an instance of str, not {type(name)}")
@@ -62,7 +62,7 @@ class _Collection(
     WatchedCollection[_DocumentType],
     Generic[_DocumentType],
 ):
-    """A collection of a database. Making one sends nothing, and the server makes it when something is first stored.
+    """A collection of a database. Creating the object sends nothing; the server creates it at the first write.
 
     Example:
         >>> orders = client.shop.orders
@@ -115,7 +115,7 @@ class _Collection(
 
     @property
     def database(self) -> _Database[_DocumentType]:
-        """The database that the collection was taken from."""
+        """The database of the collection."""
         return self._database
 
     def with_options(
@@ -125,7 +125,7 @@ class _Collection(
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
     ) -> _Collection[_DocumentType]:
-        """Return the same collection with other settings; None keeps what it has.
+        """Return the same collection with other settings; None keeps the current one.
 
         Args:
             codec_options: how to decode and encode documents.

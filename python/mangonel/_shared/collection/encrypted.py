@@ -1,4 +1,4 @@
-"""Collections of Queryable Encryption: the collections of state beside each, and from where its fields are known.
+"""Collections of Queryable Encryption: their state collections, and the source of their encrypted fields.
 
 Encrypts nothing. Spec: client-side-encryption ("Create Collection Helper", "Drop Collection Helper").
 """
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from mangonel._shared.client.client import _MongoClient
     from mangonel._shared.sessions.session import _ClientSession
 
-# What the server looks equal values up by.
+# The index that the server uses to find equal values.
 TAGS = "__safeContent__"
 
-# Documents of state are found by their `_id` alone.
+# Documents of state are only looked up by `_id`.
 STATE_OPTIONS: Mapping[str, Any] = {"clusteredIndex": {"key": {"_id": 1}, "unique": True}}
 
 _MIN_WIRE_VERSION = 21
 
 
 def known_fields(source: AdministeredSource, name: str, given: Any) -> Mapping[str, Any] | None:
-    """Return the encrypted fields of a collection: those given, else those of the client's map.
+    """Return the encrypted fields of a collection: the given ones, else those in the client's map.
 
     Raises:
-        TypeError: they are no mapping.
+        TypeError: not a mapping.
     """
     if given:
         validate_is_mapping("encrypted_fields", given)
@@ -43,7 +43,7 @@ def known_fields(source: AdministeredSource, name: str, given: Any) -> Mapping[s
 
 
 def state_names(fields: Mapping[str, Any], name: str) -> tuple[str, str]:
-    """Return the names of the collections that hold a collection's state."""
+    """Return the names of a collection's state collections."""
     return (
         fields.get("escCollection", f"enxcol_.{name}.esc"),
         fields.get("ecocCollection", f"enxcol_.{name}.ecoc"),
@@ -51,10 +51,10 @@ def state_names(fields: Mapping[str, Any], name: str) -> tuple[str, str]:
 
 
 async def check_server_flow(client: _MongoClient[Any]) -> None:
-    """Refuse a server that would make something else of the encrypted fields.
+    """Refuse a server that does not support these encrypted fields.
 
     Raises:
-        ConfigurationError: it is older than MongoDB 7.0. Nothing was sent.
+        ConfigurationError: the server is older than MongoDB 7.0. Nothing was sent.
     """
     found = (await server_limits_flow(client, "create")).max_wire_version
     if found < _MIN_WIRE_VERSION:
@@ -67,7 +67,7 @@ async def check_server_flow(client: _MongoClient[Any]) -> None:
 async def drop_flow(
     source: AdministeredSource, name: str, given: Any, session: _ClientSession | None, comment: Any
 ) -> dict[str, Any]:
-    """Drop a collection, what holds its state first; return the reply to the last command."""
+    """Drop a collection after its state collections; return the last command's reply."""
     reply: dict[str, Any] = {}
     for each in await _dropped_names_flow(source, name, given, session, comment):
         reply = await source._administer_flow(
@@ -83,7 +83,7 @@ async def drop_flow(
 async def stored_fields_flow(
     source: AdministeredSource, name: str, session: _ClientSession | None = None, comment: Any = None
 ) -> Mapping[str, Any] | None:
-    """Return the encrypted fields that the server has of a collection; None: it has none, or no such collection."""
+    """Return the encrypted fields that the server has stored for a collection, or None."""
     fields: Mapping[str, Any] | None = None
     command = {"listCollections": 1, "cursor": {}, "filter": {"name": name}}
     batch = await source._port.arun(source._listing(command, session=session, comment=comment))
@@ -96,7 +96,7 @@ async def stored_fields_flow(
 async def _dropped_names_flow(
     source: AdministeredSource, name: str, given: Any, session: _ClientSession | None, comment: Any
 ) -> tuple[str, ...]:
-    """Return what has to go with a collection, itself last."""
+    """Return the names to drop with a collection, its own last."""
     fields = known_fields(source, name, given)
     if fields is None and source._client._options.auto_encryption_opts is not None:
         fields = await stored_fields_flow(source, name, session, comment)

@@ -1,4 +1,4 @@
-"""Changing or deleting one document and returning it: the findAndModify command. Spec: crud (find and modify)."""
+"""Changes or deletes one document and returns it: the findAndModify command. Spec: crud (find and modify)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
-    """The methods that return the document they write."""
+    """The methods that return the document that they change."""
 
     _name: str
 
@@ -64,12 +64,12 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[_DocumentType | None]:
-        """Delete the first document that matches and return it; None when nothing matches.
+        """Delete the first document that matches and return it, or None if nothing matches.
 
         Args:
             filter: query document.
             projection: names of fields to return, or a document of them.
-            sort: (key, direction) pairs: which document is the first.
+            sort: (key, direction) pairs: the order that decides which document is the first.
             hint: the index to use, by name or keys.
             session: run in this session; it must come from the same client.
             let: variables for expressions, as `$$name`.
@@ -111,11 +111,11 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[_DocumentType | None]:
-        """Replace the first document that matches and return the old one, or the new one.
+        """Replace the first document that matches and return the old or the new document.
 
         Args:
             replacement: the whole new document, without update operators.
-            upsert: insert `replacement` when nothing matches.
+            upsert: insert `replacement` if nothing matches.
             return_document: ReturnDocument.BEFORE or AFTER.
             filter, projection, sort, hint, session, let, comment, **kwargs: as for `find_one_and_delete`.
 
@@ -157,7 +157,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[_DocumentType | None]:
-        """Change the first document that matches and return it as it was, or as it is now.
+        """Change the first document that matches and return the old or the new document.
 
         Args:
             update: update operators such as `$set`, or an aggregation pipeline.

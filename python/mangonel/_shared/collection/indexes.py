@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
-    """Making, listing and removing the indexes of a collection."""
+    """Creates, lists and drops the indexes of a collection."""
 
     _name: str
     _command_cursor_class: type[Any]
@@ -54,9 +54,9 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
                 `partialFilterExpression`, `collation`, `hidden`; and `maxTimeMS` for the command.
 
         Raises:
-            DuplicateKeyError: the documents contradict `unique`. No index was made.
-            OperationFailure: another index has this name or these keys, or the server refused for another reason.
-            AutoReconnect: the connection broke. Whether the index is being built is not known; asking again is safe.
+            DuplicateKeyError: the documents violate `unique`. No index was created.
+            OperationFailure: another index has the same name or keys, or the server refused for another reason.
+            AutoReconnect: the connection broke. The index build may have started; it is safe to try again.
 
         Example:
             >>> client.shop.orders.create_index([("customer", 1), ("total", -1)])
@@ -122,17 +122,17 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[None]:
-        """Remove an index. A collection that does not exist is no error.
+        """Drop an index. Does nothing if the collection does not exist.
 
         Args:
-            index_or_name: the index's name, or the list of keys it was created with, if it was given no name.
+            index_or_name: the name of the index, or, if it was created without a name, its list of keys.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             **kwargs: more fields of the command.
 
         Raises:
             TypeError: neither a name nor a list.
-            OperationFailure: there is no such index.
+            OperationFailure: the index does not exist.
             AutoReconnect: the connection broke. Whether the index is gone is not known.
 
         Example:
@@ -143,7 +143,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
     def drop_indexes(
         self, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[None]:
-        """Remove all indexes but the one on `_id`. Takes and raises the same as `drop_index`.
+        """Drop all indexes except the one on `_id`. Arguments and errors as for `drop_index`.
 
         Example:
             >>> client.shop.orders.drop_indexes()
@@ -168,7 +168,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
     def list_indexes(
         self, session: _ClientSession | None = None, comment: Any | None = None
     ) -> Returns[_CommandCursor[SON[str, Any]]]:
-        """Return a cursor over the documents that describe the indexes; none for a collection that does not exist.
+        """Return a cursor over the descriptions of the indexes; an empty one if the collection does not exist.
 
         Args:
             session: run in this session; it must come from the same client.
@@ -206,9 +206,9 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
     def index_information(
         self, session: _ClientSession | None = None, comment: Any | None = None
     ) -> Returns[dict[str, Any]]:
-        """Return what is known of each index, by name; `key` is a list of (key, direction) pairs.
+        """Return the options of each index by name; `key` is a list of (key, direction) pairs.
 
-        Takes and raises the same as `list_indexes`.
+        Arguments and errors as for `list_indexes`.
 
         Example:
             >>> name = client.shop.orders.create_index("customer")
@@ -227,7 +227,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
                 information[described.pop("name")] = described
         return information
 
-    # Search indexes: made by a service beside the server, so every answer may come before the work is done.
+    # A service beside the server maintains search indexes, so each command may return before its work is done.
 
     def list_search_indexes(
         self,
@@ -236,16 +236,16 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[_CommandCursor[dict[str, Any]]]:
-        """Return a cursor over the documents that describe the search indexes.
+        """Return a cursor over the descriptions of the search indexes.
 
         Args:
-            name: only the one of this name.
+            name: return only the index with this name.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             **kwargs: more fields of the aggregate command.
 
         Raises:
-            ConfigurationError: `kwargs` name the aggregation's own fields. Nothing was sent.
+            ConfigurationError: `kwargs` contain fields that the method sets itself. Nothing was sent.
             OperationFailure: the deployment has no search service, or refused for another reason.
             AutoReconnect: the connection broke twice. A read is safe to repeat.
 
@@ -289,7 +289,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[str]:
-        """Ask for a search index; return its name. It is built in the background.
+        """Request a search index and return its name. It is built in the background.
 
         Args:
             model: a SearchIndexModel, or its arguments as a mapping.
@@ -325,9 +325,9 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[list[str]]:
-        """Ask for several search indexes with one command; return their names.
+        """Request several search indexes with one command; return their names.
 
-        Takes `models`, a list of SearchIndexModel, besides the arguments of `create_search_index`; raises the same.
+        Arguments as for `create_search_index`, with `models`, a list of SearchIndexModel; the same errors.
 
         Example:
             >>> model = SearchIndexModel({"mappings": {"dynamic": True}}, name="text")
@@ -362,9 +362,9 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
     def drop_search_index(
         self, name: str, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
     ) -> Returns[None]:
-        """Remove a search index. A collection that does not exist is no error.
+        """Drop a search index. Does nothing if the collection does not exist.
 
-        Takes the `name` of the index, and otherwise the arguments of `create_search_index`; raises the same.
+        Arguments as for `create_search_index`, with the `name` of the index; the same errors.
 
         Example:
             >>> client.shop.orders.drop_search_index("default")
@@ -380,9 +380,9 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         comment: Any | None = None,
         **kwargs: Any,
     ) -> Returns[None]:
-        """Replace the definition of a search index. The old one serves until the new one is built.
+        """Replace the definition of a search index. The old one stays in use until the new one is built.
 
-        Takes `name` and `definition`, and otherwise the arguments of `create_search_index`; raises the same.
+        Arguments as for `create_search_index`, with `name` and `definition`; the same errors.
 
         Example:
             >>> client.shop.orders.update_search_index("default", {"mappings": {"dynamic": False}})

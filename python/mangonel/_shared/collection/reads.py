@@ -1,4 +1,4 @@
-"""Reading documents of a collection. Spec: crud (read), find-getmore-killcursors-commands."""
+"""Reads documents of a collection. Spec: crud (read), find-getmore-killcursors-commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class CollectionReads(CommandSource, Generic[_DocumentType]):
-    """The reading half of a collection."""
+    """The read methods of a collection."""
 
     _client: _MongoClient[_DocumentType]
     _database: _Database[_DocumentType]
@@ -40,7 +40,7 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
             *args, **kwargs: as for `find`.
 
         Raises:
-            ServerSelectionTimeoutError: no server answered in time. Nothing was sent.
+            ServerSelectionTimeoutError: no suitable server in time. Nothing was sent.
             AutoReconnect: the connection broke twice. A read is safe to repeat.
             OperationFailure: the server refused; see `code` and `details`.
 
@@ -83,9 +83,9 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
         return port.run(self._read_operation(command, READ_BATCH, session=session, answer=answer))
 
     def find(self, *args: Any, **kwargs: Any) -> _Cursor[_DocumentType]:
-        """Return a cursor over the documents that match; nothing is sent before its first document is asked for.
+        """Return a cursor over the documents that match. Sends nothing until the first document is requested.
 
-        Takes the arguments of `Cursor`, without the collection.
+        Arguments as for `Cursor`, without the collection.
 
         Example:
             >>> [order["_id"] for order in client.shop.orders.find({"total": {"$gt": 5}}, limit=10)]
@@ -94,11 +94,11 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
         return self._cursor_class(self, *args, **kwargs)  # type: ignore[no-any-return]
 
     def _first_batch(self, command: dict[str, Any], answer: Callable[[Any], Any]) -> Returns[Any]:
-        """Return what a function makes of the first batch of a read, for documents that a reply has room for.
+        """Return the result of a function called with the first batch of a read; the batch must hold all documents.
 
         Args:
-            command: a find, or an aggregate that writes nothing, in full; it may gain the read concern.
-            answer: is given the batch.
+            command: a complete find, or an aggregate that writes nothing; the read concern may be added.
+            answer: function called with the batch.
         """
         port, database, _, codec, is_plain, _ = self._context
         if is_plain and not BOUND:
@@ -120,9 +120,9 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
         return port.run(self._read_operation(command, READ_BATCH, answer=answer))
 
     def find_raw_batches(self, *args: Any, **kwargs: Any) -> _RawBatchCursor[_DocumentType]:
-        """Return a cursor over batches of the documents that match, one bytes object of BSON each.
+        """Return a cursor over batches of the matching documents, one bytes object of BSON each.
 
-        Takes the arguments of `find`; nothing is sent before the first batch is asked for.
+        Arguments as for `find`. Sends nothing until the first batch is requested.
 
         Raises:
             InvalidOperation: the client has `auto_encryption_opts`.

@@ -1,4 +1,4 @@
-"""Changing and deleting documents of a collection, one command each. Spec: crud (write), retryable-writes."""
+"""Changes and deletes documents of a collection, one command each. Spec: crud (write), retryable-writes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _SORT_WIRE_VERSION = 25
 
 
 class CollectionUpdates(WritingSource, Generic[_DocumentType]):
-    """The methods that change or delete what is stored."""
+    """The methods that change or delete documents."""
 
     def update_one(
         self,
@@ -88,7 +88,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
             hint: the index to use, by name or keys.
             session: run in this session; it must come from the same client.
             let: variables for expressions, as `$$name`.
-            sort: which document is the first; needs MongoDB 8.0.
+            sort: the order that decides which document is the first; needs MongoDB 8.0.
             comment: shown in the server's logs and profile.
 
         Raises:
@@ -133,14 +133,14 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
     ) -> Returns[UpdateResult]:
-        """Change all documents that match. It is never sent twice, for a repetition would change them again.
+        """Change all documents that match. Never retried, since a retry could change them twice.
 
         Args:
             filter, update, upsert, array_filters, bypass_document_validation, collation, hint, session, let, comment:
-                as for `update_one`; the order of the positional ones differs.
+                as for `update_one`, but with another order of positional arguments.
 
         Raises:
-            WriteError: the server refused the change of a document; others before it may be changed.
+            WriteError: the server refused the change of a document; earlier documents may have been changed.
             AutoReconnect: the connection broke. Which documents were changed is not known.
             WriteConcernError, ConfigurationError: as for `update_one`.
 
@@ -178,7 +178,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         sort: Mapping[str, Any] | None = None,
         comment: Any | None = None,
     ) -> Returns[UpdateResult]:
-        """Replace the first document that matches by another; its `_id` stays.
+        """Replace the first document that matches; its `_id` does not change.
 
         Args:
             replacement: the whole new document, without update operators.
@@ -256,7 +256,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
     ) -> Returns[DeleteResult]:
-        """Delete all documents that match; an empty filter matches all. It is never sent twice.
+        """Delete all documents that match; an empty filter matches all. Never retried.
 
         Args:
             filter, collation, hint, session, let, comment: as for `delete_one`.
@@ -300,7 +300,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         return self._port.run(operation)
 
     async def _unacknowledged_sort_flow(self, operation: _core.Operation) -> Any:
-        # An old server would ignore nothing and report nothing: the error of an unacknowledged write is lost.
+        # An old server would report an error, but the error of an unacknowledged write is lost.
         limits = await server_limits_flow(self._client, "update")
         if limits.max_wire_version < _SORT_WIRE_VERSION:
             raise ConfigurationError(
@@ -380,7 +380,7 @@ def _update_result(reply: dict[str, Any] | None) -> UpdateResult:
         return UpdateResult(None, False)
     if "writeErrors" in reply or "writeConcernError" in reply:
         _raise_write_error(reply)
-    # The reply has the upserted ids of all statements; here is one, and the result is read by the old field names.
+    # The reply has the upserted ids of all statements; there is one, and the result uses the older field names.
     upserted = reply.get("upserted")
     if upserted is None:
         reply["updatedExisting"] = bool(reply.get("n"))

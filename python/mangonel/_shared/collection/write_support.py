@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from mangonel._shared.client.client import _MongoClient
     from mangonel.bson.codec_options import CodecOptions
 
-# What a command may be larger than the documents in it; the server's own allowance.
+# How much larger a command may be than its documents; the server's own allowance.
 COMMAND_OVERHEAD = 16_382
 # Of a command that has its documents in itself.
 LARGEST_COMMAND = MAX_BSON_SIZE + COMMAND_OVERHEAD
-# After a write concern error with one of these a bulk sends nothing more: the member may be leaving its post.
+# After a write concern error with one of these codes a bulk stops: the member may be stepping down.
 HALTING_CODES = _core.RETRYABLE_CODES
-# Codecs of write replies by the address of the options they were made for, which each entry keeps alive.
+# Codecs of write replies by the id of their options, which each entry keeps alive.
 _codecs: dict[int, tuple[CodecOptions[Any], _core.Codec]] = {}
 _MOST_CODECS = 16
 # Ids under which listeners see several commands as one operation: above those of single ones, which are ids of their
@@ -41,7 +41,7 @@ class WritingSource(CommandSource):
 
 
 def write_codec(options: CodecOptions[Any]) -> _core.Codec:
-    """Return the codec for writes: replies become dicts, and a broken string in an error message breaks nothing."""
+    """Return the codec for writes: replies become dicts, and invalid UTF-8 in an error message is tolerated."""
     known = _codecs.get(id(options))
     if known is not None:
         return known[1]
@@ -62,10 +62,10 @@ def refuse_size(size: int) -> NoReturn:
 def check_unanswered_size(
     statement: dict[str, Any], operation: _core.Operation, options: CodecOptions[Any]
 ) -> None:
-    """Refuse an update that the server would not do, where nobody asks it how it went.
+    """Refuse an unacknowledged update that the server would not apply.
 
     Raises:
-        DocumentTooLarge: the statement is over 16 MiB. Nothing was sent.
+        DocumentTooLarge: the statement exceeds 16 MiB. Nothing was sent.
     """
     if operation.size <= MAX_BSON_SIZE:
         return
@@ -85,9 +85,9 @@ async def server_limits_flow(
     """Return what sizes the server takes; wait for one that takes writes if none is known yet.
 
     Args:
-        client: whose server.
-        name: of the command that is to be sent first, for the log of a search that waits or fails.
-        group: of the bulk write, from `new_group`; None for a single write.
+        client: the client.
+        name: name of the first command, for the log of a server selection that waits or fails.
+        group: group id of the bulk write, from `new_group`; None for a single write.
     """
     while (limits := client._core.limits()) is None:
         # Selects a server and sends nothing.

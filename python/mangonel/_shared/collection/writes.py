@@ -1,4 +1,4 @@
-"""Inserting documents; the other ways of writing are mixed in. Spec: crud (write), retryable-writes."""
+"""Inserts documents; other writes are mixed in. Spec: crud (write), retryable-writes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CollectionWrites(
     CollectionArrow,
     Generic[_DocumentType],
 ):
-    """The writing half of a collection."""
+    """The write methods of a collection."""
 
     _client: _MongoClient[_DocumentType]
     _name: str
@@ -48,18 +48,18 @@ class CollectionWrites(
         session: _ClientSession | None = None,
         comment: Any | None = None,
     ) -> Returns[InsertOneResult]:
-        """Insert one document. Without an `_id` it gets an ObjectId, here and in the caller's mapping.
+        """Insert one document. A missing `_id` is added as an ObjectId, also to the caller's mapping.
 
         Args:
-            document: a dict or another MutableMapping, or a RawBSONDocument, whose `_id` is then not known here.
+            document: a dict or another MutableMapping, or a RawBSONDocument; the latter's `_id` is then unknown here.
             bypass_document_validation: store it even when the collection's rules do not allow it.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
 
         Raises:
-            DuplicateKeyError: a document with that value under a unique index exists. Nothing was stored.
+            DuplicateKeyError: a unique index already holds the value. Nothing was stored.
             WriteConcernError: stored, but not confirmed as the write concern asks.
-            InvalidDocument, DocumentTooLarge: it cannot be stored. Nothing was sent.
+            InvalidDocument, DocumentTooLarge: the document cannot be stored. Nothing was sent.
             AutoReconnect: the connection broke, twice with `retryWrites`. Whether it was stored is not known.
 
         Example:
@@ -86,7 +86,7 @@ class CollectionWrites(
             document,
             codec,
             REPLIES_ONE if is_acknowledged else REPLIES_NONE,
-            # The server says what it does not store; without its answer we must.
+            # The server reports documents that it does not store; without its reply the driver must check.
             MAX_BSON_SIZE + COMMAND_OVERHEAD if is_acknowledged else MAX_BSON_SIZE,
             InsertOneResult,
             session_handle(session),
@@ -101,19 +101,19 @@ class CollectionWrites(
         session: _ClientSession | None = None,
         comment: Any | None = None,
     ) -> Returns[InsertManyResult]:
-        """Insert documents in as few commands as the server's limits allow. Those without an `_id` get an ObjectId.
+        """Insert documents in as few commands as the server's limits allow. A missing `_id` is added as an ObjectId.
 
         Args:
-            documents: any iterable. A list is checked as a whole before anything is sent; another iterable is read
-                while its first documents are already on their way.
-            ordered: stop at the first document that fails. False: try them all.
+            documents: any iterable. A list is checked completely before anything is sent; another iterable is read
+                while its first documents are being sent.
+            ordered: stop at the first document that fails. False: try all of them.
             bypass_document_validation, session, comment: as for `insert_one`.
 
         Raises:
             BulkWriteError: some documents were not stored, or not confirmed; `details` has the counts, and the
                 errors with the index of each document.
-            TypeError: not an iterable, an empty list, or something in it that is no document.
-            InvalidDocument: one cannot be encoded. Those of earlier commands are stored.
+            TypeError: not an iterable, an empty list, or an element is not a document.
+            InvalidDocument: a document cannot be encoded. Documents of earlier commands are stored.
             AutoReconnect: the connection broke, twice with `retryWrites`. How many were stored is not known.
 
         Example:

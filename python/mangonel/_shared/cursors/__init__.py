@@ -1,1 +1,1 @@
-"""Cursors and change streams: what fetches batch after batch."""
+"""Cursors and change streams, which fetch batch after batch."""

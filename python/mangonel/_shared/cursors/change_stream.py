@@ -1,7 +1,7 @@
-"""Change streams: what happens in a collection, a database or a deployment, followed across lost lines and failovers.
+"""Change streams: the changes of a collection, a database or a deployment, resumed after errors and failovers.
 
-A change stream is an aggregation whose cursor never ends, and the resume token of the last change that was handed out:
-with it another cursor goes on where the lost one stopped. Spec: change-streams.
+A change stream is an aggregation whose cursor never ends, together with the resume token of the last returned change.
+With that token a new cursor continues where a lost one stopped. Spec: change-streams.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ if TYPE_CHECKING:
 class _ChangeStream(Generic[_DocumentType]):
     """Changes in the order in which they happened; made by `watch` of a collection, a database or a client.
 
-    After a lost connection, a failover or a lost cursor it goes on by itself, without missing a change and without
-    handing one out twice. Iterating waits for the next change; `try_next` asks once. On asyncio a cancelled call
-    loses nothing: the stream stays open, and the next call goes on behind the last change that was handed out.
+    After a network error, a failover or a lost cursor the stream resumes by itself and neither misses nor repeats a
+    change. Iterating waits for the next change; `try_next` asks once. On asyncio a cancelled call loses nothing: the
+    stream stays open, and the next call continues after the last returned change.
 
     Example:
         >>> with client.shop.orders.watch([{"$match": {"operationType": "insert"}}]) as stream:
@@ -66,7 +66,7 @@ class _ChangeStream(Generic[_DocumentType]):
         ...         print(change["fullDocument"])
     """
 
-    # Whether the changes of all databases are meant.
+    # Whether the stream covers all databases.
     _is_of_cluster = False
 
     def __init__(
@@ -104,7 +104,7 @@ class _ChangeStream(Generic[_DocumentType]):
         self._comment = options["comment"]
         self._session = session_of(self._port, options["session"])
         start_after, resume_after = options["start_after"], options["resume_after"]
-        # Where to go on: the bytes of a token that the server gave, or the caller's own.
+        # The position to continue from: the bytes of a token from the server, or the caller's own.
         self._token: bytes | Mapping[str, Any] | None = deepcopy(start_after or resume_after)
         self._starts_after = start_after is not None
         self._is_resumed = resume_after is not None or start_after is not None
@@ -114,7 +114,7 @@ class _ChangeStream(Generic[_DocumentType]):
 
     @property
     def resume_token(self) -> Mapping[str, Any] | None:
-        """The token to go on behind the last change that was handed out, for `resume_after` of another stream."""
+        """The token of the last returned change, for `resume_after` of another stream."""
         from copy import deepcopy
 
         token = self._token
@@ -125,18 +125,18 @@ class _ChangeStream(Generic[_DocumentType]):
 
     @property
     def alive(self) -> bool:
-        """Whether more changes may come: not after `close`, nor after the change that invalidates the stream."""
+        """Whether more changes may come: not after `close`, nor after a change that invalidates the stream."""
         return not self._is_closed
 
     def try_next(self) -> Returns[_DocumentType | None]:
-        """Return the next change, or None when there is none for now: asks the server once at most.
+        """Return the next change, or None if there is none now; asks the server at most once.
 
         The server waits for a change for `max_await_time_ms`, or a second.
 
         Raises:
-            OperationFailure: the server refused, and asking again would not help; the stream is closed.
-            AutoReconnect: the connection broke, and going on elsewhere failed as well; the next call tries again.
-            InvalidOperation: the pipeline took the `_id` of the changes away, which is their resume token.
+            OperationFailure: the server refused for good; the stream is closed.
+            AutoReconnect: the connection broke, and resuming failed as well; the next call tries again.
+            InvalidOperation: the pipeline removed the `_id` of the changes, which is their resume token.
 
         Example:
             >>> while stream.alive:
@@ -156,8 +156,8 @@ class _ChangeStream(Generic[_DocumentType]):
                 if change is None and not self._is_lost():
                     change = await self._fetch_flow()
             except PyMongoError as error:
-                # Closed by another task or thread while this one waited: the end of the stream, not an error,
-                # and nothing to open again.
+                # Closed by another task or thread while this one waited: the stream has ended, which is not an error,
+                # and is not reopened.
                 if self._is_closed:
                     return None
                 if not is_resumable(error):
@@ -189,7 +189,7 @@ class _ChangeStream(Generic[_DocumentType]):
         try:
             await cursor._fetch_once_flow()
         except OperationFailure as error:
-            # It may be open there still; the connection is well, so that killing it takes no time.
+            # The server may still have it open; the connection works, so killing it is quick.
             if id and not isinstance(error, CursorNotFound):
                 cursor._abandoned_cursors.abandon_cursor(server, *namespace, id)
             raise
@@ -198,7 +198,7 @@ class _ChangeStream(Generic[_DocumentType]):
     # Changes and their tokens.
 
     def _pop(self) -> _DocumentType | None:
-        """Return the next change of the batch at hand, and remember its token."""
+        """Return the next change of the current batch, and store its token."""
         batch = None if self._cursor is None else self._cursor._batch
         if batch is None:
             return None
@@ -222,7 +222,7 @@ class _ChangeStream(Generic[_DocumentType]):
         return change  # type: ignore[no-any-return]
 
     def _note_position(self) -> None:
-        """Remember how far the server has looked without finding a change, lest it looks there again."""
+        """Store how far the server has searched without finding a change, so that it does not search there again."""
         batch = None if self._cursor is None else self._cursor._batch
         token = None if batch is None else batch.post_batch_resume_token
         if token is not None:
@@ -239,7 +239,7 @@ class _ChangeStream(Generic[_DocumentType]):
     # Cursors.
 
     async def _open_flow(self) -> None:
-        """Open a cursor where the last one stopped, or where the caller wants to start."""
+        """Open a cursor where the last one stopped, or at the caller's start."""
         check_wait(self._max_await_time_ms, self._port.timeout)
         batch_size = self._batch_size
         source, session = self._source, self._session
@@ -282,7 +282,7 @@ class _ChangeStream(Generic[_DocumentType]):
             self._note_start(reply, batch)
 
     def _note_start(self, reply: Mapping[str, Any], batch: _core.Batch) -> None:
-        """Remember where the stream starts, so that it can go on from there before the first change."""
+        """Store where the stream starts, so that it can resume from there before the first change."""
         token = batch.post_batch_resume_token
         if token is not None:
             self._token = token
@@ -307,7 +307,7 @@ class _ChangeStream(Generic[_DocumentType]):
             cursor._abandon()
 
     def close(self) -> Returns[None]:
-        """End the stream, on the server too. Closing twice is no error.
+        """End the stream, on the server too. Closing twice does nothing.
 
         Example:
             >>> stream.close()
@@ -336,7 +336,7 @@ class _ClusterChangeStream(_DatabaseChangeStream[_DocumentType], Generic[_Docume
 
 
 def is_resumable(error: PyMongoError) -> bool:
-    """Return whether a stream may go on after this error of its cursor."""
+    """Return whether a stream may resume after this error of its cursor."""
     if isinstance(error, (ConnectionFailure, CursorNotFound)):
         return True
     return isinstance(error, OperationFailure) and error.has_error_label("ResumableChangeStreamError")

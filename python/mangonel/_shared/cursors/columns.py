@@ -1,6 +1,6 @@
-"""Cursors to tables of columns: batches go to `_core.ColumnBuilder` as they come, no document becomes a Python object.
+"""Cursors to tables of columns: `_core.ColumnBuilder` receives batches directly, without Python documents.
 
-What the libraries make of a table is in `mangonel.arrow`, a floor above, which is asked for by name.
+`mangonel.arrow`, on a higher floor and imported by name, converts tables for other libraries.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from mangonel._shared.cursors.column_options import ColumnOptions
     from mangonel._shared.cursors.ranges import Ranges
 
-    # Frames of libraries that need not be installed.
+    # Classes of libraries that need not be installed.
     PolarsFrame: TypeAlias = Any
     PandasFrame: TypeAlias = Any
     NumpyArrays: TypeAlias = dict[str, Any]
 
 _ROWS = 65_536
 
-# Bytes of a batch: a small part of the table, so that it takes little memory beside it, but enough to keep round trips
-# few, and at most what a server sends.
+# Bytes of a batch: a small part of the table, so that it needs little extra memory, but large enough for few round
+# trips, and at most the server's limit.
 _PART, _LEAST, _MOST = 16, 512 * 1024, 16 * 1024 * 1024
 
 
 class ColumnsOfCursor:
-    """What a cursor gives as columns instead of documents."""
+    """The methods of a cursor that return columns instead of documents."""
 
     _port: Port
     _batch: _core.Batch | None
     _id: int | None
-    # Documents of the next batch, where the user did not say how many.
+    # Size of the next batch in documents, if the user has not set one.
     _pace: int
 
     async def _fetch_flow(self) -> bool:
@@ -46,11 +46,11 @@ class ColumnsOfCursor:
         raise NotImplementedError
 
     def _narrow(self, names: dict[str, int]) -> None:
-        """Ask the server for these fields only, if nothing was asked yet."""
+        """Request only these fields, if nothing was requested yet."""
 
     @staticmethod
     def _pace_of(rows: int, size: int) -> int:
-        """Return how many documents the next batch should have, after so many of so many bytes."""
+        """Return how many documents the next batch should have, given the last one's documents and bytes."""
         wanted = min(max(size // _PART, _LEAST), _MOST)
         return max(wanted * rows // max(size, 1), 1)
 
@@ -88,7 +88,7 @@ class ColumnsOfCursor:
         return source, builder
 
     async def _add_flow(self, builder: _core.ColumnBuilder, chunks: int | None) -> bool:
-        """Add batches until there are so many chunks (None: all); return whether there may be more."""
+        """Add batches until the builder has this many chunks (None: all); return whether there may be more."""
         try:
             while True:
                 batch = self._batch
@@ -100,18 +100,18 @@ class ColumnsOfCursor:
                 if self._id == 0 or not await self._fetch_flow():
                     return False
         except ValueError:
-            # A document did not fit, and the rest is of no use.
+            # A document did not fit, so the rest is useless.
             await self._close_flow()
             raise
 
     def _json_batches(self, mode: int, separator: int) -> Iterator[tuple[int, bytes]]:
-        """Yield how many documents each batch has, and their JSON with this byte between them; blocking only."""
+        """Yield each batch's number of documents and their JSON, separated by this byte; blocking only."""
         return self._json_batches_with(lambda: self._port.flow(self._fetch_flow()), mode, separator)
 
     def _json_batches_with(
         self, fetch: Callable[[], Any], mode: int, separator: int
     ) -> Iterator[tuple[int, bytes]]:
-        """The same with a function that gets the next batch."""
+        """The same, with a function that fetches the next batch."""
         while True:
             batch = self._batch
             if batch is not None and not batch.is_empty:
@@ -126,16 +126,16 @@ class ColumnsOfCursor:
         rows: int = _ROWS,
         **options: Unpack[ColumnOptions],
     ) -> Returns[_core.ArrowTable]:
-        """Return the documents that are left as a table of columns, made straight from their BSON.
+        """Return the remaining documents as a table of columns, made directly from their BSON.
 
-        Any library that reads Arrow takes it without copying: `pyarrow.table(found)`, `polars.DataFrame(found)`,
-        `duckdb.sql("from found")`. None of them is needed to make it. The GIL is released while columns are built.
+        Any library that reads Arrow accepts it without copying: `pyarrow.table(found)`, `polars.DataFrame(found)`,
+        `duckdb.sql("from found")`. Making it needs none of them. The GIL is released while columns are built.
 
         Args:
-            schema: names and types of the columns: a mapping, a `mangonel.arrow.Schema` or a `pyarrow.Schema`. Other
-                fields are not asked of the server. None: columns are made as fields are met, and widened: null to
-                anything, int32 to int64 to double.
-            rows: rows in one chunk of the table.
+            schema: names and types of the columns: a mapping, a `mangonel.arrow.Schema` or a `pyarrow.Schema`. Only
+                these fields are fetched. None: infer columns from the documents, widening null to any type, int32 to
+                int64 to double.
+            rows: number of rows in one chunk of the table.
             options: the keywords that follow; `to_polars` and the others take them too.
             misfit: what happens to a value that does not fit its column. "raise", the default; "null" makes it null;
                 "string" turns an inferred column into text, with values of other types as extended JSON.
@@ -150,9 +150,9 @@ class ColumnsOfCursor:
                 hint, min, max, collation, a session, or a tailable or exhaust cursor.
 
         Raises:
-            ColumnError: a value does not fit; the message says where, and the `_id` of the document.
-            ValueError: an argument is none of these.
-            InvalidOperation: `parallel` does not go with the query; the message says with what.
+            ColumnError: a value does not fit; the message has its path and the document's `_id`.
+            ValueError: an argument has another value.
+            InvalidOperation: `parallel` cannot be combined with the query; the message says why.
             OperationFailure, AutoReconnect: as for iterating.
 
         Example:
@@ -169,19 +169,19 @@ class ColumnsOfCursor:
         rows: int = _ROWS,
         **options: Unpack[ColumnOptions],
     ) -> ArrowTables:
-        """Iterate over the documents that are left as tables of so many rows.
+        """Iterate over the remaining documents as tables of `rows` rows.
 
-        The tables have one schema: without `schema`, that of the first. What comes later must fit it, and fields that
-        it does not have are passed over.
+        All tables have one schema: without `schema`, that of the first table. Later values must fit it, and fields that
+        it lacks are ignored.
 
         Args:
             schema: as for `to_arrow`.
-            rows: rows in one table; the last may have fewer.
+            rows: number of rows in one table; the last may have fewer.
             options: `misfit`, `missing`, `categorical` and `parallel`, as for `to_arrow`.
 
         Raises:
-            ValueError: an argument is none of these.
-            InvalidOperation: `parallel` does not go with the query.
+            ValueError: an argument has another value.
+            InvalidOperation: `parallel` cannot be combined with the query.
 
         Example:
             >>> [len(table) for table in client.shop.orders.find().iter_arrow(rows=1_000)]
@@ -190,7 +190,7 @@ class ColumnsOfCursor:
         return ArrowTables(*self._columns(schema, rows=rows, **options))
 
     def to_polars(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> Returns[PolarsFrame]:
-        """Return the documents that are left as a `polars.DataFrame`.
+        """Return the remaining documents as a `polars.DataFrame`.
 
         Args:
             schema: as for `to_arrow`.
@@ -209,7 +209,7 @@ class ColumnsOfCursor:
         return self._port.flow(table_flow(source, builder, above("mangonel.arrow.frames").polars_of))
 
     def to_pandas(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> Returns[PandasFrame]:
-        """Return the documents that are left as a `pandas.DataFrame`; needs pandas and pyarrow.
+        """Return the remaining documents as a `pandas.DataFrame`; needs pandas and pyarrow.
 
         Args:
             schema: as for `to_arrow`.
@@ -228,7 +228,7 @@ class ColumnsOfCursor:
         return self._port.flow(table_flow(source, builder, above("mangonel.arrow.frames").pandas_of))
 
     def to_numpy(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> Returns[NumpyArrays]:
-        """Return the documents that are left as a dict of a `numpy.ndarray` for each column; needs numpy and pyarrow.
+        """Return the remaining documents as a dict with a `numpy.ndarray` per column; needs numpy and pyarrow.
 
         Args:
             schema: as for `to_arrow`.
@@ -250,7 +250,7 @@ class ColumnsOfCursor:
 async def table_flow(
     source: ColumnsOfCursor | Ranges, builder: _core.ColumnBuilder, convert: Any = None
 ) -> Any:
-    """Return the table of all batches that are left, or what a function makes of it."""
+    """Return the table of all remaining batches, or the result of `convert` for it."""
     await source._add_flow(builder, None)
     table = builder.take()
     return table if convert is None else convert(table)

@@ -1,4 +1,4 @@
-"""The cursor of every command but find: born with its first batch, an iterator ever after.
+"""The cursor of all commands except find: it starts with its first batch.
 
 Spec: find-getmore-killcursors-commands, enumerate-collections, enumerate-indexes.
 """
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 
 class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
-    """The results of a command, fetched in batches as they are asked for.
+    """The results of a command, fetched in batches on demand.
 
-    Made by `aggregate`, `list_collections`, `list_indexes` and their like; the first batch is there from the start.
+    Made by `aggregate`, `list_collections`, `list_indexes` and similar methods; it has its first batch from the start.
 
     Args:
-        collection: where the command ran.
-        batch: the first batch. None: there are no results. Or the `cursor` of a command's reply, without documents;
-            the next argument is then the address of the server that gave it.
+        collection: the collection that the command ran on.
+        batch: the first batch. None: there are no results. Or the `cursor` field of a command's reply, without
+            documents; then the next argument is the address of the server.
         codec: how to decode the documents. None: as the collection does.
         batch_size: documents per later reply; 0 lets the server choose.
-        max_await_time_ms: milliseconds that the server may wait for new data, per later reply.
+        max_await_time_ms: milliseconds that the server may wait for new data in each later reply.
         comment: shown in the server's logs and profile.
-        session: the one that the command ran in.
+        session: the session of the command.
 
     Example:
         >>> for total in client.shop.orders.aggregate([{"$group": {"_id": "$customer", "n": {"$sum": 1}}}]):
@@ -53,7 +53,7 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
     ) -> None:
         address: Any = None
         if isinstance(batch, Mapping):
-            # PyMongo's own arguments: what a reply says of the cursor, and the server that gave it.
+            # PyMongo's own arguments: the cursor field of a reply, and the server's address.
             address, codec = codec, None
         self._begin_state(collection, collection._codec if codec is None else codec)
         self._explicit = session
@@ -69,7 +69,7 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             self._take(batch)
 
     def _adopt(self, reply: Mapping[str, Any], address: Any) -> None:
-        """Go on with a cursor that a command of the user opened."""
+        """Take over a cursor that a command of the user opened."""
         if reply.get("firstBatch"):
             raise NotImplementedError(
                 "expected an empty firstBatch, got documents; use Database.cursor_command, which keeps them"
@@ -80,10 +80,10 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         self._server = "" if address is None else f"{address[0]}:{address[1]}"
 
     def batch_size(self, batch_size: int) -> Self:
-        """Ask for `batch_size` documents per later reply; 0 lets the server choose. Returns the cursor.
+        """Request `batch_size` documents per later reply; 0 lets the server choose. Return the cursor.
 
         Raises:
-            TypeError, ValueError: not an integer of 0 or more.
+            TypeError, ValueError: not an integer, or negative.
 
         Example:
             >>> client.shop.orders.aggregate([]).batch_size(500)
@@ -96,7 +96,7 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def try_next(self) -> Returns[_DocumentType | None]:
-        """Return the next document, or None when there is none for now; asks the server once at most.
+        """Return the next document, or None if there is none now; asks the server at most once.
 
         Raises:
             OperationFailure, AutoReconnect: as for iterating.
@@ -118,7 +118,7 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
 
 
 class _RawBatchCommandCursor(_CommandCursor[_DocumentType], Generic[_DocumentType]):
-    """The results of an aggregation, a batch at a time, as the bytes of its documents one after the other.
+    """The results of an aggregation, a batch at a time, as the concatenated bytes of its documents.
 
     Made by `Collection.aggregate_raw_batches`.
     """

@@ -1,6 +1,6 @@
-"""Cursors: fetching batch after batch, ending what is not needed any more.
+"""Cursors: fetch batch after batch, and end server cursors that are no longer needed.
 
-The current batch lives in Rust (`_core.BatchCursor`); what happens here happens once per batch, not per document.
+The current batch lives in Rust (`_core.BatchCursor`); this code runs once per batch, not per document.
 Spec: find-getmore-killcursors-commands, crud (read).
 """
 
@@ -35,33 +35,33 @@ if TYPE_CHECKING:
     from mangonel._shared.operation import SessionHandle
     from mangonel._shared.sessions.session import _ClientSession
 
-# With prefetch the driver has to choose a size: the server's own would put all small documents into one reply.
+# With prefetch the driver must choose a size: the server's default would put all small documents into one reply.
 PREFETCH_BATCH_SIZE = 10_000
-# What a server says of a cursor that is no more: CappedPositionLost, CursorNotFound, QueryPlanKilled, CursorKilled.
+# The server's errors for a lost cursor: CappedPositionLost, CursorNotFound, QueryPlanKilled, CursorKilled.
 _CURSOR_ENDED = frozenset([136, 43, 175, 237])
 _JSON_MODES = {"canonical": 0, "relaxed": 1, "plain": 2}
 
 
 class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
-    """What every cursor does once the server has one open."""
+    """The common behaviour of cursors, once the server has one open."""
 
     _port: Port
     _collection: _Collection[_DocumentType]
     _codec: _core.Codec
-    # Not the client's of a later time: a forked child must leave its parent's cursors alone.
+    # The client's state when the cursor was made: a forked child must leave its parent's cursors alone.
     _abandoned_cursors: AbandonedCursors
     _reading = READ_BATCH
     _batch: _core.Batch | None
     # What follows is a cursor's own once it differs: an object of up to thirty attributes needs no dict of its own, and
     # is made in half the time.
-    # Whether the query was narrowed to nothing, so that asking the server is needless.
+    # Whether the query can match nothing, so that the server need not be asked.
     _is_empty = False
     # Whether the query has bounds of an index, and so needs a hint.
     _has_index_bounds = False
-    # What documents become instead of the document class.
+    # The class of returned documents in place of the document class.
     _into: Any = None
     _started: Any = None
-    # Whether the server sends more on that connection without being asked.
+    # Whether the server sends more on that connection without a request.
     _is_streaming = False
     _pace = 0
     _is_exhaust = False
@@ -69,11 +69,11 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
     _max_await_time_ms: int | None = None
     # The server's id; None before the first batch, 0 once the server has no more.
     _id: int | None = None
-    # What it was when the cursor was closed.
+    # The id when the cursor was closed.
     _last_id: int | None = None
-    # Of a cursor that the server has open.
+    # Set while the server has the cursor open.
     _namespace: tuple[str, str] = ("", "")
-    # The session that the user opened, and what the core knows the cursor's session by.
+    # The session that the user passed, and the core's handle of the cursor's session.
     _explicit: _ClientSession | None = None
     _session: SessionHandle = None
     _pinned: int | None = None
@@ -91,7 +91,7 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
         self._codec = codec
         self._abandoned_cursors = collection._client._abandoned_cursors
 
-    # What the Rust bases call.
+    # Called by the Rust bases.
 
     def _refill(self) -> bool:
         has_more: bool = self._port.flow(self._fetch_flow())
@@ -105,16 +105,16 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
                     return document  # type: ignore[no-any-return]
         raise StopAsyncIteration
 
-    # One batch after the other.
+    # One batch after another.
 
     def _check_query(self) -> None:
-        """Raise if the query cannot be sent as it is; the cursor can be mended and used."""
+        """Raise if the query cannot be sent; the cursor can be corrected and used."""
 
     def _first_operation(self) -> _core.Operation:
         raise InvalidOperation("expected a cursor that was opened by a command, got none")
 
     async def _fetch_flow(self) -> bool:
-        """Load the next batch that has documents; return False when there are none (for now, if tailable)."""
+        """Load the next batch that has documents; return False if there is none (for now, if tailable)."""
         while not self._is_empty:
             if await self._fetch_once_flow():
                 return True
@@ -141,10 +141,11 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
                 raise ProtocolError("expected a cursor in the reply, got none")
         except PyMongoError as error:
             if self._is_tailable and getattr(error, "code", None) in _CURSOR_ENDED:
-                # The collection was dropped or has rolled over the cursor's place: there is no more, as after its end.
+                # The collection was dropped or has overwritten the cursor's position: there is no more, as at its end.
                 self._end()
                 return False
-            # What the server refused may be open there still; a connection that broke is not waited for once more.
+            # After a refusal the server may still have the cursor open; after a broken connection it is not contacted
+            # again.
             if isinstance(error, ConnectionFailure):
                 self._abandon()
             elif not isinstance(error, CursorNotFound):
@@ -152,7 +153,7 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
             self._end()
             raise
         except BaseException:
-            # Cancelled or interrupted: a batch may be lost, and going on would skip its documents.
+            # Cancelled or interrupted: a batch may be lost, and continuing would skip its documents.
             self._abandon()
             raise
         self._take(batch)
@@ -170,7 +171,7 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
             self._port.release_pinned(self._pinned, is_drained=True)
         self._pinned = pinned
         if not id and pinned is None:
-            # The server has no more, so nothing will be asked of it again.
+            # The server has no more, so it is not asked again.
             self._session = None
             return
         self._is_streaming = batch.is_streaming
@@ -179,7 +180,7 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
         if collection:
             self._namespace = (database, collection)
         if self._id and self._limit and self._retrieved >= self._limit:
-            # A limit was reached that the server did not see as the end.
+            # A limit was reached that the server did not treat as the end.
             self._abandon()
         elif self._id and self._prefetch and self._pinned is None:
             self._started = self._port.start(self._more_operation())
@@ -199,7 +200,7 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
             command["maxTimeMS"] = self._max_await_time_ms
         if self._comment is not None:
             command["comment"] = self._comment
-        # The cursor is where it is, whatever is preferred.
+        # The cursor stays on its server, whatever the read preference.
         return build_operation(
             command,
             database=database,
@@ -216,7 +217,7 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
     # The end.
 
     def _end(self) -> None:
-        """Forget everything; the server has no cursor for this any more, or none that could be reached."""
+        """Reset the state; the server has no cursor for this any more, or cannot be reached."""
         if not self._is_closed:
             self._is_closed = True
             self._last_id = self._id
@@ -230,10 +231,10 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
             self._pinned = None
 
     def _abandon(self) -> None:
-        """End without waiting: the server's cursor is killed behind the caller's back."""
+        """End without waiting: the server's cursor is killed in the background."""
         id, is_pinned = self._id, self._pinned is not None
         self._end()
-        # An exhaust cursor dies with its connection.
+        # An exhaust cursor ends with its connection.
         if id and not is_pinned:
             self._abandoned_cursors.abandon_cursor(self._server, *self._namespace, id)
 
@@ -242,9 +243,9 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
             self._abandon()
 
     def close(self) -> Returns[None]:
-        """End the cursor: on the server too, if it is still open there. Closing twice is no error.
+        """End the cursor, also on the server if it is open there. Closing twice does nothing.
 
-        Documents that have arrived can be read on.
+        Documents that have arrived can still be read.
 
         Example:
             >>> cursor.close()
@@ -285,21 +286,21 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
                     )
                 )
         except PyMongoError:
-            # The server times the cursor out by itself.
+            # The server's own timeout ends the cursor.
             return
         except BaseException:
-            # Cancelled: nobody waits any more, and the cursor ends all the same.
+            # Cancelled: nothing waits any more, and the cursor is ended all the same.
             self._abandoned_cursors.abandon_cursor(self._server, database, collection, id)
             raise
 
     @property
     def collection(self) -> _Collection[_DocumentType]:
-        """The collection that the documents come from."""
+        """The collection of the documents."""
         return self._collection
 
     @property
     def alive(self) -> bool:
-        """Whether more documents may come. True does not promise any."""
+        """Whether more documents may come; True is no promise."""
         batch = self._batch
         return bool(batch is not None and not batch.is_empty) or (not self._is_closed and self._id != 0)
 
@@ -315,7 +316,7 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
 
     @property
     def session(self) -> _ClientSession | None:
-        """The explicit session it runs in, or None."""
+        """The explicit session of the cursor, or None."""
         return self._explicit
 
     @property
@@ -324,14 +325,14 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
         return self._retrieved
 
     def to_list(self, length: int | None = None) -> Returns[list[_DocumentType]]:
-        """Return the documents that are left, decoded in one go.
+        """Return the remaining documents, decoded at once.
 
         Args:
-            length: at most so many; None for all.
+            length: at most this many; None for all.
 
         Raises:
             ValueError: `length` is below 1.
-            OperationFailure, AutoReconnect: as for iterating; what was read by then is lost.
+            OperationFailure, AutoReconnect: as for iterating; documents fetched before are lost.
 
         Example:
             >>> client.shop.orders.find({}, {"_id": 1}).to_list(2)
@@ -349,14 +350,14 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
                 batch.drain_into(documents, None if length is None else length - len(documents))
             if self._id == 0 or self._is_empty or (length is not None and len(documents) >= length):
                 return documents
-            # A cursor that waits for new data has no end: an empty batch stands for it.
+            # A cursor that waits for new data never ends: an empty batch counts as its end.
             if not await self._fetch_once_flow() and (
                 self._is_tailable or self._max_await_time_ms is not None
             ):
                 return documents
 
     def to_json(self, mode: str = "relaxed") -> Returns[bytes]:
-        """Return the documents that are left as a JSON array, made straight from their BSON.
+        """Return the remaining documents as a JSON array, made directly from their BSON.
 
         Args:
             mode: `"relaxed"` or `"canonical"` extended JSON, or `"plain"`: ObjectIds, dates (ISO 8601, UTC) and
@@ -394,5 +395,5 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
 
 
 def become(batch: _core.Batch, shape: Any) -> None:
-    """Let the documents of a batch come as instances of a model, dataclass, struct or TypedDict."""
+    """Make the documents of a batch instances of a model, dataclass, struct or TypedDict."""
     batch.become(_core.odm_shape(*above("mangonel.odm.model.shapes").model_of(shape)))

@@ -1,6 +1,6 @@
-"""The cursor of a query, from its first batch on: an iterator, a copier, and other questions about the same query.
+"""The cursor of a query from its first batch on: iteration, copies, and other questions about the same query.
 
-What is asked for stands in `find_query`. Spec: find-getmore-killcursors-commands, crud (find).
+`find_query` holds the query. Spec: find-getmore-killcursors-commands, crud (find).
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 
 class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
-    """The documents that match a query, fetched in batches as they are asked for.
+    """The documents that match a query, fetched in batches on demand.
 
-    Nothing is sent before the first document is asked for; until then the query may be changed by the methods that
-    return the cursor itself. Made by `Collection.find`.
+    Nothing is sent until the first document is requested; before that, the methods that return the cursor itself may
+    change the query. Made by `Collection.find`.
 
     Args:
-        collection: where to look.
+        collection: the collection to search.
         filter: query document; None matches all.
-        projection: names of fields to return, or a document of them; `_id` comes along unless excluded.
+        projection: names of fields to return, or a document of them; `_id` is included unless excluded.
         skip: how many matches to leave out at the start.
-        limit: how many to return at most; 0 for all, negative for a single batch.
-        no_cursor_timeout: keep the server from ending an idle cursor after ten minutes.
+        limit: the most documents to return; 0 for all, negative for a single batch.
+        no_cursor_timeout: keep the server from ending the cursor after ten idle minutes.
         cursor_type: one of CursorType: tailable cursors of capped collections, or EXHAUST.
         sort: keys, or (key, direction) pairs, or a mapping of them.
-        allow_partial_results: let a mongos answer when some shards are down.
+        allow_partial_results: let a mongos return results while some shards are down.
         batch_size: documents per reply; 0 lets the server choose.
         collation: language rules for comparing strings.
         hint: the index to use, by name or keys.
@@ -51,8 +51,8 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         session: run in this session; it must come from the same client.
         allow_disk_use: let a large sort use the disk.
         let: variables for expressions, as `$$name`.
-        prefetch: ask for the next batch while the current one is handed out. Costs memory for one more batch.
-        into: what documents become instead of the document class: a `mangonel.odm` model, a dataclass, a
+        prefetch: request the next batch while the current one is being read. Needs memory for one more batch.
+        into: the class of returned documents: a `mangonel.odm` model, a dataclass, a
             `msgspec.Struct` or a `TypedDict`.
 
     Raises:
@@ -120,10 +120,10 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         self.limit(-1)
         return self._port.flow(self._next_or_none_flow())
 
-    # Going back, and copies.
+    # Rewinding, and copies.
 
     def rewind(self) -> Returns[Self]:
-        """Make the cursor as new: the query will be sent again. Returns the cursor.
+        """Reset the cursor: the query will be sent again. Return the cursor.
 
         Example:
             >>> cursor.rewind()
@@ -167,7 +167,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
             if value != getattr(other, name):
                 setattr(other, name, value)
 
-    # Parts of the results by position.
+    # Slices and items.
 
     def __getitem__(self, index: Any) -> Any:
         if self._port.is_async:
@@ -199,21 +199,21 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
             raise IndexError(f"stop index must be greater than start index for slice {index!r}")
         self._set("skip", skip)
         self._asked_limit = limit
-        # As a limit, 0 would mean all.
+        # A limit of 0 would mean all.
         self._is_empty = index.stop is not None and limit == 0
         return self
 
     # Other questions about the same query.
 
     def distinct(self, key: str) -> Returns[list[Any]]:
-        """Return the distinct values of `key` among the matches, of all of them: skip and limit do not count.
+        """Return the distinct values of `key` in all matches; skip and limit are ignored.
 
         Args:
-            key: a field; of a list, its elements.
+            key: a field; for an array, its elements.
 
         Raises:
             OperationFailure: the server refused.
-            AutoReconnect: the connection broke, twice. A read is safe to repeat.
+            AutoReconnect: the connection broke twice. A read is safe to repeat.
 
         Example:
             >>> client.shop.orders.find({"total": {"$gt": 5}}).distinct("customer")
@@ -226,7 +226,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         )
 
     def explain(self) -> Returns[dict[str, Any]]:
-        """Return how the server would run the query: its `explain` reply.
+        """Return the server's plan for the query: its `explain` reply.
 
         Example:
             >>> client.shop.orders.find({"_id": 1}).explain()["queryPlanner"]["winningPlan"]
@@ -249,9 +249,9 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
 
 
 class _RawBatchCursor(_Cursor[_DocumentType], Generic[_DocumentType]):
-    """The documents that match a query, a batch at a time, as the bytes of its documents one after the other.
+    """The documents that match a query, a batch at a time, as the concatenated bytes of its documents.
 
-    Made by `Collection.find_raw_batches`; takes the arguments of `Cursor`.
+    Made by `Collection.find_raw_batches`. Arguments as for `Cursor`.
     """
 
     _reading = READ_RAW_BATCH
@@ -274,7 +274,7 @@ _QUERY_STATE = (
 
 
 def _deep_copy(value: Any) -> Any:
-    """Copy documents and lists; everything else is a value, and compiled patterns cannot be copied anyhow."""
+    """Copy documents and lists; all else is a value, and compiled patterns cannot be copied."""
     if isinstance(value, dict):
         return {key: _deep_copy(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
-    """A query until its first batch is asked for; from then on it stays as it is. The arguments are `Cursor`'s."""
+    """A query, which may change until its first batch is requested. The arguments are `Cursor`'s."""
 
     _query: dict[str, Any]
     # Negative for a single batch.
@@ -71,7 +71,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if into is not None:
             self._into = into
         if session is not None:
-            # One that has ended is refused when the query is sent.
+            # An ended session is refused when the query is sent.
             has_ended = getattr(session, "has_ended", False) is True
             self._explicit = session if has_ended else session_of(self._port, session)
         if filter is None:
@@ -126,8 +126,8 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         """Sort by a key, or by (key, direction) pairs; return the cursor.
 
         Args:
-            key_or_list: a key, or pairs in the order of their importance.
-            direction: of a single key: 1 (as None) or -1, or "text" and the like.
+            key_or_list: a key, or pairs in order of importance.
+            direction: direction of a single key: 1 (also for None), -1, or "text" and the like.
 
         Example:
             >>> cursor.sort([("total", -1), ("_id", 1)])
@@ -137,10 +137,10 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def limit(self, limit: int) -> Self:
-        """Return at most `limit` documents; 0 for all, negative for a single batch. Returns the cursor.
+        """Return at most `limit` documents; 0 for all, negative for a single batch. Return the cursor.
 
         Args:
-            limit: how many documents.
+            limit: the number of documents.
 
         Raises:
             TypeError: not an integer.
@@ -163,7 +163,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         """Leave out the first `skip` matches; return the cursor.
 
         Args:
-            skip: how many documents; not negative.
+            skip: the number of documents; not negative.
 
         Raises:
             TypeError, ValueError: not an integer, or negative.
@@ -182,10 +182,10 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def batch_size(self, batch_size: int) -> Self:
-        """Ask for `batch_size` documents per reply; 0 lets the server choose. Returns the cursor.
+        """Request `batch_size` documents per reply; 0 lets the server choose. Return the cursor.
 
         Args:
-            batch_size: documents for each reply; the server never sends more than 16 MiB in one.
+            batch_size: documents per reply; a reply never exceeds 16 MiB.
 
         Raises:
             TypeError, ValueError: not an integer, or negative.
@@ -201,7 +201,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def hint(self, index: _IndexKeyHint | None) -> Self:
-        """Use this index, by name or keys; None lets the server choose. Returns the cursor.
+        """Use this index, by name or keys; None lets the server choose. Return the cursor.
 
         Args:
             index: the index's name, or its keys as given to `create_index`.
@@ -221,7 +221,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         """Show `comment` in the server's logs and profile; return the cursor.
 
         Args:
-            comment: text, or any value that BSON has.
+            comment: text, or any value that BSON can store.
 
         Raises:
             InvalidOperation: the cursor was read from before.
@@ -256,10 +256,10 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def max(self, spec: _IndexList) -> Self:
-        """Stop before these index keys; needs `hint`. Returns the cursor.
+        """Stop before these index keys; needs `hint`. Return the cursor.
 
         Args:
-            spec: pairs of key and value, in the order of the index; the bound is left out.
+            spec: pairs of key and value, in the order of the index; an exclusive bound.
 
         Raises:
             TypeError: neither a list nor a tuple.
@@ -277,10 +277,10 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def min(self, spec: _IndexList) -> Self:
-        """Start at these index keys; needs `hint`. Returns the cursor.
+        """Start at these index keys; needs `hint`. Return the cursor.
 
         Args:
-            spec: pairs of key and value, in the order of the index; the bound is taken in.
+            spec: pairs of key and value, in the order of the index; an inclusive bound.
 
         Raises:
             TypeError: neither a list nor a tuple.
@@ -298,10 +298,10 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def max_time_ms(self, max_time_ms: int | None) -> Self:
-        """Let the server spend at most so many milliseconds; None for no limit. Returns the cursor.
+        """Limit the server's time to `max_time_ms` milliseconds; None for no limit. Return the cursor.
 
         Args:
-            max_time_ms: milliseconds of the server's work for each command, not of waiting for the reply.
+            max_time_ms: milliseconds of the server's work on each command, without the wait for the reply.
 
         Raises:
             TypeError: neither an integer nor None.
@@ -321,10 +321,10 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def max_await_time_ms(self, max_await_time_ms: int | None) -> Self:
-        """Let a TAILABLE_AWAIT cursor wait so many milliseconds for new data. Returns the cursor.
+        """Let a TAILABLE_AWAIT cursor wait for new data for this many milliseconds. Return the cursor.
 
         Args:
-            max_await_time_ms: milliseconds for each further batch; None for the server's default, one second.
+            max_await_time_ms: milliseconds for each later batch; None for the server's default, one second.
 
         Raises:
             TypeError: neither an integer nor None.
@@ -337,16 +337,16 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if not isinstance(max_await_time_ms, int) and max_await_time_ms is not None:
             raise TypeError(f"max_await_time_ms must be an integer or None, not {type(max_await_time_ms)}")
         self._check_unused()
-        # Only a tailable cursor that awaits data waits for any.
+        # Only a tailable cursor that awaits data waits.
         if "tailable" in self._query and "awaitData" in self._query:
             self._max_await_time_ms = max_await_time_ms
         return self
 
     def max_scan(self, max_scan: int | None) -> Self:
-        """Deprecated by the server: look at so many documents at most. Returns the cursor.
+        """Deprecated by the server: scan at most this many documents. Return the cursor.
 
         Args:
-            max_scan: how many documents. Servers of today refuse the option.
+            max_scan: the number of documents. Current servers refuse the option.
 
         Raises:
             InvalidOperation: the cursor was read from before.
@@ -379,10 +379,10 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def where(self, code: Any) -> Self:
-        """Keep only documents for which JavaScript `code` is true; return the cursor.
+        """Return only documents for which the JavaScript `code` is true. Return the cursor.
 
         Args:
-            code: an expression, or a function without arguments; `this` is the document. Never text from outside.
+            code: an expression, or a function without arguments; `this` is the document. Never use untrusted text.
 
         Raises:
             TypeError: neither text nor `Code`.
@@ -395,19 +395,19 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         from mangonel.bson.code import Code
 
         self._check_unused()
-        # The caller's own mapping stays as it is.
+        # The caller's own mapping must not change.
         script = code if isinstance(code, Code) else Code(code)
         self._query["filter"] = {**self._query["filter"], "$where": script}
         return self
 
     def prefetch(self, prefetch: bool = True) -> Self:
-        """Ask for the next batch while the current one is handed out; return the cursor.
+        """Request the next batch while the current one is being read. Return the cursor.
 
-        The server's own batches put everything after the first 101 small documents into one reply, so unless
-        `batch_size` is set, batches of 10 000 are asked for.
+        The server's default puts everything after the first 101 small documents into one reply, so batches of 10 000
+        are requested unless `batch_size` is set.
 
         Args:
-            prefetch: False: ask for the next batch when the current one is used up.
+            prefetch: False: request the next batch when the current one has been read.
 
         Raises:
             InvalidOperation: the cursor was read from before.
@@ -421,7 +421,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def add_option(self, mask: int) -> Returns[Self]:
-        """Set query flags by their bits of the old wire protocol; return the cursor.
+        """Set query flags by their bits in the old wire protocol. Return the cursor.
 
         Args:
             mask: the sum of bits: 2 tailable, 16 no timeout, 32 await data, 64 exhaust, 128 partial.
@@ -447,7 +447,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return self
 
     def remove_option(self, mask: int) -> Self:
-        """Clear query flags by their bits of the old wire protocol; return the cursor.
+        """Clear query flags by their bits in the old wire protocol. Return the cursor.
 
         Args:
             mask: the sum of bits, as for `add_option`.

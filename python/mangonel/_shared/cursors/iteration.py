@@ -1,4 +1,4 @@
-"""What only one face has: the dunder methods of `for` and `with`, and of `async for` and `async with`."""
+"""Methods that only one face has: for `for` and `with`, or for `async for` and `async with`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BlockingIteration(Generic[_DocumentType]):
         """Return the next document.
 
         Raises:
-            StopIteration: there is none; a tailable cursor may be asked again later.
+            StopIteration: there is none; a tailable cursor may have more later.
         """
         return next(self)
 
@@ -46,7 +46,7 @@ class AsyncIteration(Generic[_DocumentType]):
         """Return the next document.
 
         Raises:
-            StopAsyncIteration: there is none; a tailable cursor may be asked again later.
+            StopAsyncIteration: there is none; a tailable cursor may have more later.
         """
         return await self.__anext__()
 

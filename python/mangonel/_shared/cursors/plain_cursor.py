@@ -1,7 +1,7 @@
-"""Lets a class derive from `Cursor` and from one that has slots, as umongo's cursor does.
+"""Lets a class derive from `Cursor` and from a class with slots, as umongo's cursor does.
 
-`Cursor` keeps its batch in a native base, and a class has room for one layout only. Such a class is given a base that
-does the same in Python; `isinstance` and `issubclass` count it among cursors. Knows nothing of libraries.
+`Cursor` keeps its batch in a native base, and a class can have only one layout. Such a class gets a base that does the
+same in Python; `isinstance` and `issubclass` treat it as a cursor. Knows nothing of libraries.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class CursorMeta(type):
-    """The type of `Cursor`: makes the classes that cannot derive from it derive from `PlainCursor`."""
+    """The type of `Cursor`: makes classes that cannot derive from it derive from `PlainCursor`."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> CursorMeta:
         try:
             return super().__new__(mcs, name, bases, namespace)
         except TypeError:
-            # Two layouts. If the fault is another one, it comes again.
+            # The layouts conflict. Any other error is raised again.
             if not any(isinstance(base, CursorMeta) for base in bases):
                 raise
             joined = tuple(PlainCursor if isinstance(base, CursorMeta) else base for base in bases)
@@ -35,7 +35,7 @@ class CursorMeta(type):
         return cls.__subclasscheck__(type(instance))
 
     def __subclasscheck__(cls, subclass: type) -> bool:
-        # `Cursor` itself has the native base, and no class that was joined has it.
+        # `Cursor` itself has the native base, and no joined class has it.
         is_joined = PlainCursor in subclass.__mro__ and cls.__module__ == "mangonel.api"
         return is_joined or super().__subclasscheck__(subclass)
 
@@ -43,7 +43,7 @@ class CursorMeta(type):
 class PlainCursor(
     BlockingIteration[_DocumentType], _Cursor[_DocumentType], Generic[_DocumentType], metaclass=CursorMeta
 ):
-    """A blocking cursor whose batch is an attribute like any other."""
+    """A blocking cursor whose batch is an ordinary attribute."""
 
     _batch: _core.Batch | None = None
 

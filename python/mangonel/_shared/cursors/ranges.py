@@ -1,7 +1,7 @@
-"""One query by several cursors, each over a range of `_id`, whose batches go to one builder of columns.
+"""Reads one query with several cursors, each over a range of `_id`, into one builder of columns.
 
-A sample of the collection says where the ranges end. Each cursor has its next batch under way while the batches of the
-others are taken in turn: the server works for all of them at a time, on either face and without threads.
+A sample of the collection decides where the ranges end. Each cursor requests its next batch while the batches of the
+others are processed in turn. So the server works for all of them at once, on either face and without threads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mangonel import _core
     from mangonel._shared.cursors.find_cursor import _Cursor
 
-# Of each range; so many that chance makes no range much larger than others.
+# Samples per range; enough that chance makes no range much larger than others.
 _SAMPLES = 16
 
 # What ranges cannot honour, by its name in a query, and why.
@@ -40,8 +40,8 @@ class Ranges:
     """The cursors of a query's ranges.
 
     Raises:
-        ValueError: not a number of cursors.
-        InvalidOperation: the query, or what began it, has no ranges; the message names what is in the way.
+        ValueError: not a valid number of cursors.
+        InvalidOperation: the query cannot be split into ranges; the message says why.
     """
 
     def __init__(self, cursor: Any, count: int) -> None:
@@ -49,11 +49,11 @@ class Ranges:
         self._cursor: _Cursor[Any] = cursor
         self._port = cursor._port
         self._count = count
-        # None until the ranges are known; then those that are not at their end, the next one first.
+        # None until the ranges are known; then the cursors that have not ended, the next one first.
         self._parts: deque[_Cursor[Any]] | None = None
 
     async def _add_flow(self, builder: _core.ColumnBuilder, chunks: int | None) -> bool:
-        """Add batches until there are so many chunks (None: all); return whether there may be more."""
+        """Add batches until the builder has this many chunks (None: all); return whether there may be more."""
         try:
             if self._parts is None:
                 self._parts = deque()
@@ -65,7 +65,7 @@ class Ranges:
                     assert batch is not None
                     builder.add(batch)
                     part._pace = max(part._pace_of(*builder.appended) // self._count, 1)
-                # One at its end leaves, and any other waits for its next turn, an empty batch or not.
+                # A cursor at its end leaves; any other waits for its next turn, even after an empty batch.
                 if part.alive:
                     self._parts.rotate(-1)
                 else:
@@ -88,27 +88,27 @@ class Ranges:
             part = self._cursor.clone()
             part._prefetch = True
             if low is not None or high is not None:
-                # Bounds of an index go across types, which a comparison in the filter does not.
+                # Index bounds span types, which a comparison in the filter does not.
                 part._query["hint"] = {"_id": 1}
                 part._query.update((name, bound) for name, bound in (("min", low), ("max", high)) if bound)
             parts.append(part)
         if bounds:
-            # The last range ends before the greatest key there is, which may be an id all the same.
+            # The last range ends before MaxKey, which may be an id all the same.
             part = self._cursor.clone()
             filter, last = part._query["filter"], {"_id": MaxKey()}
             part._query["filter"] = {"$and": [filter, last]} if filter else last
             parts.append(part)
         for part in parts:
             part._started = self._port.start(part._first_operation(), connects=True)
-        # What came of the query is in the table.
+        # The query's documents are in the table.
         self._cursor._end()
 
     async def _bounds_flow(self) -> list[dict[str, Any]]:
-        """Return where a range ends and the next begins: at most as many as there are ranges, less one."""
+        """Return the bounds between ranges: at most one fewer than there are ranges."""
         from mangonel.bson import MaxKey, MinKey
         from mangonel.bson.codec_options import CodecOptions, DatetimeConversion
 
-        # Whatever the ids are, they must come back as they were.
+        # Ids of any type must come back unchanged.
         options: Any = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_MS)
         collection = self._cursor._collection.with_options(codec_options=options)
         size = _SAMPLES * self._count
@@ -122,14 +122,14 @@ class Ranges:
         cursor_of(await self._port.arun(operation)).drain_into(found, None)
         cuts = (len(found) * place // self._count for place in range(1, self._count))
         bounds = [{"_id": found[cut]["_id"]} for cut in cuts if 0 < cut < len(found)]
-        # Nothing lies beyond the ends of the order.
+        # Nothing lies beyond MinKey and MaxKey.
         bounds = [bound for bound in bounds if not isinstance(bound["_id"], (MinKey, MaxKey))]
-        # A sample may have the same document twice.
+        # A sample may contain the same document twice.
         return [bound for place, bound in enumerate(bounds) if not place or bound != bounds[place - 1]]
 
 
 def check(cursor: Any, count: int) -> None:
-    """Raise where a query cannot be read in so many ranges."""
+    """Raise if a query cannot be read in this many ranges."""
     if type(count) is not int or count < 1:
         raise ValueError(f"expected at least 1 cursor as parallel, got {count!r}")
     wanted = f"parallel={count} reads ranges of _id"

@@ -40,23 +40,23 @@ class WatchedCollection(AggregatingSource, Generic[_DocumentType]):
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> Returns[_CollectionChangeStream[_DocumentType]]:
-        """Follow the changes in this collection from now on, or from where the caller says.
+        """Follow the changes in this collection, from now on or from a given position.
 
-        Needs a replica set, a sharded cluster or a load balancer before one.
+        Needs a replica set, a sharded cluster, or a load balancer in front of one.
 
         Args:
-            pipeline: stages that narrow or reshape the changes; `_id` must stay.
-            full_document: `"updateLookup"`, `"whenAvailable"` or `"required"`: the document beside its update.
-            resume_after: a resume token, to go on behind that change.
-            max_await_time_ms: milliseconds that the server may wait for a change before it answers with none.
+            pipeline: stages that filter or reshape the changes; they must keep `_id`.
+            full_document: `"updateLookup"`, `"whenAvailable"` or `"required"`: add the document to update events.
+            resume_after: a resume token, to continue after that change.
+            max_await_time_ms: milliseconds that the server may wait for a change before an empty reply.
             batch_size: changes per reply.
             collation: language rules for comparing strings in the pipeline.
             start_at_operation_time: a Timestamp, to start with the changes from then on.
             session: run inside this session.
-            start_after: as `resume_after`, and possible behind a change that invalidated a stream.
+            start_after: as `resume_after`, but also after a change that invalidated a stream.
             comment: shown in the server's logs and profile.
-            full_document_before_change: `"whenAvailable"` or `"required"`: the document as it was before.
-            show_expanded_events: report changes of structure, such as new indexes, as well.
+            full_document_before_change: `"whenAvailable"` or `"required"`: add the document before the change.
+            show_expanded_events: also report changes of structure, such as new indexes.
 
         Raises:
             OperationFailure: the server refused; on a standalone it always does.
@@ -112,7 +112,7 @@ class WatchedDatabase(AggregatingSource, Generic[_DocumentType]):
     ) -> Returns[_DatabaseChangeStream[_DocumentType]]:
         """Follow the changes in all collections of this database.
 
-        Takes the arguments of `Collection.watch` and raises the same.
+        Arguments and errors as for `Collection.watch`.
 
         Example:
             >>> with client.shop.watch() as stream:

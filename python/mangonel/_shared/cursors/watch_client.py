@@ -1,4 +1,4 @@
-"""Change streams of a whole deployment, and how each stream is opened. Spec: change-streams."""
+"""Change streams of a whole deployment, and the opening of every kind of stream. Spec: change-streams."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def open_flow(
     collection: Any,
     **options: Unpack[WatchOptions],
 ) -> Any:
-    """Make a stream of any kind, and open its cursor: what happens from then on is in it."""
+    """Make a stream of any kind and open its cursor; it includes every later change."""
     stream = stream_class(source, target, collection, **options)
     await stream._open_flow()
     return stream
@@ -52,9 +52,9 @@ class WatchedClient(CommandSource, Generic[_DocumentType]):
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
     ) -> Returns[_ClusterChangeStream[_DocumentType]]:
-        """Follow the changes in all collections of the deployment but those of `admin`, `local` and `config`.
+        """Follow the changes in all collections of the deployment except those of `admin`, `local` and `config`.
 
-        Takes the arguments of `Collection.watch` and raises the same.
+        Arguments and errors as for `Collection.watch`.
 
         Example:
             >>> with client.watch() as stream:

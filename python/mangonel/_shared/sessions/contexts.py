@@ -1,4 +1,4 @@
-"""What only one face has of sessions: the dunder methods of `with` and of `async with`."""
+"""Session methods that only one face has: those of `with` or of `async with`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class AsyncSession:
 
 
 class BlockingTransaction:
-    """Commits at the end of its block, or aborts when an exception leaves it; does nothing if that was done inside."""
+    """Commits at the end of its block, or aborts after an exception; does nothing if the transaction has ended."""
 
     def __init__(self, session: _ClientSession) -> None:
         self._session = session
@@ -59,9 +59,9 @@ class BlockingTransaction:
 
 
 class AsyncTransaction:
-    """Commits at the end of its block, or aborts when an exception leaves it; does nothing if that was done inside.
+    """Commits at the end of its block, or aborts after an exception; does nothing if the transaction has ended.
 
-    May be awaited first: `async with await session.start_transaction()` and without `await` are the same.
+    It may be awaited first: `async with await session.start_transaction()` is the same as without `await`.
     """
 
     def __init__(self, session: _ClientSession) -> None:
@@ -71,18 +71,18 @@ class AsyncTransaction:
         yield from ()
         return self
 
-    # With these a task takes it for the coroutine that PyMongo returns.
+    # With these methods a task accepts it as the coroutine that PyMongo returns.
 
     def send(self, value: None) -> NoReturn:
-        """Finish: it has begun already."""
+        """Finish: the transaction has begun already."""
         raise StopIteration(self)
 
     def throw(self, kind: Any, error: Any = None, trace: Any = None) -> NoReturn:
-        """Raise what is thrown."""
+        """Raise the given exception."""
         raise kind
 
     def close(self) -> None:
-        """Nothing: what it waits for is over."""
+        """Do nothing: there is nothing to wait for."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -94,7 +94,7 @@ class AsyncTransaction:
 
 
 class _Binding:
-    """Makes its session that of all operations inside."""
+    """Makes its session the session of all operations in a block."""
 
     def __init__(self, session: _ClientSession, end_session: bool) -> None:
         self._session = session

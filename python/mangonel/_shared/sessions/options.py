@@ -1,4 +1,4 @@
-"""What a session and its transactions are started with. Sends nothing. Spec: sessions, transactions."""
+"""Options of a session and its transactions. Sends nothing. Spec: sessions, transactions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class TransactionOptions:
-    """How transactions read and write. What is None comes from the session's defaults, then from the client.
+    """Options of a transaction. None takes the session's default, else the client's.
 
     Args:
         read_concern: which data the transaction sees.
         write_concern: how many members confirm the commit; it must be acknowledged.
-        read_preference: where it reads; the server takes the primary only.
+        read_preference: where it reads; the server allows only the primary.
         max_commit_time_ms: milliseconds that the server may spend on one commit.
 
     Raises:
@@ -68,7 +68,7 @@ class TransactionOptions:
 
     @property
     def read_preference(self) -> _ServerMode | None:
-        """Where it reads, or None."""
+        """The read preference, or None."""
         return self._read_preference
 
     @property
@@ -78,15 +78,15 @@ class TransactionOptions:
 
 
 class SessionOptions:
-    """What `start_session` was called with.
+    """The options passed to `start_session`.
 
     Args:
-        causal_consistency: reads see what the session wrote and read before. None: yes, unless `snapshot`.
-        default_transaction_options: for transactions that do not say otherwise.
+        causal_consistency: reads see the session's earlier writes and reads. None: True unless `snapshot`.
+        default_transaction_options: defaults of the session's transactions.
         snapshot: all reads see the data of one moment; not together with `causal_consistency`.
 
     Raises:
-        TypeError: `default_transaction_options` is something else.
+        TypeError: `default_transaction_options` has another type.
         ConfigurationError: the arguments contradict each other.
     """
 
@@ -109,12 +109,12 @@ class SessionOptions:
 
     @property
     def causal_consistency(self) -> bool:
-        """Whether reads see what the session did before."""
+        """Whether reads see the session's earlier writes and reads."""
         return self._causal_consistency
 
     @property
     def default_transaction_options(self) -> TransactionOptions | None:
-        """For transactions that do not say otherwise, or None."""
+        """Defaults of the session's transactions, or None."""
         return self._default_transaction_options
 
     @property

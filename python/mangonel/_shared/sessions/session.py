@@ -1,6 +1,6 @@
 """Explicit sessions: causal consistency, snapshots and transactions as users see them.
 
-What a session remembers between its commands is in the core; here are its options, and the flows of transactions.
+The core holds a session's state between commands; this module holds its options and the flows of transactions.
 Spec: sessions, causal-consistency, transactions, transactions-convenient-api.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mangonel.read_preferences import _ServerMode
     from mangonel.write_concern import WriteConcern
 
-# `with_transaction` (transactions-convenient-api): seconds in which it tries again, and its back-off between tries.
+# `with_transaction` (transactions-convenient-api): seconds in which it retries, and its back-off.
 _RETRY_LIMIT = 120.0
 _FIRST_BACKOFF = 0.005
 _LONGEST_BACKOFF = 0.5
@@ -47,15 +47,15 @@ _bound: ContextVar[_ClientSession | None] = ContextVar("mangonel_bound_session",
 
 
 def bound_session() -> _ClientSession | None:
-    """Return the session that is bound around the running code, whichever client it is of."""
+    """Return the session bound around the running code, of whichever client."""
     return _bound.get()
 
 
 class _ClientSession:
-    """A session: operations that are ordered, see each other, or stand or fall together.
+    """A session: for ordered, causally consistent or transactional operations.
 
-    Made by `MongoClient.start_session`. Use it from one thread or task at a time. It ends with `end_session()`, or
-    with the `with` block it is used in; a transaction that is open then is aborted.
+    Made by `MongoClient.start_session`. Use it from one thread or task at a time. `end_session()` or the end of a
+    `with` block ends it; this aborts an open transaction.
 
     Example:
         >>> with client.start_session() as session, session.start_transaction():
@@ -63,7 +63,7 @@ class _ClientSession:
         ...     stock.update_one({"_id": "tea"}, {"$inc": {"left": -1}}, session=session)
     """
 
-    # Named by each face in `api.py`.
+    # Set by each face in `api.py`.
     _binding_class: type[Any]
     _transaction_class: type[Any]
 
@@ -86,17 +86,17 @@ class _ClientSession:
 
     @property
     def client(self) -> _MongoClient[Any]:
-        """The client that started it."""
+        """The client of the session."""
         return self._client
 
     @property
     def options(self) -> SessionOptions:
-        """What it was started with."""
+        """The options of the session."""
         return self._options
 
     @property
     def session_id(self) -> Mapping[str, Any]:
-        """The document that the server knows it by."""
+        """The document that identifies the session to the server."""
         from mangonel.bson.binary import UUID_SUBTYPE, Binary
 
         self._check_ended()
@@ -104,12 +104,12 @@ class _ClientSession:
 
     @property
     def cluster_time(self) -> Mapping[str, Any] | None:
-        """The newest cluster time that its operations were answered with, or None."""
+        """The newest cluster time in the session's replies, or None."""
         return self._handle.cluster_time
 
     @property
     def operation_time(self) -> Timestamp | None:
-        """The time of its last operation, or None."""
+        """The time of the session's last operation, or None."""
         from mangonel.bson.timestamp import Timestamp
 
         time = self._handle.operation_time
@@ -117,7 +117,7 @@ class _ClientSession:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it was ended; then it cannot be used any more."""
+        """Whether the session has ended; then it cannot be used any more."""
         return self._handle.has_ended
 
     @property
@@ -131,13 +131,13 @@ class _ClientSession:
         return self._client._read_preference if preference is None else preference
 
     def advance_cluster_time(self, cluster_time: Mapping[str, Any]) -> None:
-        """Learn the cluster time of another session; an older one changes nothing.
+        """Advance to the cluster time of another session; an older one changes nothing.
 
         Args:
-            cluster_time: the `cluster_time` of the other one.
+            cluster_time: `cluster_time` of the other session.
 
         Raises:
-            TypeError: not such a document.
+            TypeError: not a cluster time document.
 
         Example:
             >>> session.advance_cluster_time(other.cluster_time)
@@ -151,10 +151,10 @@ class _ClientSession:
         self._handle.advance_cluster_time(encode(cluster_time))
 
     def advance_operation_time(self, operation_time: Timestamp) -> None:
-        """Learn the operation time of another session: reads here see what was done there until then.
+        """Advance to the operation time of another session: reads here see its earlier operations.
 
         Args:
-            operation_time: the `operation_time` of the other one.
+            operation_time: `operation_time` of the other session.
 
         Raises:
             TypeError: not a Timestamp.
@@ -167,10 +167,10 @@ class _ClientSession:
         self._handle.advance_operation_time(operation_time.time, operation_time.inc)
 
     def bind(self, end_session: bool = True) -> Any:
-        """Return a context in which every operation of this client runs in this session without being given it.
+        """Return a context in which every operation of this client uses this session by default.
 
         Args:
-            end_session: end the session with the context. False: leave that to the caller.
+            end_session: end the session with the context. False: the caller ends it.
 
         Example:
             >>> with client.start_session() as session, session.bind():
@@ -187,19 +187,19 @@ class _ClientSession:
         read_preference: _ServerMode | None = None,
         max_commit_time_ms: int | None = None,
     ) -> Returns[Any]:
-        """Start a transaction; nothing is sent before its first operation.
+        """Start a transaction. Sends nothing before its first operation.
 
-        What is returned may be used in `with` (`async with`), which commits at its end, or aborts when an exception
-        leaves it.
+        Use the result in `with` (`async with`): it commits at the end of the block, or aborts after an exception.
 
         Args:
-            read_concern: which data the transaction sees. None here and below: the session's, else the client's.
+            read_concern: which data the transaction sees. None here and below: the session's default, else the
+                client's.
             write_concern: how many members confirm the commit.
-            read_preference: where it reads; only the primary is possible.
+            read_preference: where it reads; only the primary is allowed.
             max_commit_time_ms: milliseconds that the server may spend on one commit.
 
         Raises:
-            InvalidOperation: a transaction is open, the session has ended, or reads from a snapshot.
+            InvalidOperation: a transaction is open, or the session has ended, or is a snapshot session.
             ConfigurationError: an unacknowledged write concern.
 
         Example:
@@ -230,13 +230,14 @@ class _ClientSession:
         return self._transaction_class(self)
 
     def commit_transaction(self) -> Returns[None]:
-        """Commit the open transaction. May be repeated when it is not known whether it was committed.
+        """Commit the open transaction. May be repeated if the outcome is unknown.
 
         Raises:
             InvalidOperation: no transaction was started, or it was aborted. Nothing was sent.
-            OperationFailure, ConnectionFailure: by its labels: `TransientTransactionError`: it was not committed, and
-                may be run again as a whole. `UnknownTransactionCommitResult`: it may have been committed; commit again.
-            WriteConcernError: committed, but not confirmed as the write concern asks.
+            OperationFailure, ConnectionFailure: check the labels. `TransientTransactionError`: it was not committed;
+                run the whole transaction again. `UnknownTransactionCommitResult`: it may have been committed; commit
+                again.
+            WriteConcernError: committed, but the write concern was not satisfied.
 
         Example:
             >>> session.commit_transaction()
@@ -255,12 +256,12 @@ class _ClientSession:
         try:
             await self._end_transaction_flow("commit", command, KIND_COMMIT)
         except ConnectionFailure as error:
-            # It may have been committed: whoever ran the transaction again could do all of it twice.
+            # It may have been committed: running the transaction again could apply it twice.
             error._remove_error_label("TransientTransactionError")
             raise
 
     def abort_transaction(self) -> Returns[None]:
-        """Abort the open transaction. Errors of server and connection are not raised: it ends there by itself.
+        """Abort the open transaction. Errors are not raised, since the server ends it by itself.
 
         Raises:
             InvalidOperation: no transaction was started, or it has ended already. Nothing was sent.
@@ -310,18 +311,18 @@ class _ClientSession:
         read_preference: _ServerMode | None = None,
         max_commit_time_ms: int | None = None,
     ) -> Returns[Any]:
-        """Run `callback` in a transaction and commit that; return what `callback` returned.
+        """Run `callback` in a transaction and commit it; return the result of `callback`.
 
-        When the server had to give the transaction up, all of it is run again after a short, growing pause, and a
-        commit of which nobody knows the result is sent again: for 120 seconds altogether.
+        If the transaction fails transiently, everything runs again after a short, growing pause. A commit with an
+        unknown outcome is sent again. The total limit is 120 seconds.
 
         Args:
-            callback: called with this session, perhaps more than once; on asyncio a coroutine function. It must let
-                errors of the driver pass, and run nothing at the same time as something else in this session.
+            callback: called with this session, perhaps more than once; on asyncio a coroutine function. It must not
+                catch the driver's errors, and must not run operations of this session concurrently.
             read_concern, write_concern, read_preference, max_commit_time_ms: as for `start_transaction`.
 
         Raises:
-            Exception: what `callback` raised, after the transaction was aborted; or what the commit failed with.
+            Exception: raised by `callback`, after the transaction was aborted; or the error of the commit.
             NetworkTimeout: the time is over; its cause is the last error.
 
         Example:
@@ -371,7 +372,7 @@ class _ClientSession:
                 return result
 
     async def _commit_until_flow(self, deadline: float) -> PyMongoError | None:
-        """Commit until the result is known; return the error after which the transaction may be run again."""
+        """Commit until the outcome is known; return the error after which the transaction may be run again."""
         from time import monotonic
 
         while True:
@@ -393,7 +394,7 @@ class _ClientSession:
     # The end.
 
     def end_session(self) -> Returns[None]:
-        """End the session; a transaction that is open is aborted. Ending twice is no error.
+        """End the session, aborting an open transaction. Ending it twice does nothing.
 
         Example:
             >>> session.end_session()
@@ -409,7 +410,7 @@ class _ClientSession:
 
 
 def _is_timestamp(value: Any) -> bool:
-    # Another `bson` package's is as good.
+    # A value of another `bson` package is accepted too.
     return getattr(value, "_type_marker", None) == _TIMESTAMP_MARKER
 
 
