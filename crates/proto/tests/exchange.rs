@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bench::*;
 use mangonel_proto::client::Action;
+use mangonel_proto::client_session::ClientSession;
 use mangonel_proto::error::Failure;
 use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::message::Replies;
@@ -313,6 +314,24 @@ fn waiting_for_a_link_ends_in_an_error_that_says_what_the_pool_does() {
 }
 
 #[test]
+fn a_retry_that_finds_no_free_link_ends_with_the_error_of_the_attempt_that_was_sent() {
+    let mut bench = Bench::new(with(|options| {
+        options.pool.max_pool_size = 1;
+        options.wait_queue_timeout = Some(Duration::from_millis(200));
+    }));
+    let mut write = bench.sent(insert());
+    let mut second = bench.begin(find());
+    bench.break_line(&mut write);
+    second.handle_wake(&mut bench.client, bench.now);
+    bench.connect(&mut second);
+    write.handle_wake(&mut bench.client, bench.now);
+    assert_eq!((write.step(), bench.sizes()), (Step::Wait, (0, 1, 0, 1)));
+    bench.pass(200);
+    write.handle_timeout(&mut bench.client, bench.now);
+    assert!(matches!(write.failure(), Some(Failure::Network { .. })), "{:?}", write.failure());
+}
+
+#[test]
 fn a_retry_that_has_to_wait_has_the_whole_time_for_it() {
     let mut bench = Bench::new(with(|options| {
         options.pool.max_pool_size = 1;
@@ -532,6 +551,20 @@ fn an_unacknowledged_write_is_done_once_it_is_sent() {
     assert_eq!((exchange.step(), exchange.failure(), bench.sizes()), (Step::Done, None, (1, 0, 0, 0)));
 }
 
+#[test]
+fn an_unacknowledged_write_that_was_sent_is_no_failure_although_it_had_to_connect_twice() {
+    let mut bench = Bench::primary();
+    let mut write = operation(Kind::Write, &json!({"insert": "orders"}));
+    (write.replies, write.session) = (Replies::None, SessionChoice::None);
+    let mut exchange = bench.begin(write);
+    bench.break_line(&mut exchange);
+    bench.pass(500);
+    exchange.handle_timeout(&mut bench.client, bench.now);
+    bench.connect(&mut exchange);
+    exchange.handle_sent(&mut bench.client, bench.now);
+    assert_eq!((exchange.step(), exchange.failure()), (Step::Done, None));
+}
+
 // Exhaust cursors
 
 fn exhaust(bench: &mut Bench) -> Exchange {
@@ -663,6 +696,22 @@ fn a_command_has_a_session_although_its_server_was_lost_while_the_connection_was
     let body = outbound(&writer);
     assert!(body["lsid"].is_object());
     assert_eq!(number(&body["txnNumber"]), 1);
+}
+
+#[test]
+fn a_command_of_an_explicit_session_is_sent_although_its_server_was_lost_while_the_connection_was_made() {
+    let mut bench = Bench::primary();
+    let mut first = bench.sent(find());
+    let session = bench.client.open_session(ClientSession::new(true, false));
+    let mut operation = insert();
+    operation.session = SessionChoice::Explicit(session);
+    let mut writer = bench.begin(operation);
+    bench.open(&mut writer);
+    bench.break_line(&mut first);
+    assert_eq!(bench.client.session_timeout(), None, "nothing is known of the deployment");
+    let hello = bench.hello.clone();
+    bench.reply(&mut writer, &hello);
+    assert_eq!((writer.step(), writer.failure()), (Step::Write, None));
 }
 
 #[test]

@@ -71,7 +71,9 @@ impl Exchange {
         now: Instant,
     ) -> Result<Option<Stamp>, Failure> {
         let Some(explicit) = &mut self.explicit else { return Ok(None) };
-        if client.session_timeout().is_none() {
+        // What the selected server said counts: it may have been lost meanwhile, and nothing be known of any.
+        if server.logical_session_timeout_minutes.is_none() && server.server_type != ServerType::LoadBalancer
+        {
             let message = "Sessions are not supported by this MongoDB deployment";
             return Err(Failure::Configuration(message.into()));
         }

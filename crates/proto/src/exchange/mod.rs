@@ -492,6 +492,8 @@ impl Exchange {
         *is_sent = true;
         if self.operation.replies == Replies::None {
             self.facts = Facts { ok: true, ..Facts::default() };
+            // A connection that could not be made before says nothing any more.
+            self.failed = None;
             self.announce_unacknowledged(client, now);
             self.check_in(client, now);
             self.finish(client, Stay::No, now);
@@ -571,6 +573,10 @@ impl Exchange {
                     "no connection to {address} became free within {longest} s: {out} in use, {pending} being \
                      opened, {waiting} waiting; raise maxPoolSize or the time limit",
                 )));
+                // That no connection became free says less than how the attempt ended that was sent before.
+                if self.report_earlier() && self.until.is_some() {
+                    self.note_besides(Besides::OutOfTime);
+                }
                 self.end_session(client, now);
             }
             Phase::BackingOff(_) => self.select(client, now),
