@@ -14,7 +14,7 @@ endif
 CARGO   := MAKEFLAGS= cargo
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run test specifications beside test-rust test-python test-server test-pythons test-all test-rest rest-beside rest-codecs rest-python rest-faces rest-faults rest-pymongo lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri asan docs test-site demo lock clean third-party wheel wheels
+.PHONY: help build run simulate simulate-planted test specifications beside test-rust test-python test-server test-pythons test-all test-rest rest-beside rest-codecs rest-python rest-faces rest-faults rest-pymongo lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri asan docs test-site demo lock clean third-party wheel wheels
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -119,7 +119,15 @@ test-pythons:    ## The tests of Python on each interpreter that is found: PYTHO
 	for python in $(PYTHONS); do $(MAKE) --no-print-directory test-python PYTHON=$$python || exit 1; done
 
 test-rust:    ## The tests of the core, which need neither Python nor a server
-	$(CARGO) test --locked --quiet -p mangonel-bson -p mangonel-columns -p mangonel-proto
+	$(CARGO) test --locked --quiet -p mangonel-bson -p mangonel-columns -p mangonel-proto -p mangonel-simulation
+
+SECONDS ?= 60
+simulate:    ## The core in a simulated world: new seeds for SECONDS=60, or one again: SEED=7 HTML=run.html
+	$(CARGO) run --locked --quiet --profile test -p mangonel-simulation --bin simulate -- \
+		$(if $(SEED),--seed $(SEED),--seconds $(SECONDS)) $(if $(HTML),--html $(HTML)) $(ARGS)
+
+simulate-planted:    ## Plant faults into a copy of the core, and see that the simulation finds each (half an hour)
+	$(PYTHON) tools/planted.py $(ARGS)
 
 # What PyMongo's suite is bounded to here, on both drivers: `make pymongo-suite` runs all of it, which takes an hour.
 # Six of asyncio, so that they share no process with the same tests of the blocking face.

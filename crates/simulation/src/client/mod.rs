@@ -1,0 +1,188 @@
+//! The clients: each drives the real core as the faces do, with connections of the simulated network in place of sockets.
+
+mod observer;
+mod steps;
+mod upkeep;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use mangonel_proto::client::Client;
+use mangonel_proto::events::Interests;
+use mangonel_proto::exchange::{Exchange, Step};
+use mangonel_proto::frame::Deframer;
+use mangonel_proto::ids::{LinkId, ShardId};
+use mangonel_proto::time::Instant;
+use mangonel_proto::topology::Address;
+
+pub(crate) use self::observer::Observer;
+pub(crate) use self::steps::member_of;
+use crate::chance::Chance;
+use crate::desk::{Desk, Flow};
+use crate::judge::Ledger;
+use crate::plan::ClientPlan;
+use crate::queue::EPOCH;
+use crate::workload;
+
+/// Who waits for something.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Agent {
+    /// A worker.
+    Worker(usize),
+    /// The monitor of a member, or its pinger (`true`).
+    Observer(usize, bool),
+}
+
+/// Somebody who runs one operation after the other.
+pub(crate) struct Worker {
+    pub(crate) desk: Desk,
+    pub(crate) flow: Option<Flow>,
+    pub(crate) exchange: Option<Exchange>,
+    /// The connection it opens.
+    pub(crate) opening: Option<usize>,
+    /// The generation of the pool when it began to.
+    pub(crate) generation: u32,
+    /// The connection that it held when it was looked at last.
+    pub(crate) link: Option<LinkId>,
+    /// Of what it waits for; older ones are over.
+    pub(crate) ticket: u64,
+    pub(crate) begun: Instant,
+    /// How often its command was sent.
+    pub(crate) sends: u32,
+    /// The last reply.
+    pub(crate) message: Vec<u8>,
+    /// When it came to the wait queue.
+    pub(crate) queued: Option<Queued>,
+    /// Whether a server said that it has too much to do.
+    pub(crate) met_overload: bool,
+}
+
+/// A place in a wait queue.
+#[derive(Clone)]
+pub(crate) struct Queued {
+    /// The server, and the generation of its pool.
+    pub(crate) at: (Option<Address>, u32),
+    /// A number: who came before has a smaller one.
+    pub(crate) since: u64,
+}
+
+/// A connection of the pool.
+pub(crate) struct Link {
+    pub(crate) line: usize,
+    pub(crate) deframer: Deframer,
+    pub(crate) user: Option<usize>,
+    /// The member closed it, or sent what was not asked for.
+    pub(crate) is_lost: bool,
+    /// The generation of the pool when it was begun.
+    pub(crate) generation: u32,
+    /// An error on a connection of its generation cleared the pool since.
+    pub(crate) is_stale: bool,
+}
+
+/// One client.
+pub(crate) struct Driver {
+    pub(crate) number: usize,
+    pub(crate) client: Client,
+    pub(crate) shard: ShardId,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) observers: BTreeMap<(usize, bool), Observer>,
+    pub(crate) links: BTreeMap<LinkId, Link>,
+    pub(crate) is_watchful: bool,
+    pub(crate) chance: Chance,
+    /// The newest cluster time that it was told.
+    pub(crate) told: u64,
+    pub(crate) keeps_up: bool,
+    /// Since when it takes a member for the primary.
+    pub(crate) primary: Option<(usize, Instant)>,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        number: usize,
+        plan: &ClientPlan,
+        mut chance: Chance,
+        ledger: &Rc<RefCell<Ledger>>,
+        end: Instant,
+    ) -> Self {
+        let interests = Interests(plan.interests);
+        let mut client = Client::observed(plan.options.clone(), interests, chance.bytes(), EPOCH);
+        let shard = client.open_shard();
+        let workers = plan.workers.iter().enumerate().map(|(worker, work)| {
+            let desk = Desk::new();
+            let flow = workload::flow(workload::Place {
+                work: *work,
+                client: number,
+                worker,
+                desk: desk.clone(),
+                ledger: Rc::clone(ledger),
+                chance: Chance::new(chance.number(), 7),
+                end,
+            });
+            Worker::new(desk, Some(flow))
+        });
+        let workers = workers.collect();
+        Driver {
+            number,
+            client,
+            shard,
+            workers,
+            observers: BTreeMap::new(),
+            links: BTreeMap::new(),
+            is_watchful: plan.is_watchful,
+            chance,
+            told: 0,
+            keeps_up: false,
+            primary: None,
+        }
+    }
+
+    /// Whether all workloads are over.
+    pub(crate) fn is_done(&self) -> bool {
+        self.workers.iter().all(|worker| worker.flow.is_none())
+    }
+
+    /// Whether nothing goes on but observing.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_done() && self.workers.iter().all(|worker| worker.exchange.is_none())
+    }
+
+    /// Says what goes on.
+    pub(crate) fn stuck(&self) -> Vec<String> {
+        let is_busy = |worker: &Worker| worker.flow.is_some() || worker.exchange.is_some();
+        let busy = self.workers.iter().enumerate().filter(|(_, worker)| is_busy(worker));
+        busy.map(|(number, worker)| {
+            let step = worker.exchange.as_ref().map(|exchange| {
+                (exchange.step(), exchange.operation().command.name().to_owned(), exchange.server().cloned())
+            });
+            format!("client {} worker {number} {step:?}", self.number)
+        })
+        .collect()
+    }
+}
+
+impl Worker {
+    pub(crate) fn new(desk: Desk, flow: Option<Flow>) -> Self {
+        Worker {
+            desk,
+            flow,
+            exchange: None,
+            opening: None,
+            generation: 0,
+            link: None,
+            ticket: 0,
+            begun: EPOCH,
+            sends: 0,
+            message: Vec::new(),
+            queued: None,
+            met_overload: false,
+        }
+    }
+
+    /// Whether it uses a connection at this moment.
+    pub(crate) fn uses(&self, link: LinkId) -> bool {
+        self.exchange.as_ref().is_some_and(|exchange| {
+            exchange.link() == Some(link) && matches!(exchange.step(), Step::Write | Step::Read)
+        })
+    }
+}

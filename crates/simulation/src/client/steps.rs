@@ -1,0 +1,459 @@
+//! What an exchange asks for, done: connect, write, read, wait, sleep. The faces do the same with sockets.
+
+use mangonel_proto::exchange::{Answer, Exchange, Question, Step};
+use mangonel_proto::frame::Deframer;
+use mangonel_proto::ids::LinkId;
+use mangonel_proto::operation::Operation;
+use mangonel_proto::pool::Pool;
+
+use super::{Agent, Link};
+use crate::desk::{Ask, Ending};
+use crate::network::{Chunk, Owner};
+use crate::plan;
+use crate::trace::Who;
+use crate::wire::Request;
+use crate::world::{Event, World};
+
+/// Returns the member of an address.
+pub(crate) fn member_of(address: &str) -> usize {
+    address.strip_prefix('m').and_then(|rest| rest.split('.').next()?.parse().ok()).unwrap_or_default()
+}
+
+impl World {
+    /// A worker begins with its work.
+    pub(crate) fn begin(&mut self, client: usize, worker: usize) {
+        self.go_on_with(client, worker, None);
+    }
+
+    /// Gives a workload what it waits for, and does what it asks for next.
+    fn go_on_with(&mut self, client: usize, worker: usize, answer: Option<Box<Ending>>) {
+        let mut answer = answer;
+        let now = self.queue.now();
+        loop {
+            let driver = &mut self.drivers[client];
+            let place = &mut driver.workers[worker];
+            let Some(flow) = &mut place.flow else { return };
+            match place.desk.go_on(flow, answer.take(), now) {
+                None => {
+                    place.flow = None;
+                    return;
+                }
+                Some(Ask::Change(change)) => {
+                    change(&mut driver.client, now);
+                    answer = Some(Box::default());
+                }
+                Some(Ask::Sleep(delay)) => {
+                    place.ticket = self.queue.ticket();
+                    let ticket = self.drivers[client].workers[worker].ticket;
+                    self.queue.after(delay, Event::Timer(client, Agent::Worker(worker), ticket));
+                    return;
+                }
+                Some(Ask::Run(operation)) => {
+                    self.run_operation(client, worker, *operation);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Begins an operation.
+    pub(crate) fn run_operation(&mut self, client: usize, worker: usize, operation: Operation) {
+        let now = self.queue.now();
+        let driver = &mut self.drivers[client];
+        let exchange = Exchange::begin(&mut driver.client, driver.shard, operation, now);
+        let place = &mut driver.workers[worker];
+        (place.begun, place.sends, place.queued, place.met_overload) = (now, 0, None, false);
+        place.message.clear();
+        place.exchange = Some(exchange);
+        self.drive(client, worker);
+    }
+
+    /// Does what the exchange asks for until it has to wait.
+    pub(crate) fn drive(&mut self, client: usize, worker: usize) {
+        loop {
+            let now = self.queue.now();
+            let ticket = self.queue.ticket();
+            let driver = &mut self.drivers[client];
+            let place = &mut driver.workers[worker];
+            place.ticket = ticket;
+            let Some(exchange) = &mut place.exchange else { return };
+            exchange.announce(&mut driver.client, now);
+            if exchange.is_check_out_due() {
+                exchange.handle_check_out(&mut driver.client, now);
+                continue;
+            }
+            self.note_link(client, worker);
+            self.note_queue(client, worker);
+            let driver = &mut self.drivers[client];
+            let place = &mut driver.workers[worker];
+            let Some(exchange) = &mut place.exchange else { return };
+            let agent = Agent::Worker(worker);
+            let (step, me) = (exchange.step(), Who::Client(client));
+            self.trace.note(now, me, me, || {
+                let (name, failure) = (exchange.operation().command.name(), exchange.failure());
+                let how = failure.map_or(String::new(), |failure| format!(", {failure:?}"));
+                format!("worker {worker}: {name} {step:?} on {:?}{how}", exchange.link())
+            });
+            match step {
+                Step::Connect => {
+                    if place.opening.is_none() {
+                        let member = exchange.server().map_or(0, |server| member_of(server.as_str()));
+                        let pool = driver.client.pool(&plan::address(member), driver.shard);
+                        place.generation = pool.map_or(0, Pool::generation);
+                        let line = self.open_line(client, Owner::Worker(worker), member);
+                        self.drivers[client].workers[worker].opening = Some(line);
+                    }
+                    return self.limit(client, worker);
+                }
+                Step::Write => {
+                    if self.write_out(client, worker) {
+                        continue;
+                    }
+                    return;
+                }
+                Step::Read => return self.limit(client, worker),
+                Step::Wait => {
+                    if let Some(deadline) = exchange.deadline(&driver.client) {
+                        self.queue.at(deadline, Event::Timer(client, agent, ticket));
+                    }
+                    return;
+                }
+                Step::Sleep(until) => {
+                    self.queue.at(until, Event::Timer(client, agent, ticket));
+                    return;
+                }
+                Step::Ask => {
+                    let question = exchange.question();
+                    let driver = &mut self.drivers[client];
+                    let Some(exchange) = &mut driver.workers[worker].exchange else { return };
+                    match question {
+                        Some(Question::Servers(servers)) => {
+                            let kept = servers.iter().filter(|_| driver.chance.percent(90));
+                            let chosen = kept.map(|server| server.address.clone()).collect();
+                            exchange.handle_answer(&mut driver.client, Answer::Servers(chosen), now);
+                        }
+                        _ => exchange.handle_no_answer(&mut driver.client, now),
+                    }
+                }
+                Step::Done => return self.finish(client, worker),
+            }
+        }
+    }
+
+    /// Sends the message that is due. Returns whether something else is to be done at once.
+    fn write_out(&mut self, client: usize, worker: usize) -> bool {
+        let now = self.queue.now();
+        let driver = &mut self.drivers[client];
+        let place = &mut driver.workers[worker];
+        let Some(exchange) = &mut place.exchange else { return false };
+        let Some(link) = exchange.link() else { return false };
+        let Some(known) = driver.links.get_mut(&link) else {
+            let message = "another thread closed the connection";
+            exchange.handle_network_error(&mut driver.client, message, false, now);
+            return true;
+        };
+        if known.is_lost && exchange.operation().pinned.is_none() && !exchange.is_handshake() {
+            exchange.handle_link_lost(&mut driver.client, now);
+            return true;
+        }
+        let line = known.line;
+        let is_command = !exchange.is_handshake();
+        let message = exchange.outbound().to_vec();
+        let is_answered = exchange.expects_reply();
+        exchange.handle_sent(&mut driver.client, now);
+        if is_command {
+            place.sends += 1;
+        }
+        if is_command {
+            if let Some(request) = Request::read(&message) {
+                self.judge_send(client, worker, &request);
+            } else {
+                self.blame(format!("client {client} sends what is no message"));
+            }
+        }
+        self.send(line, true, Chunk::Bytes(message));
+        if !is_answered {
+            return true;
+        }
+        self.limit(client, worker);
+        false
+    }
+
+    /// Notes when the step that was just begun takes too long.
+    fn limit(&mut self, client: usize, worker: usize) {
+        let driver = &self.drivers[client];
+        let place = &driver.workers[worker];
+        let now = self.queue.now();
+        let limit = place.exchange.as_ref().and_then(|exchange| exchange.step_timeout(&driver.client, now));
+        if let Some(limit) = limit {
+            let ticket = place.ticket;
+            self.queue.at(now + limit, Event::Timer(client, Agent::Worker(worker), ticket));
+        }
+    }
+
+    /// Notes which connection a worker has, and which it gave away.
+    fn note_link(&mut self, client: usize, worker: usize) {
+        let driver = &mut self.drivers[client];
+        let place = &mut driver.workers[worker];
+        let link = place.exchange.as_ref().and_then(Exchange::link);
+        if place.link == link {
+            return;
+        }
+        if let Some(known) = place.link.and_then(|old| driver.links.get_mut(&old)) {
+            known.user = None;
+        }
+        place.link = link;
+        let taken = link.and_then(|new| driver.links.get_mut(&new));
+        let other = taken.and_then(|known| known.user.replace(worker)).filter(|&other| other != worker);
+        if let Some(other) = other {
+            self.blame(format!("client {client} gave connection {link:?} to workers {other} and {worker}"));
+        }
+    }
+
+    /// Makes an operation's result of its exchange, and lets the workload go on.
+    fn finish(&mut self, client: usize, worker: usize) {
+        let now = self.queue.now();
+        let driver = &mut self.drivers[client];
+        let place = &mut driver.workers[worker];
+        let Some(mut exchange) = place.exchange.take() else { return };
+        let is_kept = exchange.keeps_link();
+        let message = exchange.take_earlier_reply().unwrap_or_else(|| std::mem::take(&mut place.message));
+        let has_cursor = exchange.facts().cursor.as_ref().is_some_and(|cursor| cursor.id != 0);
+        let session = if exchange.failure().is_none() && has_cursor { exchange.take_session() } else { None };
+        let ending = Ending {
+            begun: Some(place.begun),
+            ended: Some(now),
+            body: message.get(21..).unwrap_or_default().to_vec(),
+            failure: exchange.failure().cloned(),
+            facts: exchange.facts().clone(),
+            sends: place.sends,
+            label: exchange.label(),
+            is_overload: exchange.is_overload_error(),
+            is_cancelled: false,
+            server: exchange.server().cloned(),
+            session,
+        };
+        exchange.give_up(&mut driver.client, is_kept, now);
+        self.note_link(client, worker);
+        self.report.operations += 1;
+        self.judge_ending(client, worker, &exchange, &ending);
+        self.go_on_with(client, worker, Some(Box::new(ending)));
+    }
+
+    /// Gives up what a worker does, as a cancelled task does.
+    pub(crate) fn cancel(&mut self, client: usize, worker: usize) {
+        let now = self.queue.now();
+        let driver = &mut self.drivers[client];
+        let place = &mut driver.workers[worker];
+        let Some(mut exchange) = place.exchange.take() else { return };
+        let is_kept = exchange.keeps_link();
+        exchange.give_up(&mut driver.client, is_kept, now);
+        let opening = place.opening.take();
+        let ending = Ending {
+            begun: Some(place.begun),
+            ended: Some(now),
+            sends: place.sends,
+            is_cancelled: true,
+            ..Ending::default()
+        };
+        self.trace
+            .note(now, Who::Client(client), Who::Client(client), || format!("worker {worker} is cancelled"));
+        if let Some(line) = opening {
+            self.close_client(line);
+        }
+        self.note_link(client, worker);
+        self.follow_up(client);
+        self.go_on_with(client, worker, Some(Box::new(ending)));
+    }
+
+    /// The time of what an agent waits for is over.
+    pub(crate) fn time_over(&mut self, client: usize, agent: Agent, ticket: u64) {
+        let worker = match agent {
+            Agent::Observer(member, is_pinger) => {
+                return self.observer_time_over(client, member, is_pinger, ticket);
+            }
+            Agent::Worker(worker) => worker,
+        };
+        let now = self.queue.now();
+        let driver = &mut self.drivers[client];
+        let place = &mut driver.workers[worker];
+        if place.ticket != ticket {
+            return;
+        }
+        let Some(exchange) = &mut place.exchange else {
+            return self.go_on_with(client, worker, Some(Box::default()));
+        };
+        match exchange.step() {
+            Step::Wait | Step::Sleep(_) => exchange.handle_timeout(&mut driver.client, now),
+            _ => {
+                let opening = place.opening.take();
+                exchange.handle_network_error(&mut driver.client, "timed out", true, now);
+                if let Some(line) = opening {
+                    self.close_client(line);
+                }
+            }
+        }
+        self.drive(client, worker);
+    }
+
+    /// A connection that a client opened is there.
+    pub(crate) fn client_connected(&mut self, line: usize) {
+        let now = self.queue.now();
+        let known = &self.network.lines[line];
+        let client = known.client;
+        let worker = match known.owner {
+            Owner::Worker(worker) => worker,
+            Owner::Observer(member, is_pinger) => return self.observer_connected(client, member, is_pinger),
+            Owner::Link(_) => return,
+        };
+        let driver = &mut self.drivers[client];
+        let place = &mut driver.workers[worker];
+        if place.opening != Some(line) {
+            return;
+        }
+        place.opening = None;
+        let Some(exchange) = &mut place.exchange else { return };
+        let link = exchange.opening().unwrap_or_else(|| driver.client.next_link());
+        let made = Link {
+            line,
+            deframer: Deframer::default(),
+            user: None,
+            is_lost: false,
+            generation: place.generation,
+            is_stale: false,
+        };
+        driver.links.insert(link, made);
+        self.network.lines[line].owner = Owner::Link(link);
+        exchange.handle_connected(&mut driver.client, link, now);
+        self.drive(client, worker);
+    }
+
+    /// Bytes reached a client.
+    pub(crate) fn client_received(&mut self, line: usize, bytes: &[u8]) {
+        let known = &self.network.lines[line];
+        let client = known.client;
+        match known.owner {
+            Owner::Worker(_) => {}
+            Owner::Observer(member, is_pinger) => self.observer_received(client, member, is_pinger, bytes),
+            Owner::Link(link) => self.link_received(client, link, bytes),
+        }
+    }
+
+    fn link_received(&mut self, client: usize, link: LinkId, bytes: &[u8]) {
+        let now = self.queue.now();
+        let driver = &mut self.drivers[client];
+        let Some(known) = driver.links.get_mut(&link) else { return };
+        let Some(worker) = known.user.filter(|&worker| driver.workers[worker].uses(link)) else {
+            known.is_lost = true;
+            if driver.is_watchful {
+                driver.client.link_lost(driver.shard, link, now);
+            }
+            return;
+        };
+        let mut left = bytes;
+        while !left.is_empty() {
+            let window = known.deframer.window();
+            let count = left.len().min(window.len());
+            window[..count].copy_from_slice(&left[..count]);
+            left = &left[count..];
+            match known.deframer.received(count) {
+                Ok(false) => {}
+                Ok(true) => break,
+                Err(error) => return self.blame(format!("client {client} cannot read a message: {error}")),
+            }
+        }
+        if !left.is_empty() {
+            return self.blame(format!("client {client} got more than one message on {link:?}"));
+        }
+        let Some(message) = known.deframer.message().map(<[u8]>::to_vec) else {
+            return;
+        };
+        if known.deframer.consume().is_err() {
+            return self.blame(format!("client {client} cannot read on behind a message"));
+        }
+        self.hear_time(client, &message);
+        let driver = &mut self.drivers[client];
+        let place = &mut driver.workers[worker];
+        let Some(exchange) = &mut place.exchange else { return };
+        let is_command = !exchange.is_handshake();
+        exchange.handle_reply(&mut driver.client, &message, now);
+        if is_command {
+            place.met_overload |= exchange.facts().labels.is_overloaded || overloads(&message);
+            place.message = message;
+        }
+        self.drive(client, worker);
+    }
+
+    /// The other side closed a connection, or does not have it any more.
+    pub(crate) fn client_hears_end(&mut self, line: usize) {
+        let now = self.queue.now();
+        let known = &mut self.network.lines[line];
+        let client = known.client;
+        let owner = known.owner;
+        match owner {
+            Owner::Observer(member, is_pinger) => {
+                known.is_client_open = false;
+                self.network.settle(line);
+                self.observer_lost(client, member, is_pinger, false);
+            }
+            Owner::Worker(worker) => {
+                known.is_client_open = false;
+                self.network.settle(line);
+                let driver = &mut self.drivers[client];
+                let place = &mut driver.workers[worker];
+                if place.opening == Some(line) {
+                    place.opening = None;
+                    if let Some(exchange) = &mut place.exchange {
+                        exchange.handle_network_error(&mut driver.client, "connection refused", false, now);
+                    }
+                    self.drive(client, worker);
+                }
+            }
+            Owner::Link(link) => {
+                let driver = &mut self.drivers[client];
+                let Some(known) = driver.links.get_mut(&link) else { return };
+                known.is_lost = true;
+                let user = known.user.filter(|&worker| driver.workers[worker].uses(link));
+                match user {
+                    Some(worker) => self.break_link(client, worker),
+                    None if driver.is_watchful => driver.client.link_lost(driver.shard, link, now),
+                    None => {}
+                }
+            }
+        }
+    }
+
+    /// The connection that a worker uses broke.
+    pub(crate) fn break_link(&mut self, client: usize, worker: usize) {
+        let now = self.queue.now();
+        self.note_break(client, worker);
+        let driver = &mut self.drivers[client];
+        if let Some(exchange) = &mut driver.workers[worker].exchange {
+            exchange.handle_network_error(&mut driver.client, "connection reset", false, now);
+        }
+        self.drive(client, worker);
+    }
+
+    /// A grant or a change of the deployment may have come for a worker.
+    pub(crate) fn wake(&mut self, client: usize, worker: usize) {
+        let now = self.queue.now();
+        let driver = &mut self.drivers[client];
+        if let Some(exchange) = &mut driver.workers[worker].exchange {
+            exchange.handle_wake(&mut driver.client, now);
+        }
+        self.drive(client, worker);
+    }
+
+    /// Returns the member that a worker's exchange goes to.
+    pub(crate) fn server_of(&self, client: usize, worker: usize) -> Option<usize> {
+        let exchange = self.drivers[client].workers[worker].exchange.as_ref()?;
+        let server = exchange.server()?;
+        debug_assert_eq!(*server, plan::address(member_of(server.as_str())));
+        Some(member_of(server.as_str()))
+    }
+}
+
+fn overloads(message: &[u8]) -> bool {
+    let needle = b"SystemOverloadedError";
+    message.windows(needle.len()).any(|window| window == needle)
+}

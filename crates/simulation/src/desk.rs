@@ -1,0 +1,161 @@
+//! Where a workload asks for what only the world can do. Workloads are plain `async` functions; each `await` is an
+//! operation or a pause, and the world goes on with them when it is over.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use mangonel_bson::RawDocument;
+use mangonel_proto::client::Client;
+use mangonel_proto::error::Failure;
+use mangonel_proto::operation::Operation;
+use mangonel_proto::reply::{Facts, Labels};
+use mangonel_proto::session::ServerSession;
+use mangonel_proto::time::Instant;
+use mangonel_proto::topology::Address;
+
+/// What a workload does until it is over.
+pub(crate) type Flow = Pin<Box<dyn Future<Output = ()>>>;
+
+type Change = Box<dyn FnOnce(&mut Client, Instant)>;
+
+/// What is asked for.
+pub(crate) enum Ask {
+    /// Run this.
+    Run(Box<Operation>),
+    /// Wait so long.
+    Sleep(Duration),
+    /// Do this with the client.
+    Change(Change),
+}
+
+/// How an operation ended.
+#[derive(Debug, Default)]
+pub(crate) struct Ending {
+    /// When it was begun.
+    pub(crate) begun: Option<Instant>,
+    /// When it ended.
+    pub(crate) ended: Option<Instant>,
+    /// The reply that it ended with; empty without one.
+    pub(crate) body: Vec<u8>,
+    /// Why there is none, or not the one asked for.
+    pub(crate) failure: Option<Failure>,
+    /// What the core read in the reply.
+    pub(crate) facts: Facts,
+    /// How often it was sent.
+    pub(crate) sends: u32,
+    /// The label that only the client gives.
+    pub(crate) label: Option<&'static str>,
+    /// Whether it failed since no connection could be made.
+    pub(crate) is_overload: bool,
+    /// Whether it was given up.
+    pub(crate) is_cancelled: bool,
+    /// Where it went.
+    pub(crate) server: Option<Address>,
+    /// The session of an open cursor.
+    pub(crate) session: Option<ServerSession>,
+}
+
+impl Ending {
+    /// Whether it went well, as far as the reply's `ok` says.
+    pub(crate) fn is_ok(&self) -> bool {
+        self.failure.is_none() && !self.is_cancelled
+    }
+
+    /// Whether all of it went well.
+    pub(crate) fn is_fine(&self) -> bool {
+        self.is_ok() && !self.facts.has_write_errors
+    }
+
+    /// The reply.
+    pub(crate) fn document(&self) -> Option<RawDocument<'_>> {
+        RawDocument::from_bytes(&self.body).ok()
+    }
+
+    /// Whether the error has a label, whoever gave it.
+    pub(crate) fn has_label(&self, label: &str) -> bool {
+        let labels = self.document().and_then(|body| body.get_array("errorLabels").ok().flatten());
+        let given = labels.into_iter().flat_map(|labels| labels.iter()).flatten();
+        self.label == Some(label)
+            || given
+                .filter_map(|value| match value {
+                    mangonel_bson::RawValue::String(text) => Some(text),
+                    _ => None,
+                })
+                .any(|text| text == label)
+    }
+
+    /// What the labels say.
+    pub(crate) fn labels(&self) -> Labels {
+        self.facts.labels
+    }
+}
+
+#[derive(Default)]
+struct Papers {
+    ask: Option<Ask>,
+    answer: Option<Box<Ending>>,
+    now: Option<Instant>,
+}
+
+/// The place where a workload and the world meet.
+#[derive(Clone, Default)]
+pub(crate) struct Desk(Rc<RefCell<Papers>>);
+
+impl Desk {
+    pub(crate) fn new() -> Self {
+        Desk::default()
+    }
+
+    /// Returns the virtual time.
+    pub(crate) fn now(&self) -> Instant {
+        self.0.borrow().now.unwrap_or(crate::queue::EPOCH)
+    }
+
+    async fn ask(&self, ask: Ask) -> Box<Ending> {
+        self.0.borrow_mut().ask = Some(ask);
+        poll_fn(|_| match self.0.borrow_mut().answer.take() {
+            Some(answer) => Poll::Ready(answer),
+            None => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Runs an operation.
+    pub(crate) async fn run(&self, operation: Operation) -> Box<Ending> {
+        self.ask(Ask::Run(Box::new(operation))).await
+    }
+
+    /// Waits so many milliseconds.
+    pub(crate) async fn sleep(&self, milliseconds: u64) {
+        self.ask(Ask::Sleep(Duration::from_millis(milliseconds))).await;
+    }
+
+    /// Does something with the client.
+    pub(crate) async fn with<T: 'static>(
+        &self,
+        change: impl FnOnce(&mut Client, Instant) -> T + 'static,
+    ) -> T {
+        let place = Rc::new(RefCell::new(None));
+        let made = Rc::clone(&place);
+        let change = move |client: &mut Client, now| *made.borrow_mut() = Some(change(client, now));
+        self.ask(Ask::Change(Box::new(change))).await;
+        let value = place.borrow_mut().take();
+        value.expect("the world does what it is asked before it answers")
+    }
+
+    /// Lets a flow go on with an answer, or begin. Returns what it asks for next; `None` when it is over.
+    pub(crate) fn go_on(&self, flow: &mut Flow, answer: Option<Box<Ending>>, now: Instant) -> Option<Ask> {
+        {
+            let mut papers = self.0.borrow_mut();
+            (papers.answer, papers.now) = (answer, Some(now));
+        }
+        match flow.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(()) => None,
+            Poll::Pending => self.0.borrow_mut().ask.take(),
+        }
+    }
+}

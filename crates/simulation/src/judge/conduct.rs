@@ -1,0 +1,138 @@
+//! What a client sends, held against what it may send: numbers of writes, sessions, times, the first message.
+
+use mangonel_proto::exchange::Step;
+use mangonel_proto::message::read_reply;
+
+use super::Use;
+use crate::network::Owner;
+use crate::wire::Request;
+use crate::world::World;
+
+impl World {
+    /// A whole message reached a member.
+    pub(crate) fn judge_command(&mut self, line: usize, request: &Request<'_>) {
+        let known = &self.network.lines[line];
+        let is_hello = matches!(request.name, "hello" | "isMaster");
+        if known.messages == 1
+            && !(is_hello && request.body.get_document("client").is_ok_and(|told| told.is_some()))
+        {
+            self.blame(format!("the first message of a connection is {}, expected hello", request.name));
+        } else if known.messages > 1 && is_hello && matches!(known.owner, Owner::Link(_)) {
+            self.blame("hello was sent again on a connection of the pool".into());
+        }
+    }
+
+    /// A command is about to be sent.
+    pub(crate) fn judge_send(&mut self, client: usize, worker: usize, request: &Request<'_>) {
+        let now = self.queue.now();
+        let driver = &self.drivers[client];
+        let place = &driver.workers[worker];
+        let Some(exchange) = &place.exchange else { return };
+        let mut broken: Vec<String> = Vec::new();
+        if driver.told > 0 && request.session.is_some() && request.cluster_time < Some(driver.told) {
+            broken.push(format!("gossips {:?}, was told {}", request.cluster_time, driver.told));
+        }
+        if let Some(limit) = driver.client.options().timeout.filter(|_| exchange.is_limited()) {
+            let until = place.begun + limit;
+            let left = until.saturating_since(now).as_millis() as u64;
+            if now >= until {
+                broken.push("is sent when its time is over".into());
+            }
+            let has_none = matches!(request.name, "getMore" | "killCursors");
+            if !has_none && request.max_time.is_none_or(|most| most > left) {
+                broken.push(format!("has maxTimeMS {:?}, and {left} ms are left", request.max_time));
+            }
+        }
+        if request.name == "commitTransaction"
+            && place.sends > 1
+            && !place.met_overload
+            && !request.wants_majority
+        {
+            broken.push("repeats a commit without asking for a majority".into());
+        }
+        let id = exchange.id();
+        let is_implicit = exchange.session().is_some();
+        let mut ledger = self.ledger.borrow_mut();
+        if let Some(session) = request.session {
+            // A cursor stays in the session that it was opened in.
+            let is_new = is_implicit && request.name != "getMore";
+            if is_new && ledger.spoiled.get(&session).is_some_and(|spoiler| *spoiler != id) {
+                broken.push("uses a session whose state on the server is not known".into());
+            }
+            if let Some(number) = request.number {
+                let last = ledger.uses.get(&session).copied();
+                let is_fine = match last {
+                    None => true,
+                    Some(last) if last.exchange == id => {
+                        // A statement is sent again only when it was refused unseen, and then starts again.
+                        last.number == number && (request.is_starting || !last.is_starting)
+                    }
+                    Some(last) if request.is_in_transaction && !request.is_starting => {
+                        last.number == number && last.is_transaction
+                    }
+                    Some(last) if request.is_starting && last.number == number => {
+                        // Refused before it began, it is begun again.
+                        last.is_transaction
+                    }
+                    Some(last) => number > last.number,
+                };
+                if !is_fine {
+                    broken.push(format!("has number {number} after {last:?}"));
+                }
+                let is_transaction = request.is_in_transaction;
+                let is_starting = request.is_starting;
+                ledger.uses.insert(session, Use { number, exchange: id, is_transaction, is_starting });
+                if let Some(intent) = request.intent {
+                    let first = *ledger.numbers.entry(intent).or_insert((session, number));
+                    if first != (session, number) {
+                        broken
+                            .push(format!("repeats write {intent} as number {number}, first as {}", first.1));
+                    }
+                }
+            }
+        }
+        if request.is_in_transaction && request.number.is_none() {
+            broken.push("belongs to a transaction and has no number".into());
+        }
+        drop(ledger);
+        for what in broken {
+            self.blame(format!("client {client}: {} {what}", request.name));
+        }
+    }
+
+    /// A client is told a cluster time.
+    pub(crate) fn hear_time(&mut self, client: usize, message: &[u8]) {
+        let Ok(reply) = read_reply(message) else { return };
+        let time = reply.body.get_document("$clusterTime").ok().flatten();
+        let time = time.and_then(|time| time.get_timestamp("clusterTime").ok().flatten());
+        if let Some(time) = time {
+            let driver = &mut self.drivers[client];
+            driver.told = driver.told.max(time.to_u64());
+        }
+    }
+
+    /// The connection under a worker's command is about to be called broken.
+    pub(crate) fn note_break(&mut self, client: usize, worker: usize) {
+        let driver = &mut self.drivers[client];
+        let Some(exchange) = &driver.workers[worker].exchange else { return };
+        if exchange.is_handshake() || exchange.step() != Step::Read {
+            return;
+        }
+        let id = exchange.id();
+        if let Some(session) = Request::read(exchange.outbound()).and_then(|request| request.session) {
+            self.ledger.borrow_mut().spoiled.insert(session, id);
+        }
+        let (Some(server), Some(link)) = (exchange.server().cloned(), exchange.link()) else { return };
+        let Some(pool) = driver.client.pool(&server, driver.shard) else { return };
+        let generation = pool.generation();
+        let member = self.server_of(client, worker);
+        let lines = &self.network.lines;
+        let driver = &mut self.drivers[client];
+        let is_current = driver.links.get(&link).is_some_and(|known| known.generation == generation);
+        if is_current {
+            for known in driver.links.values_mut() {
+                known.is_stale |= Some(lines[known.line].member) == member && known.generation <= generation;
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The judges: what a driver promises, held against what happened. The ledger is what the workloads were told; the
+//! members' log is what is true.
+
+mod conduct;
+mod outcome;
+mod pools;
+
+use std::collections::BTreeMap;
+
+use mangonel_proto::ids::ExchangeId;
+use mangonel_proto::time::Instant;
+
+/// What a client was told of a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// Nothing yet.
+    Open,
+    /// A majority has it.
+    Safe,
+    /// The primary has it.
+    Done,
+    /// It was not done, and will not be.
+    Nothing,
+    /// It may have been done.
+    Unknown,
+}
+
+/// A write, as the client knows it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) begun: Instant,
+    pub(crate) ended: Option<Instant>,
+    pub(crate) verdict: Verdict,
+}
+
+/// What a session was used for last.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    number: i64,
+    exchange: ExchangeId,
+    is_transaction: bool,
+    is_starting: bool,
+}
+
+/// What clients were told.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    pub(crate) violations: Vec<String>,
+    pub(crate) writes: BTreeMap<i64, Known>,
+    /// What counters were counted up by whom: begun, and ended when a majority has it.
+    pub(crate) counts: BTreeMap<i64, Vec<(i64, Instant)>>,
+    /// What each stream showed: where it began, and the intents.
+    pub(crate) streams: Vec<Stream>,
+    uses: BTreeMap<[u8; 16], Use>,
+    /// Sessions whose state on the server is not known, and the exchange that left them so.
+    spoiled: BTreeMap<[u8; 16], ExchangeId>,
+    /// The session and number that each write carried when it was sent first.
+    numbers: BTreeMap<i64, ([u8; 16], i64)>,
+}
+
+/// What one change stream showed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stream {
+    /// Entries of the log before its start.
+    pub(crate) start: usize,
+    /// The intents, in order.
+    pub(crate) shown: Vec<i64>,
+}
+
+impl Ledger {
+    /// Notes that a promise was broken.
+    pub(crate) fn blame(&mut self, what: String) {
+        self.violations.push(what);
+    }
+
+    /// A write is about to be begun.
+    pub(crate) fn begin(&mut self, intent: i64, now: Instant) {
+        self.writes.insert(intent, Known { begun: now, ended: None, verdict: Verdict::Open });
+    }
+
+    /// A write ended.
+    pub(crate) fn end(&mut self, intent: i64, verdict: Verdict, now: Instant) {
+        if let Some(known) = self.writes.get_mut(&intent) {
+            (known.ended, known.verdict) = (Some(now), verdict);
+        }
+    }
+
+    /// A counter was read by a read that may not miss what was safe before it: `is_exact`; no read shows what was not
+    /// begun.
+    pub(crate) fn judge_count(
+        &mut self,
+        key: i64,
+        value: i64,
+        begun: Instant,
+        ended: Instant,
+        is_exact: bool,
+    ) {
+        let counts = self.counts.get(&key).cloned().unwrap_or_default();
+        let is_safe_before = |intent: &i64| {
+            self.writes.get(intent).is_some_and(|known| {
+                known.verdict == Verdict::Safe && known.ended.is_some_and(|end| end <= begun)
+            })
+        };
+        let least = counts.iter().filter(|(intent, _)| is_safe_before(intent)).count() as i64;
+        let most = counts.iter().filter(|(_, since)| *since <= ended).count() as i64;
+        if value > most || (is_exact && value < least) {
+            self.blame(format!(
+                "counter {key} was read as {value}, expected {least} to {most} (exact: {is_exact})"
+            ));
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! How operations ended, held against the log that all members agree on in the end.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use mangonel_proto::error::Failure;
+use mangonel_proto::exchange::Exchange;
+use mangonel_proto::operation::{Kind, Limit};
+use mangonel_proto::read_preference::Mode;
+
+use super::Verdict;
+use crate::client::member_of;
+use crate::desk::Ending;
+use crate::queue::ms;
+use crate::workload::{ACCOUNTS, START_BALANCE};
+use crate::world::World;
+
+/// How much later than its limit an operation may end: a step never has less than a millisecond.
+const SLACK_MS: u64 = 3;
+
+/// A cursor of another session.
+const FOREIGN_CURSOR: i64 = 50738;
+/// `NotPrimaryNoSecondaryOk`.
+const NOT_PRIMARY_NO_SECONDARY_OK: i64 = 13435;
+
+impl World {
+    /// An operation ended.
+    pub(crate) fn judge_ending(
+        &mut self,
+        client: usize,
+        worker: usize,
+        exchange: &Exchange,
+        ending: &Ending,
+    ) {
+        let driver = &self.drivers[client];
+        let options = driver.client.options();
+        let place = &driver.workers[worker];
+        let (kind, now) = (exchange.operation().kind, self.queue.now());
+        let name = exchange.operation().command.name();
+        let mut broken = Vec::new();
+        let how = match &ending.failure {
+            None => "ok",
+            Some(Failure::ServerSelection(_)) => "server selection",
+            Some(Failure::WaitQueue(_)) => "wait queue",
+            Some(Failure::TimeLimit(_)) => "time limit",
+            Some(Failure::Network { timed_out: true, .. }) => "timeout",
+            Some(Failure::Network { .. }) => "network",
+            Some(Failure::Command) => "refused",
+            Some(Failure::Configuration(_)) => "configuration",
+            Some(_) => "other",
+        };
+        *self.report.endings.entry(how).or_default() += 1;
+        let says_nothing_sent = matches!(
+            ending.failure,
+            Some(
+                Failure::ServerSelection(_)
+                    | Failure::WaitQueue(_)
+                    | Failure::TimeLimit(_)
+                    | Failure::TooLarge(_)
+                    | Failure::Configuration(_)
+                    | Failure::Usage(_)
+            )
+        );
+        if says_nothing_sent && ending.sends > 0 {
+            broken.push(format!("says that nothing was sent, and was sent {} times: {how}", ending.sends));
+        }
+        if ending.is_overload && ending.sends > 0 {
+            broken.push(format!("says that the server did nothing, and was sent {} times", ending.sends));
+        }
+        if let Some(Failure::Protocol(message)) = &ending.failure {
+            broken.push(format!("a good reply was refused: {message}"));
+        }
+        if let Some(Failure::ServerSelection(message)) = &ending.failure
+            && !message.contains("last attempt")
+            && !options.has_selector
+            && exchange.operation().read_preference.is_none()
+            && exchange.operation().server.is_none()
+            && driver.client.description().primary().is_some()
+        {
+            broken.push(format!("found no primary, and knows one: {message}"));
+        }
+        let is_elsewhere = exchange.operation().read_preference.is_some();
+        match ending.facts.code {
+            Some(FOREIGN_CURSOR) => broken.push("is not in the session of its cursor".into()),
+            Some(NOT_PRIMARY_NO_SECONDARY_OK) if is_elsewhere => {
+                broken.push("may go to a secondary, and did not say so".into());
+            }
+            _ => {}
+        }
+        if let Some(limit) = options.timeout.filter(|_| exchange.operation().limit == Limit::OfClient) {
+            let spent = now.saturating_since(place.begun);
+            if spent > limit + ms(SLACK_MS) {
+                broken.push(format!("took {spent:?}, and its limit is {limit:?}"));
+            }
+        }
+        let is_limited = options.timeout.is_some() && exchange.operation().limit == Limit::OfClient;
+        let is_repeatable = match kind {
+            Kind::Read => options.retry_reads,
+            Kind::RetryableWrite => options.retry_writes,
+            Kind::Commit | Kind::Abort => true,
+            _ => false,
+        };
+        let usual = if is_repeatable { 2 } else { 1 };
+        let most = match (place.met_overload, is_limited && is_repeatable) {
+            (_, true) => u32::MAX,
+            (true, false) => (1 + options.max_adaptive_retries).max(usual),
+            (false, false) => usual,
+        };
+        if ending.sends > most {
+            broken.push(format!("was sent {} times, at most {most} are allowed", ending.sends));
+        }
+        if let (None, Some(server)) = (&ending.failure, &ending.server)
+            && let Some(preference) = &exchange.operation().read_preference
+            && exchange.operation().server.is_none()
+        {
+            let known = driver.primary.filter(|(member, _)| *member == member_of(server.as_str()));
+            if preference.mode() == Mode::Secondary && known.is_some_and(|(_, since)| since < place.begun) {
+                broken.push("wants a secondary, and went to the primary".into());
+            }
+        }
+        for what in broken {
+            self.blame(format!("client {client} worker {worker}: {name} {what}"));
+        }
+    }
+
+    /// Holds everything against the log.
+    pub(crate) fn judge(&mut self) {
+        if !self.ledger.borrow().violations.is_empty() {
+            return;
+        }
+        self.judge_closed();
+        let Some(primary) = self.set.primary() else {
+            return self.blame("the members elected no primary in the end".into());
+        };
+        let log = &self.set.members[primary].data.log;
+        let mut broken = Vec::new();
+        for (number, member) in self.set.members.iter().enumerate().filter(|(_, member)| member.is_bearing())
+        {
+            let theirs = &member.data.log;
+            // The last no-op may still be on its way.
+            let common = theirs.len().min(log.len());
+            if log.len() - common > 2 || !theirs.iter().zip(log).all(|(one, other)| Rc::ptr_eq(one, other)) {
+                broken.push(format!("member {number} did not catch up: the model is wrong"));
+            }
+        }
+        // Intent -> how often, and where.
+        let mut found: BTreeMap<i64, (u32, usize)> = BTreeMap::new();
+        for (position, entry) in log.iter().enumerate() {
+            for write in entry.writes.iter().filter(|write| write.intent > 0) {
+                let place = found.entry(write.intent).or_insert((0, position));
+                place.0 += 1;
+            }
+        }
+        let ledger = self.ledger.borrow();
+        let mut safe: Vec<(usize, i64)> = Vec::new();
+        for (intent, known) in &ledger.writes {
+            let (count, position) = found.get(intent).copied().unwrap_or_default();
+            let is_fine = match known.verdict {
+                Verdict::Safe => count == 1,
+                Verdict::Nothing => count == 0,
+                Verdict::Open | Verdict::Done | Verdict::Unknown => count <= 1,
+            };
+            if !is_fine {
+                broken.push(format!(
+                    "write {intent} was called {:?}, and is there {count} times",
+                    known.verdict
+                ));
+            }
+            if known.verdict == Verdict::Safe {
+                safe.push((position, *intent));
+            }
+        }
+        safe.sort_unstable();
+        let mut newest = crate::queue::EPOCH;
+        for (_, intent) in &safe {
+            let known = ledger.writes[intent];
+            if known.ended.is_some_and(|ended| ended < newest) {
+                broken.push(format!("write {intent} ended before one began that comes before it in the log"));
+            }
+            newest = newest.max(known.begun);
+        }
+        let orders: Vec<(usize, i64)> = log
+            .iter()
+            .enumerate()
+            .flat_map(|(position, entry)| entry.writes.iter().map(move |write| (position, write)))
+            .filter(|(_, write)| write.collection == 0)
+            .map(|(position, write)| (position, write.intent))
+            .collect();
+        for (number, stream) in ledger.streams.iter().enumerate() {
+            let expected = orders.iter().filter(|(position, _)| *position >= stream.start);
+            let expected: Vec<i64> = expected.map(|(_, intent)| *intent).take(stream.shown.len()).collect();
+            if expected != stream.shown {
+                let at = expected.iter().zip(&stream.shown).position(|(one, other)| one != other);
+                broken.push(format!(
+                    "stream {number} left the log at its change {at:?} of {}",
+                    stream.shown.len()
+                ));
+            }
+        }
+        let data = &self.set.members[primary].data;
+        let total: i64 = data.scan(2, log.len()).iter().map(|(_, value)| value).sum();
+        if total != ACCOUNTS * START_BALANCE {
+            broken.push(format!("the accounts hold {total}, expected {}", ACCOUNTS * START_BALANCE));
+        }
+        drop(ledger);
+        broken.into_iter().for_each(|what| self.blame(what));
+    }
+}

@@ -1,0 +1,113 @@
+//! Pools: their limits, the order in which waiters are served, and what is left when nothing goes on.
+
+use mangonel_proto::exchange::Step;
+use mangonel_proto::pool::Pool;
+
+use crate::client::Queued;
+use crate::plan;
+use crate::world::World;
+
+impl World {
+    /// Holds a client's pools against their limits.
+    pub(crate) fn judge_pools(&mut self, client: usize) {
+        let driver = &self.drivers[client];
+        let limits = &driver.client.options().pool;
+        let mut broken = None;
+        for member in 0..self.set.members.len() {
+            let Some(pool) = driver.client.pool(&plan::address(member), driver.shard) else { continue };
+            let (idle, out, pending) = pool.sizes();
+            let links = driver.links.values().filter(|link| self.network.lines[link.line].member == member);
+            let opening = driver.workers.iter().filter_map(|worker| worker.opening);
+            let opening = opening.filter(|&line| self.network.lines[line].member == member).count();
+            let open = links.count() + opening;
+            let most = if limits.max_pool_size == 0 { usize::MAX } else { limits.max_pool_size };
+            if idle + out + pending > most || open > most {
+                broken = Some(format!("{open} connections to member {member}, at most {most} are allowed"));
+            }
+            if pending > limits.max_connecting || opening > limits.max_connecting {
+                broken = Some(format!(
+                    "{pending} connections to member {member} being opened, at most {} are allowed",
+                    limits.max_connecting
+                ));
+            }
+        }
+        let is_kept = |link: &&crate::client::Link| link.is_stale && link.user.is_none();
+        if broken.is_none() && driver.links.values().find(is_kept).is_some() {
+            broken = Some("an idle connection outlived the clearing of its pool".into());
+        }
+        if let Some(broken) = broken {
+            self.blame(format!("client {client}: {broken}"));
+        }
+    }
+
+    /// Notes when a worker comes to a wait queue, and whether it was served before others when it leaves.
+    pub(crate) fn note_queue(&mut self, client: usize, worker: usize) {
+        let ticket = self.queue.ticket();
+        let driver = &self.drivers[client];
+        let place = &driver.workers[worker];
+        let Some(exchange) = &place.exchange else { return };
+        let pool = exchange.server().and_then(|server| driver.client.pool(server, driver.shard));
+        let is_waiting =
+            exchange.step() == Step::Wait && pool.is_some_and(|pool| pool.is_waiting(exchange.id()));
+        let queued = place.queued.clone();
+        if is_waiting {
+            // Sent away when the pool was cleared, it queues anew.
+            let here = (exchange.server().cloned(), pool.map_or(0, Pool::generation));
+            let since = queued.filter(|queued| queued.at == here).map_or(ticket, |queued| queued.since);
+            self.drivers[client].workers[worker].queued = Some(Queued { at: here, since });
+            return;
+        }
+        let queued = queued.map(|queued| queued.since);
+        let is_served = matches!(exchange.step(), Step::Write | Step::Connect);
+        let mut passed = None;
+        if let (true, Some(since), Some(pool)) = (is_served, queued, pool) {
+            let server = exchange.server();
+            passed = driver.workers.iter().position(|other| {
+                other.queued.as_ref().is_some_and(|theirs| theirs.since < since)
+                    && other
+                        .exchange
+                        .as_ref()
+                        .is_some_and(|waiting| waiting.server() == server && pool.is_waiting(waiting.id()))
+            });
+        }
+        self.drivers[client].workers[worker].queued = None;
+        if let Some(passed) = passed {
+            self.blame(format!(
+                "client {client}: worker {worker} was served before {passed}, who waited longer"
+            ));
+        }
+    }
+
+    /// Everything ended, and the world is well: nothing may be left of it.
+    pub(crate) fn judge_leftovers(&mut self) {
+        for client in 0..self.drivers.len() {
+            let driver = &self.drivers[client];
+            if let Some((_, out, pending, waiting)) = driver.client.pool_sizes(driver.shard)
+                && (out, pending, waiting) != (0, 0, 0)
+            {
+                self.blame(format!(
+                    "client {client} is idle, and {out} connections are out, {pending} being opened, {waiting} waited for"
+                ));
+            }
+            let lines: Vec<usize> = self.network.open.iter().copied().collect();
+            let open = lines.iter().filter(|&&line| {
+                let line = &self.network.lines[line];
+                line.client == client && line.is_client_open
+            });
+            let driver = &self.drivers[client];
+            let known = driver.links.len() + driver.observers.values().filter(|one| one.has_line()).count();
+            let open = open.count();
+            if open != known {
+                self.blame(format!("client {client} has {open} connections open, and knows of {known}"));
+            }
+        }
+    }
+
+    /// The clients were closed: no connection may be left.
+    pub(crate) fn judge_closed(&mut self) {
+        let open = self.network.open.iter().filter(|&&line| self.network.lines[line].is_client_open).count();
+        if open > 0 {
+            self.blame(format!("{open} connections are open after their clients were closed"));
+        }
+    }
+}

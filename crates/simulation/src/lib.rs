@@ -1,0 +1,22 @@
+//! A simulated world for the driver's core: servers, network, clocks and clients, all of it from one seed. A run is its
+//! seed; a minute of failovers takes milliseconds. Not published. See docs/explanation/simulation.md.
+#![forbid(unsafe_code)]
+
+pub mod chance;
+mod client;
+mod desk;
+mod faults;
+mod judge;
+pub mod network;
+pub mod picture;
+pub mod plan;
+pub mod queue;
+pub mod server;
+pub mod shrink;
+pub mod trace;
+pub mod wire;
+mod workload;
+pub mod world;
+
+pub use plan::Plan;
+pub use world::{Report, play};

@@ -1,0 +1,228 @@
+//! Connections between clients and members: bytes take their time, arrive in order, are cut anywhere, or never arrive.
+//! Knows no message.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use mangonel_proto::ids::LinkId;
+use mangonel_proto::time::Instant;
+
+use crate::chance::Chance;
+use crate::queue::ms;
+
+/// Who on the client's side uses a connection.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Owner {
+    /// A worker that opens it; the pool has no name for it yet.
+    Worker(usize),
+    /// The pool.
+    Link(LinkId),
+    /// The monitor of a member, or its pinger.
+    Observer(usize, bool),
+}
+
+/// What travels.
+#[derive(Clone, Debug)]
+pub enum Chunk {
+    /// Some bytes of the stream.
+    Bytes(Vec<u8>),
+    /// The end of the stream.
+    End,
+}
+
+/// One direction of a connection.
+#[derive(Debug, Default)]
+struct Way {
+    last: Option<Instant>,
+    stalled: Vec<Chunk>,
+    /// After so many bytes more the connection breaks.
+    cut_after: Option<usize>,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Line {
+    /// The client.
+    pub client: usize,
+    /// Who uses it there.
+    pub owner: Owner,
+    /// The member.
+    pub member: usize,
+    /// Which start of the member's process it leads to, once it is open.
+    pub boot: u32,
+    /// Whether the client has it open.
+    pub is_client_open: bool,
+    /// Whether the member has it open.
+    pub is_server_open: bool,
+    /// Nothing arrives any more, and neither side knows.
+    pub is_dead: bool,
+    /// What the member has received of a message.
+    pub inbound: Vec<u8>,
+    /// How many whole messages the member has received.
+    pub messages: u64,
+    ways: [Way; 2],
+}
+
+/// All connections, and what keeps them apart.
+pub struct Network {
+    /// The connections, open and closed.
+    pub lines: Vec<Line>,
+    /// Those that one side at least has open.
+    pub open: BTreeSet<usize>,
+    /// Which client's bytes do not reach which member, and back (`false`).
+    pub blocked: BTreeSet<(usize, usize, bool)>,
+    /// How much longer bytes take between a client and a member, in milliseconds.
+    pub slow: Vec<(usize, usize, u64)>,
+    /// How many of 100 chunks are split.
+    pub split: u64,
+    latency: Vec<Vec<u64>>,
+    chance: Chance,
+}
+
+/// When a chunk arrives.
+pub struct Arrival {
+    /// The connection.
+    pub line: usize,
+    /// Whether it goes to the member.
+    pub to_server: bool,
+    /// What arrives.
+    pub chunk: Chunk,
+    /// When.
+    pub when: Instant,
+}
+
+impl Network {
+    /// Makes a network. `latency`: microseconds for each client and member.
+    pub fn new(latency: Vec<Vec<u64>>, split: u64, chance: Chance) -> Self {
+        Network {
+            lines: Vec::new(),
+            open: BTreeSet::new(),
+            blocked: BTreeSet::new(),
+            slow: Vec::new(),
+            split,
+            latency,
+            chance,
+        }
+    }
+
+    /// Begins to open a connection.
+    pub fn open(&mut self, client: usize, owner: Owner, member: usize) -> usize {
+        let line = self.lines.len();
+        self.lines.push(Line {
+            client,
+            owner,
+            member,
+            boot: 0,
+            is_client_open: true,
+            is_server_open: false,
+            is_dead: false,
+            inbound: Vec::new(),
+            messages: 0,
+            ways: [Way::default(), Way::default()],
+        });
+        self.open.insert(line);
+        line
+    }
+
+    /// Returns how long bytes take now.
+    pub fn delay(&mut self, client: usize, member: usize) -> Duration {
+        let usual = self.latency[client][member];
+        let jitter = self.chance.below(usual / 4 + 50);
+        let slow = self.slow.iter().filter(|(of, to, _)| (*of, *to) == (client, member));
+        Duration::from_micros(usual + jitter) + ms(slow.map(|(_, _, extra)| extra).sum())
+    }
+
+    /// Whether bytes of a connection get through in one direction.
+    pub fn is_blocked(&self, line: usize, to_server: bool) -> bool {
+        let line = &self.lines[line];
+        self.blocked.contains(&(line.client, line.member, to_server))
+    }
+
+    /// Has the connection break after so many bytes more.
+    pub fn cut_after(&mut self, line: usize, to_server: bool, bytes: usize) {
+        self.lines[line].ways[usize::from(to_server)].cut_after = Some(bytes);
+    }
+
+    /// Puts a chunk on its way. Returns what arrives when.
+    pub fn send(&mut self, line: usize, to_server: bool, chunk: Chunk, now: Instant) -> Vec<Arrival> {
+        let mut chunks = Vec::new();
+        let mut is_cut = false;
+        let way = &mut self.lines[line].ways[usize::from(to_server)];
+        match (chunk, &mut way.cut_after) {
+            (Chunk::Bytes(bytes), Some(left)) if *left < bytes.len() => {
+                chunks.push(Chunk::Bytes(bytes[..*left].to_vec()));
+                chunks.push(Chunk::End);
+                way.cut_after = None;
+                is_cut = true;
+            }
+            (Chunk::Bytes(bytes), left) => {
+                if let Some(left) = left {
+                    *left -= bytes.len();
+                }
+                if bytes.len() > 1 && self.chance.percent(self.split) {
+                    let at = 1 + self.chance.below(bytes.len() as u64 - 1) as usize;
+                    chunks.push(Chunk::Bytes(bytes[..at].to_vec()));
+                    chunks.push(Chunk::Bytes(bytes[at..].to_vec()));
+                } else {
+                    chunks.push(Chunk::Bytes(bytes));
+                }
+            }
+            (chunk, _) => chunks.push(chunk),
+        }
+        let mut arrivals: Vec<Arrival> =
+            chunks.into_iter().map(|chunk| self.arrival(line, to_server, chunk, now)).collect();
+        if is_cut {
+            arrivals.push(self.arrival(line, !to_server, Chunk::End, now));
+        }
+        arrivals
+    }
+
+    fn arrival(&mut self, line: usize, to_server: bool, chunk: Chunk, now: Instant) -> Arrival {
+        let (client, member) = (self.lines[line].client, self.lines[line].member);
+        let soonest = now + self.delay(client, member);
+        let way = &mut self.lines[line].ways[usize::from(to_server)];
+        let when = way.last.map_or(soonest, |last| last.max(soonest));
+        way.last = Some(when);
+        Arrival { line, to_server, chunk, when }
+    }
+
+    /// Takes what arrives. Returns it unless it does not get through now.
+    pub fn pass(&mut self, line: usize, to_server: bool, chunk: Chunk) -> Option<Chunk> {
+        if self.lines[line].is_dead {
+            return None;
+        }
+        let is_blocked = self.is_blocked(line, to_server);
+        let way = &mut self.lines[line].ways[usize::from(to_server)];
+        if is_blocked || !way.stalled.is_empty() {
+            way.stalled.push(chunk);
+            return None;
+        }
+        Some(chunk)
+    }
+
+    /// Sends again what did not get through, as TCP does. Returns what arrives when.
+    pub fn unblock(&mut self, now: Instant) -> Vec<Arrival> {
+        let mut arrivals = Vec::new();
+        for line in self.open.clone() {
+            for to_server in [false, true] {
+                if self.is_blocked(line, to_server) {
+                    continue;
+                }
+                let stalled = std::mem::take(&mut self.lines[line].ways[usize::from(to_server)].stalled);
+                for chunk in stalled {
+                    arrivals.push(self.arrival(line, to_server, chunk, now));
+                }
+            }
+        }
+        arrivals
+    }
+
+    /// Forgets a connection that neither side has open.
+    pub fn settle(&mut self, line: usize) {
+        let known = &mut self.lines[line];
+        if !known.is_client_open && !known.is_server_open {
+            known.inbound = Vec::new();
+            self.open.remove(&line);
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! What a seed stands for: the deployment, the clients, what they do, and what happens to them. A plan is plain data, so
+//! that a failing one can be made smaller.
+
+use std::time::Duration;
+
+use mangonel_proto::options::{ClientOptions, PoolOptions};
+use mangonel_proto::topology::{Address, MonitorSettings, ServerMonitoringMode, TopologySettings};
+
+use crate::chance::Chance;
+use crate::queue::ms;
+use crate::server::member::{Duty, Mischief};
+use crate::wire;
+
+/// What a worker does, again and again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Work {
+    /// Inserts documents, several at once now and then.
+    Insert,
+    /// Counts up, and reads the counters.
+    Count,
+    /// Moves value between accounts in transactions.
+    Transfer,
+    /// Writes and reads its own writes in a causal session.
+    Causal,
+    /// Reads a collection that does not change, through cursors.
+    Browse,
+    /// Follows the inserts.
+    Watch,
+    /// Writes that must not be sent twice, and some that are not answered.
+    Plain,
+}
+
+/// Which member something happens to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// The primary of that moment.
+    Primary,
+    /// This one.
+    Member(usize),
+}
+
+/// What happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A member's process is killed, and started again after so many milliseconds.
+    Kill(Target, u64),
+    /// The primary steps down.
+    StepDown,
+    /// A member stands still for so many milliseconds.
+    Pause(Target, u64),
+    /// One connection breaks after so many bytes more in one direction.
+    Cut {
+        /// Which of the open ones.
+        line: u64,
+        /// The direction.
+        to_server: bool,
+        /// The bytes.
+        bytes: usize,
+    },
+    /// One connection carries nothing any more; the client's kernel finds out after so many milliseconds.
+    HalfOpen(u64, u64),
+    /// A client and a member do not hear of each other, or one does not of the other.
+    Part {
+        /// The client.
+        client: u64,
+        /// The member.
+        member: Target,
+        /// Whether only the way to the client is blocked.
+        is_one_way: bool,
+        /// For so many milliseconds.
+        milliseconds: u64,
+    },
+    /// A member does not hear of the other members, and they do not of it.
+    Isolate(Target, u64),
+    /// Bytes between a client and a member take longer.
+    Slow {
+        /// The client.
+        client: u64,
+        /// The member.
+        member: Target,
+        /// By so many milliseconds.
+        extra: u64,
+        /// For so many milliseconds.
+        milliseconds: u64,
+    },
+    /// The next commands of a member meet this.
+    Mischief(Target, Mischief, usize),
+    /// What a worker does is given up.
+    Cancel(u64, u64),
+    /// A member's clock jumps by so many seconds.
+    Jump(Target, i64),
+}
+
+/// What happens when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// Milliseconds from the start.
+    pub at: u64,
+    /// What.
+    pub kind: Kind,
+}
+
+/// One client.
+#[derive(Clone, Debug)]
+pub struct ClientPlan {
+    /// What its workers do.
+    pub workers: Vec<Work>,
+    /// Its options, except for seeds and metadata.
+    pub options: ClientOptions,
+    /// Whether it notices at once that an idle connection was closed, as asyncio does; or when it is used again.
+    pub is_watchful: bool,
+    /// Which events it listens to.
+    pub interests: u8,
+}
+
+/// A whole run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// The members and their priorities.
+    pub members: Vec<(Duty, u64)>,
+    /// Microseconds between each client and each member.
+    pub latency: Vec<Vec<u64>>,
+    /// How many of 100 chunks are split.
+    pub split: u64,
+    /// The clients.
+    pub clients: Vec<ClientPlan>,
+    /// What happens.
+    pub faults: Vec<Fault>,
+    /// When workers begin nothing new, in milliseconds.
+    pub end: u64,
+}
+
+impl Plan {
+    /// Makes the plan of a seed.
+    pub fn new(seed: u64) -> Self {
+        let mut chance = Chance::new(seed, 1);
+        let members = members(&mut chance);
+        let clients: Vec<ClientPlan> =
+            (0..chance.pick(&[1, 1, 2, 3])).map(|_| client(&mut chance, members.len())).collect();
+        let latency = (0..clients.len())
+            .map(|_| (0..members.len()).map(|_| chance.pick(&[150, 300, 700, 2_000, 12_000])).collect())
+            .collect();
+        let end = chance.between(5_000, 9_000);
+        let mut faults: Vec<Fault> = (0..chance.below(9))
+            .map(|_| Fault { at: chance.between(200, end), kind: kind(&mut chance, members.len()) })
+            .collect();
+        faults.sort_by_key(|fault| fault.at);
+        let split = chance.pick(&[0, 0, 3, 20]);
+        Plan { seed, members, latency, split, clients, faults, end }
+    }
+}
+
+fn members(chance: &mut Chance) -> Vec<(Duty, u64)> {
+    let count = chance.pick(&[1, 3, 3, 3, 3, 5, 7]);
+    let mut members: Vec<(Duty, u64)> = (0..count).map(|_| (Duty::Bearing, chance.between(1, 3))).collect();
+    if count > 1 && chance.percent(15) {
+        members[count - 1] = (Duty::Arbiter, 0);
+    } else if count > 3 && chance.percent(30) {
+        members[count - 1] = (Duty::Hidden, 0);
+    }
+    members
+}
+
+fn client(chance: &mut Chance, members: usize) -> ClientPlan {
+    const WORKS: &[Work] = &[
+        Work::Insert,
+        Work::Insert,
+        Work::Count,
+        Work::Count,
+        Work::Transfer,
+        Work::Transfer,
+        Work::Causal,
+        Work::Browse,
+        Work::Watch,
+        Work::Plain,
+    ];
+    let workers = (0..chance.between(1, 5)).map(|_| chance.pick(WORKS)).collect();
+    ClientPlan {
+        workers,
+        options: options(chance, members),
+        is_watchful: chance.percent(50),
+        interests: chance.pick(&[0, 0, 0, 0xFF, 1, 2, 4, 8, 16]),
+    }
+}
+
+/// Returns a member's address.
+pub fn address(member: usize) -> Address {
+    Address::new(&format!("m{member}.example"), 27017)
+}
+
+fn options(chance: &mut Chance, members: usize) -> ClientOptions {
+    let limit = |chance: &mut Chance, percent, choices: &[u64]| {
+        let milliseconds = chance.pick(choices);
+        chance.percent(percent).then(|| ms(milliseconds))
+    };
+    let max_pool_size = chance.pick(&[1, 2, 3, 10, 100]);
+    let seeds = if chance.percent(70) { members } else { 1 };
+    ClientOptions {
+        topology: TopologySettings {
+            seeds: (0..seeds).map(address).collect(),
+            set_name: Some("rs0".into()),
+            monitor: MonitorSettings {
+                heartbeat_frequency: ms(chance.pick(&[500, 2_000, 10_000])),
+                connect_timeout: Some(ms(chance.pick(&[1_000, 5_000, 20_000]))),
+                mode: chance.pick(&[
+                    ServerMonitoringMode::Auto,
+                    ServerMonitoringMode::Auto,
+                    ServerMonitoringMode::Poll,
+                ]),
+                ..MonitorSettings::default()
+            },
+            ..TopologySettings::default()
+        },
+        local_threshold: ms(chance.pick(&[0, 15, 15, 100])),
+        has_selector: chance.percent(10),
+        pool: PoolOptions {
+            max_pool_size,
+            min_pool_size: chance.pick(&[0, 0, 0, 1, 2]).min(max_pool_size),
+            max_connecting: chance.pick(&[1, 2, 2]),
+            max_idle_time: limit(chance, 20, &[300, 2_000]),
+        },
+        wait_queue_timeout: limit(chance, 30, &[5, 50, 1_000]),
+        connect_timeout: limit(chance, 90, &[500, 5_000, 20_000]),
+        socket_timeout: limit(chance, 25, &[50, 400, 3_000]),
+        server_selection_timeout: ms(chance.pick(&[400, 3_000, 30_000])),
+        retry_reads: chance.percent(85),
+        retry_writes: chance.percent(85),
+        max_adaptive_retries: chance.pick(&[0, 1, 2, 2, 5]),
+        enable_overload_retargeting: chance.percent(30),
+        timeout: limit(chance, 25, &[30, 300, 2_000, 20_000]),
+        metadata: wire::document(|out| {
+            wire::append_document(out, "driver", |out| mangonel_bson::append_str(out, "name", "simulation"));
+        }),
+        server_api: Vec::new(),
+        login: None,
+        compressors: Vec::new(),
+    }
+}
+
+fn target(chance: &mut Chance, members: usize) -> Target {
+    if chance.percent(60) { Target::Primary } else { Target::Member(chance.below(members as u64) as usize) }
+}
+
+fn kind(chance: &mut Chance, members: usize) -> Kind {
+    let target = target(chance, members);
+    match chance.below(20) {
+        0 | 1 => Kind::Kill(target, chance.between(100, 4_000)),
+        2 | 3 => Kind::StepDown,
+        4 => Kind::Pause(target, chance.between(100, 5_000)),
+        5..=8 => Kind::Cut {
+            line: chance.number(),
+            to_server: chance.percent(40),
+            bytes: chance.pick(&[0, 1, 15, 16, 20, 60, 200, 500, 2_000]),
+        },
+        9 => Kind::HalfOpen(chance.number(), chance.between(500, 15_000)),
+        10 | 11 => Kind::Part {
+            client: chance.number(),
+            member: target,
+            is_one_way: chance.percent(40),
+            milliseconds: chance.between(50, 6_000),
+        },
+        12 | 13 => Kind::Isolate(target, chance.between(500, 6_000)),
+        14 => Kind::Slow {
+            client: chance.number(),
+            member: target,
+            extra: chance.pick(&[5, 50, 500]),
+            milliseconds: chance.between(100, 4_000),
+        },
+        15 | 16 => Kind::Mischief(target, mischief(chance), chance.pick(&[1, 1, 2, 4, 12])),
+        17 | 18 => Kind::Cancel(chance.number(), chance.number()),
+        _ => Kind::Jump(target, chance.between(0, 200) as i64 - 100),
+    }
+}
+
+fn mischief(chance: &mut Chance) -> Mischief {
+    match chance.below(7) {
+        0 => Mischief::Refuse(chance.pick(&[10107, 13436, 91, 11602, 189, 11600, 50, 6])),
+        1 => Mischief::CloseBefore,
+        2 => Mischief::CloseAfter,
+        3 => Mischief::WriteConcern(chance.pick(&[91, 189, 64, 100])),
+        4 => Mischief::Block(chance.pick(&[5, 100, 1_000])),
+        _ => Mischief::Overload,
+    }
+}
+
+/// Returns how long everything may take to end once nothing happens any more.
+pub fn heal_timeout(options: &ClientOptions) -> Duration {
+    // A wait for a server, for each attempt; and for a connection that carries nothing, a heartbeat.
+    let attempts = 2 + options.max_adaptive_retries;
+    options.server_selection_timeout * attempts
+        + options.topology.monitor.heartbeat_frequency * 2
+        + options.topology.monitor.connect_timeout.unwrap_or_default()
+        + Duration::from_secs(60)
+}

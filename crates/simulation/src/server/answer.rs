@@ -1,0 +1,226 @@
+//! Answers: hello, refusals with their codes and labels, and what every answer carries.
+
+use mangonel_bson::{ObjectId, writer};
+
+use super::member::{Duty, Held, Wait};
+use super::set::{Out, Set};
+use crate::queue::ms;
+use crate::wire::{self, Request, append_document, append_strings, append_time};
+
+/// Codes of members that are no primary any more, or go away.
+const STATE_CHANGES: &[i64] = &[91, 189, 10107, 11600, 11602, 13435, 13436];
+/// The code of a server that has too much to do.
+pub const OVERLOADED: i64 = 462;
+/// `NoSuchTransaction`.
+pub const NO_SUCH_TRANSACTION: i64 = 251;
+/// `WriteConflict`.
+pub const WRITE_CONFLICT: i64 = 112;
+
+/// Returns a member's address.
+pub fn address(number: usize) -> String {
+    format!("m{number}.example:27017")
+}
+
+impl Set {
+    /// Sends an answer with the fields of `fill`.
+    pub(crate) fn answer(
+        &mut self,
+        number: usize,
+        line: usize,
+        request: &Request<'_>,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let body = self.made(number, fill);
+        if request.is_answered {
+            self.send(line, request.id, &body, false);
+        }
+    }
+
+    fn append_times(&self, number: usize, out: &mut Vec<u8>) {
+        let member = &self.members[number];
+        append_document(out, "$clusterTime", |out| append_time(out, "clusterTime", member.clock));
+        append_time(out, "operationTime", member.data.time_at(member.data.log.len()));
+    }
+
+    /// Makes an answer to be sent later.
+    pub(crate) fn made(&self, number: usize, fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        wire::document(|out| {
+            fill(out);
+            self.append_times(number, out);
+        })
+    }
+
+    pub(crate) fn send(&mut self, line: usize, response_to: i32, body: &[u8], is_more_to_come: bool) -> i32 {
+        self.next_message += 1;
+        let message = wire::message(body, self.next_message, response_to, is_more_to_come);
+        self.out.push(Out::Reply(line, message));
+        self.next_message
+    }
+
+    /// Refuses a command. The labels follow from the code and the command, as MongoDB's do.
+    pub(crate) fn refuse(&mut self, number: usize, line: usize, request: &Request<'_>, code: i64) {
+        let body = self.refusal(number, request, code);
+        if request.is_answered {
+            self.send(line, request.id, &body, false);
+        }
+    }
+
+    /// Makes a refusal.
+    pub(crate) fn refusal(&self, number: usize, request: &Request<'_>, code: i64) -> Vec<u8> {
+        let is_end = matches!(request.name, "commitTransaction" | "abortTransaction");
+        let is_retryable = request.number.is_some() && !request.is_in_transaction;
+        let mut labels = Vec::new();
+        if STATE_CHANGES.contains(&code) {
+            if request.is_in_transaction && !is_end {
+                labels.push("TransientTransactionError");
+            } else if is_end {
+                labels.push("RetryableWriteError");
+            } else if is_retryable {
+                labels.extend(["RetryableWriteError", "NoWritesPerformed"]);
+            }
+        } else if code == OVERLOADED {
+            labels.extend(["SystemOverloadedError", "RetryableError", "NoWritesPerformed"]);
+        } else if request.is_in_transaction && matches!(code, NO_SUCH_TRANSACTION | WRITE_CONFLICT) {
+            labels.push("TransientTransactionError");
+        }
+        let (process, counter) = self.version(number);
+        self.made(number, |out| {
+            writer::append_double(out, "ok", 0.0);
+            writer::append_str(out, "errmsg", reason(code));
+            writer::append_i32(out, "code", code as i32);
+            if !labels.is_empty() {
+                append_strings(out, "errorLabels", labels);
+            }
+            if STATE_CHANGES.contains(&code) {
+                append_version(out, process, counter);
+            }
+        })
+    }
+
+    fn version(&self, number: usize) -> (ObjectId, i64) {
+        let mut process = [0; 12];
+        process[..8].copy_from_slice(&(number as u64 + 1).to_le_bytes());
+        process[8..].copy_from_slice(&self.members[number].boot.to_le_bytes());
+        (ObjectId::from_bytes(process), self.members[number].counter)
+    }
+
+    /// Appends the fields of hello.
+    pub(crate) fn append_hello(&self, number: usize, connection: usize, out: &mut Vec<u8>) {
+        let member = &self.members[number];
+        let (is_primary, is_arbiter) = (member.is_primary, member.duty == Duty::Arbiter);
+        writer::append_double(out, "ok", 1.0);
+        writer::append_bool(out, "helloOk", true);
+        writer::append_bool(out, "isWritablePrimary", is_primary);
+        writer::append_bool(out, "ismaster", is_primary);
+        writer::append_bool(out, "secondary", !is_primary && !is_arbiter);
+        writer::append_str(out, "setName", "rs0");
+        writer::append_i32(out, "setVersion", 1);
+        writer::append_str(out, "me", &address(number));
+        let of = |duty: Duty| {
+            (0..self.members.len()).filter(move |&other| self.members[other].duty == duty).map(address)
+        };
+        let hosts: Vec<String> = of(Duty::Bearing).collect();
+        append_strings(out, "hosts", hosts.iter().map(String::as_str));
+        let arbiters: Vec<String> = of(Duty::Arbiter).collect();
+        if !arbiters.is_empty() {
+            append_strings(out, "arbiters", arbiters.iter().map(String::as_str));
+        }
+        if is_arbiter {
+            writer::append_bool(out, "arbiterOnly", true);
+        }
+        if member.duty == Duty::Hidden {
+            writer::append_bool(out, "hidden", true);
+        }
+        if is_primary {
+            let mut election = [0; 12];
+            election[4..].copy_from_slice(&member.term.to_be_bytes());
+            writer::append_object_id(out, "electionId", ObjectId::from_bytes(election));
+        }
+        if let Some(primary) = self.primary() {
+            writer::append_str(out, "primary", &address(primary));
+        }
+        let length = member.data.log.len();
+        append_document(out, "lastWrite", |out| {
+            writer::append_datetime(out, "lastWriteDate", (member.data.time_at(length) >> 32) as i64 * 1000);
+        });
+        let (process, counter) = self.version(number);
+        append_version(out, process, counter);
+        writer::append_i32(out, "maxBsonObjectSize", 16 * 1024 * 1024);
+        writer::append_i32(out, "maxMessageSizeBytes", 48_000_000);
+        writer::append_i32(out, "maxWriteBatchSize", 100_000);
+        writer::append_datetime(out, "localTime", self.wall(number));
+        writer::append_i32(out, "logicalSessionTimeoutMinutes", 30);
+        writer::append_i32(out, "connectionId", connection as i32);
+        writer::append_i32(out, "minWireVersion", 0);
+        writer::append_i32(out, "maxWireVersion", 25);
+    }
+
+    /// Answers hello, or holds the answer back until something changes.
+    pub(crate) fn hello(&mut self, number: usize, line: usize, request: &Request<'_>, message: &[u8]) {
+        let known = request.body.get_document("topologyVersion").ok().flatten();
+        let known = known.and_then(|version| {
+            Some((version.get_object_id("processId").ok()??, version.get_i64_lenient("counter").ok()??))
+        });
+        match (known, request.integer("maxAwaitTimeMS")) {
+            (Some(known), Some(longest)) if known == self.version(number) => {
+                self.hold_hello(number, line, message.to_vec(), longest);
+            }
+            (Some(_), Some(longest)) => {
+                self.stream_hello(number, line, message.to_vec(), request.id, longest)
+            }
+            _ => {
+                let body = self.made(number, |out| self.append_hello(number, line, out));
+                self.send(line, request.id, &body, false);
+            }
+        }
+    }
+
+    fn hold_hello(&mut self, number: usize, line: usize, message: Vec<u8>, longest: i64) {
+        let until = Some(self.now + ms(longest as u64));
+        self.wake_at(number, until);
+        let wait = Wait::Hello(self.members[number].counter);
+        self.members[number].held.push(Held { line, message, wait, until });
+    }
+
+    /// Sends a hello of a stream, and holds the next one back.
+    pub(crate) fn stream_hello(
+        &mut self,
+        number: usize,
+        line: usize,
+        message: Vec<u8>,
+        response_to: i32,
+        longest: i64,
+    ) {
+        let body = self.made(number, |out| self.append_hello(number, line, out));
+        let sent = self.send(line, response_to, &body, true);
+        let mut next = message;
+        // Each answers the one before it.
+        next[4..8].copy_from_slice(&sent.to_le_bytes());
+        self.hold_hello(number, line, next, longest);
+    }
+}
+
+fn append_version(out: &mut Vec<u8>, process: ObjectId, counter: i64) {
+    append_document(out, "topologyVersion", |out| {
+        writer::append_object_id(out, "processId", process);
+        writer::append_i64(out, "counter", counter);
+    });
+}
+
+fn reason(code: i64) -> &'static str {
+    match code {
+        10107 => "not primary",
+        13435 => "not primary and secondaryOk=false",
+        13436 => "node is recovering",
+        91 | 11600 => "shutdown in progress",
+        189 | 11602 => "interrupted by a change of state",
+        43 => "cursor not found",
+        50 => "operation exceeded time limit",
+        WRITE_CONFLICT => "write conflict; please retry",
+        NO_SUCH_TRANSACTION => "no such transaction",
+        256 => "transaction was committed",
+        225 => "transaction too old",
+        OVERLOADED => "too many requests",
+        _ => "refused",
+    }
+}

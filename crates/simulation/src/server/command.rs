@@ -1,0 +1,388 @@
+//! Commands: where each goes, writes with their sessions, and what waits for a majority.
+
+use mangonel_bson::{RawDocument, writer};
+
+use super::answer::{NO_SUCH_TRANSACTION, OVERLOADED};
+use super::log::{Write, collection};
+use super::member::{Held, Mischief, State, Wait};
+use super::set::{Out, Set};
+use crate::queue::ms;
+use crate::wire::{Level, Request, append_document, append_strings};
+
+/// Commands that a member that is no primary refuses.
+const WRITES: &[&str] = &["insert", "update", "delete", "commitTransaction", "abortTransaction"];
+/// What the driver asks for itself; fail points leave it alone.
+const OWN: &[&str] = &["hello", "isMaster", "killCursors", "endSessions", "killSessions"];
+/// `WriteConcernFailed`: the time for it was over.
+const WRITE_CONCERN_TIMEOUT: i64 = 64;
+/// `DuplicateKey`.
+const DUPLICATE_KEY: i32 = 11000;
+
+impl Set {
+    /// Takes a whole message that arrived at a member that is up.
+    pub fn receive(&mut self, number: usize, line: usize, message: &[u8]) {
+        let Some(request) = Request::read(message) else {
+            self.out.push(Out::Close(line));
+            return;
+        };
+        if self.members[number].state == State::Paused {
+            return self.members[number].inbox.push((line, message.to_vec()));
+        }
+        if let Some(time) = request.cluster_time {
+            self.members[number].clock = self.members[number].clock.max(time);
+        }
+        let is_own = OWN.contains(&request.name);
+        let mischief = if is_own { None } else { self.members[number].mischief.pop_front() };
+        match mischief {
+            Some(Mischief::Refuse(code)) => {
+                self.give_up_transaction(number, &request);
+                self.refuse(number, line, &request, code);
+            }
+            Some(Mischief::Overload) => self.refuse(number, line, &request, OVERLOADED),
+            Some(Mischief::CloseBefore) => self.out.push(Out::Close(line)),
+            Some(Mischief::CloseAfter) => {
+                let sent = self.out.len();
+                self.perform(number, line, &request, message);
+                self.take_back_answer(number, line, sent);
+                self.out.push(Out::Close(line));
+            }
+            Some(Mischief::WriteConcern(code)) if is_write(&request) && self.members[number].is_primary => {
+                self.perform_with_failed_concern(number, line, &request, code);
+            }
+            Some(Mischief::Block(milliseconds)) => {
+                let until = Some(self.now + ms(milliseconds));
+                self.wake_at(number, until);
+                let held = Held { line, message: message.to_vec(), wait: Wait::Blocked, until };
+                self.members[number].held.push(held);
+            }
+            _ => self.perform(number, line, &request, message),
+        }
+    }
+
+    /// Goes on with what waited. `is_due`: what it waited for is there.
+    pub(crate) fn go_on(&mut self, number: usize, held: Held, is_due: bool) {
+        let Held { line, message, wait, .. } = held;
+        let Some(request) = Request::read(&message) else { return };
+        match wait {
+            Wait::Hello(_) => {
+                let longest = request.integer("maxAwaitTimeMS").unwrap_or(10_000);
+                self.stream_hello(number, line, message.clone(), request.id, longest);
+            }
+            Wait::Majority { term, reply, .. } => {
+                let member = &self.members[number];
+                let is_interrupted = !member.is_primary || member.term != term;
+                if !is_interrupted && is_due {
+                    self.send(line, request.id, &reply, false);
+                } else if is_refusal(&reply) {
+                    // What it says may turn out wrong.
+                    self.refuse(number, line, &request, if is_interrupted { 11602 } else { 50 });
+                } else if is_interrupted {
+                    self.interrupt(number, line, &request);
+                } else if is_write(&request) {
+                    self.fail_concern(number, line, &request, WRITE_CONCERN_TIMEOUT, false);
+                } else {
+                    self.refuse(number, line, &request, 50);
+                }
+            }
+            Wait::Time { .. } if !is_due => self.refuse(number, line, &request, 50),
+            Wait::Time { .. } | Wait::Blocked => self.perform(number, line, &request, &message),
+            Wait::Data(_) => self.get_more(number, line, &request, &message, true),
+        }
+    }
+
+    /// The member stepped down before a majority had it: it may be there in the end, or not.
+    fn interrupt(&mut self, number: usize, line: usize, request: &Request<'_>) {
+        if is_write(request) {
+            self.fail_concern(number, line, request, 11602, true);
+        } else {
+            self.refuse(number, line, request, 11602);
+        }
+    }
+
+    fn fail_concern(
+        &mut self,
+        number: usize,
+        line: usize,
+        request: &Request<'_>,
+        code: i64,
+        is_retryable: bool,
+    ) {
+        let (count, is_repeatable) = (request.documents.len().max(1) as i32, request.number.is_some());
+        self.answer(number, line, request, |out| {
+            writer::append_double(out, "ok", 1.0);
+            writer::append_i32(out, "n", count);
+            append_document(out, "writeConcernError", |out| {
+                writer::append_i32(out, "code", code as i32);
+                writer::append_str(out, "errmsg", "waiting for replication failed");
+            });
+            if is_retryable && is_repeatable {
+                append_strings(out, "errorLabels", ["RetryableWriteError"]);
+            }
+        });
+    }
+
+    fn perform_with_failed_concern(&mut self, number: usize, line: usize, request: &Request<'_>, code: i64) {
+        let sent = self.out.len();
+        self.perform(number, line, request, &[]);
+        // Whatever it would have said or waited for: it was done, if it could be.
+        let is_refused = self.out[sent..].iter().any(|out| match out {
+            Out::Reply(to, reply) if *to == line => is_refusal(&reply[21..]),
+            _ => false,
+        });
+        if !is_refused {
+            self.take_back_answer(number, line, sent);
+            self.fail_concern(number, line, request, code, true);
+        }
+    }
+
+    /// Drops what was or will be said on a connection since `sent`.
+    fn take_back_answer(&mut self, number: usize, line: usize, sent: usize) {
+        let kept: Vec<Out> = self.out.drain(sent..).filter(|out| !is_reply_to(out, line)).collect();
+        self.out.extend(kept);
+        self.members[number].held.retain(|held| held.line != line);
+    }
+
+    fn perform(&mut self, number: usize, line: usize, request: &Request<'_>, message: &[u8]) {
+        let member = &self.members[number];
+        let refused = if WRITES.contains(&request.name) && !member.is_primary {
+            Some(10107)
+        } else if is_read(request)
+            && !member.is_primary
+            && request.preference.is_none_or(|mode| mode == "primary")
+        {
+            Some(13435)
+        } else if request.is_in_transaction && !member.is_primary {
+            Some(10107)
+        } else {
+            None
+        };
+        if let Some(code) = refused {
+            return self.refuse(number, line, request, code);
+        }
+        if let Some(after) = request.after
+            && self.waits_for_time(number, line, request, message, after)
+        {
+            return;
+        }
+        match request.name {
+            "hello" | "isMaster" => self.hello(number, line, request, message),
+            "ping" | "endSessions" => self.agree(number, line, request),
+            "killSessions" => self.kill_sessions(number, line, request),
+            "commitTransaction" => self.commit_transaction(number, line, request, message),
+            "abortTransaction" => self.abort_transaction(number, line, request),
+            "insert" | "update" | "delete" if request.is_in_transaction => {
+                self.write_in_transaction(number, line, request);
+            }
+            "insert" | "update" | "delete" => self.write_now(number, line, request, message),
+            "find" => self.find(number, line, request, message),
+            "aggregate" => self.aggregate(number, line, request, message),
+            "getMore" => self.get_more(number, line, request, message, false),
+            "killCursors" => self.kill_cursors(number, line, request),
+            _ => self.refuse(number, line, request, 59),
+        }
+    }
+
+    pub(crate) fn agree(&mut self, number: usize, line: usize, request: &Request<'_>) {
+        self.answer(number, line, request, |out| writer::append_double(out, "ok", 1.0));
+    }
+
+    /// Holds a command back until the member has what it is to be seen behind.
+    fn waits_for_time(
+        &mut self,
+        number: usize,
+        line: usize,
+        request: &Request<'_>,
+        message: &[u8],
+        time: u64,
+    ) -> bool {
+        let is_majority = matches!(request.level, Level::Majority | Level::Snapshot);
+        let member = &self.members[number];
+        let length = if is_majority { member.commit } else { member.data.log.len() };
+        if member.data.time_at(length) >= time {
+            return false;
+        }
+        if member.is_primary && member.data.time_at(member.data.log.len()) < time {
+            self.members[number].clock = self.members[number].clock.max(time);
+            self.write(number, None, false, Vec::new());
+            if !is_majority {
+                return false;
+            }
+        }
+        let until = request.max_time.map(|limit| self.now + ms(limit));
+        self.wake_at(number, until);
+        let wait = Wait::Time { time, is_majority };
+        self.members[number].held.push(Held { line, message: message.to_vec(), wait, until });
+        true
+    }
+
+    /// Answers once a majority has the log as it is now, or at once when that is not asked for.
+    pub(crate) fn answer_when_safe(
+        &mut self,
+        number: usize,
+        line: usize,
+        request: &Request<'_>,
+        message: &[u8],
+        reply: Vec<u8>,
+    ) {
+        let member = &self.members[number];
+        let length = member.data.log.len();
+        let is_linearizable = request.level == Level::Linearizable;
+        if !request.is_answered {
+            return;
+        }
+        if !(request.wants_majority || is_linearizable) || member.commit >= length {
+            self.send(line, request.id, &reply, false);
+            return;
+        }
+        let limit =
+            if is_linearizable { request.max_time } else { request.write_timeout.or(request.max_time) };
+        let until = limit.map(|limit| self.now + ms(limit));
+        let wait = Wait::Majority { length, term: member.term, reply };
+        self.wake_at(number, until);
+        self.members[number].held.push(Held { line, message: message.to_vec(), wait, until });
+    }
+
+    fn write_now(&mut self, number: usize, line: usize, request: &Request<'_>, message: &[u8]) {
+        let Some(collection) = collection(request.collection()) else {
+            return self.refuse(number, line, request, 73);
+        };
+        let session = request.session.zip(request.number);
+        let mut done = Vec::new();
+        if let Some((session, number_of)) = session {
+            let known = self.members[number].data.rows.get(&session).cloned().unwrap_or_default();
+            let active = self.members[number].transactions.get(&session).map_or(0, |known| known.number);
+            if number_of < known.number.max(active) {
+                return self.refuse(number, line, request, 225);
+            }
+            if known.number == number_of {
+                if known.is_transaction {
+                    return self.refuse(number, line, request, 256);
+                }
+                done = known.statements;
+            }
+            // A newer number ends what went on in the session.
+            self.members[number].transactions.remove(&session);
+        }
+        let mut duplicate = None;
+        for (statement, document) in request.documents.iter().enumerate() {
+            if done.contains(&(statement as i32)) {
+                continue;
+            }
+            let length = self.members[number].data.log.len();
+            match made(self, number, request, collection, document, statement as i32, length) {
+                Some(write) => {
+                    self.write(number, session, false, vec![write]);
+                }
+                None => {
+                    duplicate = Some(statement as i32);
+                    break;
+                }
+            }
+        }
+        let reply = self.made(number, |out| {
+            writer::append_double(out, "ok", 1.0);
+            writer::append_i32(out, "n", duplicate.unwrap_or(request.documents.len() as i32));
+            if let Some(position) = duplicate {
+                let start = writer::begin_array(out, "writeErrors");
+                append_document(out, "0", |out| {
+                    writer::append_i32(out, "index", position);
+                    writer::append_i32(out, "code", DUPLICATE_KEY);
+                    writer::append_str(out, "errmsg", "duplicate key");
+                });
+                writer::end_document(out, start);
+            }
+        });
+        self.answer_when_safe(number, line, request, message, reply);
+    }
+
+    fn give_up_transaction(&mut self, number: usize, request: &Request<'_>) {
+        if let (true, Some(session)) = (request.is_in_transaction, request.session)
+            && request.name != "commitTransaction"
+        {
+            self.members[number].transactions.remove(&session);
+        }
+    }
+
+    fn kill_sessions(&mut self, number: usize, line: usize, request: &Request<'_>) {
+        let named = request.body.get_array("killSessions").ok().flatten();
+        let ids: Vec<[u8; 16]> = named
+            .into_iter()
+            .flat_map(crate::wire::documents_of)
+            .filter_map(|session| session.get_binary("id").ok()??.bytes.try_into().ok())
+            .collect();
+        let member = &mut self.members[number];
+        member.cursors.retain(|_, cursor| cursor.session.is_none_or(|session| !ids.contains(&session)));
+        member.transactions.retain(|session, _| !ids.contains(session));
+        self.agree(number, line, request);
+    }
+
+    /// Returns whether a transaction's statement may go on; refuses it otherwise.
+    pub(crate) fn check_transaction(&mut self, number: usize, line: usize, request: &Request<'_>) -> bool {
+        let Some((session, wanted)) = request.session.zip(request.number) else {
+            self.refuse(number, line, request, 72);
+            return false;
+        };
+        let member = &mut self.members[number];
+        let row = member.data.rows.get(&session).cloned().unwrap_or_default();
+        let active = member.transactions.get(&session).map(|known| known.number);
+        let newest = row.number.max(active.unwrap_or_default());
+        let code = if wanted < newest {
+            Some(225)
+        } else if request.is_starting && active != Some(wanted) && row.number != wanted {
+            let snapshot = member.commit;
+            let begun = super::member::Transaction { number: wanted, snapshot, writes: Vec::new() };
+            member.transactions.insert(session, begun);
+            None
+        } else if row.number == wanted && row.is_transaction {
+            Some(256)
+        } else if active != Some(wanted) || request.is_starting {
+            Some(NO_SUCH_TRANSACTION)
+        } else {
+            None
+        };
+        if let Some(code) = code {
+            self.refuse(number, line, request, code);
+        }
+        code.is_none()
+    }
+}
+
+/// Makes the write of one statement; `None` when its key is taken.
+pub(super) fn made(
+    set: &Set,
+    number: usize,
+    request: &Request<'_>,
+    collection: u8,
+    document: &RawDocument<'_>,
+    statement: i32,
+    length: usize,
+) -> Option<Write> {
+    let data = &set.members[number].data;
+    let integer = |key| document.get_i64_lenient(key).ok().flatten();
+    let key = integer("_id").or_else(|| integer("q")).unwrap_or_default();
+    let intent = integer("intent").or(request.intent).unwrap_or_default();
+    let known = data.value(collection, key, length);
+    let value = match request.name {
+        "insert" if known.is_some() => return None,
+        "insert" => integer("value"),
+        "update" => Some(known.unwrap_or_default() + integer("add").unwrap_or_default()),
+        _ => None,
+    };
+    Some(Write { collection, key, value, intent, statement })
+}
+
+fn is_write(request: &Request<'_>) -> bool {
+    matches!(request.name, "insert" | "update" | "delete" | "commitTransaction")
+}
+
+fn is_read(request: &Request<'_>) -> bool {
+    matches!(request.name, "find" | "aggregate") && !request.is_in_transaction
+}
+
+fn is_refusal(body: &[u8]) -> bool {
+    RawDocument::from_bytes(body).is_ok_and(|body| body.get_bool_lenient("ok") != Ok(Some(true)))
+}
+
+fn is_reply_to(out: &Out, line: usize) -> bool {
+    matches!(out, Out::Reply(to, _) if *to == line)
+}

@@ -1,0 +1,240 @@
+//! Reads: find and its cursors, and change streams over what a majority has.
+
+use std::collections::VecDeque;
+
+use mangonel_bson::{RawDocument, RawValue, writer};
+
+use super::log::{COLLECTIONS, collection};
+use super::member::{Cursor, Held, Wait};
+use super::set::Set;
+use crate::queue::ms;
+use crate::wire::{Level, Request, append_document, append_time};
+
+/// How many documents a first batch has unless the command says.
+const FIRST_BATCH: usize = 101;
+
+/// A change that a stream shows: the position behind it, and the write.
+struct Change {
+    behind: (usize, usize),
+    key: i64,
+    intent: i64,
+}
+
+impl Set {
+    pub(super) fn find(&mut self, number: usize, line: usize, request: &Request<'_>, message: &[u8]) {
+        if request.is_in_transaction && !self.check_transaction(number, line, request) {
+            return;
+        }
+        let Some(collection) = collection(request.collection()) else {
+            return self.refuse(number, line, request, 73);
+        };
+        let member = &self.members[number];
+        let (length, own) = match (request.is_in_transaction, request.session) {
+            (true, Some(session)) => {
+                let known = &member.transactions[&session];
+                (known.snapshot, known.writes.clone())
+            }
+            _ => match request.level {
+                Level::Local | Level::Linearizable => (member.data.log.len(), Vec::new()),
+                Level::Majority => (member.commit, Vec::new()),
+                Level::Snapshot => match request.at {
+                    Some(at) if member.data.time_at(member.commit) < at => {
+                        let until = request.max_time.map(|limit| self.now + ms(limit));
+                        self.wake_at(number, until);
+                        let wait = Wait::Time { time: at, is_majority: true };
+                        self.members[number].held.push(Held { line, message: message.to_vec(), wait, until });
+                        return;
+                    }
+                    Some(at) => (member.data.length_at(at), Vec::new()),
+                    None => (member.commit, Vec::new()),
+                },
+            },
+        };
+        let one = request.body.get_document("filter").ok().flatten();
+        let one = one.and_then(|filter| filter.get_i64_lenient("_id").ok().flatten());
+        let data = &member.data;
+        let mut found = match one {
+            Some(key) => data.value(collection, key, length).map(|value| (key, value)).into_iter().collect(),
+            None => data.scan(collection, length),
+        };
+        for write in own.iter().filter(|write| write.collection == collection) {
+            if let (Some(known), Some(value)) =
+                (found.iter_mut().find(|(key, _)| *key == write.key), write.value)
+            {
+                known.1 = value;
+            }
+        }
+        let at = member.data.time_at(length);
+        let mut rest = VecDeque::from(found);
+        let size = request.integer("batchSize").map_or(FIRST_BATCH, |size| size as usize);
+        let batch: Vec<(i64, i64)> = rest.drain(..size.min(rest.len())).collect();
+        let is_single = request.body.get_bool_lenient("singleBatch").ok().flatten() == Some(true);
+        let id = if rest.is_empty() || is_single {
+            0
+        } else {
+            self.open_cursor(number, Cursor { session: request.session, rest, seen: None, used: self.now })
+        };
+        let is_snapshot = request.level == Level::Snapshot && !request.is_in_transaction;
+        if request.level == Level::Linearizable {
+            self.write(number, None, false, Vec::new());
+        }
+        let reply = self.made(number, |out| {
+            writer::append_double(out, "ok", 1.0);
+            append_document(out, "cursor", |out| {
+                append_documents(out, "firstBatch", &batch);
+                writer::append_i64(out, "id", id);
+                writer::append_str(out, "ns", &format!("shop.{}", COLLECTIONS[usize::from(collection)]));
+                if is_snapshot {
+                    append_time(out, "atClusterTime", at);
+                }
+            });
+        });
+        self.answer_when_safe(number, line, request, message, reply);
+    }
+
+    fn open_cursor(&mut self, number: usize, cursor: Cursor) -> i64 {
+        self.next_cursor += 1;
+        self.members[number].cursors.insert(self.next_cursor, cursor);
+        self.next_cursor
+    }
+
+    pub(super) fn aggregate(&mut self, number: usize, line: usize, request: &Request<'_>, _message: &[u8]) {
+        let stage = request.body.get_array("pipeline").ok().flatten();
+        let stage = stage.and_then(|stages| match stages.iter().next() {
+            Some(Ok(RawValue::Document(stage))) => stage.get_document("$changeStream").ok().flatten(),
+            _ => None,
+        });
+        let Some(options) = stage else { return self.refuse(number, line, request, 40324) };
+        let token = options.get_document("resumeAfter").ok().flatten();
+        let token = token.and_then(|token| token.get_i64_lenient("_data").ok().flatten());
+        let start = options.get_timestamp("startAtOperationTime").ok().flatten();
+        let member = &self.members[number];
+        let seen = match (token, start) {
+            (Some(token), _) => (token as usize >> 16, token as usize & 0xFFFF),
+            // Behind everything before that time.
+            (None, Some(time)) => (member.data.length_at(time.to_u64().saturating_sub(1)), 0),
+            (None, None) => (member.commit, 0),
+        };
+        let cursor =
+            Cursor { session: request.session, rest: VecDeque::new(), seen: Some(seen), used: self.now };
+        let id = self.open_cursor(number, cursor);
+        self.answer_changes(number, line, request, id, "firstBatch");
+    }
+
+    pub(super) fn get_more(
+        &mut self,
+        number: usize,
+        line: usize,
+        request: &Request<'_>,
+        message: &[u8],
+        has_waited: bool,
+    ) {
+        let id = request.integer("getMore").unwrap_or_default();
+        let commit = self.members[number].commit;
+        let (now, size) = (self.now, request.integer("batchSize").map_or(usize::MAX, |size| size as usize));
+        let Some(cursor) = self.members[number].cursors.get_mut(&id) else {
+            return self.refuse(number, line, request, 43);
+        };
+        if cursor.session != request.session {
+            return self.refuse(number, line, request, 50738);
+        }
+        cursor.used = now;
+        if let Some((entries, _)) = cursor.seen {
+            if entries >= commit && !has_waited {
+                let until = Some(now + ms(request.max_time.unwrap_or(1000)));
+                self.wake_at(number, until);
+                let held = Held { line, message: message.to_vec(), wait: Wait::Data(id), until };
+                return self.members[number].held.push(held);
+            }
+            return self.answer_changes(number, line, request, id, "nextBatch");
+        }
+        let batch: Vec<(i64, i64)> = cursor.rest.drain(..size.min(cursor.rest.len())).collect();
+        let left = if cursor.rest.is_empty() { 0 } else { id };
+        if left == 0 {
+            self.members[number].cursors.remove(&id);
+        }
+        self.answer(number, line, request, |out| {
+            writer::append_double(out, "ok", 1.0);
+            append_document(out, "cursor", |out| {
+                append_documents(out, "nextBatch", &batch);
+                writer::append_i64(out, "id", left);
+                writer::append_str(out, "ns", "shop.shelf");
+            });
+        });
+    }
+
+    /// Answers with the changes that a majority has and the cursor has not shown.
+    fn answer_changes(&mut self, number: usize, line: usize, request: &Request<'_>, id: i64, batch: &str) {
+        let member = &mut self.members[number];
+        let commit = member.commit;
+        let Some(cursor) = member.cursors.get_mut(&id) else {
+            return self.refuse(number, line, request, 43);
+        };
+        let (mut entries, mut writes) = cursor.seen.unwrap_or_default();
+        let mut changes: Vec<Change> = Vec::new();
+        while entries < commit && changes.len() < 5 {
+            let entry = &member.data.log[entries];
+            for (position, write) in entry.writes.iter().enumerate().skip(writes) {
+                if write.collection == 0 {
+                    let behind = (entries, position + 1);
+                    changes.push(Change { behind, key: write.key, intent: write.intent });
+                }
+            }
+            (entries, writes) = (entries + 1, 0);
+        }
+        cursor.seen = Some((entries, writes));
+        self.answer(number, line, request, |out| {
+            writer::append_double(out, "ok", 1.0);
+            append_document(out, "cursor", |out| {
+                let start = writer::begin_array(out, batch);
+                for (position, change) in changes.iter().enumerate() {
+                    append_document(out, &position.to_string(), |out| {
+                        append_token(out, "_id", change.behind);
+                        writer::append_i64(out, "key", change.key);
+                        writer::append_i64(out, "intent", change.intent);
+                    });
+                }
+                writer::end_document(out, start);
+                append_token(out, "postBatchResumeToken", (entries, 0));
+                writer::append_i64(out, "id", id);
+                writer::append_str(out, "ns", "shop.orders");
+            });
+        });
+    }
+
+    pub(super) fn kill_cursors(&mut self, number: usize, line: usize, request: &Request<'_>) {
+        let named = request.body.get_array("cursors").ok().flatten();
+        for id in named.iter().flat_map(|ids| ids.iter()).flatten().filter_map(|id| id.as_i64_lenient()) {
+            self.members[number].cursors.remove(&id);
+        }
+        self.agree(number, line, request);
+    }
+}
+
+fn append_token(out: &mut Vec<u8>, key: &str, behind: (usize, usize)) {
+    append_document(out, key, |out| writer::append_i64(out, "_data", (behind.0 << 16 | behind.1) as i64));
+}
+
+fn append_documents(out: &mut Vec<u8>, key: &str, documents: &[(i64, i64)]) {
+    let start = writer::begin_array(out, key);
+    for (position, (id, value)) in documents.iter().enumerate() {
+        append_document(out, &position.to_string(), |out| {
+            writer::append_i64(out, "_id", *id);
+            writer::append_i64(out, "value", *value);
+        });
+    }
+    writer::end_document(out, start);
+}
+
+/// Returns the documents of a reply's batch as pairs of integers.
+pub fn batch_of(cursor: RawDocument<'_>, first: &str, second: &str) -> Vec<(i64, i64)> {
+    let batch = cursor.get_array("firstBatch").ok().flatten();
+    let batch = batch.or_else(|| cursor.get_array("nextBatch").ok().flatten());
+    let integer =
+        |document: &RawDocument<'_>, key| document.get_i64_lenient(key).ok().flatten().unwrap_or(-1);
+    batch
+        .into_iter()
+        .flat_map(crate::wire::documents_of)
+        .map(|document| (integer(&document, first), integer(&document, second)))
+        .collect()
+}

@@ -1,0 +1,205 @@
+//! One member: what it is, what it has, and what waits in it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use mangonel_proto::time::Instant;
+
+use super::log::{Data, Write};
+
+/// Whether its process runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// It does.
+    Up,
+    /// It was killed.
+    Down,
+    /// It stands still: its kernel takes bytes, and nothing is done with them.
+    Paused,
+}
+
+/// What it is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Duty {
+    /// Holds data and may be elected.
+    Bearing,
+    /// Holds data, is never elected and not shown to clients.
+    Hidden,
+    /// Votes only.
+    Arbiter,
+}
+
+/// What the next command is to meet, as a fail point would have it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mischief {
+    /// A refusal with this code; nothing is done.
+    Refuse(i64),
+    /// The connection is closed before anything is done.
+    CloseBefore,
+    /// It is done, and the connection is closed in place of the answer.
+    CloseAfter,
+    /// It is done, and its write concern fails with this code.
+    WriteConcern(i64),
+    /// It waits for so many milliseconds first.
+    Block(u64),
+    /// The server has too much to do.
+    Overload,
+}
+
+/// An open cursor.
+#[derive(Debug)]
+pub struct Cursor {
+    /// The session that opened it.
+    pub session: Option<[u8; 16]>,
+    /// The documents that are left; a change stream has none.
+    pub rest: VecDeque<(i64, i64)>,
+    /// How far a change stream has looked: entries, and writes of the one behind them.
+    pub seen: Option<(usize, usize)>,
+    /// When it was last used.
+    pub used: Instant,
+}
+
+/// A transaction that goes on; it is in no log yet.
+#[derive(Debug)]
+pub struct Transaction {
+    /// Its number.
+    pub number: i64,
+    /// How long the log was when it began.
+    pub snapshot: usize,
+    /// What it will change.
+    pub writes: Vec<Write>,
+}
+
+/// What an answer waits for.
+#[derive(Debug)]
+pub enum Wait {
+    /// What hello says to change from this counter.
+    Hello(i64),
+    /// A majority to have this much of the log, in this term; the answer is made already.
+    Majority {
+        /// The length of the log.
+        length: usize,
+        /// The term.
+        term: u64,
+        /// The answer.
+        reply: Vec<u8>,
+    },
+    /// The command to be looked at again once the log, or what a majority has of it, has this time.
+    Time {
+        /// The time.
+        time: u64,
+        /// Whether a majority has to have it.
+        is_majority: bool,
+    },
+    /// A change for a cursor.
+    Data(i64),
+    /// A fail point to let it go on.
+    Blocked,
+}
+
+/// A command whose answer waits.
+#[derive(Debug)]
+pub struct Held {
+    /// The connection.
+    pub line: usize,
+    /// The command.
+    pub message: Vec<u8>,
+    /// What it waits for.
+    pub wait: Wait,
+    /// When it waits no longer.
+    pub until: Option<Instant>,
+}
+
+/// One member.
+pub struct Member {
+    /// What it is for.
+    pub duty: Duty,
+    /// Who is elected rather.
+    pub priority: u64,
+    /// How far its clock is off, in seconds.
+    pub skew: i64,
+    /// Whether it runs.
+    pub state: State,
+    /// How often it was started.
+    pub boot: u32,
+    /// Raised whenever what hello says changes.
+    pub counter: i64,
+    /// Whether it takes writes.
+    pub is_primary: bool,
+    /// The newest term that it knows.
+    pub term: u64,
+    /// When it last heard of a primary, or as primary of a majority.
+    pub heard: Instant,
+    /// How long it waits for that before it wants to be elected.
+    pub election_timeout: u64,
+    /// Its data.
+    pub data: Data,
+    /// How much of its log a majority has, as far as it knows.
+    pub commit: usize,
+    /// As primary: how much of the log each member has.
+    pub matched: Vec<usize>,
+    /// The newest cluster time that it knows.
+    pub clock: u64,
+    /// Its cursors.
+    pub cursors: BTreeMap<i64, Cursor>,
+    /// Its transactions.
+    pub transactions: BTreeMap<[u8; 16], Transaction>,
+    /// What waits.
+    pub held: Vec<Held>,
+    /// What the next commands are to meet.
+    pub mischief: VecDeque<Mischief>,
+    /// What arrived while it was paused.
+    pub inbox: Vec<(usize, Vec<u8>)>,
+    /// Whether it is about to fetch.
+    pub is_fetching: bool,
+    /// When it was elected last.
+    pub elected: Instant,
+}
+
+impl Member {
+    /// Makes one that was just started.
+    pub fn new(duty: Duty, priority: u64, now: Instant) -> Self {
+        Member {
+            duty,
+            priority,
+            skew: 0,
+            state: State::Up,
+            boot: 0,
+            counter: 1,
+            is_primary: false,
+            term: 1,
+            heard: now,
+            election_timeout: 1000,
+            data: Data::default(),
+            commit: 0,
+            matched: Vec::new(),
+            clock: 0,
+            cursors: BTreeMap::new(),
+            transactions: BTreeMap::new(),
+            held: Vec::new(),
+            mischief: VecDeque::new(),
+            inbox: Vec::new(),
+            is_fetching: false,
+            elected: now,
+        }
+    }
+
+    /// Whether it runs.
+    pub fn is_up(&self) -> bool {
+        self.state == State::Up
+    }
+
+    /// Whether it holds data.
+    pub fn is_bearing(&self) -> bool {
+        self.duty != Duty::Arbiter
+    }
+
+    /// Forgets what lives in its process only.
+    pub fn forget_process(&mut self) {
+        self.cursors.clear();
+        self.transactions.clear();
+        self.held.clear();
+        self.inbox.clear();
+        self.mischief.clear();
+        self.is_primary = false;
+    }
+}

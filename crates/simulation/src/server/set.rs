@@ -1,0 +1,427 @@
+//! The replica set: who is primary, how the log spreads, what a majority has. Spec: none is needed beyond what servers'
+//! manuals say: elections by term, a commit point, and rollback of what no majority had.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mangonel_proto::time::Instant;
+
+use super::log::{Entry, Write};
+use super::member::{Duty, Member, State, Wait};
+use crate::chance::Chance;
+use crate::queue::{EPOCH, ms};
+
+/// How often a member looks around.
+const TICK: u64 = 250;
+/// How long a primary goes on without a majority.
+const LONGEST_ALONE: Duration = ms(1800);
+/// How many entries a member fetches at once.
+const FETCHED: usize = 40;
+/// Time of day at the epoch of the world.
+const SECONDS_AT_EPOCH: u64 = 1_700_000_000;
+
+/// What is to happen in the set later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ServerEvent {
+    /// A member looks around.
+    Tick(usize),
+    /// A member fetches what it lacks.
+    Fetch(usize),
+    /// The time of something that waits in a member may be over.
+    Wake(usize),
+}
+
+/// What the set wants of the network.
+#[derive(Debug)]
+pub enum Out {
+    /// Send this.
+    Reply(usize, Vec<u8>),
+    /// Close this connection.
+    Close(usize),
+    /// Close all connections of a member.
+    CloseAll(usize),
+}
+
+/// The replica set.
+pub struct Set {
+    /// Its members.
+    pub members: Vec<Member>,
+    /// Which member's messages do not reach which other one.
+    pub cuts: BTreeSet<(usize, usize)>,
+    /// What is to be sent and closed.
+    pub out: Vec<Out>,
+    /// What is to happen later.
+    pub later: Vec<(Instant, ServerEvent)>,
+    pub(crate) chance: Chance,
+    pub(crate) now: Instant,
+    pub(crate) next_cursor: i64,
+    pub(crate) next_message: i32,
+    /// How often entries were rolled back.
+    pub rollbacks: u64,
+    /// How often a primary was elected.
+    pub elections: u64,
+}
+
+impl Set {
+    /// Makes a set whose first member is primary and has these documents.
+    pub fn new(duties: &[(Duty, u64)], chance: Chance, documents: &[(u8, i64, i64)]) -> Self {
+        let members = duties.iter().map(|(duty, priority)| Member::new(*duty, *priority, EPOCH)).collect();
+        let mut set = Set {
+            members,
+            cuts: BTreeSet::new(),
+            out: Vec::new(),
+            later: Vec::new(),
+            chance,
+            now: EPOCH,
+            next_cursor: 1000,
+            next_message: 1,
+            rollbacks: 0,
+            elections: 0,
+        };
+        set.members[0].is_primary = true;
+        set.members[0].matched = vec![0; duties.len()];
+        let writes = documents.iter().map(|&(collection, key, value)| Write {
+            collection,
+            key,
+            value: Some(value),
+            intent: 0,
+            statement: 0,
+        });
+        set.write(0, None, false, writes.collect());
+        for member in 0..duties.len() {
+            set.fetch_now(member);
+            let first = set.chance.below(TICK);
+            set.later.push((EPOCH + ms(first), ServerEvent::Tick(member)));
+        }
+        // Now that a majority has it, all are told so.
+        for member in 0..duties.len() {
+            set.fetch_now(member);
+        }
+        set
+    }
+
+    /// Returns the primary of the newest term that is up.
+    pub fn primary(&self) -> Option<usize> {
+        let primaries = (0..self.members.len()).filter(|&member| {
+            let member = &self.members[member];
+            member.is_primary && member.is_up()
+        });
+        primaries.max_by_key(|&member| self.members[member].term)
+    }
+
+    /// Whether two members hear of each other.
+    pub fn reaches(&self, one: usize, other: usize) -> bool {
+        self.members[one].is_up()
+            && self.members[other].is_up()
+            && !self.cuts.contains(&(one, other))
+            && !self.cuts.contains(&(other, one))
+    }
+
+    /// Does what is due.
+    pub fn handle(&mut self, event: ServerEvent, now: Instant) {
+        self.now = now;
+        match event {
+            ServerEvent::Tick(member) => {
+                self.later.push((now + ms(TICK), ServerEvent::Tick(member)));
+                self.look_around(member);
+            }
+            ServerEvent::Fetch(member) => {
+                self.members[member].is_fetching = false;
+                if self.fetch_now(member) {
+                    self.fetch_later(member, 1);
+                }
+            }
+            ServerEvent::Wake(member) => self.serve(member),
+        }
+    }
+
+    fn look_around(&mut self, number: usize) {
+        if !self.members[number].is_up() {
+            return;
+        }
+        let now = self.now;
+        let newest = (0..self.members.len())
+            .filter(|&other| self.reaches(number, other) || other == number)
+            .map(|other| self.members[other].term);
+        let newest = newest.max().unwrap_or_default();
+        if newest > self.members[number].term {
+            self.members[number].term = newest;
+            if self.members[number].is_primary {
+                self.step_down(number);
+            }
+        }
+        if self.members[number].is_primary {
+            if self.sees_majority(number) {
+                self.members[number].heard = now;
+            } else if now.saturating_since(self.members[number].heard) > LONGEST_ALONE {
+                self.step_down(number);
+            }
+            if self.members[number].is_primary {
+                let member = &self.members[number];
+                let seconds = self.seconds(number);
+                if member.data.time_at(member.data.log.len()) >> 32 < seconds {
+                    self.write(number, None, false, Vec::new());
+                }
+            }
+            return;
+        }
+        let primary = (0..self.members.len()).find(|&other| {
+            let known = &self.members[other];
+            known.is_primary && known.term >= self.members[number].term && self.reaches(number, other)
+        });
+        if primary.is_some() {
+            self.members[number].heard = now;
+            self.fetch_later(number, 1);
+        } else if self.members[number].duty == Duty::Bearing {
+            let election_timeout = ms(self.members[number].election_timeout);
+            if now.saturating_since(self.members[number].heard) > election_timeout {
+                self.run_for_primary(number);
+            }
+        }
+    }
+
+    fn sees_majority(&self, number: usize) -> bool {
+        let voters = (0..self.members.len()).filter(|&other| other == number || self.reaches(number, other));
+        voters.count() * 2 > self.members.len()
+    }
+
+    /// Has a member ask the others for their votes. Returns whether it was elected.
+    pub fn run_for_primary(&mut self, number: usize) -> bool {
+        let others = (0..self.members.len()).filter(|&other| other != number);
+        let reached: Vec<usize> = others.filter(|&other| self.reaches(number, other)).collect();
+        let highest = reached.iter().map(|&other| self.members[other].term).max().unwrap_or_default();
+        let term = highest.max(self.members[number].term) + 1;
+        let own = self.members[number].data.position();
+        let grants = |member: &Member| !member.is_bearing() || own >= member.data.position();
+        let votes = reached.iter().filter(|&&other| grants(&self.members[other])).count() + 1;
+        self.members[number].heard = self.now;
+        self.members[number].election_timeout =
+            800 + self.chance.below(900) + 100 * (10 - self.members[number].priority);
+        if votes * 2 <= self.members.len() {
+            return false;
+        }
+        for &other in &reached {
+            if grants(&self.members[other]) {
+                self.members[other].term = term;
+                if self.members[other].is_primary {
+                    self.step_down(other);
+                }
+                self.members[other].heard = self.now;
+            }
+        }
+        let length = self.members.len();
+        let member = &mut self.members[number];
+        (member.term, member.is_primary, member.elected) = (term, true, self.now);
+        member.counter += 1;
+        member.matched = vec![0; length];
+        self.elections += 1;
+        self.write(number, None, false, Vec::new());
+        self.serve(number);
+        true
+    }
+
+    /// Has a primary take no more writes; its transactions are gone.
+    pub fn step_down(&mut self, number: usize) {
+        let election_timeout = 1500 + self.chance.below(1500);
+        let now = self.now;
+        let member = &mut self.members[number];
+        member.is_primary = false;
+        member.counter += 1;
+        member.transactions.clear();
+        (member.heard, member.election_timeout) = (now, election_timeout);
+        self.serve(number);
+    }
+
+    /// Ends a member's process; its log stays.
+    pub fn kill(&mut self, number: usize) {
+        let member = &mut self.members[number];
+        member.state = State::Down;
+        member.boot += 1;
+        member.counter = 1;
+        member.forget_process();
+        self.out.push(Out::CloseAll(number));
+    }
+
+    /// Starts a member's process again.
+    pub fn restart(&mut self, number: usize) {
+        let (now, election_timeout) = (self.now, 1000 + self.chance.below(1000));
+        let member = &mut self.members[number];
+        if member.state == State::Down {
+            (member.state, member.heard, member.election_timeout) = (State::Up, now, election_timeout);
+        }
+    }
+
+    /// Lets a member go on that stood still. Returns what arrived meanwhile.
+    pub fn resume(&mut self, number: usize) -> Vec<(usize, Vec<u8>)> {
+        let member = &mut self.members[number];
+        if member.state != State::Paused {
+            return Vec::new();
+        }
+        member.state = State::Up;
+        let inbox = std::mem::take(&mut member.inbox);
+        self.serve(number);
+        inbox
+    }
+
+    fn seconds(&self, number: usize) -> u64 {
+        let seconds = SECONDS_AT_EPOCH + self.now.saturating_since(EPOCH).as_secs();
+        seconds.saturating_add_signed(self.members[number].skew)
+    }
+
+    /// Returns milliseconds since 1970 by a member's clock.
+    pub(crate) fn wall(&self, number: usize) -> i64 {
+        (self.seconds(number) * 1000) as i64 + i64::from(self.now.0.subsec_millis())
+    }
+
+    /// Puts an entry into the primary's log. Returns the length of the log then.
+    pub(crate) fn write(
+        &mut self,
+        number: usize,
+        session: Option<([u8; 16], i64)>,
+        is_transaction: bool,
+        writes: Vec<Write>,
+    ) -> usize {
+        let seconds = self.seconds(number);
+        let member = &mut self.members[number];
+        member.clock = (member.clock + 1).max(seconds << 32 | 1);
+        let entry = Entry { term: member.term, time: member.clock, session, is_transaction, writes };
+        member.data.append(Rc::new(entry));
+        let length = member.data.log.len();
+        member.matched[number] = length;
+        self.advance(number);
+        for other in 0..self.members.len() {
+            let delay = 1 + self.chance.below(6);
+            self.fetch_later(other, delay);
+        }
+        length
+    }
+
+    fn fetch_later(&mut self, number: usize, milliseconds: u64) {
+        let member = &mut self.members[number];
+        if member.is_bearing() && !member.is_primary && !std::mem::replace(&mut member.is_fetching, true) {
+            self.later.push((self.now + ms(milliseconds), ServerEvent::Fetch(number)));
+        }
+    }
+
+    /// Has a member fetch from the primary what it lacks, once it took back what that never had. Returns whether there
+    /// is more to fetch.
+    fn fetch_now(&mut self, number: usize) -> bool {
+        let source = (0..self.members.len()).find(|&other| {
+            let known = &self.members[other];
+            other != number
+                && known.is_primary
+                && known.term >= self.members[number].term
+                && self.reaches(number, other)
+        });
+        let Some(source) = source else { return false };
+        if self.members[number].is_primary {
+            self.step_down(number);
+        }
+        if !self.members[number].is_bearing() || !self.members[number].is_up() {
+            return false;
+        }
+        let (theirs, own) = (&self.members[source].data.log, &self.members[number].data.log);
+        let mut common = own.len().min(theirs.len());
+        // Logs that agree on an entry agree on all before it.
+        while common > 0 && !Rc::ptr_eq(&own[common - 1], &theirs[common - 1]) {
+            common -= 1;
+        }
+        if common < own.len() {
+            self.roll_back(number, common);
+        }
+        let until = self.members[source].data.log.len().min(common + FETCHED);
+        for position in common..until {
+            let entry = Rc::clone(&self.members[source].data.log[position]);
+            let member = &mut self.members[number];
+            member.clock = member.clock.max(entry.time);
+            member.data.append(entry);
+        }
+        self.members[number].term = self.members[source].term;
+        self.members[source].matched[number] = until;
+        self.advance(source);
+        let known = self.members[source].commit.min(until);
+        let has_advanced = known > self.members[number].commit;
+        self.members[number].commit = known.max(self.members[number].commit);
+        if has_advanced || until > common {
+            self.serve(number);
+        }
+        until < self.members[source].data.log.len()
+    }
+
+    fn roll_back(&mut self, number: usize, length: usize) {
+        assert!(
+            length >= self.members[number].commit,
+            "the model rolled back what a majority had: {length} of {}",
+            self.members[number].commit
+        );
+        self.rollbacks += 1;
+        let member = &mut self.members[number];
+        member.data.roll_back(length);
+        member.cursors.clear();
+        member.transactions.clear();
+        member.held.clear();
+        self.out.push(Out::CloseAll(number));
+    }
+
+    /// Moves the commit point of a primary.
+    fn advance(&mut self, number: usize) {
+        let member = &self.members[number];
+        if !member.is_primary {
+            return;
+        }
+        let mut matched: Vec<usize> = (0..self.members.len())
+            .map(|other| if self.members[other].is_bearing() { member.matched[other] } else { 0 })
+            .collect();
+        matched.sort_unstable_by(|one, other| other.cmp(one));
+        let length = matched[self.members.len() / 2];
+        let is_own = length > 0 && member.data.log[length - 1].term == member.term;
+        if length > member.commit && is_own {
+            self.members[number].commit = length;
+            self.serve(number);
+            for other in 0..self.members.len() {
+                let delay = 1 + self.chance.below(3);
+                self.fetch_later(other, delay);
+            }
+        }
+    }
+
+    /// Notes when something that waits in a member is over.
+    pub(crate) fn wake_at(&mut self, number: usize, until: Option<Instant>) {
+        if let Some(until) = until {
+            self.later.push((until, ServerEvent::Wake(number)));
+        }
+    }
+
+    /// Answers what waited in a member and need not any more.
+    pub(crate) fn serve(&mut self, number: usize) {
+        if !self.members[number].is_up() {
+            return;
+        }
+        let held = std::mem::take(&mut self.members[number].held);
+        for held in held {
+            let is_over = held.until.is_some_and(|until| until <= self.now);
+            let member = &self.members[number];
+            let is_due = match &held.wait {
+                Wait::Hello(counter) => *counter != member.counter,
+                Wait::Majority { length, term, .. } => {
+                    !member.is_primary || member.term != *term || member.commit >= *length
+                }
+                Wait::Time { time, is_majority } => {
+                    let length = if *is_majority { member.commit } else { member.data.log.len() };
+                    member.data.time_at(length) >= *time
+                }
+                Wait::Data(cursor) => {
+                    let seen = member.cursors.get(cursor).and_then(|cursor| cursor.seen);
+                    seen.is_none_or(|(entries, _)| entries < member.commit)
+                }
+                Wait::Blocked => false,
+            };
+            if is_due || is_over {
+                self.go_on(number, held, is_due);
+            } else {
+                self.members[number].held.push(held);
+            }
+        }
+    }
+}

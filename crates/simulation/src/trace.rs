@@ -1,0 +1,87 @@
+//! Who said what to whom and when: a number of all of it always, the words only when asked for.
+
+use mangonel_bson::{JsonMode, RawDocument, write_json};
+use mangonel_proto::time::Instant;
+
+use crate::network::Line;
+use crate::queue::EPOCH;
+
+/// Somebody in a picture.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Who {
+    /// A client.
+    Client(usize),
+    /// A member.
+    Member(usize),
+    /// What happens to all.
+    World,
+    /// The judges.
+    Judge,
+}
+
+/// One thing that was said.
+#[derive(Clone, Debug)]
+pub struct Word {
+    /// Microseconds since the start.
+    pub at: u64,
+    /// Who said it.
+    pub from: Who,
+    /// To whom.
+    pub to: Who,
+    /// What.
+    pub text: String,
+}
+
+/// What happened in a run.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// A number of everything.
+    pub hash: u64,
+    /// What was said, when it is kept.
+    pub words: Vec<Word>,
+    is_kept: bool,
+}
+
+impl Trace {
+    /// Starts one.
+    pub(crate) fn new(is_kept: bool) -> Self {
+        Trace { hash: 0xCBF2_9CE4_8422_2325, words: Vec::new(), is_kept }
+    }
+
+    /// Takes a number in.
+    pub(crate) fn stir(&mut self, number: u64) {
+        self.hash = (self.hash ^ number).wrapping_mul(0x0100_0000_01B3).rotate_left(29);
+    }
+
+    /// Takes a message in.
+    pub(crate) fn say(&mut self, now: Instant, line: &Line, to_server: bool, message: &[u8]) {
+        for chunk in message.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.stir(u64::from_le_bytes(word));
+        }
+        let (client, member) = (Who::Client(line.client), Who::Member(line.member));
+        let (from, to) = if to_server { (client, member) } else { (member, client) };
+        let owner = line.owner;
+        self.note(now, from, to, || format!("{owner:?} {}", readable(message)));
+    }
+
+    /// Keeps what was said.
+    pub(crate) fn note(&mut self, now: Instant, from: Who, to: Who, text: impl FnOnce() -> String) {
+        if self.is_kept {
+            let at = now.saturating_since(EPOCH).as_micros() as u64;
+            self.words.push(Word { at, from, to, text: text() });
+        }
+    }
+}
+
+fn readable(message: &[u8]) -> String {
+    let Ok((body, _)) = RawDocument::prefix(message.get(21..).unwrap_or_default()) else {
+        return format!("{} bytes", message.len());
+    };
+    let mut text = Vec::new();
+    match write_json(body, JsonMode::Relaxed, &mut text) {
+        Ok(()) => String::from_utf8_lossy(&text).into_owned(),
+        Err(_) => format!("{} bytes", message.len()),
+    }
+}

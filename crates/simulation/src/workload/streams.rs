@@ -1,0 +1,84 @@
+//! Change streams, resumed as the driver's own flow does it: behind the last change that was handed out.
+
+use mangonel_bson::{RawDocument, append_i64, append_str, writer};
+use mangonel_proto::error::Failure;
+use mangonel_proto::operation::{Kind, SessionChoice};
+
+use super::{Place, command, command_of};
+use crate::desk::Ending;
+use crate::judge::Stream;
+use crate::server::cursor::batch_of;
+use crate::wire::append_document;
+
+/// `CursorNotFound`.
+const CURSOR_NOT_FOUND: i64 = 43;
+
+/// Follows the inserts to the end of the work.
+pub(super) async fn watch(place: &mut Place) {
+    let number = place.ledger.borrow().streams.len();
+    place.ledger.borrow_mut().streams.push(Stream::default());
+    let preference = place.preference();
+    let mut token: Option<i64> = None;
+    while place.desk.now() < place.end {
+        let after = token;
+        let mut open = command("aggregate", "orders", Kind::Read, |out| {
+            let stages = writer::begin_array(out, "pipeline");
+            append_document(out, "0", |out| {
+                append_document(out, "$changeStream", |out| {
+                    if let Some(token) = after {
+                        append_document(out, "resumeAfter", |out| append_i64(out, "_data", token));
+                    }
+                });
+            });
+            writer::end_document(out, stages);
+            append_document(out, "cursor", |_| {});
+        });
+        open.read_preference = preference.clone();
+        let mut ending = place.desk.run(open).await;
+        if !ending.is_ok() {
+            place.desk.sleep(50).await;
+            continue;
+        }
+        while let Some(cursor) = ending.facts.cursor.clone().filter(|_| ending.is_ok()) {
+            take(place, number, &ending, &mut token);
+            let (server, session) = (ending.server.clone(), ending.session.take());
+            if cursor.id == 0 || place.desk.now() >= place.end {
+                if let Some(session) = session {
+                    place.desk.with(move |client, now| client.give_back_session(session, now)).await;
+                }
+                return;
+            }
+            let mut more = command_of("getMore", cursor.id, Kind::ReadOnce, |out| {
+                append_str(out, "collection", "orders");
+                append_i64(out, "maxTimeMS", 300);
+            });
+            (more.server, more.read_preference) = (server, preference.clone());
+            more.session = session.map_or(SessionChoice::None, SessionChoice::Of);
+            ending = place.desk.run(more).await;
+        }
+        if !is_resumable(&ending) {
+            place.desk.sleep(20).await;
+        }
+    }
+}
+
+fn is_resumable(ending: &Ending) -> bool {
+    matches!(ending.failure, Some(Failure::Network { .. })) || ending.facts.code == Some(CURSOR_NOT_FOUND)
+}
+
+/// Takes the changes of a batch, and where to go on.
+fn take(place: &Place, number: usize, ending: &Ending, token: &mut Option<i64>) {
+    let cursor = ending.document().and_then(|body| body.get_document("cursor").ok().flatten());
+    let Some(cursor) = cursor else { return };
+    let position = |document: Option<RawDocument<'_>>| {
+        document.and_then(|token| token.get_i64_lenient("_data").ok().flatten())
+    };
+    let behind = position(cursor.get_document("postBatchResumeToken").ok().flatten());
+    let mut ledger = place.ledger.borrow_mut();
+    let stream = &mut ledger.streams[number];
+    if let (None, Some(behind)) = (*token, behind) {
+        stream.start = behind as usize >> 16;
+    }
+    stream.shown.extend(batch_of(cursor, "key", "intent").iter().map(|(_, intent)| *intent));
+    *token = behind.or(*token);
+}

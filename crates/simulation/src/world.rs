@@ -1,0 +1,378 @@
+//! The world: one queue of events in virtual time, and what each event does. Everything in it follows from its plan.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use mangonel_proto::time::Instant;
+
+use crate::chance::Chance;
+use crate::client::{Agent, Driver};
+use crate::judge::Ledger;
+use crate::network::{Arrival, Chunk, Network, Owner};
+use crate::plan::{self, Plan};
+use crate::queue::{EPOCH, Queue, ms};
+use crate::server::member::State;
+use crate::server::{Out, ServerEvent, Set};
+use crate::trace::{Trace, Who};
+use crate::wire::{self, Request};
+use crate::workload;
+
+/// What is to happen.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// Something in the set.
+    Server(ServerEvent),
+    /// A connection reaches its member, or does not.
+    Opened(usize),
+    /// A chunk arrives.
+    Arrives(usize, bool, Chunk),
+    /// The time of what an agent of a client waits for is over.
+    Timer(usize, Agent, u64),
+    /// A client looks after its pools.
+    KeepUp(usize),
+    /// A worker begins.
+    Begin(usize, usize),
+    /// Something happens; a number of the plan.
+    Fault(usize),
+    /// It is over.
+    Undo(Undo),
+    /// A client's kernel finds out that a connection is dead.
+    KeepAlive(usize),
+}
+
+/// The end of something that happened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Undo {
+    Restart(usize),
+    Resume(usize),
+    Unblock(usize, usize, bool),
+    Rejoin(usize),
+    Hasten(usize, usize, u64),
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// What the judges found; nothing when all is well.
+    pub violations: Vec<String>,
+    /// A number of everything that happened: the same for the same plan.
+    pub hash: u64,
+    /// Operations that ended.
+    pub operations: u64,
+    /// Commands that reached a member.
+    pub commands: u64,
+    /// Events.
+    pub events: u64,
+    /// How often entries were rolled back.
+    pub rollbacks: u64,
+    /// How often a primary was elected.
+    pub elections: u64,
+    /// How each operation ended, counted.
+    pub endings: BTreeMap<&'static str, u64>,
+}
+
+/// The world.
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) queue: Queue<Event>,
+    pub(crate) network: Network,
+    pub(crate) set: Set,
+    pub(crate) drivers: Vec<Driver>,
+    pub(crate) ledger: Rc<RefCell<Ledger>>,
+    pub(crate) trace: Trace,
+    pub(crate) report: Report,
+    /// When nothing happens any more that is not the clients' doing.
+    pub(crate) healed: Instant,
+}
+
+/// Plays a plan. `traced`: whether what was said is kept.
+pub fn play(plan: &Plan, traced: bool) -> (Report, Trace) {
+    let mut world = World::new(plan.clone(), traced);
+    world.run();
+    world.judge();
+    let mut report = world.report;
+    report.violations = std::mem::take(&mut world.ledger.borrow_mut().violations);
+    (report.rollbacks, report.elections) = (world.set.rollbacks, world.set.elections);
+    report.hash = world.trace.hash;
+    (report, world.trace)
+}
+
+impl World {
+    fn new(plan: Plan, traced: bool) -> Self {
+        let seed = plan.seed;
+        let set = Set::new(&plan.members, Chance::new(seed, 2), &workload::documents());
+        let network = Network::new(plan.latency.clone(), plan.split, Chance::new(seed, 3));
+        let ledger = Rc::new(RefCell::new(Ledger::default()));
+        let mut world = World {
+            queue: Queue::new(),
+            network,
+            set,
+            drivers: Vec::new(),
+            ledger,
+            trace: Trace::new(traced),
+            report: Report::default(),
+            healed: EPOCH,
+            plan,
+        };
+        for number in 0..world.plan.clients.len() {
+            let chance = Chance::new(seed, 100 + number as u64);
+            let end = EPOCH + ms(world.plan.end);
+            let driver = Driver::new(number, &world.plan.clients[number], chance, &world.ledger, end);
+            world.drivers.push(driver);
+            for worker in 0..world.plan.clients[number].workers.len() {
+                world.queue.after(ms(worker as u64), Event::Begin(number, worker));
+            }
+        }
+        for (number, fault) in world.plan.faults.clone().iter().enumerate() {
+            world.queue.at(EPOCH + ms(fault.at), Event::Fault(number));
+        }
+        world.drain_set();
+        world
+    }
+
+    fn run(&mut self) {
+        for client in 0..self.drivers.len() {
+            self.follow_up(client);
+        }
+        let heal_timeout = self.plan.clients.iter().map(|client| plan::heal_timeout(&client.options)).max();
+        let end = EPOCH + ms(self.plan.end);
+        let mut is_closed = false;
+        let mut quiet_until = end + ms(4_000);
+        while let Some((sequence, event)) = self.queue.pop() {
+            let now = self.queue.now();
+            self.report.events += 1;
+            self.handle(sequence, event);
+            if !self.ledger.borrow().violations.is_empty() {
+                return;
+            }
+            let longest = end.max(self.healed) + heal_timeout.unwrap_or_default();
+            if now > longest && !is_closed {
+                let stuck = self.stuck();
+                return self.blame(format!("something hangs after the world healed: {stuck}"));
+            }
+            if !self.drivers.iter().all(Driver::is_done) || now < self.healed {
+                quiet_until = now.max(self.healed) + ms(4_000);
+            } else if !is_closed && now > quiet_until && self.drivers.iter().all(Driver::is_idle) {
+                is_closed = true;
+                self.judge_leftovers();
+                self.close_clients();
+                quiet_until = now + ms(1_000);
+            } else if is_closed && now > quiet_until {
+                return;
+            }
+        }
+    }
+
+    fn stuck(&self) -> String {
+        let stuck: Vec<String> = self.drivers.iter().flat_map(Driver::stuck).collect();
+        stuck.join(", ")
+    }
+
+    /// Notes that a promise was broken.
+    pub(crate) fn blame(&mut self, what: String) {
+        self.trace.note(self.queue.now(), Who::Judge, Who::Judge, || what.clone());
+        self.ledger.borrow_mut().blame(what);
+    }
+
+    fn handle(&mut self, sequence: u64, event: Event) {
+        let now = self.queue.now();
+        self.trace.stir(sequence);
+        self.trace.stir(now.0.as_nanos() as u64);
+        self.set.now = now;
+        match event {
+            Event::Server(event) => self.set.handle(event, now),
+            Event::Opened(line) => self.opened(line),
+            Event::Arrives(line, to_server, chunk) => {
+                if let Some(chunk) = self.network.pass(line, to_server, chunk) {
+                    self.arrived(line, to_server, chunk);
+                }
+            }
+            Event::Timer(client, agent, ticket) => {
+                self.time_over(client, agent, ticket);
+                self.follow_up(client);
+            }
+            Event::KeepUp(client) => {
+                self.keep_up(client);
+                self.follow_up(client);
+            }
+            Event::Begin(client, worker) => {
+                self.begin(client, worker);
+                self.follow_up(client);
+            }
+            Event::Fault(number) => self.cause(number),
+            Event::Undo(undo) => self.undo(undo),
+            Event::KeepAlive(line) => {
+                if self.network.lines[line].is_client_open {
+                    self.hang_up_server(line);
+                    self.client_hears_end(line);
+                } else {
+                    self.hang_up_server(line);
+                }
+            }
+        }
+        self.drain_set();
+    }
+
+    /// Sends and closes what the set wants, and notes what it will do later.
+    pub(crate) fn drain_set(&mut self) {
+        for (when, event) in std::mem::take(&mut self.set.later) {
+            self.queue.at(when, Event::Server(event));
+        }
+        while !self.set.out.is_empty() {
+            for out in std::mem::take(&mut self.set.out) {
+                match out {
+                    Out::Reply(line, message) => {
+                        if self.network.lines[line].is_server_open {
+                            self.trace.say(self.queue.now(), &self.network.lines[line], false, &message);
+                            self.send(line, false, Chunk::Bytes(message));
+                        }
+                    }
+                    Out::Close(line) => self.close_server(line),
+                    Out::CloseAll(member) => {
+                        for line in self.network.open.clone() {
+                            if self.network.lines[line].member == member {
+                                self.close_server(line);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn close_server(&mut self, line: usize) {
+        if self.network.lines[line].is_server_open {
+            self.hang_up_server(line);
+            self.send(line, false, Chunk::End);
+        }
+    }
+
+    /// The member does not have the connection any more.
+    fn hang_up_server(&mut self, line: usize) {
+        let member = self.network.lines[line].member;
+        self.network.lines[line].is_server_open = false;
+        self.set.members[member].held.retain(|held| held.line != line);
+        self.set.members[member].inbox.retain(|(of, _)| *of != line);
+        self.network.settle(line);
+    }
+
+    pub(crate) fn send(&mut self, line: usize, to_server: bool, chunk: Chunk) {
+        let now = self.queue.now();
+        let arrivals = self.network.send(line, to_server, chunk, now);
+        self.schedule(arrivals);
+    }
+
+    pub(crate) fn schedule(&mut self, arrivals: Vec<Arrival>) {
+        for Arrival { line, to_server, chunk, when } in arrivals {
+            self.queue.at(when, Event::Arrives(line, to_server, chunk));
+        }
+    }
+
+    /// Begins to open a connection from a client.
+    pub(crate) fn open_line(&mut self, client: usize, owner: Owner, member: usize) -> usize {
+        let line = self.network.open(client, owner, member);
+        let delay = self.network.delay(client, member);
+        self.queue.after(delay * 2, Event::Opened(line));
+        line
+    }
+
+    fn opened(&mut self, line: usize) {
+        if !self.network.lines[line].is_client_open {
+            return;
+        }
+        if self.network.is_blocked(line, true) || self.network.is_blocked(line, false) {
+            // The kernel tries again.
+            self.queue.after(ms(200), Event::Opened(line));
+            return;
+        }
+        let member = &self.set.members[self.network.lines[line].member];
+        let known = &mut self.network.lines[line];
+        // A process that stands still does not keep its kernel from taking connections.
+        (known.is_server_open, known.boot) = (member.state != State::Down, member.boot);
+        let is_open = known.is_server_open;
+        let client = known.client;
+        if is_open {
+            self.client_connected(line);
+        } else {
+            self.client_hears_end(line);
+        }
+        self.follow_up(client);
+    }
+
+    fn arrived(&mut self, line: usize, to_server: bool, chunk: Chunk) {
+        let known = &mut self.network.lines[line];
+        let client = known.client;
+        if to_server {
+            match chunk {
+                Chunk::End => self.hang_up_server(line),
+                Chunk::Bytes(bytes) if known.is_server_open => {
+                    known.inbound.extend_from_slice(&bytes);
+                    self.read_inbound(line);
+                }
+                // Nobody has it any more, which the client is told.
+                Chunk::Bytes(_) => self.send(line, false, Chunk::End),
+            }
+            return;
+        }
+        if !known.is_client_open {
+            return;
+        }
+        match chunk {
+            Chunk::Bytes(bytes) => self.client_received(line, &bytes),
+            Chunk::End => self.client_hears_end(line),
+        }
+        self.follow_up(client);
+    }
+
+    fn read_inbound(&mut self, line: usize) {
+        loop {
+            let known = &mut self.network.lines[line];
+            let Some(length) = wire::message_length(&known.inbound) else { return };
+            if known.inbound.len() < length || !known.is_server_open {
+                return;
+            }
+            let rest = known.inbound.split_off(length);
+            let message = std::mem::replace(&mut known.inbound, rest);
+            known.messages += 1;
+            self.report.commands += 1;
+            let member = known.member;
+            self.trace.say(self.queue.now(), &self.network.lines[line], true, &message);
+            match Request::read(&message) {
+                Some(request) => self.judge_command(line, &request),
+                None => {
+                    self.blame(format!("client {} sent what is no message", self.network.lines[line].client))
+                }
+            }
+            self.set.receive(member, line, &message);
+            self.drain_set();
+        }
+    }
+
+    pub(crate) fn undo(&mut self, undo: Undo) {
+        match undo {
+            Undo::Restart(member) => self.set.restart(member),
+            Undo::Resume(member) => {
+                for (line, message) in self.set.resume(member) {
+                    if self.network.lines[line].is_server_open {
+                        self.set.receive(member, line, &message);
+                    }
+                }
+            }
+            Undo::Unblock(client, member, to_server) => {
+                self.network.blocked.remove(&(client, member, to_server));
+                let arrivals = self.network.unblock(self.queue.now());
+                self.schedule(arrivals);
+            }
+            Undo::Rejoin(member) => self.set.cuts.retain(|(from, to)| *from != member && *to != member),
+            Undo::Hasten(client, member, extra) => {
+                let slow = &mut self.network.slow;
+                if let Some(found) = slow.iter().position(|known| *known == (client, member, extra)) {
+                    slow.remove(found);
+                }
+            }
+        }
+        let now = self.queue.now();
+        self.trace.note(now, Who::World, Who::World, || format!("{undo:?}"));
+    }
+}

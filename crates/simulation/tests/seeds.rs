@@ -1,0 +1,51 @@
+//! A thousand seeds, each a few seconds of clients, servers, network and what happens to them.
+
+use mangonel_simulation::{Plan, play};
+
+const SEEDS: u64 = 1000;
+
+fn failures(seeds: impl Iterator<Item = u64>) -> Vec<String> {
+    let failed = seeds.filter_map(|seed| {
+        let (report, _) = play(&Plan::new(seed), false);
+        let violations = report.violations.join("; ");
+        (!violations.is_empty()).then(|| format!("make simulate SEED={seed}: {violations}"))
+    });
+    failed.collect()
+}
+
+#[test]
+fn every_promise_holds_in_the_first_half_of_a_thousand_seeds() {
+    assert_eq!(failures(1..=SEEDS / 2), Vec::<String>::new());
+}
+
+#[test]
+fn every_promise_holds_in_the_second_half_of_a_thousand_seeds() {
+    assert_eq!(failures(SEEDS / 2 + 1..=SEEDS), Vec::<String>::new());
+}
+
+#[test]
+fn a_seed_is_played_the_same_again() {
+    for seed in (1..=SEEDS).step_by(40) {
+        let (once, again) = (play(&Plan::new(seed), false).0, play(&Plan::new(seed), false).0);
+        assert_eq!((once.hash, once.operations), (again.hash, again.operations), "seed {seed}");
+    }
+}
+
+#[test]
+fn the_world_is_as_rough_as_it_says() {
+    let (mut operations, mut elections, mut rollbacks) = (0, 0, 0);
+    let mut endings = std::collections::BTreeMap::new();
+    for seed in 1..=40 {
+        let (report, _) = play(&Plan::new(seed), false);
+        operations += report.operations;
+        elections += report.elections;
+        rollbacks += report.rollbacks;
+        for (how, count) in report.endings {
+            *endings.entry(how).or_insert(0u64) += count;
+        }
+    }
+    assert!(operations > 15_000 && elections > 20 && rollbacks > 0, "{operations} {elections} {rollbacks}");
+    for how in ["ok", "network", "refused", "timeout", "server selection", "wait queue", "time limit"] {
+        assert!(endings.contains_key(how), "no operation ended so: {how}, {endings:?}");
+    }
+}

@@ -1,0 +1,108 @@
+"""Plant faults into a copy of the core, one at a time, and see that the simulation finds each within a minute.
+
+python tools/planted.py              # all, about half a minute each on two cores
+python tools/planted.py dirty queue  # those whose names have one of these words
+python tools/planted.py --check      # only that each fault still has its place
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LIST = ROOT / "crates/simulation/planted.toml"
+COPY = ROOT / "target/planted/source"
+COPIED = ("Cargo.toml", "Cargo.lock", "crates", "tools/instructions")
+SECONDS = 60
+# Quick to compile: what a run does is little, and each fault compiles the core anew.
+PROFILE = {"CARGO_PROFILE_TEST_OPT_LEVEL": "0", "CARGO_PROFILE_TEST_DEBUG": "0", "CARGO_INCREMENTAL": "1"}
+
+
+def load() -> list[dict[str, str]]:
+    """Return the faults, each with `name`, `file`, `find` and `put`; ends the program when one has no place."""
+    faults: list[dict[str, str]] = tomllib.loads(LIST.read_text())["fault"]
+    lost = [fault for fault in faults if source(fault).count(fault["find"]) != 1]
+    for fault in lost:
+        count = source(fault).count(fault["find"])
+        print(
+            f"{fault['name']}: expected `find` once in {fault['file']}, got it {count} times; change it in {LIST}"
+        )
+    if lost:
+        raise SystemExit(1)
+    return faults
+
+
+def source(fault: dict[str, str]) -> str:
+    """Return the text of the file that a fault is planted into."""
+    return (ROOT / "crates/proto/src" / fault["file"]).read_text()
+
+
+def copy() -> None:
+    """Make the copy of the workspace that is planted into; what has not changed keeps its time."""
+    for name in COPIED:
+        target = COPY / name
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, target, dirs_exist_ok=True)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, target)
+
+
+def build() -> str:
+    """Compile the simulation in the copy; returns what went wrong."""
+    command = ["cargo", "build", "--offline", "--quiet", "-p", "mangonel-simulation", "--profile", "test"]
+    environment = {**os.environ, **PROFILE, "CARGO_TARGET_DIR": str(ROOT / "target/planted/build")}
+    done = subprocess.run(
+        [*command, "--bin", "simulate"], cwd=COPY, env=environment, capture_output=True, text=True
+    )
+    return done.stderr if done.returncode else ""
+
+
+def play(fault: dict[str, str]) -> tuple[bool, str]:
+    """Plant a fault and play; returns whether it was found, and how."""
+    place = COPY / "crates/proto/src" / fault["file"]
+    place.write_text(source(fault).replace(fault["find"], fault["put"]))
+    try:
+        problem = build()
+        if problem:
+            return False, "does not compile: " + problem.strip().splitlines()[0]
+        binary = ROOT / "target/planted/build/debug/simulate"
+        begun = time.monotonic()
+        done = subprocess.run([binary, "--seconds", str(SECONDS)], capture_output=True, text=True)
+        seconds = time.monotonic() - begun
+        found = [line for line in done.stdout.splitlines() if " failed: " in line]
+        if done.returncode == 0:
+            return False, f"not found in {SECONDS} s"
+        return (
+            True,
+            f"{seconds:.1f} s: {found[0].split(' failed: ')[1][:110] if found else done.stderr.strip()[:110]}",
+        )
+    finally:
+        shutil.copy2(ROOT / "crates/proto/src" / fault["file"], place)
+        os.utime(place)
+
+
+def main(arguments: list[str]) -> int:
+    """Do what the arguments say; returns 1 when a fault was not found."""
+    faults = load()
+    if arguments == ["--check"]:
+        return 0
+    chosen = [fault for fault in faults if not arguments or any(word in fault["name"] for word in arguments)]
+    copy()
+    missed = 0
+    for fault in chosen:
+        is_found, how = play(fault)
+        missed += not is_found
+        print(f"{'found ' if is_found else 'MISSED'} {fault['name']}: {how}", flush=True)
+    print(f"{len(chosen) - missed} of {len(chosen)} planted faults found")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
