@@ -27,20 +27,25 @@ OUTCOMES = ("passed", "failed", "gap", "skipped")
 PEERS = "bson|gridfs|pymongo|motor|beanie|mongoengine|odmantic|pymongoarrow|flask_pymongo|mongojet"
 # Reasons with a line of their own; the rarer ones are added up.
 REASONS = 12
+# Folders whose time is told.
+FOLDERS = 8
 # Seconds between two lines of progress.
 EVERY = 15.0
 
 
 class ClosingLines:
-    """Counts tests by kind and outcome, and what was skipped by reason."""
+    """Counts tests by kind and outcome, what was skipped by reason, and the time of each folder."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._outcomes: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
         self._reasons: Counter[str] = Counter()
+        self._seconds: dict[str, float] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a test once: where it was called, or where it was skipped or failed outside of that."""
+        folder = "/".join(Path(report.nodeid.partition("::")[0]).parts[1:2])
+        self._seconds[folder] = self._seconds.get(folder, 0.0) + report.duration
         if report.when != "call" and report.passed:
             return
         outcome = "gap" if hasattr(report, "wasxfail") else report.outcome
@@ -50,7 +55,9 @@ class ClosingLines:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the counts, the reasons and where the official cases are from."""
+        """Print the counts, the reasons and where the official cases are from; nothing where none was played."""
+        if not any(self._outcomes.values()):
+            return
         lines = [f"{'tests':<55}" + "".join(f"{name:>9}" for name in OUTCOMES)]
         for kind, counts in self._outcomes.items():
             if not counts:
@@ -62,6 +69,10 @@ class ClosingLines:
         lines += [f"{count:>9}  {' '.join(reason.split())[:110]}" for reason, count in common]
         if rare := self._reasons.total() - sum(count for _, count in common):
             lines.append(f"{rare:>9}  {len(self._reasons) - len(common)} other reasons")
+        longest = sorted(self._seconds.items(), key=lambda each: -each[1])[:FOLDERS]
+        lines.append(
+            "workers' time: " + ", ".join(f"{folder} {seconds:.0f} s" for folder, seconds in longest)
+        )
         for line in (*lines, official.told()):
             terminalreporter.write_line(line)
 
@@ -92,11 +103,13 @@ class Progress:
         self._failed = 0
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Print no letter for what is as it should be."""
+        """Print no letters: what fails gets a line of its own, below."""
         if report.passed and report.when == "call" and not hasattr(report, "wasxfail"):
             return "passed", "", ""
         if report.skipped and not hasattr(report, "wasxfail"):
             return "skipped", "", ""
+        if report.failed:
+            return "failed" if report.when == "call" else "error", "", ""
         return None
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:

@@ -12,7 +12,7 @@ from tools.closing import ClosingLines, kind_of
 
 
 def report(nodeid: str, outcome: str, when: str = "call", **more: Any) -> Any:
-    found = {"nodeid": nodeid, "when": when, "outcome": outcome, "longrepr": None, "user_properties": []}
+    found = {"nodeid": nodeid, "when": when, "outcome": outcome, "longrepr": None, "duration": 1.5}
     return SimpleNamespace(**found, passed=outcome == "passed", skipped=outcome == "skipped", **more)
 
 
@@ -54,4 +54,5 @@ def test_a_test_counts_once_and_a_reason_as_often_as_it_is_given(tmp_path: Path)
     )
 
     assert [line.split()[-4:] for line in lines if line.startswith("official:")] == [["1", "1", "1", "1"]]
+    assert "workers' time: spec 9 s" in lines
     assert [line.split() for line in lines if "needs mongos" in line] == [["1", "needs", "mongos"]]
