@@ -41,8 +41,8 @@ _TLS_INSECURE = ("tlsAllowInvalidCertificates", "tlsAllowInvalidHostnames", "tls
 # The only options that a TXT record may set; DNS is not trusted with more.
 _TXT_OPTIONS = frozenset({"authsource", "replicaset", "loadbalanced"})
 
-# The spelling of options in the result of parse_uri, whatever the URI's was. Options that PyMongo leaves in lower case
-# stay in lower case.
+# The spelling of options in the result of parse_uri, for any spelling in the URI. Options that PyMongo leaves in lower
+# case stay in lower case.
 _LOWER_CASE = frozenset(
     {"enableoverloadretargeting", "maxadaptiveretries", "timeoutms", "tlscrlfile", "uuidrepresentation"}
     | {"waitqueuemultiple"}

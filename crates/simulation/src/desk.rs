@@ -75,7 +75,7 @@ impl Ending {
         RawDocument::from_bytes(&self.body).ok()
     }
 
-    /// Whether the error has a label, whoever gave it.
+    /// Whether the error has a label, of the server or of the driver.
     pub(crate) fn has_label(&self, label: &str) -> bool {
         let labels = self.document().and_then(|body| body.get_array("errorLabels").ok().flatten());
         let given = labels.into_iter().flat_map(|labels| labels.iter()).flatten();

@@ -60,7 +60,7 @@ fn candidates(plan: &Plan) -> Vec<Plan> {
             plan.faults.retain(|fault| fault.at <= end);
         });
     }
-    // Clients are told apart by their positions, so only the last may go; a worker has nobody behind it that counts.
+    // Clients are told apart by their positions, so only the last may go; after the last worker no position counts.
     if plan.clients.len() > 1 {
         with(&|plan| {
             plan.clients.pop();

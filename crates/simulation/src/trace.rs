@@ -6,7 +6,7 @@ use mangonel_proto::time::Instant;
 use crate::network::Line;
 use crate::queue::EPOCH;
 
-/// Somebody in a picture.
+/// A participant in a picture.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Who {
     /// A client.

@@ -310,7 +310,7 @@ impl World {
                     known.inbound.extend_from_slice(&bytes);
                     self.read_inbound(line);
                 }
-                // Nobody has it any more, which the client is told.
+                // The connection is gone at the server, and the client is told so.
                 Chunk::Bytes(_) => self.send(line, false, Chunk::End),
             }
             return;

@@ -251,7 +251,7 @@ fn has(some: &[Element<'_>], wanted: &Element<'_>) -> bool {
     some.iter().any(|item| same(item, wanted))
 }
 
-/// Whether two lists are the same set, whatever the order in which an instance and the database have it.
+/// Whether two lists are the same set; an instance and the database may have different orders.
 fn is_same_set(one: &Element<'_>, other: &Element<'_>) -> bool {
     if one.kind != 0x04 || other.kind != 0x04 {
         return false;
@@ -267,7 +267,7 @@ fn is_same_set(one: &Element<'_>, other: &Element<'_>) -> bool {
 /// Comparisons after which two lists are taken to have an element in common: the answer that is safe.
 const MOST_COMPARED: usize = 4_000_000;
 
-/// Whether two lists have an element in common, whatever the order of its keys.
+/// Whether two lists have an element in common, with its keys in any order.
 fn has_common(some: &[u8], others: &[u8]) -> bool {
     let known: HashSet<(u8, &[u8])> = Elements::of(some).map(|item| (item.kind, item.value)).collect();
     if Elements::of(others).any(|item| known.contains(&(item.kind, item.value))) {

@@ -34,7 +34,7 @@ pub(crate) enum Agent {
     Observer(usize, bool),
 }
 
-/// Somebody who runs one operation after the other.
+/// Runs one operation after the other.
 pub(crate) struct Worker {
     pub(crate) desk: Desk,
     pub(crate) flow: Option<Flow>,

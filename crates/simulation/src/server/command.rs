@@ -124,7 +124,7 @@ impl Set {
     fn perform_with_failed_concern(&mut self, number: usize, line: usize, request: &Request<'_>, code: i64) {
         let sent = self.out.len();
         self.perform(number, line, request, &[]);
-        // Whatever it would have said or waited for: it was done, if it could be.
+        // Its reply and its waits do not count: it was done, if it could be.
         let is_refused = self.out[sent..].iter().any(|out| match out {
             Out::Reply(to, reply) if *to == line => is_refusal(&reply[21..]),
             _ => false,

@@ -1,4 +1,4 @@
-//! Transactions on a primary: writes that nobody else sees until one entry of the log commits them.
+//! Transactions on a primary: writes that no other client sees until one entry of the log commits them.
 
 use mangonel_bson::writer;
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mangonel.write_concern import WriteConcern
 
 PLAIN = _core.Codec(DEFAULT_CODEC_OPTIONS)
-"""For replies that are the driver's business, whatever classes the user decodes documents into."""
+"""For replies that the driver itself reads, also if the user decodes documents into other classes."""
 
 NAMESPACE_NOT_FOUND = 26
 MISSING_IS_FINE: Container[str | int] = ("ns not found", NAMESPACE_NOT_FOUND)

@@ -145,7 +145,7 @@ class ColumnsOfCursor:
             categorical: dictionary-encode inferred columns of strings, which become categoricals of pandas and
                 Polars. False by default. In a schema, the type "category" does this for one column.
             parallel: how many cursors read at a time, each over a range of `_id`. 1 by default. Rows come in turns of
-                batches, in no order. The index on `_id` is used, whatever the filter. Each cursor holds a connection.
+                batches, in no order. The index on `_id` is used, with any filter. Each cursor holds a connection.
                 Meant for many documents on servers with spare cores. It cannot be combined with sort, skip, limit,
                 hint, min, max, collation, a session, or a tailable or exhaust cursor.
 

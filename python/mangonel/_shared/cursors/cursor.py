@@ -200,7 +200,7 @@ class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
             command["maxTimeMS"] = self._max_await_time_ms
         if self._comment is not None:
             command["comment"] = self._comment
-        # The cursor stays on its server, whatever the read preference.
+        # The cursor stays on its server, with any read preference.
         return build_operation(
             command,
             database=database,
