@@ -24,10 +24,10 @@ def _schema() -> ModuleType:
     return schema
 
 
-def _model_columns() -> ModuleType:
-    from mangonel.odm.model import columns
+def _model_fields() -> ModuleType:
+    from mangonel.odm.model import arrow_fields
 
-    return columns
+    return arrow_fields
 
 
 def _shapes() -> ModuleType:
@@ -38,5 +38,5 @@ def _shapes() -> ModuleType:
 
 register("mangonel.arrow.frames", _frames)
 register("mangonel.arrow.schema", _schema)
-register("mangonel.odm.model.columns", _model_columns)
+register("mangonel.odm.model.arrow_fields", _model_fields)
 register("mangonel.odm.model.shapes", _shapes)

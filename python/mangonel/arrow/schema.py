@@ -107,7 +107,7 @@ def fields_of(schema: Any) -> list[tuple[str, _Kind]]:
         return schema.fields
     if isinstance(schema, type) and hasattr(schema, "__plan__"):
         # A model of the mapper, from a higher floor.
-        found: list[tuple[str, _Kind]] = above("mangonel.odm.model.columns").column_fields(schema)
+        found: list[tuple[str, _Kind]] = above("mangonel.odm.model.arrow_fields").column_fields(schema)
         return found
     if isinstance(schema, Mapping):
         pairs = list(schema.items())

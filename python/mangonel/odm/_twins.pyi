@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from decimal import Decimal
 from typing import Any, Generic, Self, TypeVar, Unpack, overload
 from mangonel._core import ArrowTable
-from mangonel._shared.cursors.column_options import ColumnOptions
+from mangonel._shared.cursors.table_options import TableOptions
 from mangonel.api import AsyncCollection, AsyncMongoClient
 from mangonel.odm.expressions.changes import Change
 from mangonel.odm.expressions.expr import Where
@@ -68,19 +68,19 @@ class QueryAggregatesTwins(Generic[T]):
 
 class QueryColumnsTwins(Generic[T]):
     def ato_arrow(
-        self, schema: Any = None, **options: Unpack[ColumnOptions]
+        self, schema: Any = None, **options: Unpack[TableOptions]
     ) -> Coroutine[Any, Any, ArrowTable]: """As `to_arrow`, on asyncio."""
     def ato_polars(
-        self, schema: Any = None, **options: Unpack[ColumnOptions]
+        self, schema: Any = None, **options: Unpack[TableOptions]
     ) -> Coroutine[Any, Any, Any]: """As `to_polars`, on asyncio."""
     def ato_pandas(
-        self, schema: Any = None, **options: Unpack[ColumnOptions]
+        self, schema: Any = None, **options: Unpack[TableOptions]
     ) -> Coroutine[Any, Any, Any]: """As `to_pandas`, on asyncio."""
     def ato_numpy(
-        self, schema: Any = None, **options: Unpack[ColumnOptions]
+        self, schema: Any = None, **options: Unpack[TableOptions]
     ) -> Coroutine[Any, Any, dict[str, Any]]: """As `to_numpy`, on asyncio."""
     def aiter_arrow(
-        self, schema: Any = None, *, rows: int = ..., **options: Unpack[ColumnOptions]
+        self, schema: Any = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> AsyncIterator[ArrowTable]: """As `iter_arrow`, on asyncio."""
 
 class QueryReadsTwins(Generic[T]):

@@ -19,7 +19,7 @@ from mangonel._faces.deadline import anew
 from mangonel._faces.port import address_of
 from mangonel._light import Generic
 from mangonel._shared.above import above
-from mangonel._shared.cursors.columns import ColumnsOfCursor
+from mangonel._shared.cursors.tables import CursorTables
 from mangonel._shared.operation import build_operation
 from mangonel._shared.returns import Returns
 from mangonel.errors import ConnectionFailure, CursorNotFound, InvalidOperation, ProtocolError, PyMongoError
@@ -42,7 +42,7 @@ _CURSOR_ENDED = frozenset([136, 43, 175, 237])
 _JSON_MODES = {"canonical": 0, "relaxed": 1, "plain": 2}
 
 
-class BatchedCursor(ColumnsOfCursor, Generic[_DocumentType]):
+class BatchedCursor(CursorTables, Generic[_DocumentType]):
     """The common behaviour of cursors, once the server has one open."""
 
     _port: Port

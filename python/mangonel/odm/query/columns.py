@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel._core import ArrowTable
-from mangonel._shared.cursors.columns import table_flow
+from mangonel._shared.cursors.tables import table_flow
 from mangonel.arrow import frames
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import QueryColumnsTwins
@@ -17,7 +17,7 @@ from mangonel.odm.query.request import Request
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from mangonel._shared.cursors.column_options import ColumnOptions
+    from mangonel._shared.cursors.table_options import TableOptions
 
 __all__ = ["QueryColumns"]
 
@@ -38,13 +38,13 @@ class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
         return request.collection.find(request.filter, **request.keywords)
 
     async def _columns_flow(
-        self, request: Request, convert: Callable[[Any], Any] | None, schema: Any, options: ColumnOptions
+        self, request: Request, convert: Callable[[Any], Any] | None, schema: Any, options: TableOptions
     ) -> Any:
         source, builder = self._found(request)._columns(schema, **options)
         return await table_flow(source, builder, convert)
 
     @terminal
-    def to_arrow(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> ArrowTable:
+    def to_arrow(self, schema: Any = None, **options: Unpack[TableOptions]) -> ArrowTable:
         """Return the documents as an Arrow table, with a column for each key in the database.
 
         Args:
@@ -63,17 +63,17 @@ class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
         return found
 
     @terminal
-    def to_polars(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> Any:
+    def to_polars(self, schema: Any = None, **options: Unpack[TableOptions]) -> Any:
         """Return the documents as a `polars.DataFrame`. Takes the arguments of `to_arrow`."""
         return self._run(IS_ASYNC, "to_arrow", self._columns_flow, frames.polars_of, schema, options)
 
     @terminal
-    def to_pandas(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> Any:
+    def to_pandas(self, schema: Any = None, **options: Unpack[TableOptions]) -> Any:
         """Return the documents as a `pandas.DataFrame`; needs pandas and pyarrow. Arguments as for `to_arrow`."""
         return self._run(IS_ASYNC, "to_arrow", self._columns_flow, frames.pandas_of, schema, options)
 
     @terminal
-    def to_numpy(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> dict[str, Any]:
+    def to_numpy(self, schema: Any = None, **options: Unpack[TableOptions]) -> dict[str, Any]:
         """Return a numpy array for each column; needs numpy and pyarrow. Arguments as for `to_arrow`."""
         found: dict[str, Any] = self._run(
             IS_ASYNC, "to_arrow", self._columns_flow, frames.numpy_of, schema, options
@@ -82,7 +82,7 @@ class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
 
     @terminal
     def iter_arrow(
-        self, schema: Any = None, *, rows: int = _ROWS, **options: Unpack[ColumnOptions]
+        self, schema: Any = None, *, rows: int = _ROWS, **options: Unpack[TableOptions]
     ) -> Iterator[ArrowTable]:
         """Iterate over the documents as Arrow tables that share a schema.
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from typing import Any, Self, TypeAlias, Unpack
 
     from mangonel._faces.port import Port
-    from mangonel._shared.cursors.column_options import ColumnOptions
     from mangonel._shared.cursors.ranges import Ranges
+    from mangonel._shared.cursors.table_options import TableOptions
 
     # Classes of libraries that need not be installed.
     PolarsFrame: TypeAlias = Any
@@ -30,7 +30,7 @@ _ROWS = 65_536
 _PART, _LEAST, _MOST = 16, 512 * 1024, 16 * 1024 * 1024
 
 
-class ColumnsOfCursor:
+class CursorTables:
     """The methods of a cursor that return columns instead of documents."""
 
     _port: Port
@@ -63,9 +63,9 @@ class ColumnsOfCursor:
         missing: str = "null",
         categorical: bool = False,
         parallel: int = 1,
-    ) -> tuple[ColumnsOfCursor | Ranges, _core.ColumnBuilder]:
+    ) -> tuple[CursorTables | Ranges, _core.ColumnBuilder]:
         """Return what adds batches to a builder, this cursor or one for each of so many ranges, and the builder."""
-        source: ColumnsOfCursor | Ranges = self
+        source: CursorTables | Ranges = self
         if not (type(parallel) is int and parallel == 1):
             from mangonel._shared.cursors.ranges import Ranges
 
@@ -124,7 +124,7 @@ class ColumnsOfCursor:
         schema: Any = None,
         *,
         rows: int = _ROWS,
-        **options: Unpack[ColumnOptions],
+        **options: Unpack[TableOptions],
     ) -> Returns[_core.ArrowTable]:
         """Return the remaining documents as a table of columns, made directly from their BSON.
 
@@ -167,7 +167,7 @@ class ColumnsOfCursor:
         schema: Any = None,
         *,
         rows: int = _ROWS,
-        **options: Unpack[ColumnOptions],
+        **options: Unpack[TableOptions],
     ) -> ArrowTables:
         """Iterate over the remaining documents as tables of `rows` rows.
 
@@ -189,7 +189,7 @@ class ColumnsOfCursor:
         """
         return ArrowTables(*self._columns(schema, rows=rows, **options))
 
-    def to_polars(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> Returns[PolarsFrame]:
+    def to_polars(self, schema: Any = None, **options: Unpack[TableOptions]) -> Returns[PolarsFrame]:
         """Return the remaining documents as a `polars.DataFrame`.
 
         Args:
@@ -208,7 +208,7 @@ class ColumnsOfCursor:
         source, builder = self._columns(schema, **options)
         return self._port.flow(table_flow(source, builder, above("mangonel.arrow.frames").polars_of))
 
-    def to_pandas(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> Returns[PandasFrame]:
+    def to_pandas(self, schema: Any = None, **options: Unpack[TableOptions]) -> Returns[PandasFrame]:
         """Return the remaining documents as a `pandas.DataFrame`; needs pandas and pyarrow.
 
         Args:
@@ -227,7 +227,7 @@ class ColumnsOfCursor:
         source, builder = self._columns(schema, **options)
         return self._port.flow(table_flow(source, builder, above("mangonel.arrow.frames").pandas_of))
 
-    def to_numpy(self, schema: Any = None, **options: Unpack[ColumnOptions]) -> Returns[NumpyArrays]:
+    def to_numpy(self, schema: Any = None, **options: Unpack[TableOptions]) -> Returns[NumpyArrays]:
         """Return the remaining documents as a dict with a `numpy.ndarray` per column; needs numpy and pyarrow.
 
         Args:
@@ -247,9 +247,7 @@ class ColumnsOfCursor:
         return self._port.flow(table_flow(source, builder, above("mangonel.arrow.frames").numpy_of))
 
 
-async def table_flow(
-    source: ColumnsOfCursor | Ranges, builder: _core.ColumnBuilder, convert: Any = None
-) -> Any:
+async def table_flow(source: CursorTables | Ranges, builder: _core.ColumnBuilder, convert: Any = None) -> Any:
     """Return the table of all remaining batches, or the result of `convert` for it."""
     await source._add_flow(builder, None)
     table = builder.take()
@@ -259,7 +257,7 @@ async def table_flow(
 class ArrowTables:
     """The tables of `iter_arrow`: `for` on the blocking face, `async for` on asyncio."""
 
-    def __init__(self, source: ColumnsOfCursor | Ranges, builder: _core.ColumnBuilder) -> None:
+    def __init__(self, source: CursorTables | Ranges, builder: _core.ColumnBuilder) -> None:
         self._source = source
         self._builder = builder
         self._has_more = True

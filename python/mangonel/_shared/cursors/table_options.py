@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 
-class ColumnOptions(TypedDict, total=False):
+class TableOptions(TypedDict, total=False):
     """Of `to_arrow` and the like; a cursor's `to_arrow` describes them."""
 
     misfit: str
