@@ -93,6 +93,8 @@ pub(crate) struct Driver {
     /// The newest cluster time that it was told.
     pub(crate) told: u64,
     pub(crate) keeps_up: bool,
+    /// How many operations ended, and how many of them well.
+    pub(crate) ended: (u64, u64),
     /// Since when it takes a member for the primary.
     pub(crate) primary: Option<(usize, Instant)>,
 }
@@ -133,6 +135,7 @@ impl Driver {
             chance,
             told: 0,
             keeps_up: false,
+            ended: (0, 0),
             primary: None,
         }
     }

@@ -236,6 +236,8 @@ impl World {
         exchange.give_up(&mut driver.client, is_kept, now);
         self.note_link(client, worker);
         self.report.operations += 1;
+        let counted = &mut self.drivers[client].ended;
+        *counted = (counted.0 + 1, counted.1 + u64::from(ending.is_ok()));
         self.judge_ending(client, worker, &exchange, &ending);
         self.go_on_with(client, worker, Some(Box::new(ending)));
     }

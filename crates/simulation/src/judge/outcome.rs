@@ -9,7 +9,7 @@ use mangonel_proto::operation::{Kind, Limit};
 use mangonel_proto::read_preference::Mode;
 
 use super::Verdict;
-use crate::client::member_of;
+use crate::client::{Driver, member_of};
 use crate::desk::Ending;
 use crate::queue::ms;
 use crate::workload::{ACCOUNTS, START_BALANCE};
@@ -123,12 +123,26 @@ impl World {
         }
     }
 
+    /// Where nothing went wrong, a client that has time gets something done.
+    fn judge_liveliness(&mut self) {
+        let is_idle = |driver: &Driver| {
+            let options = driver.client.options();
+            let has_time = options.timeout.is_none() && options.socket_timeout.is_none();
+            has_time && driver.ended.0 > 0 && driver.ended.1 == 0
+        };
+        let idle = self.drivers.iter().position(is_idle);
+        if let (true, Some(client)) = (self.plan.faults.is_empty(), idle) {
+            self.blame(format!("client {client} got nothing done in a world without faults"));
+        }
+    }
+
     /// Holds everything against the log.
     pub(crate) fn judge(&mut self) {
         if !self.ledger.borrow().violations.is_empty() {
             return;
         }
         self.judge_closed();
+        self.judge_liveliness();
         let Some(primary) = self.set.primary() else {
             return self.blame("the members elected no primary in the end".into());
         };
