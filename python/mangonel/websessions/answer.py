@@ -9,12 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions import stateless
 from mangonel.websessions.errors import UsageError, WebSessionError
+from mangonel.websessions.late import Unread
 from mangonel.websessions.machine import END, INSERT, NOTHING, ROTATE, check_not_moved, decide, discard
 
 if TYPE_CHECKING:
     from mangonel.websessions.session import WebSession
 
-__all__ = ["REASONS", "headers_of", "last_plan", "promise", "take_headers"]
+__all__ = [
+    "REASONS",
+    "headers_of",
+    "last_plan",
+    "late_plan",
+    "promise",
+    "stream_headers",
+    "take_headers",
+]
 
 # What a status of ours is called.
 REASONS = {403: "Forbidden", 409: "Conflict", 500: "Internal Server Error", 503: "Service Unavailable"}
@@ -77,6 +86,41 @@ def headers_of(session: WebSession[Any]) -> list[tuple[str, str]]:
     if state.clear_site_data:
         found.append(("Clear-Site-Data", state.sessions.clear_site_data))
     return found
+
+
+def stream_headers(session: WebSession[Any], control: str | None) -> list[tuple[str, str]]:
+    """Return the headers for an answer that leaves before its body is made, while the websession may still be read.
+
+    Args:
+        session: the request's. Where caches may give the answer to others, to read it raises from now on.
+        control: the application's own Cache-Control; None: it has none.
+    """
+    added = take_headers(session)
+    if any(name == "Cache-Control" for name, _ in added):
+        return added
+    if control is None:
+        return [("Cache-Control", "private"), ("Vary", "Cookie")]
+    if session.accessed or _is_private(control):
+        return [("Vary", "Cookie")]
+    session.__class__ = Unread
+    return added
+
+
+def _is_private(control: str) -> bool:
+    """Whether a Cache-Control keeps an answer from caches that visitors share."""
+    directives = {part.partition("=")[0].strip().lower() for part in control.split(",")}
+    return not directives.isdisjoint(("private", "no-store"))
+
+
+def late_plan(session: WebSession[Any], status: int) -> int:
+    """Return what to commit when the whole answer has left, as what a background task changed.
+
+    Raises:
+        UsageError: that is a new websession, for which no cookie can leave any more.
+        WebSessionError: as `last_plan`.
+    """
+    session.state.headers_left = session.state.is_over = True
+    return last_plan(session, status)
 
 
 def take_headers(session: WebSession[Any]) -> list[tuple[str, str]]:

@@ -61,8 +61,8 @@ def fill(session: WebSession[Any], plain: bytes, value: dict[str, Any]) -> None:
     state.extra = extra if type(extra) is dict else None
     if state.sessions.model is None:
         if dict.__len__(session):
-            session.clear()
-        session.update(value)
+            dict.clear(session)
+        dict.update(session, value)
 
 
 def adopt(session: WebSession[Any], record: Record) -> bool:

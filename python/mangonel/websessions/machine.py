@@ -113,6 +113,8 @@ class State:
         epoch: the user's last revocation, as a login has seen it that is kept in the cookie itself.
         promised: the token of a cookie that left before its record was stored.
         headers_left: no cookie can be set any more.
+        is_over: the whole answer has left.
+        discarded: the encoded values that could not be stored, since no cookie could leave with them.
         clear_site_data: the header Clear-Site-Data goes along.
         challenged, degraded: as the websession's.
         was_answered: the answer's commit has run, whether it succeeded or not.
@@ -147,6 +149,8 @@ class State:
     csrf_secret: str | None = None
     csrf_cookie: str | None = None
     headers_left = False
+    is_over = False
+    discarded = b""
     clear_site_data = False
     challenged = False
     degraded = False
@@ -270,6 +274,14 @@ def _can_give_cookie(state: State) -> bool:
         sessions.tell_insecure()
         return False
     if (state.headers_left and state.promised is None) or not state.visit.takes_cookies:
+        if state.encoded == state.discarded:
+            return False  # told before
+        state.discarded = state.encoded
+        if state.is_over:
+            raise UsageError(
+                "a new websession needs a cookie, and the answer had left when something was put into it: "
+                "nothing of that was stored; change it before the answer"
+            )
         sessions.emit("discarded", reason="the headers had left before something was stored")
         return False
     return True
@@ -284,7 +296,7 @@ def discard(session: WebSession[Any]) -> None:
         session.destroy()
         return
     if record is None:
-        session.clear()
+        dict.clear(session)
         state.change, state.is_ended = "", False
         state.model = state.extra = state.user = state.label = None
         return

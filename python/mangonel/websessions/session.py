@@ -365,7 +365,7 @@ class WebSession(dict[str, Any], Generic[Data]):
 
     def destroy(self) -> None:
         """End it, here and in the browser; whatever runs in parallel cannot bring it back."""
-        self.clear()
+        dict.clear(self)
         self._drop_csrf()
         self.state.model = None
         self.state.extra = None

@@ -11,10 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.answer import REASONS, last_plan, take_headers
+from mangonel.websessions.answer import REASONS, last_plan, late_plan, stream_headers, take_headers
 from mangonel.websessions.csrf import FORM_BYTES, HEADER, SAFE, check_request, token_in_form
 from mangonel.websessions.dependency import current_session
 from mangonel.websessions.errors import CSRFError, UsageError, WebSessionError
+from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.session import Visit, WebSession
 from mangonel.websessions.settled import checked
@@ -31,6 +32,9 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger("mangonel.websessions")
+
+# Answers without a body, of which nothing is left to be made.
+BODILESS = (204, 304)
 
 TEXT = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
 
@@ -74,6 +78,7 @@ class SessionMiddleware:
                 if session.state.had_end and session.state.record is not None:
                     session.state.headers_left = True
                     await _outlast(_commit(session, 200))
+                leave(session)
             return
         answer = _Answer(session, send)
         try:
@@ -82,9 +87,11 @@ class SessionMiddleware:
             if not await answer.failed(error):
                 raise
         else:
-            if session.state.had_end and session.state.record is not None:
-                # After the answer, as in a background task.
+            if answer.is_complete:
+                await answer.commit_late()
+            elif session.state.had_end and session.state.record is not None:
                 await answer.commit_failure()
+        leave(session)
 
 
 class _Answer:
@@ -96,6 +103,7 @@ class _Answer:
         self._has_failed = False
         self._status = 200
         self.has_started = False
+        self.is_complete = False
 
     async def send(self, message: Message) -> None:
         kind = message["type"]
@@ -104,9 +112,12 @@ class _Answer:
         elif self._has_failed:
             return
         else:
-            if kind == "http.response.body" and not message.get("more_body"):
+            is_last = kind == "http.response.body" and not message.get("more_body")
+            if is_last:
+                let_read(self._session)
                 await self._late()
             await self._send(message)
+            self.is_complete = self.is_complete or is_last
 
     async def failed(self, error: BaseException) -> bool:
         """Commit what must hold although the application failed; True: this was the whole answer.
@@ -137,6 +148,18 @@ class _Answer:
         except WebSessionError as failure:
             log.error("cannot store the websession: %s", failure)
 
+    async def commit_late(self) -> None:
+        """Store what was changed after the answer, as by a background task.
+
+        Raises:
+            WebSessionError: it cannot be stored. The server logs it.
+        """
+        if self._has_failed:
+            return
+        plan = late_plan(self._session, self._status)
+        if plan != NOTHING:
+            await _outlast(self._session.state.sessions.asynchronous.commit(self._session, plan))
+
     async def _start(self, message: Message) -> None:
         self.has_started = True
         session = self._session
@@ -153,11 +176,29 @@ class _Answer:
                 added = take_headers(session)
             await _plain(self._send, error.status, added)
             return
-        added = take_headers(session)
+        headers = message.get("headers", ())
+        added = take_headers(session) if self._status in BODILESS else self._streamed(session, headers)
         if added:
-            message["headers"] = _with(message.get("headers", ()), added)
+            message["headers"] = _with(headers, added)
         session.state.headers_left = True
         await self._send(message)
+
+    @staticmethod
+    def _streamed(session: WebSession[Any], headers: Iterable[Any]) -> list[tuple[str, str]]:
+        """Return the headers; those of an answer whose length is not known leave before its body is made."""
+        control: str | None = None
+        is_whole = False
+        for name, value in headers:
+            lower = name.lower()
+            if lower == b"cache-control":
+                control = (
+                    value.decode("latin-1") if control is None else f"{control}, {value.decode('latin-1')}"
+                )
+            elif lower == b"content-length":
+                is_whole = True
+        if not is_whole or session.accessed:
+            return take_headers(session) if is_whole else stream_headers(session, control)
+        return stream_headers(session, control or "public")
 
     async def _late(self) -> None:
         # A streamed answer may have changed it after its start; there can be no new cookie any more.

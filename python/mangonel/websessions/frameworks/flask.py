@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mangonel.websessions.answer import REASONS, last_plan, take_headers
+from mangonel.websessions.answer import REASONS, last_plan, late_plan, stream_headers, take_headers
 from mangonel.websessions.csrf import FIELD, SAFE, check_request
 from mangonel.websessions.errors import (
     CSRFError,
@@ -21,7 +21,8 @@ from mangonel.websessions.errors import (
     UsageError,
     WebSessionError,
 )
-from mangonel.websessions.frameworks.wsgi import visit_of
+from mangonel.websessions.frameworks.wsgi import KEY, visit_of
+from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.session import WebSession
 from mangonel.websessions.settings import Cookie, seconds
@@ -80,6 +81,7 @@ class FlaskSessions(SessionInterface):
             session = self.sessions.blocking.anonymous(visit_of(request.environ, self.sessions))
             session.state.degraded = True
             request.environ["mangonel.store_error"] = error
+        request.environ[KEY] = session
         return session
 
     def save_session(self, app: Any, session: Any, response: Any) -> None:
@@ -108,7 +110,13 @@ class FlaskSessions(SessionInterface):
             # Its values cannot be stored. What was given up is committed with Flask's answer to that, or without one.
             session.state.was_answered = False
             raise
-        for name, value in take_headers(session):
+        if response.is_streamed:
+            added = stream_headers(session, response.headers.get("Cache-Control"))
+        else:
+            added = take_headers(session)
+        status = response.status_code
+        response.call_on_close(lambda: _store_late(sessions, session, status))
+        for name, value in added:
             if name == "Cache-Control":
                 response.headers[name] = value
             else:
@@ -146,7 +154,8 @@ def init_flask(app: Any, sessions: WebSessions[Any], *, csrf: bool = False) -> N
 
     def end_without_answer(error: BaseException | None) -> None:
         """Commit what must hold where an exception went past `save_session`, as while debugging."""
-        session = flask.session._get_current_object() if flask.has_request_context() else None  # type: ignore[attr-defined]
+        # Not `flask.session`, which counts as reading it.
+        session = flask.request.environ.get(KEY) if flask.has_request_context() else None
         if error is None or not isinstance(session, WebSession) or session.state.was_answered:
             return
         try:
@@ -253,6 +262,21 @@ def csrf_exempt(view: View) -> View:
     """
     view.is_csrf_exempt = True  # type: ignore[attr-defined]
     return view
+
+
+def _store_late(sessions: WebSessions[Any], session: WebSession[Any], status: int) -> None:
+    """Store what a stream, a teardown or a function at the answer's end changed after the headers had left.
+
+    Raises:
+        WebSessionError: it cannot be stored. The server logs it.
+    """
+    let_read(session)
+    try:
+        plan = late_plan(session, status)
+        if plan != NOTHING:
+            sessions.blocking.commit(session, plan)
+    finally:
+        leave(session)
 
 
 def _refuse(response: Any, status: int) -> None:

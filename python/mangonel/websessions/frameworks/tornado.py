@@ -13,9 +13,10 @@ import logging
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.answer import last_plan, promise, take_headers
+from mangonel.websessions.answer import last_plan, promise, stream_headers, take_headers
 from mangonel.websessions.csrf import FIELD, SAFE, check_request
 from mangonel.websessions.errors import CSRFError, StoreError, UsageError, WebSessionError
+from mangonel.websessions.late import end_late, leave
 from mangonel.websessions.machine import END, NOTHING, discard
 from mangonel.websessions.manager import WebSessions
 from mangonel.websessions.session import Visit, WebSession
@@ -183,13 +184,15 @@ class SessionMixin(_Base):
                 self._send_cookie(session)
             future: asyncio.Future[None] = self._websession_finishes.finish(self, chunk)
             session.state.visit = _LEFT
-            session.state.late_end = _end_late
+            leave(session)
             return future
         if chunk is not None:
             self.write(chunk)
         # From here on the handler counts as finished, as far as Tornado and the application can see.
         self._finished = True
-        return asyncio.get_running_loop().create_task(self._commit_and_finish(session, plan))
+        commit = asyncio.get_running_loop().create_task(self._commit_and_finish(session, plan))
+        leave(session, commit)
+        return commit
 
     def flush(self, include_footers: bool = False) -> asyncio.Future[None]:
         """Send what there is; the first time the cookie goes along, which takes no store.
@@ -205,9 +208,11 @@ class SessionMixin(_Base):
         """
         if not include_footers and not self._headers_written:
             session = self._websession
-            if session is not None and session is not _NOBODY:
+            if session is _NOBODY:
+                session = self._websession = self._anonymous()
+            if session is not None:
                 promise(session, self._status_code)
-                self._send_cookie(session)
+                self._add(stream_headers(session, self._headers.get("Cache-Control")))
         return self._websession_flushes.flush(self, include_footers)  # type: ignore[no-any-return]
 
     def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
@@ -268,6 +273,13 @@ class SessionMixin(_Base):
                 "the websession is not loaded; begin your prepare() with: await super().prepare(), "
                 "and name SessionMixin before RequestHandler among the bases"
             )
+        session = self._websession = self._anonymous()
+        session.accessed = True
+        if self._headers_written:
+            session.state.headers_left = True
+        return session
+
+    def _anonymous(self) -> WebSession[Any]:
         # A request without a cookie gets here, and most readers are one: no detour for them.
         sessions = self.application.settings.get("sessions") or self.sessions
         if type(sessions) is str:
@@ -275,14 +287,8 @@ class SessionMixin(_Base):
         if type(self).visit is _VISIT:
             nobody = _NobodysVisit()
             nobody._handler = self
-            session: WebSession[Any] = WebSession(sessions, nobody)
-        else:
-            session = WebSession(sessions, self.visit())
-        self._websession = session
-        session.accessed = True
-        if self._headers_written:
-            session.state.headers_left = True
-        return session
+            return WebSession(sessions, nobody)
+        return WebSession(sessions, self.visit())
 
     async def _prepare_websession(self, base: Awaitable[None] | None) -> None:
         if base is not None:
@@ -337,17 +343,19 @@ class SessionMixin(_Base):
         except _stream_closed():
             pass  # the client went away, and its data is stored
         session.state.visit = _LEFT
-        session.state.late_end = _end_late
 
     def _send_cookie(self, session: WebSession[Any]) -> None:
         if (session.state.cookie is not None or session.accessed) and not self._headers_written:
-            headers = self._headers
-            for name, value in take_headers(session):
-                # Of all these there may be more than one, but for Cache-Control.
-                if name in headers and name != "Cache-Control":
-                    headers.add(name, value)
-                else:
-                    headers[name] = value
+            self._add(take_headers(session))
+
+    def _add(self, added: list[tuple[str, str]]) -> None:
+        headers = self._headers
+        for name, value in added:
+            # Of all these there may be more than one, but for Cache-Control.
+            if name in headers and name != "Cache-Control":
+                headers.add(name, value)
+            else:
+                headers[name] = value
 
     async def _watch_websession(self, session: WebSession[Any], every: float) -> None:
         while getattr(self, "ws_connection", None) is not None:
@@ -366,7 +374,7 @@ class SessionMixin(_Base):
         session = self._websession
         if session is not None and session is not _NOBODY and session.state.had_end:
             # Values are stored by save() or with the answer, but what was ended has ended.
-            _end_late(session)
+            end_late(session)
         super().on_connection_close()
 
     @staticmethod
@@ -385,27 +393,6 @@ def _next_with(name: str, cls: type) -> type | None:
     after = order[order.index(SessionMixin) + 1 :]
     return next((each for each in after if name in each.__dict__), None)
 
-
-def _end_late(session: WebSession[Any]) -> None:
-    """End what was to end after the answer had left, or where there is none."""
-    task = asyncio.ensure_future(_commit_end(session))
-    _commits.add(task)
-    task.add_done_callback(_commits.discard)
-
-
-async def _commit_end(session: WebSession[Any]) -> None:
-    state = session.state
-    if state.had_end and state.record is not None:
-        try:
-            state.headers_left, state.late_end = True, None
-            discard(session)
-            await state.sessions.asynchronous.commit(session)
-        except WebSessionError as error:
-            log.error("cannot end the websession: %s", error)
-
-
-# Commits that no answer waits for, until they are done.
-_commits: set[asyncio.Future[None]] = set()
 
 # Stands for the websession that nobody asked for yet. Nothing is ever done with it.
 _NOBODY: Any = object()

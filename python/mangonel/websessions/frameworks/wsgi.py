@@ -9,8 +9,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.answer import REASONS, last_plan, take_headers
+from mangonel.websessions.answer import REASONS, last_plan, late_plan, stream_headers, take_headers
 from mangonel.websessions.errors import StoreError, WebSessionError
+from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.session import Visit, WebSession
 from mangonel.websessions.settled import checked
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["KEY", "WSGISessions", "visit_of"]
 
 KEY = "mangonel.session"
+
+# Answers without a body, of which nothing is left to be made.
+BODILESS = (204, 304)
 
 log = logging.getLogger("mangonel.websessions")
 
@@ -54,25 +58,59 @@ class WSGISessions:
             body = self.app(environ, answer.start)
         except BaseException as error:
             return answer.failed(error)
+        answer.leave(is_whole=isinstance(body, list | tuple))
         return _Body(body, answer)
 
 
 class _Answer:
-    """Stores the websession before the answer's start leaves, or when the application failed."""
+    """Stores the websession before the answer's start leaves, or when the application failed.
+
+    The start is held back until the application has returned, or writes: a body that is a list has been made then.
+    """
 
     def __init__(self, session: WebSession[Any], start_response: Start) -> None:
         self.session = session
         self._start_response = start_response
         self._added: Headers = []
         self._status = 200
+        self._has_returned = False
+        self._held: tuple[str, Headers, Any] | None = None
+        self._server_write: Any = None
 
     def start(self, status: str, headers: Headers, exc_info: Any = None) -> Any:
         """Commit, then start the answer."""
         self._status = int(status.split(" ", 1)[0])
         self._commit(self._status)
-        self._take_headers()
         self.session.state.headers_left = True
-        return self._start_response(status, with_headers(headers, self._added), exc_info)
+        if self._server_write is not None:  # an error, after a start that has left
+            return self._start_response(status, with_headers(headers, self._added), exc_info)
+        self._held = (status, headers, exc_info)
+        if self._has_returned:
+            self.leave(is_whole=False)
+        return self._write
+
+    def leave(self, *, is_whole: bool) -> None:
+        """Let the start go, if there is one.
+
+        Args:
+            is_whole: the body has been made, so that the websession is read for it no more.
+        """
+        self._has_returned = True
+        if self._held is None:
+            return
+        (status, headers, exc_info), self._held = self._held, None
+        if is_whole or self._status in BODILESS:
+            self._take_headers()
+        else:
+            control = [value for name, value in headers if name.lower() == "cache-control"]
+            self._added += stream_headers(self.session, ", ".join(control) if control else None)
+        self._server_write = (
+            self._start_response(status, with_headers(headers, self._added), exc_info) or True
+        )
+
+    def _write(self, data: bytes) -> Any:
+        self.leave(is_whole=False)
+        return self._server_write(data)
 
     def failed(self, error: BaseException) -> list[bytes]:
         """Commit what must hold although the application failed; answer where a cookie has to reach the browser.
@@ -81,6 +119,9 @@ class _Answer:
             BaseException: the application's, for the server to answer.
         """
         state = self.session.state
+        if self._held is not None:
+            # It has not left yet, and never will.
+            self._held, state.headers_left = None, False
         if state.headers_left:
             self._status = 500
             raise error
@@ -103,20 +144,22 @@ class _Answer:
         return _refuse(self._start_response, getattr(error, "status", 500), self._added)
 
     def close(self) -> None:
-        """Store what a generator changed after the start."""
+        """Store what a generator changed after the start, or the body's own `close`."""
         if not self.session.state.headers_left:
             return
         try:
-            self._commit(self._status)
+            self._commit(self._status, late_plan)
         except WebSessionError as error:
             if error.status == 500:
                 self._commit(500)
             raise
+        finally:
+            leave(self.session)
 
-    def _commit(self, status: int) -> None:
+    def _commit(self, status: int, plan_of: Callable[[WebSession[Any], int], int] = last_plan) -> None:
         state = self.session.state
         try:
-            plan = last_plan(self.session, status)
+            plan = plan_of(self.session, status)
             if plan != NOTHING:
                 state.sessions.blocking.commit(self.session, plan)
         except WebSessionError as error:
@@ -144,6 +187,7 @@ class _Body:
             yield from self._answer.failed(error)
 
     def close(self) -> None:
+        let_read(self._answer.session)
         try:
             close = getattr(self._body, "close", None)
             if close is not None:

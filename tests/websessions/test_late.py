@@ -1,0 +1,409 @@
+"""What an answer's headers cannot take back: reads of a stream, and changes after the answer, in every framework."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from applications import HOST, listening
+from browser import Browser
+
+from mangonel.websessions import MemoryStore, UsageError, WebSession, WebSessions
+from mangonel.websessions.late import Left
+
+FRAMEWORKS = ("asgi", "starlette", "fastapi", "wsgi", "flask", "tornado")
+frameworks = pytest.mark.parametrize("framework", FRAMEWORKS)
+
+# What a handler does with the websession before its headers, between two parts of its body, and after the answer.
+Part = Callable[[Any], object]
+
+
+def nothing(session: Any) -> None:
+    """Leave the websession alone."""
+
+
+class Handler:
+    """What an application of each framework does, and what it raised."""
+
+    def __init__(
+        self,
+        first: Part = nothing,
+        middle: Part = nothing,
+        last: Part = nothing,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        self.first, self.middle, self.last = first, middle, last
+        self.headers = headers or {}
+        self.raised: list[BaseException] = []
+        self.session: Any = None
+        self.was_last = asyncio.Event()
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[None]:
+        try:
+            yield
+        except UsageError as error:
+            self.raised.append(error)
+
+    def run_middle(self, session: Any) -> None:
+        with self.noting():
+            self.middle(session)
+
+    def run_last(self, session: Any) -> None:
+        with self.noting():
+            self.last(session)
+        self.was_last.set()
+
+
+def asgi(handler: Handler, sessions: WebSessions[Any]) -> Any:
+    from mangonel.websessions.frameworks.asgi import SessionMiddleware
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        session = handler.session = scope["session"]
+        handler.first(session)
+        headers = [(name.encode(), value.encode()) for name, value in handler.headers.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"one", "more_body": True})
+        handler.run_middle(session)
+        await send({"type": "http.response.body", "body": b"two"})
+        handler.run_last(session)
+
+    return SessionMiddleware(app, sessions)
+
+
+def starlette(handler: Handler, sessions: WebSessions[Any], fastapi: bool = False) -> Any:
+    from starlette.applications import Starlette
+    from starlette.background import BackgroundTask
+    from starlette.requests import Request
+    from starlette.responses import StreamingResponse
+
+    from mangonel.websessions.frameworks.asgi import SessionMiddleware
+
+    async def page(request: Any) -> StreamingResponse:
+        session = handler.session = request.scope["session"]  # `request.session` is to read it
+        handler.first(session)
+
+        async def parts() -> AsyncIterator[bytes]:
+            yield b"one"
+            handler.run_middle(session)
+            yield b"two"
+
+        task = BackgroundTask(handler.run_last, session)
+        return StreamingResponse(parts(), headers=handler.headers, background=task)
+
+    page.__annotations__["request"] = Request
+    if fastapi:
+        from fastapi import FastAPI
+
+        app: Any = FastAPI()
+        app.get("/", response_model=None)(page)
+    else:
+        app = Starlette()
+        app.add_route("/", page)
+    app.add_middleware(SessionMiddleware, sessions=sessions)
+    return app
+
+
+def wsgi(handler: Handler, sessions: WebSessions[Any]) -> Any:
+    from mangonel.websessions.frameworks.wsgi import WSGISessions
+
+    class Body:
+        def __init__(self, session: Any) -> None:
+            self.session = session
+
+        def __iter__(self) -> Iterator[bytes]:
+            yield b"one"
+            handler.run_middle(self.session)
+            yield b"two"
+
+        def close(self) -> None:
+            handler.run_last(self.session)
+
+    def app(environ: Any, start_response: Any) -> Any:
+        session = handler.session = environ["mangonel.session"]
+        handler.first(session)
+        start_response("200 OK", list(handler.headers.items()))
+        return Body(session)
+
+    return WSGISessions(app, sessions)
+
+
+def flask_app(handler: Handler, sessions: WebSessions[Any]) -> Any:
+    import flask
+
+    app = flask.Flask("tests", root_path="/")
+    sessions.init_flask(app)
+
+    @app.get("/")
+    def page() -> Any:
+        context: Any = flask.globals.request_ctx
+        session = handler.session = context._session  # `flask.session` is to read it
+        handler.first(session)
+
+        def parts() -> Iterator[bytes]:
+            yield b"one"
+            handler.run_middle(session)
+            yield b"two"
+
+        answer = flask.Response(parts(), headers=handler.headers)
+        answer.call_on_close(lambda: handler.run_last(session))
+        return answer
+
+    return app
+
+
+def tornado_app(handler: Handler, sessions: WebSessions[Any]) -> Any:
+    from tornado.web import Application, RequestHandler
+
+    from mangonel.websessions.frameworks.tornado import SessionMixin
+
+    class Page(SessionMixin, RequestHandler):
+        async def get(self) -> None:
+            if handler.first is not nothing:
+                handler.first(self.session)
+            for name, value in handler.headers.items():
+                self.set_header(name, value)
+            self.write("one")
+            await self.flush()
+            with handler.noting():
+                if handler.middle is not nothing:
+                    handler.middle(self.session)
+            self.write("two")
+            await self.finish()
+            with handler.noting():
+                if handler.last is not nothing:
+                    handler.last(self.session)
+            handler.session = self._websession
+            handler.was_last.set()
+
+    return Application([("/", Page)], sessions=sessions, log_function=lambda request: None)
+
+
+MADE: dict[str, Callable[[Handler, WebSessions[Any]], Any]] = {
+    "asgi": asgi,
+    "starlette": starlette,
+    "fastapi": lambda handler, sessions: starlette(handler, sessions, fastapi=True),
+    "wsgi": wsgi,
+    "flask": flask_app,
+    "tornado": tornado_app,
+}
+
+
+async def fetched(
+    framework: str, handler: Handler, sessions: WebSessions[Any], cookie: str | None
+) -> httpx.Response:
+    """Answer a request; an exception of the application's after its answer is in `handler.raised`."""
+    app = MADE[framework](handler, sessions)
+    headers = {"Cookie": cookie} if cookie else {}
+    if framework in ("wsgi", "flask"):
+
+        def ask() -> httpx.Response:
+            with httpx.Client(transport=httpx.WSGITransport(app), base_url=HOST) as client:
+                return client.get("/", headers=headers)
+
+        return await asyncio.to_thread(ask)
+    if framework == "tornado":
+        url, _, stop = await listening(app)
+        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+            answer = await client.get("/", headers=headers)
+        await asyncio.wait_for(handler.was_last.wait(), 60)
+        await stop()
+        return answer
+    kept: list[httpx.Response] = []
+
+    async def passed(scope: Any, receive: Any, send: Any) -> None:
+        try:
+            await app(scope, receive, send)
+        except UsageError as error:
+            handler.raised.append(error)
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(passed), base_url=HOST) as client:
+        kept.append(await client.get("/", headers=headers))
+    return kept[0]
+
+
+Ask = Callable[[Handler], Awaitable[httpx.Response]]
+
+
+async def a_visitor(framework: str, user: str | None = "ada") -> tuple[WebSessions[Any], Browser]:
+    sessions: WebSessions[Any] = WebSessions(MemoryStore(), events=lambda event: None)
+    browser = Browser(sessions)
+    if user is not None:
+        await browser.login(user)
+    return sessions, browser
+
+
+def user_of(session: Any) -> object:
+    return session.user
+
+
+@frameworks
+@pytest.mark.parametrize("user", ["ada", None])
+async def test_a_stream_that_may_read_the_websession_is_no_page_for_shared_caches(
+    framework: str, user: str | None
+) -> None:
+    sessions, browser = await a_visitor(framework, user)
+    for first in (nothing, user_of):
+        handler = Handler(first=first, middle=user_of)
+        answer = await fetched(framework, handler, sessions, browser.cookie)
+        assert answer.text == "onetwo"
+        assert answer.headers["cache-control"] == "private"
+        assert answer.headers["vary"] == "Cookie"
+        assert handler.raised == []
+
+
+@frameworks
+@pytest.mark.parametrize("user", ["ada", None])
+async def test_a_read_after_headers_that_let_caches_share_the_answer_raises(
+    framework: str, user: str | None
+) -> None:
+    sessions, browser = await a_visitor(framework, user)
+    handler = Handler(middle=user_of, headers={"Cache-Control": "public, max-age=60"})
+    answer = await fetched(framework, handler, sessions, browser.cookie)
+    assert answer.headers["cache-control"] == "public, max-age=60"
+    assert "vary" not in answer.headers
+    (error,) = handler.raised
+    assert "expected the websession to be read before the headers leave" in str(error)
+    # An application that keeps its answers private by itself may read, and what was read before varies.
+    for first, control in ((nothing, "private, max-age=60"), (nothing, "no-store"), (user_of, "public")):
+        handler = Handler(first=first, middle=user_of, headers={"Cache-Control": control})
+        answer = await fetched(framework, handler, sessions, browser.cookie)
+        assert (answer.headers["cache-control"], answer.headers["vary"]) == (control, "Cookie")
+        assert handler.raised == []
+
+
+@frameworks
+async def test_a_page_that_caches_share_and_that_reads_nothing_stays_as_it_is(framework: str) -> None:
+    sessions, browser = await a_visitor(framework)
+    handler = Handler(headers={"Cache-Control": "public"})
+    answer = await fetched(framework, handler, sessions, browser.cookie)
+    assert (answer.headers["cache-control"], answer.headers.get("vary")) == ("public", None)
+
+
+def changed(session: Any) -> None:
+    session["late"] = 1
+
+
+@frameworks
+async def test_a_change_after_the_answer_is_stored_or_raises(framework: str) -> None:
+    sessions, browser = await a_visitor(framework)
+    handler = Handler(last=changed)
+    assert (await fetched(framework, handler, sessions, browser.cookie)).status_code == 200
+    stored = dict(await browser.begin())
+    assert stored == {"late": 1} or len(handler.raised) == 1
+    # Tornado has no end of a request that comes after its answer.
+    assert bool(handler.raised) == (framework == "tornado")
+
+
+@frameworks
+async def test_a_new_websession_after_the_answer_raises_since_no_cookie_can_leave(framework: str) -> None:
+    sessions, _ = await a_visitor(framework, None)
+    handler = Handler(last=changed)
+    if framework in ("wsgi", "flask"):
+        with pytest.raises(UsageError, match="a new websession needs a cookie"):
+            await fetched(framework, handler, sessions, None)
+        return
+    await fetched(framework, handler, sessions, None)
+    (error,) = handler.raised
+    assert "needs a cookie" in str(error) or "no change of the websession after the answer" in str(error)
+
+
+CHANGES: dict[str, Callable[[Any], object]] = {
+    "setitem": changed,
+    "delitem": lambda session: session.__delitem__("n"),
+    "or": lambda session: session.__ior__({"n": 2}),
+    "update": lambda session: session.update(n=2),
+    "clear": lambda session: session.clear(),
+    "pop": lambda session: session.pop("n"),
+    "popitem": lambda session: session.popitem(),
+    "setdefault": lambda session: session.setdefault("m", 1),
+    "increment": lambda session: session.increment("n"),
+    "flash": lambda session: session.flash("saved"),
+    "label": lambda session: setattr(session, "label", "x"),
+    "data": lambda session: setattr(session, "data", {}),
+    "login": lambda session: session.login("bob"),
+    "rotate": lambda session: session.rotate(),
+    "refresh": lambda session: session.refresh("1h"),
+}
+
+
+@frameworks
+async def test_when_a_request_is_over_a_change_raises_until_the_websession_is_taken_up_again(
+    framework: str,
+) -> None:
+    sessions, browser = await a_visitor(framework)
+    await browser.store(n=1)
+    handler = Handler(first=user_of)
+    await fetched(framework, handler, sessions, browser.cookie)
+    session = handler.session
+    assert isinstance(session, Left)
+    assert (session.user, session["n"], session.get("m")) == ("ada", 1, None)
+    for name, change in CHANGES.items():
+        with pytest.raises(UsageError):
+            change(session)
+        assert dict(session) == {"n": 1}, name
+    if framework in ("wsgi", "flask"):
+        with session.lock():
+            session["n"] += 1
+        session.reload()
+        session["m"] = 1
+        session.save()
+    else:
+        async with session.lock():
+            session["n"] += 1
+        await session.reload()
+        session["m"] = 1
+        await session.save()
+    assert await browser.read() == {"n": 2, "m": 1}
+
+
+@frameworks
+async def test_an_end_after_the_request_is_over_ends(framework: str) -> None:
+    sessions, browser = await a_visitor(framework)
+    handler = Handler(first=user_of)
+    await fetched(framework, handler, sessions, browser.cookie)
+    session: WebSession[Any] = handler.session
+    session.destroy()
+    async with asyncio.timeout(60):
+        while (await browser.begin()).user is not None:
+            await asyncio.sleep(0.01)
+
+
+async def test_what_comes_while_tornado_stores_raises_and_an_end_ends() -> None:
+    from tornado.web import Application, RequestHandler
+
+    from mangonel.websessions.frameworks.tornado import SessionMixin
+
+    store = MemoryStore()
+    sessions: WebSessions[Any] = WebSessions(store, events=lambda event: None)
+    raised: list[UsageError] = []
+
+    class Page(SessionMixin, RequestHandler):
+        async def get(self) -> None:
+            self.session["n"] = 1
+            self.redirect("/")
+            try:
+                self.session["lost"] = 1
+            except UsageError as error:
+                raised.append(error)
+            if self.get_query_argument("end", ""):
+                self.session.destroy()
+
+    browser = Browser(sessions)
+    await browser.login("ada")
+    url, _, stop = await listening(Application([("/", Page)], sessions=sessions))
+    store.disturb(delay=0.01)
+    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+        headers = {"Cookie": browser.cookie or ""}
+        assert (await client.get("/", headers=headers)).status_code == 302
+        assert len(raised) == 1
+        assert await browser.read() == {"n": 1}
+        assert (await client.get("/?end=1", headers=headers)).status_code == 302
+    async with asyncio.timeout(60):
+        while (await browser.begin()).user is not None:
+            await asyncio.sleep(0.01)
+    await stop()
