@@ -88,11 +88,12 @@ class _Collection(
         # A name is asked for again and again.
         if type(name) is not str or name not in _known_names:
             check_collection_name(name)
+        # Asked first, so that what is no database is refused as such.
+        port = database._port if isinstance(database, Settings) else port_of(database, "Database")
         self._derive_settings(database, codec_options, read_preference, write_concern, read_concern)
         if isinstance(database, Settings):
-            self._belong_to(database, database._port, database._client, database._database_name, name)
+            self._belong_to(database, port, database._client, database._database_name, name)
         else:
-            port = port_of(database, "Database")
             self._belong_to(database, port, database.client, database.name, name)
         if create or kwargs:
             self._create(kwargs, session)
