@@ -39,7 +39,7 @@ class Connection(ConnectionTwins):
         self.alias = alias
         self.name = database
         self.clients = clients
-        # By face. To forget is to replace: who makes a collection meanwhile keeps it in what nobody asks any more.
+        # By face. Forgetting replaces the dict, so a collection that is made meanwhile goes into the discarded one.
         self._collections: list[dict[Any, Any]] = [{}, {}]
         self._places: list[dict[Any, Any]] = [{}, {}]
         keepers.add(self)
@@ -214,7 +214,7 @@ class Clients:
     ) -> None:
         self._uri = uri
         self._options = options
-        # By face, under None. To close is to replace: who makes a client meanwhile puts it where nobody looks any more.
+        # By face, under None. Closing replaces the dict, so a client made meanwhile goes into the discarded one.
         self._made: list[dict[None, Any]] = [{}, {}]
         self._connections: dict[tuple[str, str], Connection] = {}
         self._is_closed = {False: False, True: False}
@@ -280,7 +280,7 @@ class Clients:
         return _core.odm_finished(None) if is_async else None
 
     def _taken(self, is_async: bool) -> Any:
-        """The client that is to be closed; nobody gets it, or a collection of it, from now on."""
+        """Take out the client to close it; from now on, neither it nor its collections are handed out."""
         self._is_closed[is_async] = True
         made, self._made[is_async] = self._made[is_async], {}
         taken = made.pop(None, None)

@@ -16,7 +16,7 @@ _current: ContextVar[IdentityMap | None] = ContextVar("mangonel_odm_identity", d
 
 
 class IdentityMap:
-    """The documents of a context by database, collection and id, as long as somebody uses them."""
+    """The documents of a context by database, collection and id, as long as the program refers to them."""
 
     def __init__(self) -> None:
         self._known: WeakValueDictionary[tuple[Any, str, str], Any] = WeakValueDictionary()

@@ -1,6 +1,6 @@
 """BSON taken apart only where something in it is looked at: what is not stays the bytes that it was.
 
-So a command keeps every type, whatever Python makes of it. Knows no model and no cipher.
+So a command keeps every type, even those that Python would convert. Knows no model and no cipher.
 """
 
 from __future__ import annotations

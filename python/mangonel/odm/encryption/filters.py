@@ -85,7 +85,7 @@ def _operator(places: Places, item: list[Any], node: Node, before: str) -> bool:
 
 
 def _check_schema(places: Places, item: list[Any], node: Node) -> None:
-    """Refuse a schema that has a rule for an encrypted field, or one for whatever field there is."""
+    """Refuse a schema that has a rule for an encrypted field, or for any field."""
     group = opened(item)
     for inner in group.items if group is not None else ():
         name, parts = inner[0], opened(inner)

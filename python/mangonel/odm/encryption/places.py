@@ -141,7 +141,7 @@ class Places:
     def _refuse_form(self, expected: str, value: Any, node: Node, path: str, what: str | None) -> NoReturn:
         """Raise the error of a value in whose place the model has something with encrypted parts.
 
-        Whatever it is, nobody knows what of it to encrypt, so it would be sent in the clear.
+        It is unknown which of its values to encrypt, so they would be sent in the clear.
         """
         if what is not None:
             self.refuse(f"{what} with something else than {expected}", path, node)

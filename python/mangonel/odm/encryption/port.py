@@ -1,4 +1,4 @@
-"""What the port of a model with encrypted fields does: whatever is sent through its collection has them encrypted.
+"""The port of a model with encrypted fields: it encrypts them in every command of the model's collection.
 
 That port stands between the collection and the client's, so every operation of the mapper goes through it, and models
 without such fields never meet it. Must not know: libmongocrypt.
@@ -144,11 +144,11 @@ def database_of(connection: Any, model: Any, is_async: bool) -> Any:
     """Return the database for a model's collection: the client's own where no field is encrypted.
 
     Raises:
-        ConfigurationError: there is nobody who could encrypt.
+        ConfigurationError: no key vault is configured that could encrypt.
     """
     database = connection.database(is_async)
     name = model.__collection_name__()
-    # Whoever else stores there: documents of several models may be stored by one command.
+    # Other models of the collection: documents of several models may be stored by one command.
     tree = tree_of_collection(name, model)
     if tree is None and not _leads_to_encrypted(model):
         return database
@@ -218,7 +218,7 @@ def collection_for(connection: Any, model: Any, collection: Any, stages: Any) ->
         stages: of the pipeline.
 
     Raises:
-        ConfigurationError: there is nobody who could encrypt.
+        ConfigurationError: no key vault is configured that could encrypt.
     """
     if isinstance(collection._port, FieldPort):
         return collection

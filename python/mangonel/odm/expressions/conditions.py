@@ -211,7 +211,7 @@ def contains(field: str | None, text: str, *, ignore_case: bool = False) -> Expr
     Args:
         field: an attribute of the model, such as `User.name`.
         text: text, taken as it is.
-        ignore_case: True: whatever the case; no index serves then.
+        ignore_case: True: ignore case, which uses no index.
 
     Example:
         >>> contains(User.name, "d").query
@@ -226,7 +226,7 @@ def startswith(field: str | None, text: str, *, ignore_case: bool = False) -> Ex
     Args:
         field: an attribute of the model, such as `User.name`.
         text: text, taken as it is.
-        ignore_case: True: whatever the case; no index serves then.
+        ignore_case: True: ignore case, which uses no index.
 
     Example:
         >>> startswith(User.name, "A").query
@@ -241,7 +241,7 @@ def endswith(field: str | None, text: str, *, ignore_case: bool = False) -> Expr
     Args:
         field: an attribute of the model, such as `User.name`.
         text: text, taken as it is.
-        ignore_case: True: whatever the case; no index serves then.
+        ignore_case: True: ignore case, which uses no index.
 
     Example:
         >>> endswith(User.email, ".org").query

@@ -50,7 +50,7 @@ else:
 
 
 def condition_of(field: Any, name: str, *args: Any, **kwargs: Any) -> Expr:
-    """Return what a method of a field's path makes, whatever fields its embedded document has."""
+    """Return what a method of a field's path makes, even if its embedded document has a field of that name."""
     path = path_of(field)
     found: Expr = getattr(type(path), name).__get__(path)(*args, **kwargs)
     return found
@@ -160,7 +160,7 @@ class Path(Operand, Generic[T]):
         )
 
     def _amount(self, by: Any) -> Any:
-        """What an update adds to a number or multiplies it by: of its type, whatever bounds the number itself has."""
+        """Convert the operand of `inc` or `mul`: it has the number's type, but not its bounds."""
         field = self._field()
         if self._is_element or field.type not in (int, float, decimal.Decimal):
             return self._stored(by)
@@ -320,7 +320,7 @@ class Path(Operand, Generic[T]):
 
         Args:
             text: text, taken as it is.
-            ignore_case: True: whatever the case; no index serves then.
+            ignore_case: True: ignore case, which uses no index.
 
         Example:
             >>> User.name.contains("d").query
@@ -334,7 +334,7 @@ class Path(Operand, Generic[T]):
 
         Args:
             text: text, taken as it is.
-            ignore_case: True: whatever the case; no index serves then.
+            ignore_case: True: ignore case, which uses no index.
 
         Example:
             >>> User.name.startswith("A").query
@@ -348,7 +348,7 @@ class Path(Operand, Generic[T]):
 
         Args:
             text: text, taken as it is.
-            ignore_case: True: whatever the case; no index serves then.
+            ignore_case: True: ignore case, which uses no index.
 
         Example:
             >>> User.email.endswith(".org").query
@@ -375,7 +375,7 @@ class Path(Operand, Generic[T]):
 
         Args:
             text: text, taken as it is.
-            ignore_case: True: whatever the case; no index serves then.
+            ignore_case: True: ignore case, which uses no index.
 
         Example:
             >>> User.find(User.name.wholeword("Ada")).count()

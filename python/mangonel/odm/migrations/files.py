@@ -122,7 +122,7 @@ def _migration(path: Path, number: int) -> Migration:
     if forward is None:
         raise ValueError(f"expected a function forward(document) or FORWARD = [...] in {path}, got neither")
     for name in names:
-        # A filter that nobody reads would mean every document.
+        # An ignored filter would mean every document.
         if name not in NAMES and name.upper().rstrip("S") in {known.upper() for known in NAMES}:
             raise ValueError(f"expected one of {', '.join(NAMES)} in {path}, got {name}")
     for name in ("FILTER", "BACK_FILTER"):

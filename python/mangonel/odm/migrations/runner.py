@@ -1,4 +1,4 @@
-"""Runs migrations: in batches by `_id`, each document changed exactly once, whoever writes meanwhile or is killed.
+"""Runs migrations: in batches by `_id`, each document changed exactly once, despite other writers and killed processes.
 
 A document and the mark that it was changed are written by one atomic step, and only if the document is still what was
 read. So a process that is killed at any moment loses at most a batch that was not marked, and finds the marked ones

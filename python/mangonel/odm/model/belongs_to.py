@@ -120,7 +120,7 @@ def _document(ref: Ref[Any], instance: Any) -> Any:
 def _is_on_a_loop() -> bool:
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
-        # Nobody imported it, so no loop of its kind runs.
+        # It was never imported, so no loop of its kind runs.
         return False
     try:
         asyncio.get_running_loop()

@@ -298,7 +298,7 @@ def may_encrypt(cls: Any) -> bool:
     """Whether the program has made marks.
 
     The annotations of the model are evaluated first, and those of its family, of what is embedded in it and of other
-    models of its collection: until then they may hold marks that nobody has made.
+    models of its collection: until then they may hold marks that were never made.
     """
     if declared:
         return True

@@ -117,7 +117,7 @@ class ModelMeta(_core.OdmMeta):
         for attribute, inverse in inverses.items():
             inverse.name, inverse.owner, inverse.annotation = attribute, cls, annotations[attribute]
             _install_inverse(cls, attribute, inverse)
-        # Nobody but the class's own frame has the names of a function's scope.
+        # Names of a function's scope are known to that function's frame only.
         cls.__locals__ = {}
         if any(isinstance(annotation, str) for annotation in annotations.values()):
             cls.__locals__ = _caller_locals(cls, annotations)
@@ -133,7 +133,7 @@ class ModelMeta(_core.OdmMeta):
             registry[name] = cls
             models.append(cls)
             _join_family(cls)
-            # It may belong to a collection that somebody knows.
+            # Its collection may be cached already.
             for keeper in list(keepers):
                 keeper.forget()
             if cls.__hooks__ and not cls.__is_document__:

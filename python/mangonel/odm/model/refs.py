@@ -254,7 +254,7 @@ class Refs(Generic[T], RefsTwins[T]):
         self._loaded: dict[Any, Any] = {}
         self._maker = maker
         self._siblings = siblings
-        # The list of the core is taken over: it is nobody else's.
+        # The core's list is taken over: nothing else refers to it.
         self.ids = documents if isinstance(documents, list) and not _has_documents(documents) else []
         if self.ids is not documents:
             for document in documents.ids if isinstance(documents, Refs) else documents:

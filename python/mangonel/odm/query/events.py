@@ -105,7 +105,7 @@ async def count_flow(document: Any, collection: Any, cls: Any) -> None:
 
 
 async def next_number_flow(collection: Any, counter: str) -> int:
-    """Return the next number of a counter; outside any transaction, so that nobody waits for its end."""
+    """Return the next number of a counter; outside any transaction, so that other inserts need not wait."""
     counters = collection.database["counters"]
     found = await collection._port.call(_next_number, counters, counter)
     return int(found["next"])

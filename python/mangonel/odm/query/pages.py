@@ -128,7 +128,7 @@ def _with_keys(query: Any, sort: dict[str, Any]) -> dict[str, Any] | None:
 
 
 class _Signer:
-    """Makes and checks tokens, which only a query of the same model and order takes, and nobody else can make."""
+    """Signs and checks page tokens, which are valid for queries of the same model and order only."""
 
     def __init__(self, key: bytes, purpose: Any) -> None:
         self._key = key
@@ -232,7 +232,7 @@ _RANKS = {
 
 
 def _beyond(key: str, value: Any, direction: int) -> list[dict[str, Any]]:
-    """Alternatives that together are what comes behind a value in one key, of whatever type."""
+    """Return alternatives that together match the values after this one in one key, of any type."""
     rank = _rank(value)
     is_nan = isinstance(value, float) and math.isnan(value)
     found: list[dict[str, Any]] = []

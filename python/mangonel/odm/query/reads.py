@@ -385,7 +385,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
                     )
 
     def _without(self, exclude: tuple[Any, ...]) -> dict[str, Any]:
-        """The options of a find that leaves these fields out too, whatever the query asks for."""
+        """Return the options of a find that also leaves out these fields, even if the query asks for them."""
         if not exclude:
             return {}
         projection = dict(self._options.get("projection") or {})

@@ -266,7 +266,7 @@ class Request:
         return found[0] if len(found) == 1 and not has_more else query._single_of(self, found, has_more)
 
     def end(self, batch: Any) -> None:
-        """End the cursor of a first batch: there is more than a reply has room for, and nobody will ask for it.
+        """End the cursor of a first batch: it has more documents, which will not be read.
 
         Raises:
             ProtocolError: the reply has no cursor.

@@ -1,4 +1,4 @@
-"""Updates of a model's documents, whoever asks for them: the version is counted, and the times of change are set."""
+"""Update documents for a model, from any caller: they increase the version and set the times of change."""
 
 from __future__ import annotations
 

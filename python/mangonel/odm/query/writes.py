@@ -282,7 +282,7 @@ def _first_of(request: Request) -> dict[str, Any]:
     """The keywords of a command that finds one document and changes it.
 
     Raises:
-        UnsupportedOption: nobody would wait for the document that is the answer.
+        UnsupportedOption: with w=0 there is no answer, and so no document.
     """
     if not request.collection.write_concern.acknowledged:
         raise UnsupportedOption(

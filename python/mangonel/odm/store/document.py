@@ -317,7 +317,7 @@ class Document(Base, DocumentTwins):
 
         Raises:
             DocumentNotFound: it does not exist any more.
-            StaleDocument: it has unsaved changes, and was saved by somebody else since it was loaded.
+            StaleDocument: it has unsaved changes, and another writer has saved it since it was loaded.
             ValueError: a field of the changes has unsaved ones.
 
         Example:

@@ -19,7 +19,7 @@ class SearchIndex:
     """Declares a search index of a model, in `__search_indexes__`.
 
     Args:
-        fields: those that are searched, names or class attributes; none: all of them, whatever they hold.
+        fields: those that are searched, names or class attributes; none: all fields, of any type.
         name: of the index.
         definition: all of it, as the service has it, instead of fields.
         kind: "search" or "vectorSearch".
