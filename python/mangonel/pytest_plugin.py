@@ -81,6 +81,12 @@ def pytest_unconfigure() -> None:
     _kept.close()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Forget the commands of the test before."""
+    _recorder.commands.clear()
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Iterator[None]:
     """Add the commands that were sent to the report of a failed test."""
