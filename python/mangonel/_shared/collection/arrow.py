@@ -60,10 +60,8 @@ class CollectionArrow(WritingSource):
             >>> client.shop.copies.insert_arrow(client.shop.orders.find().to_arrow()).inserted_count
             2
         """
-        from mangonel._shared.collection.bulk_run import BulkRunner
-
         reader = _core.ArrowReader(above("mangonel.arrow.frames").table_of(table), exclude_none)
-        runner = BulkRunner(
+        runner = self._bulk_runner(
             self, self._client, self._name, ordered, bypass_document_validation, comment, None, session
         )
         return self._port.flow(_insert_flow(runner, reader))

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from mangonel._shared.collection.bulk_run import BulkRunner, Run
     from mangonel._shared.sessions.session import _ClientSession
 
-_COMMANDS = ("insert", "update", "delete")
-
 
 class CollectionBulkWrite(WritingSource, Generic[_DocumentType]):
     """Writes of several kinds in one call."""
@@ -57,17 +55,14 @@ class CollectionBulkWrite(WritingSource, Generic[_DocumentType]):
             >>> client.shop.orders.bulk_write([InsertOne({"_id": 1}), DeleteMany({"paid": True})]).inserted_count
             1
         """
-        # Imported on demand: programs that only insert and find do not need it.
-        from mangonel._shared.collection.bulk_run import BulkRunner
-
         if type(requests) is not list:
             validate_list("requests", requests)
         if let is not None:
             validate_is_document_type("let", let)
-        runs = _runs(requests, ordered)
+        runs = self._bulk_runner.runs_of(requests, ordered)
         if not runs:
             raise InvalidOperation("No operations to execute")
-        runner = BulkRunner(
+        runner = self._bulk_runner(
             self, self._client, self._name, ordered, bypass_document_validation, comment, let, session
         )
         return self._port.flow(_bulk_write_flow(runner, runs))
@@ -76,39 +71,3 @@ class CollectionBulkWrite(WritingSource, Generic[_DocumentType]):
 async def _bulk_write_flow(runner: BulkRunner, runs: list[Run]) -> BulkWriteResult:
     result = await runner.run_flow(runs, first=runs[0].command)
     return BulkWriteResult({}, False) if result is None else BulkWriteResult(result, True)
-
-
-def _runs(requests: Sequence[Any], ordered: bool) -> list[Run]:
-    from mangonel._shared.collection.bulk_run import Run, check_documents
-    from mangonel.operations import InsertOne, _WriteModel
-
-    if set(map(type, requests)) == {InsertOne}:
-        # A fast path: it does no work per document.
-        documents = [request._doc for request in requests]
-        check_documents(documents)
-        return [Run("insert", documents, range(len(documents)))]
-    runs: list[Run] = []
-    by_command: dict[str, Run] = {}
-    run: Run | None = None
-    for index, request in enumerate(requests):
-        if not isinstance(request, _WriteModel):
-            raise TypeError(f"{request!r} is not a valid request: expected a write such as InsertOne")
-        command, statement = request._COMMAND, request._form
-        is_plain = not request._has_options
-        if is_plain and command == "update":
-            # What `_statement` checks, a frame less for each.
-            update = statement["u"]
-            is_plain = type(update) is dict and len(update) > 0
-            is_plain = is_plain and next(iter(update)).startswith("$") is not request._IS_REPLACEMENT
-        if not is_plain:
-            statement = request._statement()
-        if not ordered:
-            run = by_command.get(command)
-        if run is None or run.command != command:
-            run = by_command[command] = Run(command, [], [])
-            runs.append(run)
-        run.writes.append(statement)
-        run.indexes.append(index)  # type: ignore[attr-defined]  # the list from above
-        if request._REPEATS:
-            run.is_retryable = False
-    return runs if ordered else sorted(runs, key=lambda run: _COMMANDS.index(run.command))

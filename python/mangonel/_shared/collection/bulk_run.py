@@ -1,6 +1,6 @@
 """Runs a bulk write on one collection: runs of equal writes, split into commands, their replies merged.
 
-Knows commands and limits, not the write models. Spec: crud (bulk write), bulk-write, retryable-writes.
+Spec: crud (bulk write), bulk-write, retryable-writes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from mangonel._shared.replies import REPLY_ERRORS, malformed
 from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
 from mangonel.common import validate_is_document_type
 from mangonel.errors import BulkWriteError, ConfigurationError, ConnectionFailure, OperationFailure
+from mangonel.operations import InsertOne, _WriteModel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from mangonel._shared.collection.write_support import WritingSource
     from mangonel._shared.sessions.session import _ClientSession
 
-# The field with the writes, by command.
+# The order of commands where the caller wants none.
+_COMMANDS = ("insert", "update", "delete")
+# The field of each command that holds its writes.
 _FIELDS = {"insert": "documents", "update": "updates", "delete": "deletes"}
 _SORT_WIRE_VERSION = 25
 
@@ -95,6 +98,64 @@ class BulkRunner:
         # Bytes that the writes of one command may have: a message less the envelope (session, cluster time) and the
         # allowance for fields of the command itself.
         self._room = 0
+
+    @staticmethod
+    def runs_of(requests: Sequence[Any], ordered: bool) -> list[Run]:
+        """Return the user's models as runs of equal commands.
+
+        Raises:
+            TypeError, ValueError: one is no model, or its document is wrong.
+        """
+        if set(map(type, requests)) == {InsertOne}:
+            # Worth a way of its own: nothing is done here for each document.
+            return [BulkRunner.insert_run([request._doc for request in requests])]
+        runs: list[Run] = []
+        by_command: dict[str, Run] = {}
+        run: Run | None = None
+        kind: type[Any] | None = None
+        command, is_update, is_replacement, repeats = "", False, False, False
+        for index, request in enumerate(requests):
+            if type(request) is not kind:
+                # Looked at once for writes of one kind in a row.
+                kind = type(request)
+                if not issubclass(kind, _WriteModel):
+                    raise TypeError(f"{request!r} is not a valid request: expected a write such as InsertOne")
+                command, is_replacement, repeats = kind._COMMAND, kind._IS_REPLACEMENT, kind._REPEATS
+                is_update = command == "update"
+            statement, is_plain = request._form, not request._has_options
+            if is_plain and is_update:
+                # What `_statement` checks, a frame less for each.
+                update = statement["u"]
+                is_plain = False
+                if type(update) is dict:
+                    for first in update:
+                        is_plain = type(first) is str and (first[:1] == "$") is not is_replacement
+                        break
+            if not is_plain:
+                statement = request._statement()
+            if not ordered:
+                run = by_command.get(command)
+            if run is None or run.command != command:
+                run = by_command[command] = Run(command, [], [])
+                runs.append(run)
+            run.writes.append(statement)
+            run.indexes.append(index)  # type: ignore[attr-defined]  # the list from above
+            if repeats:
+                run.is_retryable = False
+        return runs if ordered else sorted(runs, key=lambda run: _COMMANDS.index(run.command))
+
+    @staticmethod
+    def insert_run(documents: list[Any], first: int = 0) -> Run:
+        """Return the inserts of documents, of which the caller had the first at that index.
+
+        Raises:
+            TypeError: one cannot be stored.
+        """
+        # Quick when all of them are dicts.
+        if set(map(type, documents)) != {dict}:
+            for document in documents:
+                validate_is_document_type("document", document)
+        return Run("insert", documents, range(first, first + len(documents)))
 
     async def run_flow(
         self, runs: Iterable[Run], *, name: str = "bulkWrite", first: str = "insert", is_traced: bool = False
@@ -299,10 +360,3 @@ def raise_bulk_error(result: dict[str, Any]) -> NoReturn:
     """Raise the error for a merged result, with the errors in the caller's order."""
     result["writeErrors"].sort(key=lambda error: error["index"])
     raise BulkWriteError(result)
-
-
-def check_documents(documents: Iterable[Any]) -> None:
-    """Raise TypeError unless every document can be stored; fast if all are dicts."""
-    if set(map(type, documents)) != {dict}:
-        for document in documents:
-            validate_is_document_type("document", document)

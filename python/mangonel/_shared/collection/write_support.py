@@ -6,6 +6,7 @@ import itertools
 
 from mangonel import _core
 from mangonel._core import KIND_SELECTION
+from mangonel._light import LateClass
 from mangonel._shared.base import CommandSource
 from mangonel._shared.operation import build_operation
 from mangonel.common import MAX_BSON_SIZE
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from mangonel._shared.client.client import _MongoClient
+    from mangonel._shared.collection.bulk_run import BulkRunner
     from mangonel.bson.codec_options import CodecOptions
 
 # How much larger a command may be than its documents; the server's own allowance.
@@ -38,6 +40,8 @@ class WritingSource(CommandSource):
     _name: str
     # Made at the first write.
     _reply_codec: _core.Codec | None = None
+    # Imported when it is needed: a program that inserts and finds pays nothing for it.
+    _bulk_runner: type[BulkRunner] = LateClass("mangonel._shared.collection.bulk_run", "BulkRunner")
 
 
 def write_codec(options: CodecOptions[Any]) -> _core.Codec:

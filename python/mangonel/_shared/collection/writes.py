@@ -120,18 +120,16 @@ class CollectionWrites(
             >>> client.shop.users.insert_many([{"_id": 1}, {"_id": 2}]).inserted_ids
             [1, 2]
         """
-        from mangonel._shared.collection.bulk_run import BulkRunner, Run, check_documents
-
+        runner_class = self._bulk_runner
         runs: Iterable[Run]
         if isinstance(documents, (list, tuple)) and documents:
-            check_documents(documents)
             # The caller's own list may change while its first documents are on their way.
-            runs = [Run("insert", [*documents], range(len(documents)))]
+            runs = [runner_class.insert_run([*documents])]
         elif not isinstance(documents, Iterable) or isinstance(documents, Mapping) or not documents:
             raise TypeError(f"documents must be a non-empty list or another iterable, not {type(documents)}")
         else:
-            runs = _insert_runs(documents)
-        runner = BulkRunner(
+            runs = _insert_runs(runner_class, documents)
+        runner = runner_class(
             self, self._client, self._name, ordered, bypass_document_validation, comment, None, session
         )
         return self._port.flow(_insert_many_flow(runner, runs))
@@ -142,15 +140,12 @@ async def _insert_many_flow(runner: BulkRunner, runs: Iterable[Run]) -> InsertMa
     return InsertManyResult(runner.ids, result is not None)
 
 
-def _insert_runs(documents: Iterable[Any]) -> Iterator[Run]:
+def _insert_runs(runner_class: type[BulkRunner], documents: Iterable[Any]) -> Iterator[Run]:
     from itertools import islice
-
-    from mangonel._shared.collection.bulk_run import Run, check_documents
 
     count, rest = 0, iter(documents)
     while chunk := list(islice(rest, MAX_WRITE_BATCH_SIZE)):
-        check_documents(chunk)
-        yield Run("insert", chunk, range(count, count + len(chunk)))
+        yield runner_class.insert_run(chunk, count)
         count += len(chunk)
     if count == 0:
         raise InvalidOperation("No operations to execute")
