@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from mangonel.typings import _CollationIn, _IndexKeyHint, _IndexList
 
 
+# What most queries have beside a filter.
+_NO_OPTIONS = (None,) * 14
+
+
 class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
     """A query, which may change until its first batch is requested. The arguments are `Cursor`'s."""
 
@@ -79,29 +83,43 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         elif type(filter) is not dict and not isinstance(filter, Mapping):
             raise TypeError(f"filter must be a mapping type, not {type(filter)}")
         # All of the command but its bounds and its read concern, which are added when it is sent.
-        self._query = find_command(
-            collection._name,
-            filter,
-            projection=projection,
-            skip=skip,
-            no_cursor_timeout=no_cursor_timeout,
-            cursor_type=cursor_type,
-            sort=sort,
-            allow_partial_results=allow_partial_results,
-            oplog_replay=oplog_replay,
-            collation=collation,
-            hint=hint,
-            max_scan=max_scan,
-            max_time_ms=max_time_ms,
-            max=max,
-            min=min,
-            return_key=return_key,
-            show_record_id=show_record_id,
-            snapshot=snapshot,
-            comment=comment,
-            allow_disk_use=allow_disk_use,
-            let=let,
-        )
+        options = (
+            projection, sort, collation, hint, max_time_ms, comment, max, min, max_scan, return_key, show_record_id,
+            snapshot, allow_disk_use, let,
+        )  # fmt: skip
+        if (
+            options == _NO_OPTIONS
+            and no_cursor_timeout is allow_partial_results is oplog_replay is False
+            and type(skip) is type(cursor_type) is int
+            and skip == cursor_type == 0
+            and "$query" not in filter
+        ):
+            # As `find_command` makes it, without handing on what most queries do not have.
+            self._query: dict[str, Any] = {"find": collection._name, "filter": filter}
+        else:
+            self._query = find_command(
+                collection._name,
+                filter,
+                projection=projection,
+                skip=skip,
+                no_cursor_timeout=no_cursor_timeout,
+                cursor_type=cursor_type,
+                sort=sort,
+                allow_partial_results=allow_partial_results,
+                oplog_replay=oplog_replay,
+                collation=collation,
+                hint=hint,
+                max_scan=max_scan,
+                max_time_ms=max_time_ms,
+                max=max,
+                min=min,
+                return_key=return_key,
+                show_record_id=show_record_id,
+                snapshot=snapshot,
+                comment=comment,
+                allow_disk_use=allow_disk_use,
+                let=let,
+            )
         if cursor_type == EXHAUST:
             self._is_exhaust = True
         if max or min:
