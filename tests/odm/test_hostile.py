@@ -105,7 +105,7 @@ def test_deep_nesting_is_refused() -> None:
         array = (len(data) + 8).to_bytes(4, "little") + b"\x030\0" + data + b"\0"
         body = b"\x10n\0\1\0\0\0" + b"\x04tree\0" + array
         data = (len(body) + 5).to_bytes(4, "little") + body + b"\0"
-    with pytest.raises(InvalidBSON, match="nested deeper"):
+    with pytest.raises(ValidationError, match="nested deeper"):
         Inner.from_bson(data)
 
 

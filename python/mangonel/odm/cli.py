@@ -259,8 +259,8 @@ def _check(model: Any, options: argparse.Namespace) -> int:
 
 def _read_all(model: Any, collection: Any, limit: int, to: TextIO, query: Any = None) -> int:
     """Read every document by a model, and name those that do not fit."""
-    from mangonel.bson import decode
     from mangonel.odm import ValidationError
+    from mangonel.odm.model.invalid import id_of
 
     seen = faults = 0
     unknown: dict[str, int] = {}
@@ -278,7 +278,7 @@ def _read_all(model: Any, collection: Any, limit: int, to: TextIO, query: Any = 
             except ValidationError as error:
                 faults += 1
                 if faults <= limit:
-                    print(f"{model.__collection_name__()} {decode(data).get('_id')!r}: {error}", file=to)
+                    print(f"{model.__collection_name__()} {id_of(data)!r}: {error}", file=to)
     extra = ", ".join(f"{key} ({count})" for key, count in sorted(unknown.items()))
     print(
         f"{model.__collection_name__()}: {seen} read, {faults} do not fit"

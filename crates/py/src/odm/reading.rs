@@ -16,7 +16,7 @@ use super::raw::Elements;
 use super::siblings::Siblings;
 use crate::codec::collector::Pause;
 use crate::codec::document_shape::{DocumentShape, Shape};
-use crate::codec::fault::into_exception;
+use crate::codec::fault::{Fault, Kind, Problem, into_exception};
 use crate::driver::batch::Batch;
 
 /// What the documents of a driver's cursor become.
@@ -257,6 +257,16 @@ fn mask(plan: &Plan, only: Option<Vec<usize>>) -> Option<Bits> {
     only.map(|only| only.into_iter().filter(|index| *index < plan.fields.len()).collect())
 }
 
+/// What is wrong with a stored document: bytes that no value stands for are a fault of it like a value of another type.
+fn of_document(mut fault: Fault) -> Fault {
+    if let Problem::Found { kind: kind @ (Kind::Bson | Kind::UnknownType), tail, .. } = &mut *fault {
+        *kind = Kind::Field;
+        // How the driver itself would read it.
+        tail.clear();
+    }
+    fault
+}
+
 /// Decodes documents that stand at these places of `data`, appending them to `list`; returns what their references share.
 fn hydrate<'py>(
     py: Python<'py>,
@@ -279,7 +289,7 @@ fn hydrate<'py>(
         match hydrator.top(plan, place.start, place.end) {
             Ok(made) => list.append(made)?,
             Err(fault) => {
-                let error = into_exception(py, fault, None);
+                let error = into_exception(py, of_document(fault), None);
                 // The error report names the document by its id.
                 error.value(py).setattr("document", PyBytes::new(py, &data[place.clone()]))?;
                 return Err(error);

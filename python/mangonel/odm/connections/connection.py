@@ -66,7 +66,8 @@ class Connection(ConnectionTwins):
             >>> db.database().name
             'shop'
         """
-        return self.clients.get(is_async).get_database(self.name, codec_options=codec_options(False))
+        client = self.clients.get(is_async)
+        return client.get_database(self.name, codec_options=codec_options(False, client.codec_options))
 
     def collection(self, model: Any, is_async: bool) -> Any:
         """Return the driver's collection that stores the documents of a model.
@@ -91,7 +92,9 @@ class Connection(ConnectionTwins):
                 database = self.database(is_async)
             found = database.get_collection(
                 model.__collection_name__(),
-                codec_options=codec_options(getattr(model, "__tz_aware__", True)),
+                codec_options=codec_options(
+                    getattr(model, "__tz_aware__", True), self.clients.get(is_async).codec_options
+                ),
                 write_concern=options.get("write_concern"),
                 read_concern=options.get("read_concern"),
                 read_preference=options.get("read_preference"),

@@ -5,12 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from mangonel.bson.binary import UuidRepresentation
-from mangonel.bson.codec_options import CodecOptions
+from mangonel.bson.codec_options import CodecOptions, DatetimeConversion
 
 _NAIVE: CodecOptions[Any] = CodecOptions(uuid_representation=UuidRepresentation.STANDARD)
 _TZ_AWARE: CodecOptions[Any] = CodecOptions(tz_aware=True, uuid_representation=UuidRepresentation.STANDARD)
+# Any stored document can be looked at with these.
+TOLERANT: CodecOptions[Any] = CodecOptions(
+    datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="surrogateescape"
+)
 
 
-def codec_options(tz_aware: bool) -> CodecOptions[Any]:
-    """Return the options that models are decoded with."""
-    return _TZ_AWARE if tz_aware else _NAIVE
+def codec_options(tz_aware: bool, given: CodecOptions[Any] | None = None) -> CodecOptions[Any]:
+    """Return the options that the driver decodes models' documents with.
+
+    Args:
+        tz_aware: dates have a time zone.
+        given: the client's own, whose conversion of dates and handler of broken text are kept.
+    """
+    options = _TZ_AWARE if tz_aware else _NAIVE
+    if given is None:
+        return options
+    kept: dict[str, Any] = {
+        name: getattr(given, name)
+        for name in ("datetime_conversion", "unicode_decode_error_handler")
+        if getattr(given, name) != getattr(options, name)
+    }
+    return options.with_options(**kept) if kept else options

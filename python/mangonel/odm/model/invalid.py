@@ -7,6 +7,7 @@ from typing import Any
 from mangonel import _core, bson
 from mangonel.errors import PyMongoError
 from mangonel.odm.errors import ValidationError
+from mangonel.odm.model.codec import TOLERANT
 
 
 def located(error: ValidationError, model: Any, collection: str) -> ValidationError:
@@ -15,7 +16,7 @@ def located(error: ValidationError, model: Any, collection: str) -> ValidationEr
     if not isinstance(data, bytes) or error.collection is not None:
         return error
     error.collection = collection
-    error.id = _id_of(data)
+    error.id = id_of(data)
     first = str(error)
     error.faults = [first, *(fault for fault in _faults(model, data) if fault != first)]
     more = f"; also {'; '.join(error.faults[1:])}" if len(error.faults) > 1 else ""
@@ -23,9 +24,10 @@ def located(error: ValidationError, model: Any, collection: str) -> ValidationEr
     return error
 
 
-def _id_of(data: bytes) -> Any:
+def id_of(data: bytes) -> Any:
+    """Return the `_id` of a document, whatever else it has; None: there is none that can be read."""
     try:
-        return bson.decode(data).get("_id")
+        return bson.decode(data, TOLERANT).get("_id")
     except PyMongoError:
         return None
 
@@ -33,7 +35,7 @@ def _id_of(data: bytes) -> Any:
 def _faults(model: Any, data: bytes) -> list[str]:
     """What each field has to say, read without the others."""
     try:
-        document = bson.decode(data)
+        document = bson.decode(data, TOLERANT)
     except PyMongoError:
         return []
     faults: list[str] = []
@@ -41,7 +43,7 @@ def _faults(model: Any, data: bytes) -> list[str]:
         if field.key not in document:
             continue
         try:
-            alone = bson.encode({field.key: document[field.key]})
+            alone = bson.encode({field.key: document[field.key]}, codec_options=TOLERANT)
             _core.odm_decode_all(model.__model__, alone, False, [index])
         except ValidationError as error:
             faults.append(str(error))

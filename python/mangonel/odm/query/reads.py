@@ -58,6 +58,9 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         cursor = collection._cursor_class(collection, request.filter, **request.keywords)
         while cursor._id != 0 and await cursor._fetch_flow():
             request.read(cursor._batch, documents)
+            if request.left == 0:
+                await cursor._close_flow()
+                break
         if self._includes or current_map() is not None:
             return await self._finished_flow(request, documents)
         return documents
@@ -118,8 +121,10 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         """Run a terminal that wants a single document: in one exchange, where nothing else is asked for."""
         request = Request(self, terminal, is_async)
         # A limit is always among them.
-        if len(request.keywords) == 1 and (
-            self._is_plain or not (self._includes or self._is_none or self._seconds is not None)
+        if (
+            len(request.keywords) == 1
+            and request.left is None
+            and (self._is_plain or not (self._includes or self._is_none or self._seconds is not None))
         ):
             collection = request.collection
             if self._lookups:
@@ -171,6 +176,8 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         try:
             while request.port.flow(self._fetch_flow(cursor)) or (cursor._is_tailable and cursor.alive):
                 while cursor._batch is not None and not cursor._batch.is_empty:
+                    if request.left == 0:
+                        return
                     yield request.port.flow(self._slice_flow(cursor, request))
         finally:
             cursor.close()
@@ -541,9 +548,15 @@ class _AsyncDocuments(Generic[T]):
             if self._documents:
                 return self._documents[0]
         while cursor is not None:
+            if self._request.left == 0:
+                await cursor._close_flow()
+                break
             if cursor._batch is not None and not cursor._batch.is_empty:
                 self._documents = await self._query._slice_flow(cursor, self._request)
                 self._at = 1
+                if not self._documents:
+                    # None of them fits the model.
+                    continue
                 return self._documents[0]
             if not await self._query._fetch_flow(cursor) and not (cursor._is_tailable and cursor.alive):
                 break

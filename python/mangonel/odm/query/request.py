@@ -60,10 +60,11 @@ class Terminal:
         takes: options that its flow honours itself.
         is_write: whether read settings would be lost on it.
         is_find: whether any other option of the driver's `find` is passed on.
+        hands_out: whether a limit counts the documents that it returns, not those that do not fit the model.
         most: how many documents it looks at; 0 for all.
     """
 
-    __slots__ = ("is_find", "is_write", "most", "name", "passes", "takes")
+    __slots__ = ("hands_out", "is_find", "is_write", "most", "name", "passes", "takes")
 
     def __init__(
         self,
@@ -73,6 +74,7 @@ class Terminal:
         *,
         is_write: bool = False,
         is_find: bool = False,
+        hands_out: bool = False,
         most: int = 0,
     ) -> None:
         self.name = name
@@ -81,6 +83,7 @@ class Terminal:
         self.is_write = is_write
         self.is_find = is_find
         self.most = most
+        self.hands_out = hands_out
 
 
 def _same(*names: str) -> dict[str, str]:
@@ -99,7 +102,14 @@ TERMINALS = {
     terminal.name: terminal
     for terminal in (
         *(
-            Terminal(name, _FIND, ("include", "lookup", "shape", "on_invalid"), is_find=True, most=most)
+            Terminal(
+                name,
+                _FIND,
+                ("include", "lookup", "shape", "on_invalid"),
+                is_find=True,
+                hands_out=True,
+                most=most,
+            )
             for name, most in (("iterate", 0), ("all", 0), ("first", 1), ("last", 0), ("nth", 1), ("one", 2))
         ),
         # It counts too, and a count knows no other options.
@@ -143,7 +153,17 @@ class Request:
         beside: a request whose connection and collection are taken; None: the query's own.
     """
 
-    __slots__ = ("collection", "connection", "filter", "is_lazy", "keywords", "port", "query", "terminal")
+    __slots__ = (
+        "collection",
+        "connection",
+        "filter",
+        "is_lazy",
+        "keywords",
+        "left",
+        "port",
+        "query",
+        "terminal",
+    )
     connection: Any
     collection: Any
 
@@ -183,6 +203,12 @@ class Request:
         limit = keywords.get("limit")
         if wanted.most and (not limit or limit > wanted.most):
             keywords["limit"] = limit = wanted.most
+        # How many documents are still wanted; None: those that the server returns.
+        self.left: int | None = None
+        if limit and query._on_invalid != "raise" and wanted.hands_out and not query._lookups:
+            # What does not fit is no part of the limit, so the cursor goes on behind it.
+            self.left = keywords.pop("limit")
+            keywords.setdefault("batch_size", max(2, limit))
         # One document is wanted whole.
         self.is_lazy: bool = query._wish.get("lazy", not wanted.most and limit != 1)
         session, running = query._session, sessions.get()
@@ -217,7 +243,8 @@ class Request:
         model, on_invalid = query._model, query._on_invalid
         is_strict = on_invalid == "raise"
         only = query._only() if query._wish else None
-        while True:
+        while self.left != 0:
+            had = len(documents)
             try:
                 if query._shape is None:
                     _core.odm_drain(
@@ -239,6 +266,8 @@ class Request:
                     raise error from None
                 if callable(on_invalid):
                     on_invalid(error)
+            if self.left is not None:
+                self.left -= len(documents) - had
             if is_strict or batch.is_empty:
                 return
 

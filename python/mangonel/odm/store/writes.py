@@ -12,7 +12,7 @@ from typing import Any
 from mangonel import _core
 from mangonel._shared.collection.write_support import COMMAND_OVERHEAD, write_codec
 from mangonel._shared.settings import BOUND
-from mangonel.bson import CodecOptions, DatetimeConversion, decode, encode
+from mangonel.bson import CodecOptions, decode, encode
 from mangonel.bson.errors import BSONError
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.common import MAX_BSON_SIZE
@@ -33,6 +33,7 @@ from mangonel.odm.expressions.changes import Change
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.belongs_to import held
+from mangonel.odm.model.codec import TOLERANT
 from mangonel.odm.model.convert import GUARDED, MODIFIES, NEW, PARTIAL, UNCERTAIN
 from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.encrypted import declared
@@ -190,10 +191,6 @@ async def rebased_flow(document: Any, place: Place) -> bool:
 
 
 _RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
-# Whatever was stored is a value to compare with.
-_ANY: CodecOptions[Any] = CodecOptions(
-    datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="surrogateescape"
-)
 
 
 def _find_one(collection: Any, id: Any, options: dict[str, Any]) -> Any:
@@ -217,7 +214,7 @@ def guarded_filter(document: Any, where: Any = None) -> dict[str, Any]:
     query, guard = filter_of(document, where), _core.odm_guard(document)
     if guard is None:
         return query
-    conditions = decode(guard, _ANY)
+    conditions = decode(guard, TOLERANT)
     if declared:
         conditions = findable_guard(document, conditions)
     return {"$and": [query, conditions]} if conditions else query
@@ -419,6 +416,8 @@ def _kept(old: Any, value: Any, found: Any, is_uncertain: bool) -> Any:
         found: what is stored now.
         is_uncertain: the value may have been stored already.
     """
+    # What is missing is an empty list, as a save has it, which pushes.
+    old = [] if old is None else old
     are_lists = isinstance(old, list) and isinstance(value, list) and isinstance(found, list)
     if not are_lists or value[: len(old)] != old:
         return value
