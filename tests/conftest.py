@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +30,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 HERE = Path(__file__).parent
 TEST_COMMANDS = {"enableTestCommands": 1}
+
+if not os.access(HERE.parent, os.W_OK):
+    # A checkout that may only be read: what mypy remembers is kept elsewhere.
+    os.environ.setdefault(
+        "MYPY_CACHE_DIR", os.path.join(tempfile.gettempdir(), f"mangonel-mypy-{os.getuid()}")
+    )
 
 if target.URI:
     # Before any test imports it.

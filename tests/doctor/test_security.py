@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -16,7 +17,7 @@ from tools.scripted_server import ScriptedServer
 
 
 def secured(server: Server, **options: object) -> str:
-    given = "&".join(f"{name}={value}" for name, value in options.items())
+    given = "&".join(f"{name}={quote(str(value))}" for name, value in options.items())
     return f"mongodb://localhost:{server.members[0].port}/?tls=true&{given}"
 
 
@@ -74,14 +75,15 @@ def test_a_wrong_certificate_is_shown_with_what_is_wrong(
     certificates: Certificates, server_context: Any, certificate: str, code: str, words: str
 ) -> None:
     with ScriptedServer(ssl_context=server_context(getattr(certificates, certificate))) as server:
-        report = look(f"mongodb://localhost:{server.port}/?tlsCAFile={certificates.authority}")
+        report = look(f"mongodb://localhost:{server.port}/?tlsCAFile={quote(str(certificates.authority))}")
     assert failures(report) == [code]
     assert words in only(report, code).text
 
 
 def test_a_revoked_certificate_is_told(certificates: Certificates, server_context: Any) -> None:
     with ScriptedServer(ssl_context=server_context(certificates.revoked)) as server:
-        files = f"tlsCAFile={certificates.authority}&tlsCRLFile={certificates.revocations}"
+        named = {"tlsCAFile": certificates.authority, "tlsCRLFile": certificates.revocations}
+        files = "&".join(f"{name}={quote(str(path))}" for name, path in named.items())
         report = look(f"mongodb://localhost:{server.port}/?{files}")
     assert failures(report) == ["tls-revoked"]
 

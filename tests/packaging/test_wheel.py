@@ -113,10 +113,16 @@ def test_the_source_distribution_holds_what_building_takes(tmp_path: Path) -> No
         names = {name.partition("/")[2] for name in archive.getnames()}
     needed = {"Cargo.lock", "Cargo.toml", "LICENSE", "README.md", "pyproject.toml", "PKG-INFO"}
     needed |= {"THIRD-PARTY-LICENSES.md", "mangonel.cdx.json", "python/mangonel/py.typed"}
-    tracked = run("git", "ls-files", "crates", "python").splitlines() if (ROOT / ".git").exists() else []
+    tracked = (
+        run("git", "-c", "safe.directory=*", "ls-files", "crates", "python").splitlines()
+        if (ROOT / ".git").exists()
+        else []
+    )
     built_from = {
         path for path in tracked if re.search(r"(^crates/.*(src/.*|Cargo\.toml|build\.rs)$)|^python/", path)
     }
+    # Simulates the core; nothing that is installed is built from it.
+    built_from = {path for path in built_from if not path.startswith("crates/simulation/")}
     assert (needed | built_from) - names == set()
     assert not [name for name in names if re.search(r"\.(so|pyd|pyc)$|^(target|\.venv)/", name)]
 

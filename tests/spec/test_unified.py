@@ -37,13 +37,16 @@ def _runs() -> Iterator[Any]:
     # The list is about this driver; the peer shows its own failures.
     gaps = skipped.read_gaps() if load_driver().name == "mangonel" else []
     for suite in suites():
+        has_limit: dict[str, bool] = {}
         for case in find_cases(suite):
+            if case.file not in has_limit:
+                has_limit[case.file] = _names("connectTimeoutMS", case.shared)
             names, reason = where_it_runs(case, version, deployments)
             for face in FACES:
                 for name in names:
                     gap = skipped.find_gap(gaps, case, face, name)
                     marks = [pytest.mark.xfail(reason=gap.reason, strict=not gap.is_chance)] if gap else []
-                    marks += [pytest.mark.needs_calm] if _names("connectTimeoutMS", case) else []
+                    marks += [pytest.mark.needs_calm] if has_limit[case.file] else []
                     yield pytest.param(case, face, name, id=f"{case.key} [{face}, {name}]", marks=marks)
                 if not names:
                     mark = pytest.mark.skip(reason=reason)
@@ -51,9 +54,7 @@ def _runs() -> Iterator[Any]:
 
 
 def _names(key: str, value: Any) -> bool:
-    """Whether a case, or a part of one, has this key. What has a limit for connecting also has one for each hello."""
-    if isinstance(value, Case):
-        return _names(key, value.test) or _names(key, value.shared)
+    """Whether a part of a file has this key. What has a limit for connecting also has one for each hello."""
     if isinstance(value, Mapping):
         return key in value or any(_names(key, each) for each in value.values())
     return isinstance(value, list) and any(_names(key, each) for each in value)

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from msgspec.structs import replace
 
@@ -592,4 +592,4 @@ def _parts(url: StoreURL) -> tuple[str, str, str, dict[str, bool]]:
     text = url.without_query()
     if not url.path:
         text += "/"
-    return f"{text}?{urlencode(url.options)}", database, collection, own
+    return f"{text}?{urlencode(url.options, quote_via=quote)}", database, collection, own

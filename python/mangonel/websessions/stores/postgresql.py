@@ -281,11 +281,12 @@ def _own(url: StoreURL) -> dict[str, Any]:
 
 
 def _dsn(url: StoreURL) -> str:
-    from urllib.parse import urlencode
+    from urllib.parse import quote, urlencode
 
     # What both clients understand; both refuse what they do not know.
     names = ("host", "sslmode", "sslrootcert", "sslcert", "sslkey")
     rest: dict[str, str] = {name: url.take(name) for name in names if name in url.options}
     url.finish()
     text = url.without_query()
-    return f"{text}?{urlencode(rest)}" if rest else text
+    # libpq reads a plus sign as one, not as a space.
+    return f"{text}?{urlencode(rest, quote_via=quote)}" if rest else text
