@@ -46,7 +46,7 @@ WORDS = {
 }
 # They hide who acts: name the part, the process or the program. Data, identifiers and plain English take these lines.
 UNNAMED = re.compile(r"\b(nobody|somebody|whoever|whatever)\b", re.IGNORECASE)
-MOST_UNNAMED = 190
+MOST_UNNAMED = 60
 # (path below the root, text of the line): places where the plain word is meant.
 MEANT = {
     (

@@ -1,4 +1,4 @@
-"""Documents as Python objects: models of plain annotations, decoded straight into slots, saved by what changed.
+"""Documents as Python objects: models from plain annotations, decoded into slots, saved by their changes.
 
     >>> from mangonel.odm import Document, connect
     >>> class User(Document):
@@ -9,8 +9,7 @@
     >>> [user.name for user in User.find(User.age > 30)]
     ['Ada']
 
-One model serves both faces: `save()` blocks, `await asave()` does not; queries are read by `for`, `async for` and
-`await`.
+One model serves both faces: `save()` blocks, `await asave()` does not; read queries with `for`, `async for` or `await`.
 """
 
 from __future__ import annotations

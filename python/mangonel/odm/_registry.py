@@ -1,4 +1,4 @@
-"""Which models there are, and whether something is one. Knows models only as the core does, so every floor may ask."""
+"""The registry of models. Knows models only as the core does, so every floor may use it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 from mangonel import _core
 
-# Models by name, for forward references across modules; the last one of a name wins.
+# Models by name, for forward references across modules; the last model with a name wins.
 registry: dict[str, Any] = {}
-# All of them, those of one name too.
+# All document classes, including those that share a name.
 models: list[Any] = []
-# Those that keep something of models: `forget()` has them make it anew.
+# Objects that cache data about models: `forget()` makes them compute it again.
 keepers: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def documents() -> list[Any]:
-    """Return every document class that was defined, in that order; `mangonel.odm.documents()` for tools.
+    """Return every document class defined so far, in order; `mangonel.odm.documents()` for tools.
 
     Example:
         >>> User in documents()
@@ -26,17 +26,17 @@ def documents() -> list[Any]:
 
 
 def is_model(plain: Any) -> bool:
-    """Whether something is a model class, a document's or an embedded one's."""
+    """Whether an object is a model class, of documents or embedded documents."""
     return isinstance(plain, _core.OdmMeta)
 
 
 def is_embedded(plain: Any) -> bool:
-    """Whether something is the class of an embedded document."""
+    """Whether an object is a class of embedded documents."""
     return is_model(plain) and not plain.__is_document__
 
 
 def is_document_class(plain: Any) -> bool:
-    """Whether something is a document class."""
+    """Whether an object is a document class."""
     return is_model(plain) and bool(plain.__is_document__)
 
 

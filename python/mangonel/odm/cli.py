@@ -1,4 +1,4 @@
-"""What `mangonel odm indexes|check|diff|pull|migrate URI …` and `odm schema MODELS` do."""
+"""The commands `mangonel odm indexes|check|diff|pull|migrate URI …` and `odm schema MODELS`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["add_arguments", "dispatch"]
 
 FAILURE = "indexes differ, documents do not fit, or something failed"
 
-# Name -> what it does, more about it, its last words in the example.
+# Name -> summary, more help, the last words of its example.
 ACTIONS = {
     "indexes": (
         "compare declared indexes with those there are",
@@ -42,7 +42,7 @@ ACTIONS = {
         "--dry-run",
     ),
 }
-# The last word of an action's arguments, where it is not the models'.
+# The last argument of an action, if it is not the models.
 TARGETS = {"pull": ("", ""), "migrate": ("folder", "migrations")}
 
 
@@ -110,10 +110,10 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
 
 
 def dispatch(options: argparse.Namespace) -> int:
-    """Run the action; return the exit status: 1 when indexes differ or documents do not fit.
+    """Run the action; return the exit status: 1 if indexes differ or documents do not fit.
 
     Raises:
-        UsageProblem: no such module or model, or the URI names no database.
+        UsageProblem: the module or model does not exist, or the URI names no database.
     """
     if options.action in ("pull", "migrate"):
         with _database(options.uri) as database:
@@ -144,7 +144,7 @@ def dispatch(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _database(uri: str) -> Iterator[Any]:
-    """The database that a URI names."""
+    """Yield the database that a URI names."""
     from mangonel import MongoClient
     from mangonel.errors import ConfigurationError
     from mangonel.odm.model.codec import codec_options
@@ -236,7 +236,7 @@ def _models(place: str) -> list[Any]:
     ]
     if not found:
         raise UsageProblem(f"expected a Document {name or ''} in {module_name}, got none".replace("  ", " "))
-    # A family has one collection, which its root answers for.
+    # A family has one collection, represented by its root.
     return [
         model for model in found if not any(base in found and base.__root__ for base in model.__mro__[1:])
     ]
@@ -258,7 +258,7 @@ def _check(model: Any, options: argparse.Namespace) -> int:
 
 
 def _read_all(model: Any, collection: Any, limit: int, to: TextIO, query: Any = None) -> int:
-    """Read every document by a model, and name those that do not fit."""
+    """Read every document with a model, and print those that do not fit."""
     from mangonel.odm import ValidationError
     from mangonel.odm.model.invalid import id_of
 

@@ -1,4 +1,4 @@
-"""What `mangonel odm diff` says: a model against the indexes, the validator and a sample of the documents there are."""
+"""`mangonel odm diff`: compares a model with the collection's indexes, validator and a sample of documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def differences(model: Any, sample: int = SAMPLE) -> Iterator[str]:
 
     Args:
         model: a document class.
-        sample: how many documents are looked at, chosen by chance.
+        sample: how many random documents to check.
     """
     collection = model.collection()
     plan = model.sync_indexes(plan=True)
@@ -42,7 +42,7 @@ def _of_validator(model: Any, collection: Any) -> Iterator[str]:
 
 
 def _plain(value: Any) -> Any:
-    """A value whose order of keys does not count."""
+    """Return a value that compares equal regardless of the order of keys."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,18 +1,18 @@
-"""What the mapper raises beside the driver's own errors.
+"""The mapper's own errors, in addition to the driver's.
 
 PyMongoError
 └── OdmError
-    ├── ValidationError      a value is not what its field says (also ValueError)
-    ├── NotFetched           the document of a reference was read where nothing may wait for it
+    ├── ValidationError      a value does not fit its field (also ValueError)
+    ├── NotFetched           a reference's document was read where it cannot be fetched
     ├── NotLoaded            a field that a partial load left out was read (also AttributeError)
     ├── DocumentNotFound     get() or one() found none (also LookupError)
     ├── MultipleDocuments    one() found more than one
-    ├── StaleDocument        another program saved the document first
-    ├── ParallelSaveError    a document is saved while a save of the same instance is under way
+    ├── StaleDocument        another writer saved the document first
+    ├── ParallelSaveError    a document is saved while another save of the same instance is running
     ├── DeleteDenied         a delete rule forbids it
     ├── UnsupportedOption    an operation cannot honour an option of its query (also TypeError)
     ├── TooManyCommands      count_commands() found more than were allowed (also AssertionError)
-    └── NotConnected         a model has no connection yet, or one that was closed
+    └── NotConnected         a model has no connection yet, or its connection was closed
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class ValidationError(OdmError, ValueError):
     """A value does not fit its field; the message names the path, such as `$.address.zip`.
 
     Attributes:
-        collection: of a stored document that could not be read; None for others.
-        id: its `_id`.
-        faults: everything that is wrong with it, one text for each field; None: only what the message says.
+        collection: collection of a stored document that could not be read; None for others.
+        id: `_id` of that document.
+        faults: all faults of the document, one text for each field. None: only the message.
     """
 
     collection: str | None = None
@@ -41,7 +41,7 @@ class ValidationError(OdmError, ValueError):
 
     @classmethod
     def of(cls, faults: list[str]) -> ValidationError:
-        """Return the error of several faults.
+        """Return one error for several faults.
 
         Example:
             >>> ValidationError.of(["expected int, got str at $.age", "expected a value, got none at $.name"])
@@ -52,7 +52,7 @@ class ValidationError(OdmError, ValueError):
         return made
 
     def errors(self) -> list[dict[str, str]]:
-        """Return each fault as its `path` and its `message`.
+        """Return the `path` and `message` of each fault.
 
         Example:
             >>> ValidationError("expected int, got str at $.age").errors()
@@ -68,7 +68,7 @@ class ValidationError(OdmError, ValueError):
 
 
 class NotLoaded(OdmError, AttributeError):
-    """A field that was left out by `only()` or `exclude()` was read."""
+    """A field that `only()` or `exclude()` left out was read."""
 
 
 class DocumentNotFound(OdmError, LookupError):
@@ -86,9 +86,9 @@ class MultipleDocuments(OdmError):
 class StaleDocument(OdmError):
     """The stored document changed since it was loaded, so the update does not apply. Nothing was stored.
 
-    It has another version than the one that was loaded, or a list that this save changes by position or replaces was
-    changed by another writer, or an earlier save whose outcome was unknown was stored after all. The instance keeps its
-    changes: `reload()` it, or `reload(keep_changes=True)`, and save again.
+    It has another version, or another writer changed a list that this save changes by position or replaces, or an
+    earlier save with unknown outcome was stored after all. The instance keeps its changes: call `reload()`, or
+    `reload(keep_changes=True)`, and save again.
     """
 
 
@@ -105,7 +105,7 @@ class NotConnected(OdmError):
 
 
 class TooManyCommands(OdmError, AssertionError):
-    """A block sent more commands than `count_commands` was told to allow. They were sent."""
+    """A block sent more commands than `count_commands` allows. They were sent."""
 
 
 class UnsupportedOption(OdmError, TypeError):

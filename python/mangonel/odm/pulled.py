@@ -1,4 +1,4 @@
-"""Models of a collection's documents: what `mangonel odm pull` writes. Looks at the driver's dicts."""
+"""Infers models from a collection's documents: the output of `mangonel odm pull`. Reads the driver's dicts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from mangonel._shared.collection.encrypted import TAGS
 from mangonel.bson import Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
 
-# A map rather than a document: so many keys, most of them in few documents only.
+# From this many keys on, most of them rare, it is a map rather than a document.
 MANY_KEYS = 40
 GEO = ("Point", "LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon")
 _PLAIN: dict[type, str] = {
@@ -39,7 +39,7 @@ _OF_BSON = ("Binary", "Code", "DBRef", "MaxKey", "MinKey", "ObjectId", "Regex", 
 
 
 class Seen:
-    """What was seen at one place of documents."""
+    """Statistics of one path in the documents."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -50,7 +50,7 @@ class Seen:
         self.elements: Seen | None = None
 
     def add(self, value: Any) -> None:
-        """Look at a value."""
+        """Record a value."""
         self.count += 1
         if value is None:
             self.is_null = True
@@ -82,7 +82,7 @@ class Seen:
 
 
 class Writer:
-    """Writes the module of several collections."""
+    """Writes a module with the models of several collections."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._classes: list[str] = []
@@ -97,7 +97,7 @@ class Writer:
         return self._class(_camel(name), root, name)
 
     def module(self) -> str:
-        """Return the module."""
+        """Return the module's source."""
         text = "\n\n\n".join(self._classes)
         imports = [line for name, line in _IMPORTS.items() if re.search(rf"\b{name}\.", text)]
         of_bson = [name for name in _OF_BSON if re.search(rf"\b{name}\b", text)]
@@ -127,8 +127,8 @@ class Writer:
                 continue
             attribute = _attribute(key, attributes)
             attributes.add(attribute)
-            # What every document of the sample has may be missing in others, so nothing but the id is taken for granted
-            # where the sample is not all.
+            # A key in every sampled document may be missing in others, so unless the sample is complete, only the id is
+            # required.
             optional = inner.count < seen.documents or inner.is_null
             rows.append((optional, self._field(name, attribute, key, inner, optional)))
         head = "Document" if collection is not None else "Embedded"
@@ -170,7 +170,7 @@ class Writer:
             kinds.add(self._document(owner, attribute, seen))
         if "Any" in kinds or not kinds:
             return "Any"
-        # Alternatives are told apart by their BSON types.
+        # Alternatives are distinguished by their BSON types.
         objects = [
             kind
             for kind in kinds
@@ -210,7 +210,7 @@ def _camel(name: str) -> str:
 
 
 def _attribute(key: str, taken: set[str]) -> str:
-    """An attribute's name for a key that Python, or the mapper, has another use for."""
+    """Return an attribute name for a key that Python or the mapper uses otherwise."""
     from mangonel.odm import Document
 
     name = re.sub(r"\W", "_", key).lstrip("_") or "field"

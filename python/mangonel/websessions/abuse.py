@@ -1,6 +1,6 @@
-"""Who guesses ids, and whether a visitor still looks like the one the websession was given to.
+"""Detects clients that guess ids, and visitors whose browser differs from the one that logged in.
 
-Keeps nothing about visitors but salted digests in their own websession and, for a minute, a count for each network.
+About visitors it keeps only salted digests in their own websession and, for a minute, a count for each network.
 Knows no store. Spec: OWASP Session Management Cheat Sheet ("detection of session id guessing", "binding").
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 __all__ = ["SIGNALS", "Guessing", "digests", "network_of"]
 
-# Signals that every framework offers; an application may offer more under names of its own.
+# Signals that every framework offers; an application may define more under other names.
 SIGNALS = ("user_agent", "network")
 
 NETWORKS = 4096
@@ -20,7 +20,7 @@ DIGEST_BYTES = 8
 
 
 def network_of(address: str | None) -> str:
-    """Return the /24 of an IPv4 address or the /64 of an IPv6 one, "" for neither."""
+    """Return the /24 of an IPv4 address or the /64 of an IPv6 address, "" for anything else."""
     if not address:
         return ""
     from ipaddress import ip_address, ip_network
@@ -35,7 +35,7 @@ def network_of(address: str | None) -> str:
 
 
 def digests(names: Iterable[str], signals: Callable[[str], str | None] | None, salt: bytes) -> dict[str, str]:
-    """Return a salted digest of each signal that the request has, as text, which every codec gives back as it was."""
+    """Return a salted digest of each signal of the request, as text, which every codec preserves."""
     found = {}
     for name in names:
         value = signals(name) if signals is not None else None
@@ -47,11 +47,11 @@ def digests(names: Iterable[str], signals: Callable[[str], str | None] | None, s
 
 
 class Guessing:
-    """Counts unknown ids by network in a window; bounded, and forgotten with the process.
+    """Counts unknown ids by network in a time window; bounded, and kept in memory only.
 
     Args:
-        limit: unknown ids from one network within the window that make it a guess.
-        window: seconds.
+        limit: how many unknown ids from one network within the window count as guessing.
+        window: length of the window in seconds.
     """
 
     def __init__(self, limit: int = 20, window: float = 60.0) -> None:
@@ -60,7 +60,7 @@ class Guessing:
         self._seen: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
     def note(self, network: str, now: float) -> bool:
-        """Count one; True when this one reaches the limit, once in a window."""
+        """Count an unknown id; return True when it reaches the limit, once in a window."""
         started, count = self._seen.pop(network, (now, 0))
         if now - started > self.window:
             started, count = now, 0

@@ -1,4 +1,4 @@
-"""What a framework does with a websession while its answer leaves: the cookie's headers, and what comes too late.
+"""The work of a framework when a response leaves: the cookie's headers, and the end of late changes.
 
 Waits for nothing.
 """
@@ -25,12 +25,12 @@ __all__ = [
     "take_headers",
 ]
 
-# What a status of ours is called.
+# Reason phrases of our statuses.
 REASONS = {403: "Forbidden", 409: "Conflict", 500: "Internal Server Error", 503: "Service Unavailable"}
 
 
 def promise(session: WebSession[Any], status: int = 200) -> None:
-    """Settle the cookie before the commit, which takes no store: in a streamed answer the headers leave first."""
+    """Decide on the cookie before the commit, without the store: in a streamed response the headers leave first."""
     state = session.state
     if status >= 500 and not state.sessions.save_on_error:
         discard(session)
@@ -55,11 +55,12 @@ def promise(session: WebSession[Any], status: int = 200) -> None:
 
 
 def last_plan(session: WebSession[Any], status: int = 500) -> int:
-    """Return what to commit for an answer with this status, or for none because the handler failed.
+    """Return the plan to commit for a response with this status, or for a handler that failed without a response.
 
     Raises:
-        StoreError: it was not loaded, and is to end or to change hands.
-        EncodeError, SessionTooLarge: its values cannot be stored, so the answer is an error: ask again with its status.
+        StoreError: it was not loaded, and should end or change its user.
+        EncodeError, SessionTooLarge: its values cannot be stored, so the response is an error: call again with its
+            status.
     """
     state = session.state
     if status >= 500 and not state.sessions.save_on_error:
@@ -70,16 +71,16 @@ def last_plan(session: WebSession[Any], status: int = 500) -> int:
     except WebSessionError:
         if status < 500 or state.degraded:
             raise
-    # What cannot be stored is not, whatever `save_on_error` says.
+    # Values that cannot be stored are dropped, even with `save_on_error`.
     discard(session)
     return decide(session)
 
 
 def headers_of(session: WebSession[Any]) -> list[tuple[str, str]]:
-    """Return the headers for this answer: Set-Cookie with what must go with it. Empty for most."""
+    """Return the headers for this response: Set-Cookie and its companions. Empty for most."""
     state = session.state
     if state.cookie is None and state.csrf_cookie is None:
-        # What was made for this visitor is nobody else's, whether they have a websession or not.
+        # Content made for this visitor must not be cached for others, whether or not there is a websession.
         return [("Vary", "Cookie")] if session.accessed else []
     found = [("Set-Cookie", cookie) for cookie in (state.cookie, state.csrf_cookie) if cookie is not None]
     found += [("Cache-Control", state.sessions.cookie.cache_control), ("Vary", "Cookie")]
@@ -124,7 +125,7 @@ def late_plan(session: WebSession[Any], status: int) -> int:
 
 
 def take_headers(session: WebSession[Any]) -> list[tuple[str, str]]:
-    """Return the same for an answer that leaves now; no other one carries the cookies."""
+    """Return the headers for a response that leaves now; no other response carries the cookies."""
     found = headers_of(session)
     session.state.cookie = session.state.csrf_cookie = None
     return found

@@ -1,4 +1,4 @@
-"""What `mangonel websessions setup|purge|stats|list|revoke URI` does with a store. Prints one line for each thing."""
+"""`mangonel websessions setup|purge|stats|list|revoke URI`: manages a store. Prints one line for each result."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["add_arguments", "dispatch"]
 STORE = "the store, as mongodb://localhost/app or redis://localhost"
 FAILURE = "the store could not be used"
 
-# Name -> what it does, more about it.
+# Name -> summary, more help.
 ACTIONS = {
     "setup": (
         "make tables and indexes",
@@ -37,7 +37,7 @@ ACTIONS = {
     ),
 }
 
-# What follows the URI in an example.
+# The arguments after the URI in an example.
 MORE = {"list": " ada", "revoke": " ada 3f9c0d2be1a45f78"}
 
 
@@ -106,7 +106,7 @@ async def _act(options: argparse.Namespace) -> int:
     from mangonel.websessions.manager import WebSessions
     from mangonel.websessions.stores.urls import hide_password
 
-    # A user's epoch has to outlive whatever it ends.
+    # A user's epoch must outlive every websession that it ends.
     lasts = getattr(options, "absolute", None)
     sessions: WebSessions[Any] = WebSessions(options.uri, events=lambda event: None, absolute=lasts)
     face = sessions.asynchronous
@@ -151,7 +151,7 @@ async def _revoke(sessions: Any, user: str, id: str | None) -> int:
 
 
 def _plain(label: str | None) -> str:
-    """Return a label, which a visitor may have had a say in, as what can neither end a line nor steer a terminal."""
+    """Return a label, which a visitor may have influenced, without characters that end a line or control a terminal."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in label or "")
 
 

@@ -1,6 +1,6 @@
-"""Session data to bytes and back: MessagePack, JSON or BSON. There is no pickle here, and never will be.
+"""Codecs of session data: MessagePack, JSON or BSON. There is no pickle here, and never will be.
 
-Knows no record and no store. `decode` is fed what others may have written, so it fails only with ValueError, and soon.
+Knows no record and no store. `decode` may receive others' bytes, so it fails only with ValueError, and quickly.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ __all__ = ["CODECS", "Codec", "codec_named"]
 
 
 class Codec:
-    """Two functions and their name.
+    """A pair of functions and its name.
 
-    `encode` must give the same bytes for the same value, in the order of its keys: changes are found by comparing them.
+    `encode` must return the same bytes for equal values with the same key order: changes are detected by comparing
+    bytes.
     """
 
     __slots__ = ("decode", "encode", "name", "raw_encode")
@@ -30,7 +31,7 @@ class Codec:
         self.decode = _guarded(decode, name)
 
     def blame(self, value: Mapping[str, Any], error: Exception) -> EncodeError:
-        """Return the error that names the key whose value cannot be stored."""
+        """Return the error with the name of the key whose value cannot be stored."""
         for key, part in value.items():
             try:
                 self.raw_encode({key: part})
@@ -72,10 +73,10 @@ CODECS: dict[str, Callable[[], Codec]] = {"msgpack": _msgpack, "json": _json, "b
 
 
 def codec_named(name: str) -> Codec:
-    """Return the codec of that name.
+    """Return the codec with this name.
 
     Raises:
-        UsageError: there is no such codec.
+        UsageError: the codec does not exist.
     """
     if name not in CODECS:
         raise UsageError(f"expected codec to be one of {', '.join(CODECS)}, got {name!r}")

@@ -1,6 +1,6 @@
-"""What happens when an answer is about to leave: what `machine.decide` found is done. Flows, for every face.
+"""Commits a websession before a response leaves, by the plan of `machine.decide`. Flows, for every face.
 
-Every step is one call of a store; whatever matters for security is decided here, never by an engine.
+Every step is one call of a store; all security decisions are made here, never by an engine.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ TICK = 0.001
 
 
 async def commit_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], plan: int) -> None:
-    """Do what `machine.decide` found; leaves the cookie to set, if any, in the websession.
+    """Carry out the plan of `machine.decide`; put the new cookie, if any, into the websession.
 
     Raises:
-        StoreError: the changes of others came in faster than ours for many rounds.
+        StoreError: other requests kept changing the record for many rounds.
         TooManySessions: a login beyond `max_per_user`.
     """
     if plan == NOTHING:
@@ -69,7 +69,7 @@ async def commit_flow(sessions: Settled[Any], store: Store, session: WebSession[
     elif plan == END:
         await _destroy_flow(sessions, store, session, now)
         if session.state.encoded != sessions.blank:
-            # As a farewell message: it goes into a websession of its own.
+            # For example a farewell message: it goes into a websession of its own.
             await _insert_flow(
                 sessions, store, session, session.state.encoded, now, now, now + sessions.absolute
             )
@@ -119,7 +119,7 @@ async def _insert_flow(
     )
     record = sessions.sealed(record, plain)
     was_put, found = await put_flow(store, record, 0)
-    # Where nothing is, it was ours, and has been ended since.
+    # If there is no record, this request's own was stored and has been ended since.
     if not was_put and found is not None:
         raise StoreError("the store already has a record under an id that was just made from 256 random bits")
     session.state.record = record
@@ -140,7 +140,7 @@ async def _touch_flow(sessions: Settled[Any], store: Store, session: WebSession[
 
 
 async def _write_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], now: float) -> bool:
-    """Write the changes over what was read, or merge them with what others wrote meanwhile; False: it had ended."""
+    """Write the changes over the version that was read, or merge them with others' changes; False: it had ended."""
     current = session.state.record
     assert current is not None
     plain = session.state.encoded
@@ -178,7 +178,7 @@ def _lose_or_raise(
     """Drop a change that a logout came before; refuse one that a login or a rotation came before.
 
     Raises:
-        SessionMoved: the websession goes on, but this change cannot follow.
+        SessionMoved: the websession continues, but this change cannot follow.
     """
     state = session.state
     is_moved = trace is not None and leads_on(trace)
@@ -197,7 +197,7 @@ def _moved() -> SessionMoved:
 
 def _lose(sessions: Settled[Any], session: WebSession[Any], was_rotated: bool = False) -> None:
     sessions.emit("gone", session.state.tag)
-    # After a rotation the browser may have the new cookie by now, which taking the old one back would remove.
+    # After a rotation the browser may have the new cookie already, which removing the old one would remove.
     can_leave = not session.state.headers_left and session.state.visit.takes_cookies
     session.state.cookie = sessions.cookie.take_back() if can_leave and not was_rotated else None
     session.destroy()
@@ -222,20 +222,20 @@ async def _destroy_flow(sessions: Settled[Any], store: Store, session: WebSessio
 
 
 async def _rotate_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], now: float) -> None:
-    """End the old id first, then store everything under a new one; a crash between logs out, which is the safe side."""
+    """End the old id first, then store everything under a new one; a crash in between logs out, the safe result."""
     change, old, user = session.state.change, session.state.record, session.state.user
     starts_again = change != "rotated" or old is None
     created = now if starts_again or old is None else old.created
     epoch = old.epoch if old is not None else 0
     if change == "login" and user is not None:
-        # Before anything else: a revocation that comes from here on ends this login.
+        # First of all: a later revocation ends this login.
         epoch = await epoch_flow(sessions, store, user)
         if sessions.max_per_user is not None:
             created = max(now, await _limit_flow(sessions, store, user, old))
     plain = session.state.encoded
     ended, goes_on = None, None
     if old is not None:
-        # Whoever logs out beside this has to find the new one.
+        # A concurrent logout must find the new record.
         session.state.promised = session.state.promised or sessions.new_token()
         goes_on = sessions.cookie.key_of(session.state.promised)
         by_login = change == "login"
@@ -262,7 +262,7 @@ async def _rotate_flow(sessions: Settled[Any], store: Store, session: WebSession
     if ended is not None and goes_on is not None:
         trace = await store.get(ended.key)
         if trace is None or trace.prev != goes_on:
-            # A logout was here meanwhile.
+            # A logout came in between.
             await end_flow(sessions, store, record, now)
             _lose(sessions, session)
             return
@@ -277,10 +277,10 @@ async def _rotate_flow(sessions: Settled[Any], store: Store, session: WebSession
 
 
 async def _limit_flow(sessions: Settled[Any], store: Store, user: str, old: Record | None) -> float:
-    """Return when a login must have begun to be later than all that the user has, whatever this server's clock says.
+    """Return a time of login later than that of each of the user's websessions, even if this server's clock is behind.
 
     Raises:
-        TooManySessions: there are as many as allowed. The one that this login replaces does not count.
+        TooManySessions: the user has as many as allowed, not counting the one that this login replaces.
     """
     others = await live_flow(sessions, store, user)
     if sessions.over_limit == "refuse":
@@ -292,18 +292,18 @@ async def _limit_flow(sessions: Settled[Any], store: Store, user: str, old: Reco
 async def _evict_flow(
     sessions: Settled[Any], store: Store, session: WebSession[Any], record: Record, now: float
 ) -> None:
-    """Look again after the insert, so that two logins at once see each other.
+    """Count again after the insert, so that two concurrent logins see each other.
 
-    The oldest give way, in one order for all who look, so that of logins side by side the limit is left. This login
-    may be among them.
+    The oldest are ended. All requests use the same order, so that after concurrent logins exactly the limit remains.
+    This login may be among the ended ones.
 
     Raises:
-        TooManySessions: this one had to give way.
+        TooManySessions: this login was ended.
     """
     assert sessions.max_per_user is not None
     assert record.user is not None
     found = await live_flow(sessions, store, record.user)
-    # Renewals leave the time of the login as it is, and two records for a moment.
+    # A renewal keeps the time of the login, and for a moment there are two records.
     began = {other.sid: (other.created, other.sid) for other in found} | {
         record.sid: (record.created, record.sid)
     }

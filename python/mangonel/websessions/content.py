@@ -1,4 +1,4 @@
-"""The values of a websession as bytes, and back: with its model, what the package keeps beside them, and limits.
+"""Encodes and decodes the values of a websession, with its model, internal values and limits.
 
 Waits for nothing and knows no store.
 """
@@ -19,11 +19,11 @@ __all__ = ["adopt", "encoded", "fill", "largest_key", "merge"]
 
 
 def encoded(session: WebSession[Any]) -> bytes:
-    """Return the values as they are stored.
+    """Return the values in their stored form.
 
     Raises:
-        EncodeError: a value that the codec cannot store, by its key.
-        SessionTooLarge: more than `max_bytes`.
+        EncodeError: the codec cannot store a value; it names the key.
+        SessionTooLarge: the values exceed `max_bytes`.
     """
     state = session.state
     sessions = state.sessions
@@ -45,14 +45,14 @@ def encoded(session: WebSession[Any]) -> bytes:
         raise
     except Exception as error:
         raise codec.blame(value if isinstance(value, dict) else {}, error) from error
-    # What is stored under a former limit may stay, and shrink.
+    # A websession stored under an older limit may stay, and shrink.
     if len(found) > sessions.max_bytes and len(found) > len(state.base):
         _refuse_size(sessions, found)
     return found
 
 
 def fill(session: WebSession[Any], plain: bytes, value: dict[str, Any]) -> None:
-    """Take over what was decoded from `plain`; whatever a model's validators raise leaves it as it was."""
+    """Take over the values decoded from `plain`; if a model's validators raise, nothing changes."""
     state = session.state
     extra = value.pop(RESERVED, None)
     if state.sessions.model is not None:
@@ -66,7 +66,7 @@ def fill(session: WebSession[Any], plain: bytes, value: dict[str, Any]) -> None:
 
 
 def adopt(session: WebSession[Any], record: Record) -> bool:
-    """Take over a record's content; False when it cannot be read."""
+    """Take over a record's content; return False if it cannot be read."""
     state = session.state
     sessions = state.sessions
     try:
@@ -86,11 +86,11 @@ def adopt(session: WebSession[Any], record: Record) -> bool:
 
 
 def merge(session: WebSession[Any], current: Record, only: tuple[str, ...] | None = None) -> bytes:
-    """Merge into the websession what others stored; return it encoded.
+    """Merge others' stored changes into the websession; return it encoded.
 
     Args:
-        current: what is stored now.
-        only: the keys of theirs that count; None: all.
+        current: the record stored now.
+        only: the keys of theirs to merge. None: all.
     """
     state = session.state
     sessions = state.sessions
@@ -125,7 +125,7 @@ def merge(session: WebSession[Any], current: Record, only: tuple[str, ...] | Non
 
 
 def largest_key(sessions: Settled[Any], plain: bytes) -> str:
-    """Return the key whose value takes most of the encoded values."""
+    """Return the key with the largest encoded value."""
     codec = sessions.codec
     values = codec.decode(plain)
     return max(values, key=lambda key: len(codec.encode({key: values[key]})), default="")

@@ -1,4 +1,4 @@
-"""The cookie: what it is called, what goes with it, what may be in it. Knows no session and no store.
+"""The cookie: its name, its attributes, its valid contents. Knows no session and no store.
 
 Spec: RFC 6265bis (prefixes, attributes), OWASP Session Management Cheat Sheet.
 """
@@ -22,7 +22,7 @@ __all__ = ["TOKEN_BYTES", "CookiePolicy", "key_of", "new_token"]
 TOKEN_BYTES = 32
 SIGNATURE_BYTES = 16
 
-# More cookies of our name than this are somebody playing; each costs a read.
+# More cookies with our name are an attack; each costs a read.
 CANDIDATES = 3
 HEADER_LIMIT = 65_536
 
@@ -44,7 +44,7 @@ def new_token() -> str:
 
 
 def key_of(token: str) -> bytes:
-    """Return the key of a record that belongs to no cookie."""
+    """Return the key of a record without a cookie."""
     return sha256(token.encode()).digest()
 
 
@@ -53,7 +53,7 @@ class CookiePolicy:
 
     Args:
         cookie: the settings.
-        sign: keys, newest first; tokens get an HMAC, so that junk is refused without asking the store.
+        sign: keys, newest first; tokens carry an HMAC, so that invalid ones are refused without a store call.
         is_payload: the cookie holds the websession itself.
     """
 
@@ -68,12 +68,12 @@ class CookiePolicy:
         self.name = name
         self.secure = secure
         self.persistent = cookie.persistent
-        # Keys of this name only: two applications, or two kinds of sessions, may share a secret and a store.
+        # Keys for this name only: two applications, or two kinds of sessions, may share a secret and a store.
         self._purpose = b"mangonel websession " + name.encode() + b"\0"
         self._sign = [sha256(self._purpose + key).digest() for key in sign]
         self.cache_control = cookie.cache_control
         self._start = f"{name}="
-        # The secret of forms, for those who have no websession.
+        # The CSRF secret of visitors without a websession.
         self._csrf_start = f"{name}-csrf="
         self._is_payload = is_payload
         attributes = ["HttpOnly", f"Path={path}", f"SameSite={cookie.samesite}"]
@@ -86,11 +86,11 @@ class CookiePolicy:
         self._attributes = "; " + "; ".join(attributes)
 
     def is_in(self, header: str | None) -> bool:
-        """Return whether a Cookie header may carry one of ours. Cheap, for the visitors who do not."""
+        """Return whether a Cookie header may contain our cookie. Cheap, for visitors without one."""
         return header is not None and self._start in header
 
     def candidates(self, header: str) -> list[str]:
-        """Return the values of our cookies in the order sent, three at most."""
+        """Return the values of our cookies in the order sent, at most three."""
         if len(header) > HEADER_LIMIT:
             return [""]
         found = []
@@ -103,7 +103,7 @@ class CookiePolicy:
         return found
 
     def token_of(self, value: str) -> str | None:
-        """Return the token in a cookie's value, or None when it cannot be ours."""
+        """Return the token in a cookie's value, or None if it is invalid."""
         if self._is_payload:
             return value if _PAYLOAD.fullmatch(value) else None
         if not self._sign:
@@ -121,8 +121,8 @@ class CookiePolicy:
         """Return the Set-Cookie header that gives the token to the browser.
 
         Args:
-            seconds: how long it lasts, where it outlives the browser: all do, or the login is remembered.
-            extra: what the websession keeps beside its data.
+            seconds: lifetime of a cookie that outlives the browser: all do, or the login is remembered.
+            extra: the package's own values of the websession.
         """
         value = f"{token}.{_signature(self._sign[0], token)}" if self._sign else token
         if self.persistent or (extra is not None and extra.get("remember")):
@@ -130,11 +130,11 @@ class CookiePolicy:
         return f"{self._start}{value}{self._attributes}"
 
     def key_of(self, token: str) -> bytes:
-        """Return what a token of this cookie is stored under. The token itself never reaches a store."""
+        """Return the store's key for a token of this cookie. The token itself never reaches a store."""
         return sha256(self._purpose + token.encode()).digest()
 
     def csrf_secret(self, header: str) -> str | None:
-        """Return the secret of forms that a Cookie header carries, or None."""
+        """Return the CSRF secret in a Cookie header, or None."""
         if self._csrf_start not in header or len(header) > HEADER_LIMIT:
             return None
         for part in header.split(";"):
@@ -144,7 +144,7 @@ class CookiePolicy:
         return None
 
     def give_csrf(self, secret: str) -> str:
-        """Return the Set-Cookie header that gives the secret of forms to the browser, until that is closed."""
+        """Return the Set-Cookie header that gives the CSRF secret to the browser, until it is closed."""
         return f"{self._csrf_start}{secret}{self._attributes}"
 
     def take_back_csrf(self) -> str:
@@ -153,11 +153,11 @@ class CookiePolicy:
 
     @property
     def purpose(self) -> bytes:
-        """What a cookie that holds a websession is sealed for."""
+        """The purpose to which a sealed websession cookie is bound."""
         return self._purpose
 
     def take_back(self) -> str:
-        """Return the Set-Cookie header that removes the cookie, with the attributes it was given with."""
+        """Return the Set-Cookie header that removes the cookie, with the attributes that it was set with."""
         return f"{self._start}{self._attributes}; Max-Age=0; Expires=Thu, 01 Jan 1970 00:00:00 GMT"
 
 

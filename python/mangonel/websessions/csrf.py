@@ -1,8 +1,8 @@
-"""Forged requests: masked tokens, and what a browser says about where a request comes from. Knows no framework.
+"""Protection against forged requests: masked tokens, and the browser's headers about origin. Knows no framework.
 
-Who is nobody gets a secret in a cookie of its own, so that a form costs no record; who is logged in has it in the
-websession. A check has two halves, and both must hold: the origin, which a browser sends and a page cannot forge, and
-the token, which only a page of ours can have read.
+A visitor without a login has the secret in a separate cookie, so that a form costs no record; a logged-in user has it
+in the websession. A check has two halves, and both must pass: the origin, which a browser sends and a page cannot
+forge, and the token, which only our own pages can have read.
 
 Spec: OWASP Cross-Site Request Forgery Prevention Cheat Sheet; Fetch Metadata; ASVS 5.0 V3.5.
 """
@@ -41,7 +41,7 @@ FIELD, HEADER = "_csrf", "X-CSRF-Token"
 # Methods that change nothing.
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
-# So far into a form the token is looked for, where the body has to be held back meanwhile.
+# How many bytes of a form are searched for the token; the body is held back meanwhile.
 FORM_BYTES = 65_536
 
 PORTS = {"http": 80, "https": 443}
@@ -50,21 +50,21 @@ Header = Callable[[str], str | None]
 
 
 def new_secret() -> str:
-    """Return a secret that tokens are made of."""
+    """Return a new secret for tokens."""
     return urlsafe_b64encode(token_bytes(SECRET_BYTES)).decode().rstrip("=")
 
 
 def masked(secret: str) -> str:
-    """Return a token of a secret, different each time, so that the length of compressed pages tells nothing."""
+    """Return a token for a secret, different each time, so that compressed page lengths reveal nothing."""
     mask = token_bytes(SECRET_BYTES)
     return urlsafe_b64encode(mask + _xor(mask, _decoded(secret))).decode().rstrip("=")
 
 
 def check_token(token: str | None, secret: str | None) -> None:
-    """Compare a token with the secret it must be made of.
+    """Check that a token belongs to a secret.
 
     Raises:
-        CSRFError: it is another's, or none.
+        CSRFError: it belongs to another secret, or is missing.
     """
     if not token or not isinstance(secret, str):
         raise CSRFError("expected a CSRF token of this websession, got none")
@@ -79,16 +79,16 @@ def check_token(token: str | None, secret: str | None) -> None:
 
 
 def check_origin(header: Header, *, is_secure: bool, trusted: frozenset[str], host: str | None) -> None:
-    """Refuse what a browser says comes from elsewhere. Programs that are no browsers say nothing; they have a token.
+    """Refuse requests that the browser marks as coming from elsewhere. Other programs send no mark, but need a token.
 
     Args:
-        header: returns a header of the request by its name.
-        is_secure: whether it came over TLS.
-        trusted: origins, as "https://admin.example", beside our own.
-        host: ours, as the browser knows it.
+        header: returns a header of the request by name.
+        is_secure: whether the request came over TLS.
+        trusted: origins, such as "https://admin.example", in addition to our own.
+        host: our host, as the browser knows it.
 
     Raises:
-        CSRFError: from another origin; another host of the same site is one too.
+        CSRFError: the request comes from another origin, including other hosts of the same site.
     """
     origin, site = header("Origin"), header("Sec-Fetch-Site")
     if origin is not None and _normal(origin) in trusted:
@@ -113,13 +113,13 @@ def check_origin(header: Header, *, is_secure: bool, trusted: frozenset[str], ho
 def check_request(
     session: WebSession[Any], token: str | None, header: Header, *, has_token: bool = True
 ) -> None:
-    """Check where a request comes from, and its token.
+    """Check the origin of a request and its token.
 
     Args:
-        session: the request's.
-        token: None: the header's.
-        header: returns a header of the request by its name.
-        has_token: False for a handshake, which cannot carry any.
+        session: the request's websession.
+        token: the token. None: the header's.
+        header: returns a header of the request by name.
+        has_token: False for a handshake, which cannot carry one.
 
     Raises:
         CSRFError: answer 403.
@@ -140,7 +140,7 @@ def origins_of(given: Iterable[str]) -> frozenset[str]:
     """Return the origins of a setting.
 
     Raises:
-        UsageError: one of them is none.
+        UsageError: one of them is not an origin.
     """
     if isinstance(given, str):
         raise UsageError(f"expected trusted_origins as a list of origins, as [{given!r}], got a str")
@@ -154,11 +154,11 @@ def origins_of(given: Iterable[str]) -> frozenset[str]:
 
 
 def token_in_form(content_type: str, body: bytes) -> str | None:
-    """Return the token in the beginning of a form, or None.
+    """Return the token from the beginning of a form, or None.
 
     Args:
         content_type: the request's header.
-        body: what has come of the form; a field that is not complete yet is not looked at.
+        body: the part of the form received so far; an incomplete field is ignored.
     """
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "application/x-www-form-urlencoded":
@@ -183,7 +183,7 @@ def token_in_form(content_type: str, body: bytes) -> str | None:
 
 
 def _normal(url: str) -> str:
-    """Return a URL's origin with its port said only where it is not the usual one; "" for what has none."""
+    """Return a URL's origin, with its port only if it is unusual; "" without an origin."""
     try:
         parts = urlsplit(url.strip().lower())
         port = parts.port

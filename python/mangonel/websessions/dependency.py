@@ -1,6 +1,6 @@
-"""The websession of a request that went through an ASGI middleware, as a dependency of FastAPI.
+"""The websession of a request behind an ASGI middleware, as a dependency of FastAPI.
 
-Imports no framework but for the type that FastAPI looks at.
+Imports no framework, except the type that FastAPI needs.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ def current_session(request: Any) -> WebSession[Any]:
     """Return the websession of a request; the FastAPI dependency behind `sessions.current`.
 
     Args:
-        request: any that went through `SessionMiddleware`.
+        request: a request behind `SessionMiddleware`.
 
     Raises:
-        UsageError: it did not.
+        UsageError: the middleware is missing.
 
     Example:
         >>> async def who(session=Depends(current_session)):
@@ -34,7 +34,7 @@ def current_session(request: Any) -> WebSession[Any]:
 
 
 def _annotate() -> None:
-    # FastAPI looks at the annotation to know that it wants the connection.
+    # FastAPI reads the annotation to learn that the function takes the connection.
     try:
         from starlette.requests import HTTPConnection
     except ImportError:

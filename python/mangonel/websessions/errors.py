@@ -1,15 +1,15 @@
-"""What can go wrong with websessions, as one tree. Knows no framework: `status` is what a web layer should answer.
+"""The errors of websessions, as one tree. Knows no framework: `status` is the HTTP status for a web layer.
 
 WebSessionError
-├── UsageError            a setting or a call that cannot be meant (also a ValueError)
+├── UsageError            a setting or a call that makes no sense (also a ValueError)
 │   └── Unsupported       the engine lacks what the call needs
 ├── EncodeError           a value that the codec cannot store
 ├── SessionTooLarge       the encoded session exceeds max_bytes, or 4096 bytes of cookie
 ├── CSRFError             a token or an origin that does not belong to this websession; 403
-├── TooManySessions       the user has max_per_user already; 409
-├── SessionMoved          the websession took a new id while this request ran, and the change could not follow; 409
-├── LockTimeout           the websession's lock was not to be had, or did not last; 503 (also a TimeoutError)
-└── StoreError            the store did not answer, or answered wrongly; 503
+├── TooManySessions       the user already has max_per_user; 409
+├── SessionMoved          the websession got a new id while this request ran, and the change could not follow; 409
+├── LockTimeout           the websession's lock was not available, or expired; 503 (also a TimeoutError)
+└── StoreError            the store did not answer, or gave a wrong answer; 503
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ __all__ = [
 
 
 class WebSessionError(Exception):
-    """The root of this package's errors; `status` is the HTTP status that suits it."""
+    """Base of this package's errors; `status` is the matching HTTP status."""
 
     status = 500
 
 
 class UsageError(WebSessionError, ValueError):
-    """A setting or a call that cannot be meant."""
+    """A setting or a call that makes no sense."""
 
 
 class Unsupported(UsageError):
-    """The engine lacks what the call needs; another store, or `epochs=`, has it."""
+    """The engine lacks a feature that the call needs; use another store, or `epochs=`."""
 
 
 class EncodeError(WebSessionError, TypeError):
-    """A value in the websession is of a type that the codec cannot store."""
+    """The codec cannot store the type of a value in the websession."""
 
 
 class SessionTooLarge(WebSessionError):
@@ -63,21 +63,21 @@ class TooManySessions(WebSessionError):
 
 
 class SessionMoved(WebSessionError):
-    """The websession took a new id while this request ran, and its change could not follow. Nothing was stored.
+    """The websession got a new id while this request ran, and its change could not follow. Nothing was stored.
 
-    The browser has the new cookie, or is about to get it: the same request sent again finds the websession.
+    The browser has the new cookie, or is about to get it: repeating the request finds the websession.
     """
 
     status = 409
 
 
 class LockTimeout(WebSessionError, TimeoutError):
-    """Other requests held the websession's lock for too long, or it ended before the block that it was taken for."""
+    """Other requests held the websession's lock for too long, or it expired before the end of its block."""
 
     status = 503
 
 
 class StoreError(WebSessionError):
-    """The store did not do what was asked. Whether a write arrived is unknown; no cookie was changed."""
+    """The store failed. Whether a write arrived is unknown; no cookie was changed."""
 
     status = 503

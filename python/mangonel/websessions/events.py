@@ -1,6 +1,6 @@
-"""What happens to websessions, told to one callable; adapters for logging, Prometheus and OpenTelemetry.
+"""Events of websessions, passed to one callable; adapters for logging, Prometheus and OpenTelemetry.
 
-An event names its websession by `tag` only: no token, no key, no data. Knows no store and no framework.
+An event identifies its websession only by `tag`: no token, no key, no data. Knows no store and no framework.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ KINDS = (
     "store_error",
 )
 
-# What somebody should look at; the rest is the ordinary course of things.
+# Kinds to look into; the others are routine.
 WARNINGS = frozenset({"mismatch", "reused", "guessing", "store_error", "insecure", "discarded"})
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One thing that happened.
+    """One event.
 
     Attributes:
         kind: one of `KINDS`.
-        tag: the websession, safe for logs; "" where there is none.
+        tag: id of the websession that is safe for logs; "" without a websession.
         at: seconds since the epoch.
-        reason: why, for `rejected` (malformed, unknown, ended, renewed, expired, corrupt, sealed, revoked, signal),
-            `store_error` (the exception's type), `discarded`.
-        signal: which binding signal, for `mismatch`.
-        user: for login, revoked and evicted.
+        reason: the reason of `rejected` (malformed, unknown, ended, renewed, expired, corrupt, sealed, revoked,
+            signal), `store_error` (the exception's type), `discarded`.
+        signal: the binding signal of `mismatch`.
+        user: the user of login, revoked and evicted.
         network: the visitor's network, for `guessing`.
         bytes: encoded size, for `saved` and `created`.
-        seconds: how long the store took, for `saved` and `created`.
-        calls: store calls of the commit, for `saved` and `created`.
+        seconds: duration of the store's calls, for `saved` and `created`.
+        calls: number of store calls of the commit, for `saved` and `created`.
     """
 
     kind: str
@@ -70,7 +70,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 def to_logging(logger: logging.Logger | None = None, *, everything: bool = True) -> Callable[[Event], None]:
-    """Return a callable that logs events: what somebody should look at as warnings, the rest as info.
+    """Return a callable that logs events: those to look into as warnings, the rest as info.
 
     Args:
         logger: None: `mangonel.websessions`.
@@ -98,7 +98,7 @@ def to_logging(logger: logging.Logger | None = None, *, everything: bool = True)
 
 
 def to_prometheus(registry: Any = None) -> Callable[[Event], None]:
-    """Return a callable that counts events by kind and reason, and times the store's writes.
+    """Return a callable that counts events by kind and reason, and measures the store's writes.
 
     Args:
         registry: None: the default one.
@@ -155,7 +155,7 @@ def to_opentelemetry(meter: Any = None) -> Callable[[Event], None]:
 
 
 def all_of(*listeners: Callable[[Event], None]) -> Callable[[Event], None]:
-    """Return a callable that tells every listener.
+    """Return a callable that passes events to every listener.
 
     Args:
         listeners: callables that take an event.

@@ -1,6 +1,6 @@
-"""Who runs the flows: one face awaits its store, the other calls a blocking store whose coroutines never suspend.
+"""Runs the flows: one face awaits its store, the other calls a blocking store whose coroutines never suspend.
 
-Knows no framework. Judges a store's errors: whatever a store raises becomes StoreError, told as an event first.
+Knows no framework. Handles a store's errors: each becomes StoreError, and an event first.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = ["AsyncFace", "BlockingFace", "finished"]
 
 T = TypeVar("T")
 
-# Websessions whose connections a forked child must not share with its parent.
+# Websessions with connections that a forked child must not share with its parent.
 _faces: weakref.WeakSet[_Face] = weakref.WeakSet()
 
 
 def finished(flow: Coroutine[Any, Any, T]) -> T:
-    """Run a flow whose store never suspends; return its value."""
+    """Run a flow whose store never suspends; return its result."""
     try:
         flow.send(None)
     except StopIteration as end:
@@ -56,7 +56,7 @@ class _Face:
         _faces.add(self)
 
     def forget(self) -> None:
-        """In a forked child: let go of connections that belong to the parent."""
+        """In a forked child, drop connections that belong to the parent."""
 
     def _fail(self, error: Exception, session: WebSession[Any] | None = None) -> StoreError:
         sessions = self._sessions
@@ -70,7 +70,7 @@ class _Face:
         return StoreError(f"{text}; {more}" if more else text)
 
     def _may_hide(self, session: WebSession[Any], plan: int) -> bool:
-        # What ends a websession, or changes who it belongs to, must not seem to have happened.
+        # Ending a websession, or changing its user, must not appear to have succeeded.
         return self._sessions.on_store_error == "anonymous" and plan not in (END, ROTATE)
 
     def _degraded(self, visit: Visit) -> WebSession[Any]:
@@ -86,7 +86,7 @@ class AsyncFace(_Face):
 
     def __init__(self, sessions: Settled[Any], store: Any, epochs: Any) -> None:
         super().__init__(sessions, store, epochs)
-        # What never waits needs no limit, which would cost half as much again as everything else.
+        # A store that never waits needs no limit, which would cost half as much again as everything else.
         self._is_instant = isinstance(store, MemoryStore) or (
             isinstance(store, str) and store.startswith(("memory:", "cookie:"))
         )
@@ -94,7 +94,7 @@ class AsyncFace(_Face):
         self._store: Any = None
         self._epochs: Any = None
         self._timeout: Any = None
-        # Stores opened for a URL, by the loop they belong to: a client's sockets know one loop only.
+        # Stores opened for a URL, by event loop: a client's sockets belong to one loop.
         self._opened: list[tuple[weakref.ref[Any], Any, Any]] = []
 
     def store(self) -> Store:
@@ -106,7 +106,7 @@ class AsyncFace(_Face):
         return store
 
     def epochs(self, store: Store) -> Store:
-        """Return where users' epochs are kept."""
+        """Return the store of users' epochs."""
         return self._epochs if self._epochs is not None else store
 
     async def load(self, visit: Visit) -> WebSession[Any]:
@@ -143,13 +143,13 @@ class AsyncFace(_Face):
         return session
 
     def anonymous(self, visit: Visit) -> WebSession[Any]:
-        """Return the empty websession of a request that carries no cookie of ours."""
+        """Return the empty websession of a request without our cookie."""
         session: WebSession[Any] = WebSession(self._sessions, visit)
         session.state.face = self
         return session
 
     async def commit(self, session: WebSession[Any], plan: int | None = None) -> None:
-        """Store what changed; the cookie to send, if any, is in the websession's headers then.
+        """Store the changes; then the websession's headers contain the cookie to send, if any.
 
         Raises:
             StoreError: the store did not answer; answer 503 and change no cookie.
@@ -198,7 +198,7 @@ class AsyncFace(_Face):
         return await self._run(reload_flow(self._sessions, self.store(), session))
 
     async def is_alive(self, session: WebSession[Any]) -> bool:
-        """Return whether a websession is still what it was; changes nothing in it."""
+        """Return whether a websession has not ended or changed hands; changes nothing in it."""
         return await self._run(alive_flow(self._sessions, self.store(), session))
 
     async def of(self, user: str, current: WebSession[Any] | None = None) -> list[Handle]:
@@ -240,7 +240,7 @@ class AsyncFace(_Face):
         return found
 
     async def aclose(self) -> None:
-        """Close what was opened for a URL on this loop."""
+        """Close the store that was opened for a URL on this loop."""
         loop = asyncio.get_running_loop()
         mine = [entry for entry in self._opened if entry[0]() is loop]
         self._opened = [entry for entry in self._opened if entry[0]() is not loop]
@@ -251,15 +251,15 @@ class AsyncFace(_Face):
                     await opened.aclose()
 
     def forget(self) -> None:
-        """Open anew in a forked child."""
+        """Reopen the store in a forked child."""
         self._loop = self._store = self._epochs = None
         self._opened = []
 
     def check_thread(self, what: str) -> None:
-        """Refuse in a thread without a loop, where a coroutine would never run.
+        """Refuse use in a thread without a loop, where a coroutine would never run.
 
         Raises:
-            UsageError: it is one, as a `def` endpoint of FastAPI has.
+            UsageError: the thread has none, as in a `def` endpoint of FastAPI.
         """
         try:
             asyncio.get_running_loop()
@@ -288,12 +288,12 @@ class AsyncFace(_Face):
             entry = (weakref.ref(loop), _opened(self._given), _opened(self._given_epochs))
             self._opened.append(entry)
         self._loop, (_, self._store, self._epochs) = loop, entry
-        # One for each loop; what still waits with a former one keeps it.
+        # One for each loop; waiting tasks of an earlier loop keep theirs.
         self._timeout = SharedTimeout(loop, self._sessions.timeout)
 
 
 class BlockingFace(_Face):
-    """Runs flows in the calling thread. Its store may be shared by threads."""
+    """Runs flows in the calling thread. Threads may share its store."""
 
     waits = False
 
@@ -303,7 +303,7 @@ class BlockingFace(_Face):
         self._epochs: Immediate | None = None
 
     def store(self) -> Any:
-        """Return the store, behind the asynchronous names."""
+        """Return the store, wrapped with asynchronous methods."""
         if self._store is None:
             self._epochs = (
                 immediate(_blocking(self._given_epochs)) if self._given_epochs is not None else None
@@ -312,7 +312,7 @@ class BlockingFace(_Face):
         return self._store
 
     def epochs(self, store: Any) -> Any:
-        """Return where users' epochs are kept."""
+        """Return the store of users' epochs."""
         return self._epochs if self._epochs is not None else store
 
     def load(self, visit: Visit) -> WebSession[Any]:
@@ -401,17 +401,17 @@ class BlockingFace(_Face):
         return total
 
     def close(self) -> None:
-        """Close what was opened for a URL."""
+        """Close the store that was opened for a URL."""
         store, self._store, self._epochs = self._store, None, None
         if store is not None and isinstance(self._given, str) and hasattr(store.store, "close"):
             store.store.close()
 
     def forget(self) -> None:
-        """Open anew in a forked child."""
+        """Reopen the store in a forked child."""
         self._store = self._epochs = None
 
     def check_thread(self, what: str) -> None:
-        """As `AsyncFace.check_thread`; every thread will do."""
+        """As `AsyncFace.check_thread`; every thread is allowed."""
 
     def run(self, flow: Callable[[Settled[Any], Any], Coroutine[Any, Any, T]]) -> T:
         """As `AsyncFace.run`."""
@@ -440,7 +440,7 @@ def _blocking(given: Any) -> BlockingStore:
 
         store: BlockingStore = open_blocking(given)
         return store
-    # A store that has both sides offers the other one.
+    # A store with both faces offers the other one.
     other: BlockingStore = getattr(given, "blocking", given)
     return other
 

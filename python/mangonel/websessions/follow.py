@@ -1,10 +1,9 @@
-"""Where a websession went: from the record that a request knows, over renewals, to the one that lives. Flows.
+"""Follows a websession from the record that a request knows, over renewals, to the live one. Flows.
 
-Three sentences carry everything that waits for a store: a `put` succeeds only on the version that was read, so a slow
-writer cannot bring back what was ended; what ends a websession is a `put` too, so a renewal cannot slip past it; an id
-that was not found is never adopted.
+Three rules cover every wait for a store. A `put` succeeds only on the version that was read, so a slow writer cannot
+revive an ended websession. Ending one is a `put` too, so a renewal cannot slip past it. An unknown id is never adopted.
 
-Knows no engine, no framework, no clock but the settings'. Errors of a store pass through; the faces judge them.
+Knows no engine, no framework, and no clock but the settings'. Errors of a store pass through; the faces handle them.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ __all__ = [
     "replace",
 ]
 
-# Requests in flight may find, for so many seconds, where a renewed websession went on or that it was rotated away.
-# What stays open for longer, as a socket, finds a user's websession by its user, and nobody's not any more.
+# For how many seconds requests in flight can find where a renewed or rotated websession continues.
+# After that, a long-lived connection such as a socket finds it by its user; without a user it cannot.
 FOLLOW = 600.0
 
-# With twenty writers on one websession the last one wins in the twentieth round at the latest.
+# With twenty writers on one websession, the last one succeeds in the twentieth round at the latest.
 ROUNDS = 64
 
-# How often a writer looks for what a rotation beside it is about to store.
+# How often a writer checks for the record that a concurrent rotation is about to store.
 LOOKS = 8
 
-# The label of what a login has ended.
+# The label of a record that a login has ended.
 LOGIN = "login"
 
 replace = msgspec.structs.replace
@@ -54,10 +53,10 @@ replace = msgspec.structs.replace
 async def current_flow(
     sessions: Settled[Any], store: Store, key: bytes, now: float, known: Record | None = None
 ) -> Record | None:
-    """Return the live record that a key leads to, for a request that was let in already; None when it has ended.
+    """Return the live record for a key, for a request that was admitted already; None if the websession has ended.
 
     Args:
-        known: what the request was let in with, to search by its user where the trail is cold.
+        known: the record at admission, for a search by its user if the trail is gone.
     """
     record = await last_flow(sessions, store, await store.get(key), known)
     if record is None or not record.is_live or not now < min(record.expires, record.deadline):
@@ -73,15 +72,15 @@ async def last_flow(
     *,
     rotations: bool = True,
 ) -> Record | None:
-    """Return the record at which a trail ends: a live one, a trace that leads no further, or None.
+    """Return the record at the end of a trail: a live one, a trace without a successor, or None.
 
-    A request that was let in before a rotation goes on with what that made of the websession. It does not follow a
-    login, which may be another user's.
+    A request admitted before a rotation continues with the rotated websession. It does not follow a login, which may be
+    another user's.
 
     Args:
         record: what is stored where the trail begins.
-        known: what the request was let in with, to search by its user where the trail is cold.
-        rotations: False: stop at what a rotation ended, for a request that was not let in yet.
+        known: the record at admission, for a search by its user if the trail is gone.
+        rotations: False: stop at a record that a rotation ended, for a request that is not admitted yet.
     """
     for _ in range(ROUNDS):  # a request may have taken longer than several renewals
         if record is None or not leads_on(record) or record.label == LOGIN:
@@ -103,7 +102,7 @@ async def last_flow(
 
 
 def leads_on(record: Record) -> bool:
-    """Whether a record that is not live says where its websession went on."""
+    """Whether a record that is not live tells where its websession continues."""
     return bool(record.next) or (record.next == ENDED and record.prev is not None)
 
 
@@ -118,13 +117,13 @@ async def end_flow(
     by_login: bool = False,
     follows: bool = True,
 ) -> Record | None:
-    """Make a record, and what it was renewed or rotated to, unusable; return the last live version of it, or None.
+    """Make a record, and its successors by renewal or rotation, unusable; return its last live version, or None.
 
     Args:
-        keep: seconds for which a trace says that it was ended on purpose; 0 removes it.
-        goes_on: the key of what a rotation or a login is about to store.
-        by_login: it is a login, which an end follows and nothing else does.
-        follows: False: what another rotation made of it is left alone.
+        keep: seconds to keep a trace that it was ended on purpose; 0 removes it.
+        goes_on: key of the record that a rotation or a login is about to store.
+        by_login: whether this is a login, which only an end follows.
+        follows: False: leave alone what another rotation made of it.
     """
     live: Record | None = record
     has_searched = False
@@ -137,11 +136,11 @@ async def end_flow(
         if live.next == ENDED:
             if not follows or live.prev is None or is_forged(sessions, live):
                 return None
-            # A rotation was faster. What it has stored ends here; what it has not stored yet it ends itself, since it
-            # looks whether somebody was here.
+            # Another rotation was faster. If it has stored its record, that ends here; if not, it ends the record
+            # itself, since it checks for concurrent changes.
             closed = replace(live, version=live.version + 1, prev=None, writes=next_writes(live.writes))
             was_closed, found = await put_flow(store, sessions.sealed(closed, b""), live.version)
-            # A trace that was removed meanwhile, since its time was up, still says where to go.
+            # A trace that expired and was removed meanwhile still says where to continue.
             live = found if found is not None and not was_closed else await store.get(live.prev)
             if live is None:
                 return None
@@ -149,7 +148,7 @@ async def end_flow(
         if live.next is not None:
             live = await store.get(live.next)
             continue
-        # Not a delete: a renewal that is under way would slip past it.
+        # Not a delete: a concurrent renewal would slip past it.
         trace = replace(
             live,
             data=b"",
@@ -181,19 +180,19 @@ async def epoch_flow(sessions: Settled[Any], store: Store, user: str) -> int:
 
 
 async def is_revoked_flow(sessions: Settled[Any], store: Store, record: Record) -> bool:
-    """Return whether the user was revoked since the login that made the record. No clock has a say in it."""
+    """Return whether the user was revoked after the login that made the record. Depends on no clock."""
     return record.user is not None and await epoch_flow(sessions, store, record.user) > record.epoch
 
 
 async def live_flow(sessions: Settled[Any], store: Store, user: str) -> list[Record]:
-    """Return a user's records that can still be used."""
+    """Return a user's usable records."""
     if not hasattr(store, "find"):
         raise Unsupported(
             f"max_per_user needs a store that can list a user's websessions, {type(store).__name__} cannot"
         )
     now = sessions.now()
     found: list[Record] = await store.find(user)
-    # Some engines find names that differ in spaces at their end as well.
+    # Some engines also find names that differ in trailing spaces.
     return [
         record
         for record in found
@@ -202,7 +201,7 @@ async def live_flow(sessions: Settled[Any], store: Store, user: str) -> list[Rec
 
 
 def is_forged(sessions: Settled[Any], record: Record) -> bool:
-    """Return whether somebody who can write the store, but has no key, changed the record."""
+    """Return whether a writer without our key has changed the record in the store."""
     try:
         sessions.unsealed(record)
     except ValueError:
@@ -212,13 +211,13 @@ def is_forged(sessions: Settled[Any], record: Record) -> bool:
 
 
 async def _search_flow(store: Store, known: Record) -> Record | None:
-    """Return the live record of a user's websession whose trail is gone; None where there is none or none can be found.
+    """Return the live record of a user's websession whose trail is gone, or None.
 
     A socket may stay open for longer than `FOLLOW` after a renewal, and a logout there must end the websession.
     """
     if known.user is None or not hasattr(store, "find"):
         return None
     found: list[Record] = await store.find(known.user)
-    # The older one, if a renewal is under way: whatever happens to it makes the renewal look again.
+    # The older one during a renewal: any change to it makes the renewal check again.
     live = [record for record in found if record.sid == known.sid and record.is_live]
     return min(live, key=lambda record: record.issued, default=None)

@@ -103,7 +103,7 @@ def leave(session: WebSession[Any], commit: asyncio.Future[None] | None = None) 
 
 
 def end_late(session: WebSession[Any]) -> None:
-    """End what was to end after the answer had left, or where there is none."""
+    """Commit an end that was requested after the response had left, or without a response."""
     if session.state.face is not None and not session.state.face.waits:
         if _is_to_end(session):
             session.state.face.commit(session)
@@ -141,5 +141,5 @@ def _is_to_end(session: WebSession[Any]) -> bool:
     return True
 
 
-# Commits that no answer waits for, until they are done.
+# Commits that no response waits for, until they are done.
 _commits: set[asyncio.Future[None]] = set()

@@ -1,6 +1,6 @@
-"""What happens when a request begins: from its cookie to its websession. Flows, written once for every face.
+"""Loads a websession when a request begins, from its cookie. Flows, written once for every face.
 
-Every step is one call of a store; whatever matters for security is decided here, never by an engine.
+Every step is one call of a store; all security decisions are made here, never by an engine.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def load_flow(sessions: Settled[Any], store: Store, visit: Visit) -> WebSe
     if cookie is None or not policy.is_in(cookie):
         return session
     if policy.secure and not visit.is_secure:
-        # An id that travelled in the clear is nobody's any more.
+        # An id sent over plain http may have been copied, so it is ended.
         sessions.tell_insecure()
         return session
     for value in policy.candidates(cookie):
@@ -91,7 +91,7 @@ async def load_flow(sessions: Settled[Any], store: Store, visit: Visit) -> WebSe
 
 
 async def reload_flow(sessions: Settled[Any], store: Store, session: WebSession[Any]) -> bool:
-    """Read the websession again and drop the changes; False, and empty it, when it has ended."""
+    """Read the websession again and drop the changes; empty it and return False if it has ended."""
     record = session.state.record
     if record is None or sessions.is_stateless:
         return not session.state.is_ended
@@ -107,7 +107,7 @@ async def reload_flow(sessions: Settled[Any], store: Store, session: WebSession[
 
 
 async def alive_flow(sessions: Settled[Any], store: Store, session: WebSession[Any]) -> bool:
-    """Return whether a websession that was loaded some time ago has not ended since."""
+    """Return whether a websession that was loaded earlier has not ended since."""
     record = session.state.record
     if record is None or sessions.is_stateless:
         return not session.state.is_ended
@@ -118,7 +118,7 @@ async def alive_flow(sessions: Settled[Any], store: Store, session: WebSession[A
 async def _settle_flow(
     sessions: Settled[Any], store: Store, session: WebSession[Any], record: Record, now: float
 ) -> Record | None:
-    """Judge a record that is anything but plain and in time; return the one that counts, or None."""
+    """Judge a record that is renewed, ended or out of time; return the record that counts, or None."""
     if record.next == ENDED:
         sessions.emit("rejected", record.sid.hex(), reason="ended")
         _note_trail(sessions, session, record)
@@ -134,7 +134,7 @@ async def _settle_flow(
         await _expire_flow(sessions, store, record)
         return None
     elif record.prev is not None:
-        # So that `prev` goes with this answer's write.
+        # So that `prev` is removed by this response's write.
         session.state.has_closed = session.state.is_due = await _close_flow(sessions, store, record.prev, now)
     if sessions.epochs_apart and await is_revoked_flow(sessions, store, record):
         sessions.emit("rejected", record.sid.hex(), reason="revoked")
@@ -145,10 +145,10 @@ async def _settle_flow(
 async def _renewed_flow(
     sessions: Settled[Any], store: Store, session: WebSession[Any], record: Record, now: float
 ) -> Record | None:
-    """Follow an old id to the record that goes on, or refuse it.
+    """Follow an old id to the live record, or refuse it.
 
-    The answer with the new id may have been lost, so the old one is good until the new one was seen, and for the idle
-    limit at most. Once the new one was seen, the old one is somebody's copy, but for requests that were under way.
+    The response with the new id may have been lost, so the old one is valid until the new one was seen, and for the
+    idle limit at most. After that, the old one is a copy, unless its request was in flight.
     """
     alias = record
     while sessions.unsealed(alias) != SEEN:
@@ -183,13 +183,13 @@ async def _renewed_flow(
 
 
 def _note_trail(sessions: Settled[Any], session: WebSession[Any], trace: Record) -> None:
-    """Remember where an id that opens nothing any more leads, for an end alone."""
+    """Record where a given-up id leads, so that an end can follow."""
     if leads_on(trace) and not is_forged(sessions, trace):
         session.state.trail = trace
 
 
 async def _close_flow(sessions: Settled[Any], store: Store, prev: bytes, now: float) -> bool:
-    """Note that the new id was seen, so that the old one opens nothing any more; False: somebody was faster."""
+    """Record that the new id was seen, which closes the old one; return False if another request was faster."""
     old = await store.get(prev)
     if old is None or not old.next or is_forged(sessions, old) or sessions.unsealed(old) == SEEN:
         return True
@@ -200,7 +200,7 @@ async def _close_flow(sessions: Settled[Any], store: Store, prev: bytes, now: fl
 
 
 def _kept_closed(sessions: Settled[Any], now: float) -> float:
-    """Return until when an old id that opens nothing any more is kept, so that a copy of it is noticed."""
+    """Return until when a closed old id is kept, so that a copy of it is detected."""
     return now + max(FOLLOW, sessions.grace, sessions.idle)
 
 
@@ -210,7 +210,7 @@ async def _expire_flow(sessions: Settled[Any], store: Store, record: Record) -> 
 
 
 def _is_bound(sessions: Settled[Any], session: WebSession[Any]) -> bool:
-    """Compare the binding signals; False when the policy says that the websession must end."""
+    """Compare the binding signals; return False if the policy says that the websession must end."""
     bound = (session.state.extra or {}).get("bind")
     if type(bound) is not dict:
         return True
@@ -227,7 +227,7 @@ def _is_bound(sessions: Settled[Any], session: WebSession[Any]) -> bool:
 
 
 async def _renew_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], now: float) -> None:
-    """Give a websession a new id. One of several parallel requests wins; the others go on with the old id."""
+    """Give a websession a new id. One of several parallel requests succeeds; the others continue with the old id."""
     old = session.state.record
     assert old is not None
     token = sessions.new_token()
@@ -253,7 +253,7 @@ async def _renew_flow(sessions: Settled[Any], store: Store, session: WebSession[
         user=None,
         label=None,
         issued=now,
-        # As long as the websession itself would wait for its visitor, who may be a remembered one.
+        # As long as the websession itself waits for its visitor, who may be a remembered one.
         expires=max(_kept_closed(sessions, now), sessions.expiry(now, float("inf"), session.state.extra)),
         writes=next_writes(old.writes),
     )

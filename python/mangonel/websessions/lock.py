@@ -1,6 +1,6 @@
-"""One request of a websession at a time: `async with session.lock():`, or `with` in threads.
+"""Serialises the requests of a websession: `async with session.lock():`, or `with` in threads.
 
-Waits on its face by asking again, at growing intervals; the flows are in `turns.py`. Knows no engine.
+Polls at growing intervals on its face; the flows are in `turns.py`. Knows no engine.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.1
 
 
 class Lock:
-    """What `session.lock()` returns.
+    """The result of `session.lock()`.
 
     Args:
-        session: the request's.
-        wait: seconds that others may keep it.
-        hold: seconds after which it ends by itself.
+        session: the request's websession.
+        wait: seconds to wait for other holders.
+        hold: seconds after which the lock expires.
     """
 
     def __init__(self, session: WebSession[Any], wait: float, hold: float) -> None:
@@ -104,7 +104,7 @@ class Lock:
         return face
 
     def _sid(self) -> bytes | None:
-        """The name of what is locked; None: it is new, and nobody else has it."""
+        """The name of the locked websession; None if it is new, so that no other request has it."""
         state = self._session.state
         if state.record is None:
             return None

@@ -1,27 +1,27 @@
-"""The state of one request's websession, and what its commit has to do: a table. Waits for nothing, knows no store.
+"""The state of one request's websession, and the table that decides its commit. Waits for nothing, knows no store.
 
-What a request asked for and what differs from the stored record decide, and nothing else:
+Only the request's calls and the differences from the stored record decide:
 
     stored   asked for                differs   the commit
     ───────  ───────────────────────  ────────  ─────────────────────────────────────────────────────
-    nothing  to stay                  nothing   NOTHING  a reader who is nobody costs no call
+    nothing  to stay                  nothing   NOTHING  a reader without a login costs no call
     nothing  to stay                  values    INSERT   a new id
     nothing  login                    any       ROTATE   a new id, with a user
     nothing  an end                   values    INSERT   a farewell message
-    a trail  an end                   any       END      of what the given-up id led to
+    a trail  an end                   any       END      of the websession that the given-up id led to
     a record to stay                  nothing   NOTHING
-    a record to stay                  its time  TOUCH    `expires` alone moves
+    a record to stay                  its time  TOUCH    only `expires` changes
     a record to stay                  values    WRITE    on the version that was read, or a merge
     a record login, rotate, proved    any       ROTATE   the old id ends, then everything under a new one
-    a record an end                   any       END      and INSERT where there is a farewell message
+    a record an end                   any       END      and INSERT for a farewell message
 
 The laws:
-- What was asked for wins over what differs: an end is never turned into a write, nor a rotation.
-- The last word counts: `login` after `destroy` is a login, `destroy` after `login` is an end.
-- Nothing that needs a new cookie is begun where no cookie can leave any more.
-- A websession that could not be loaded (`degraded`) is never written; asking it to end or to change hands is an error.
-- An answer that failed keeps no values and logs nobody in; but an end stays an end, and of a login or a rotation the
-  change of the id stays, so that an id that was given up opens nothing.
+- Calls take precedence over differences: an end is never turned into a write, nor is a rotation.
+- The last call counts: `login` after `destroy` is a login, `destroy` after `login` is an end.
+- Nothing that needs a new cookie is started if no cookie can be sent any more.
+- A websession that could not be loaded (`degraded`) is never written; ending it or changing its user is an error.
+- A failed response keeps no values and logs no user in. But an end stays an end, and a login or rotation still changes
+  the id, so that a given-up id becomes invalid.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ __all__ = [
     "discard",
 ]
 
-# What a commit has to do.
+# The plans of a commit.
 NOTHING, TOUCH, WRITE, INSERT, ROTATE, END = range(6)
 
-# What was asked for, and what differs.
+# The calls, and the differences.
 STAY, CHANGE, LEAVE = range(3)
 SAME, TIME, VALUES = range(3)
 
 PLANS = {
-    # (is stored, asked for, differs)
+    # (is stored, call, difference)
     (False, STAY, SAME): NOTHING,
     (False, STAY, TIME): NOTHING,
     (False, STAY, VALUES): INSERT,
@@ -84,45 +84,45 @@ NEED_COOKIE = frozenset({INSERT, ROTATE})
 
 
 class State:
-    """What a request knows of its websession, for the flows and the frameworks. Refers to no websession.
+    """A request's knowledge of its websession, for flows and frameworks. Refers to no websession.
 
     Attributes:
         sessions: the application's settings.
         visit: the request.
-        record: what is stored, as last seen; None: nothing.
-        base: the encoded values that are stored.
+        record: the stored record, as last seen. None: there is none.
+        base: the encoded values in the store.
         encoded: the encoded values of this request, once a commit was decided.
-        extra: what the package itself keeps beside the values; None: nothing.
+        extra: the package's own values. None: there are none.
         model: the typed values, if there is a model.
-        user, label: as they shall be stored.
-        change: "login", "reauthenticated" or "rotated"; "": none was asked for.
+        user, label: the values to store.
+        change: "login", "reauthenticated" or "rotated"; "" if none was called.
         kept: the keys that survive a login.
-        is_ended: an end was asked for, or met.
-        is_gone: it ended by another request, or by an end of ours that was stored.
-        had_end: an end was asked for, whatever came after it.
-        is_due: the time of its last use has to be stored.
-        has_closed: this request presented the new id, so the old one is dead and needs no mention.
-        alias: key of the old id that led here; None: the record's own did.
-        trail: the id that came was given up, and this is what is left of it: an end follows it, and nothing else does.
-        was_lost: the old id came again so late that the answer with the new one must have been lost.
-        cookie: the Set-Cookie header to send; None: none.
-        csrf_secret: of tokens, where it is not kept with the values; "": what the request brought is void.
-        csrf_cookie: the Set-Cookie header that gives or takes the cookie with that secret.
-        permanent: whether the cookie shall outlive the browser, as Flask asks for it; None: nobody asked.
-        counted: keys that `increment` changed: what others added meanwhile is added.
+        is_ended: an end was called, or found.
+        is_gone: it ended by another request, or by an end that this request stored.
+        had_end: an end was called, even if a login followed.
+        is_due: the time of its last use must be stored.
+        has_closed: this request presented the new id, so the old one is closed and need not be recorded.
+        alias: key of the old id that led here. None: the record's own key did.
+        trail: the request's id was given up, and this is its trace; only an end follows it.
+        was_lost: the old id came again so late that the response with the new one must have been lost.
+        cookie: the Set-Cookie header to send. None: none.
+        csrf_secret: the secret of tokens, if it is not among the values; "" if the request's secret is void.
+        csrf_cookie: the Set-Cookie header that sets or removes the cookie with that secret.
+        permanent: whether the cookie should outlive the browser, as in Flask. None: not set.
+        counted: keys that `increment` changed; others' increments are added.
         epoch: the user's last revocation, as a login has seen it that is kept in the cookie itself.
-        promised: the token of a cookie that left before its record was stored.
+        promised: token of a cookie that was sent before its record was stored.
         headers_left: no cookie can be set any more.
         is_over: the whole answer has left.
         discarded: the encoded values that could not be stored, since no cookie could leave with them.
-        clear_site_data: the header Clear-Site-Data goes along.
-        challenged, degraded: as the websession's.
-        was_answered: the answer's commit has run, whether it succeeded or not.
-        late_end: called with the websession when an end is asked for after the answer; None: the framework notices.
-        face: who runs this websession's flows.
+        clear_site_data: whether to send the header Clear-Site-Data.
+        challenged, degraded: as in the websession.
+        was_answered: the response's commit has run, successfully or not.
+        late_end: called with the websession if an end is called after the response. None: the framework notices.
+        face: runs this websession's flows.
     """
 
-    # What every request reads or sets is a slot; the rest are defaults of the class, since most requests need none.
+    # Attributes that every request uses are slots; the others are class defaults, since most requests need none.
     __slots__ = ("__dict__", "base", "cookie", "extra", "model", "record", "sessions", "user", "visit")
     record: Record | None
     extra: dict[str, Any] | None
@@ -165,7 +165,7 @@ class State:
         self.record = self.extra = self.model = self.user = self.cookie = None
 
     def check_not_gone(self) -> None:
-        """Refuse to store what has ended.
+        """Refuse to store a websession that has ended.
 
         Raises:
             UsageError: another request ended it, or this one did.
@@ -181,19 +181,19 @@ class State:
         return self.record.sid.hex() if self.record is not None else ""
 
     def set_extra(self, name: str, value: Any) -> None:
-        """Keep something beside the values."""
+        """Set one of the package's own values."""
         if self.extra is None:
             self.extra = {}
         self.extra[name] = value
 
     @property
     def can_take_cookie(self) -> bool:
-        """Whether the answer can still carry Set-Cookie."""
+        """Whether the response can still carry Set-Cookie."""
         return not self.headers_left and self.visit.takes_cookies
 
 
 def decide(session: WebSession[Any]) -> int:
-    """Return what a commit has to do; asks nobody."""
+    """Return the plan of the commit. Makes no call."""
     state = session.state
     record = state.record
     if state.degraded:
@@ -222,7 +222,7 @@ def decide(session: WebSession[Any]) -> int:
 
 
 def _become_permanent(session: WebSession[Any], permanent: bool) -> None:
-    """Let the cookie outlive the browser, or no longer; a stored websession takes a new id for that."""
+    """Make the cookie outlive the browser, or not; a stored websession gets a new id for that."""
     state = session.state
     if permanent == bool((state.extra or {}).get("remember")) or state.is_ended:
         return
@@ -236,10 +236,10 @@ def _become_permanent(session: WebSession[Any], permanent: bool) -> None:
 
 
 def check_not_moved(state: State) -> None:
-    """Refuse a new websession to a browser that has the cookie of the one that goes on, or is about to get it.
+    """Refuse a new websession to a browser that has, or is about to get, the cookie of the current one.
 
     Raises:
-        SessionMoved: the request came with an id that was given up within the grace.
+        SessionMoved: the request came with an id that was given up within the grace period.
     """
     if state.trail is not None and state.sessions.now() - state.trail.issued <= state.sessions.grace:
         raise SessionMoved(
@@ -262,7 +262,7 @@ def _differs(state: State) -> int:
         return SAME
     expires = sessions.expiry(sessions.now(), record.deadline, state.extra)
     if state.is_due or expires - record.expires >= sessions.touch_after:
-        # A touch moves `expires` alone, which a seal is bound to.
+        # A touch changes only `expires`, to which the seal is bound.
         moves_more = state.label != record.label or record.prev is not None or sessions.ring is not None
         return VALUES if moves_more else TIME
     return SAME
@@ -288,7 +288,7 @@ def _can_give_cookie(state: State) -> bool:
 
 
 def discard(session: WebSession[Any]) -> None:
-    """Forget what this request changed, because the answer is an error. What was given up stays given up."""
+    """Drop this request's changes, because the response is an error. A given-up id stays given up."""
     state = session.state
     record = state.record
     state.permanent = None

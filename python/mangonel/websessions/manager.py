@@ -1,4 +1,4 @@
-"""`WebSessions`: an application's websessions: its settings, checked when it starts, and the way to its store.
+"""`WebSessions`: an application's websessions: settings, checked when it starts, and access to the store.
 
 Waits for nothing itself. The faces that run the flows are in `faces.py`.
 """
@@ -47,21 +47,21 @@ class WebSessions(Settled[Data]):
         WebSessions("mongodb://localhost/app", lifetime=Lifetime(idle="1h"), cookie=Cookie(samesite="Strict"))
 
     Args:
-        store: a URL as "mongodb://localhost/app", or a store object.
+        store: a URL such as "mongodb://localhost/app", or a store object.
         lifetime: a `Lifetime`: limits and renewal.
-        cookie: a `Cookie`, or only its name.
+        cookie: a `Cookie`, or just its name.
         content: a `Content`: codec, size, merges.
         protection: a `Protection`: keys, binding, guesses.
-        users: a `Users`: how many websessions each may have, epochs.
-        outages: an `Outages`: what happens when the store fails.
-        model: a msgspec.Struct, dataclass or pydantic model with defaults: `session.data` is one of these.
-        trust_forwarded: believe X-Forwarded-Proto and X-Forwarded-For, because a proxy of ours sets them.
-        events: called with each Event. Default: warnings go to the logger "mangonel.websessions".
+        users: a `Users`: limits per user, epochs.
+        outages: an `Outages`: behaviour when the store fails.
+        model: a msgspec.Struct, dataclass or pydantic model with defaults: `session.data` is an instance.
+        trust_forwarded: trust X-Forwarded-Proto and X-Forwarded-For, because your own proxy sets them.
+        events: called with each Event. By default warnings go to the logger "mangonel.websessions".
         clock: seconds since the epoch.
-        single: a setting of a group by its own name, as `idle="1h"`, where the group itself is not given.
+        single: a single setting by name, such as `idle="1h"`, if its group is not given.
 
     Raises:
-        UsageError: settings that cannot be meant.
+        UsageError: the settings make no sense.
     """
 
     def __init__(
@@ -103,15 +103,15 @@ class WebSessions(Settled[Data]):
 
     @classmethod
     def from_tornado_settings(cls, settings: Mapping[str, Any]) -> WebSessions[Any]:
-        """Return websessions for the settings that a fork of Tornado had: `session_storage`, `session_age` and so on.
+        """Return websessions for the settings of the Tornado fork: `session_storage`, `session_age` and so on.
 
-        See docs/websessions/migration.md for what each one means today.
+        docs/websessions/migration.md describes the current meaning of each.
 
         Args:
-            settings: the application's.
+            settings: the application's settings.
 
         Raises:
-            UsageError: a setting has a value that means nothing.
+            UsageError: a setting has a meaningless value.
 
         Example:
             >>> settings = {"session_storage": "memory:", "session_age": 600, "cookie_secret": "s" * 32}
@@ -128,11 +128,11 @@ class WebSessions(Settled[Data]):
         """Return a user's websessions, the newest first.
 
         Args:
-            user: as it was given to `login`.
-            current: the websession that asks; its handle has `is_current`.
+            user: the name passed to `login`.
+            current: the caller's websession; its handle has `is_current`.
 
         Raises:
-            Unsupported: the engine cannot look for a user.
+            Unsupported: the engine cannot search by user.
 
         Example:
             >>> await WebSessions("memory:").of("ada")
@@ -141,13 +141,13 @@ class WebSessions(Settled[Data]):
         return await self.asynchronous.of(user, current)
 
     async def revoke(self, handle: Handle) -> bool:
-        """End one of a user's websessions; False when it had ended already.
+        """End one of a user's websessions; return False if it had ended already.
 
         Args:
-            handle: one that `of` returned.
+            handle: a handle from `of`.
 
         Raises:
-            StoreError: the store does not answer; nothing is known of the end.
+            StoreError: the store does not answer; whether it ended is unknown.
 
         Example:
             >>> [await sessions.revoke(handle) for handle in await sessions.of("ada")]
@@ -156,15 +156,15 @@ class WebSessions(Settled[Data]):
         return await self.asynchronous.revoke(handle)
 
     async def revoke_user(self, user: str, except_: WebSession[Any] | None = None) -> int:
-        """End all websessions of a user, those included that are just being made; return how many there were.
+        """End all websessions of a user, including those being created; return how many there were.
 
         Args:
-            user: as it was given to `login`.
-            except_: one that goes on, usually the one that asks.
+            user: the name passed to `login`.
+            except_: a websession to keep, usually the caller's.
 
         Raises:
-            StoreError: the store does not answer; nothing is known of the end.
-            Unsupported: the engine cannot look for a user.
+            StoreError: the store does not answer; whether they ended is unknown.
+            Unsupported: the engine cannot search by user.
 
         Example:
             >>> await sessions.revoke_user("ada")
@@ -173,11 +173,11 @@ class WebSessions(Settled[Data]):
         return await self.asynchronous.revoke_user(user, except_)
 
     async def setup(self) -> None:
-        """Make tables and indexes, where the engine has any. May be called again."""
+        """Create tables and indexes, if the engine has any. May be called again."""
         await self.asynchronous.setup()
 
     async def purge(self) -> int:
-        """Remove what has expired, where the engine does not do that itself; return how many."""
+        """Remove expired records, unless the engine does that itself; return how many."""
         return await self.asynchronous.purge()
 
     async def aclose(self) -> None:
@@ -185,11 +185,11 @@ class WebSessions(Settled[Data]):
         await self.asynchronous.aclose()
 
     def init_flask(self, app: Any, *, csrf: bool = False) -> None:
-        """Let `flask.session` be one of these websessions.
+        """Make `flask.session` one of these websessions.
 
         Args:
             app: a Flask application.
-            csrf: check every request that may change something; see `csrf_exempt` of the same module.
+            csrf: check every request that may change something; see `csrf_exempt` in the same module.
 
         Example:
             >>> import flask
@@ -207,10 +207,10 @@ class WebSessions(Settled[Data]):
     # For the flows.
 
     def epochs_of(self, store: Any) -> Any:
-        """Return the store of users' epochs that goes with a store; None where nobody could be revoked.
+        """Return the store of users' epochs for a store; None if users cannot be revoked.
 
         Args:
-            store: a store behind the asynchronous names.
+            store: a store with asynchronous methods.
 
         Example:
             >>> sessions.epochs_of(MemoryStore()) is None
@@ -245,7 +245,7 @@ def _check_store(store: Any) -> None:
         return
     kind = type(store).__name__
     remedy = ""
-    # These have every attribute that one may ask for.
+    # These have every attribute that is asked for.
     if kind.endswith("Collection"):
         remedy = "; a collection goes into MongoStore(…)"
     elif kind.endswith(("Client", "Database")):

@@ -1,7 +1,7 @@
-"""The three-way merge of two requests that changed one websession in parallel. Knows no store.
+"""The three-way merge of parallel changes to one websession. Knows no store.
 
-It keeps keys, not invariants across keys: two requests that each add to their own key lose nothing; two that change
-the same one need a function that says what both together mean.
+It merges keys, not invariants across keys: two requests that each add a key of their own lose nothing; two that change
+the same key need a function that combines both changes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["RESERVED", "adding", "merged"]
 
-# What the package itself keeps in a websession goes under one key, which is encoded only when there is something.
+# The package's own values are under one key, which is encoded only if there are any.
 RESERVED = "_websession"
 
 _ABSENT: Any = object()
@@ -26,12 +26,12 @@ def merged(
     differs: Callable[[Any, Any], bool],
     choosers: Mapping[str, Chooser],
 ) -> dict[str, Any]:
-    """Return what is stored after both: their values, and mine where I changed something.
+    """Return the merged values: theirs, with mine where I changed something.
 
     Args:
-        base: what both started from.
+        base: the values that both started from.
         differs: whether two values are stored differently.
-        choosers: by key, a function of (base, mine, theirs) for keys that both changed; None stands for an absent one.
+        choosers: by key, a function of (base, mine, theirs) for keys that both changed; None means a missing value.
     """
     result = dict(theirs)
     for key in [*mine, *(key for key in base if key not in mine)]:
@@ -51,7 +51,7 @@ def merged(
 
 
 def adding(base: Any, mine: Any, theirs: Any) -> Any:
-    """Return a number to which both have added; for `Content(merge={"visits": adding})`."""
+    """Return a number to which both sides have added; for `Content(merge={"visits": adding})`."""
     return (theirs or 0) + (mine or 0) - (base or 0)
 
 
@@ -75,8 +75,8 @@ def _merged_extra(
 
 
 def _flashes(base: Any, mine: Any, theirs: Any) -> Any:
-    # A message that one of us has read is read; those that either has added stay. Each has a number of its own, by
-    # which two that say the same are two.
+    # A message that either side has read is removed; messages that either side added stay. Each has a number of
+    # its own, so that two equal messages are told apart.
     before, now, other = base or [], mine or [], theirs or []
     read = [message for message in before if message not in now]
     return [message for message in other if message not in read] + [m for m in now if m not in before]

@@ -1,6 +1,6 @@
-"""The settings of the fork of Tornado that had sessions, as arguments of `WebSessions`.
+"""Converts the settings of the Tornado fork with sessions to arguments of `WebSessions`.
 
-An application that was written for it starts unchanged; docs/websessions/migration.md says what each means today.
+An application written for it starts unchanged; docs/websessions/migration.md describes the current meaning of each.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEFAULT_AGE = 900
 DEFAULT_INTERVAL = 240
 NEVER = timedelta(days=30)
 
-# What the fork planned in `session_security_model` and never did.
+# Planned by the fork in `session_security_model`, and never implemented.
 SIGNALS = {"ip": "network", "ip_address": "network", "user_agent": "user_agent", "user-agent": "user_agent"}
 
 
@@ -27,7 +27,7 @@ def arguments_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of `WebSessions` for a fork's settings.
 
     Raises:
-        UsageError: a setting that cannot be meant, or `session_storage` is missing.
+        UsageError: a setting makes no sense, or `session_storage` is missing.
     """
     storage = settings.get("session_storage")
     if not storage:
@@ -40,7 +40,7 @@ def arguments_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     arguments: dict[str, Any] = {
         "store": storage_url(storage),
         "idle": idle_s,
-        # The fork had no absolute limit; here there is always one.
+        # The fork had no absolute limit; here there always is one.
         "absolute": max(idle_s, 12 * HOUR),
         "renew": renew,
         "cookie": settings.get("session_cookie_name", "session_id"),
@@ -64,7 +64,7 @@ def arguments_of(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def storage_url(storage: str) -> str:
-    """Return today's URL for one of the fork's, which had passwords and empty parts in places of their own."""
+    """Return the current form of a fork's URL, in which passwords and empty parts had other places."""
     parts = urlsplit(storage)
     netloc = parts.netloc
     path = parts.path
@@ -80,7 +80,7 @@ def storage_url(storage: str) -> str:
         raise UsageError(
             'expected a folder, as "dir:///var/lib/app/sessions"; the fork made a temporary one silently'
         )
-    # Not urlunsplit: it drops the slashes of an empty host for schemes that it does not know.
+    # Not urlunsplit: it drops the slashes of an empty host for unknown schemes.
     query = f"?{parts.query}" if parts.query else ""
     return f"{parts.scheme}://{netloc}{path}{query}" if "://" in storage else urlunsplit(parts)
 

@@ -1,10 +1,10 @@
-"""What a store keeps of one websession, and the form in which engines without columns keep it.
+"""The stored record of one websession, and its form for engines without columns.
 
-Knows no engine, no codec and no clock. All times are seconds since the epoch, whole milliseconds, so that every engine
-gives back what it was given.
+Knows no engine, no codec and no clock. All times are seconds since the epoch in whole milliseconds, so that every
+engine returns them exactly.
 
-The form for blobs: 8 bytes version, 8 bytes `expires` in milliseconds, both big-endian, then MessagePack of the rest;
-a touch overwrites bytes 8 to 16 and reads nothing else.
+The blob form: 8 bytes version, 8 bytes `expires` in milliseconds, both big-endian, then MessagePack of the rest; a
+touch overwrites bytes 8 to 16 and reads nothing else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 __all__ = ["ENDED", "Record", "all_but_data", "pack_record", "unpack_record", "with_expires"]
 
-# `next` of a record that was ended, not renewed: whoever follows it arrives nowhere.
+# `next` of a record that was ended, not renewed: following it leads nowhere.
 ENDED = b""
 
 _HEAD = struct.Struct(">Qq")
@@ -23,22 +23,22 @@ HEAD_BYTES = _HEAD.size
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One stored websession, or what is left of one.
+    """One stored websession, or the trace of one.
 
     Attributes:
-        key: SHA-256 of the token, 32 bytes; the only way to look a record up.
-        data: the encoded, perhaps sealed application data.
-        version: 1, 2, 3 …; every `put` raises it by one.
+        key: SHA-256 of the token, 32 bytes; the only way to find a record.
+        data: the encoded and optionally sealed application data.
+        version: 1, 2, 3 …; every `put` increments it.
         created: when the websession began, or its user last logged in.
         expires: the idle limit, which `touch` moves; engines with native expiry use it.
         deadline: the absolute limit.
-        user: whose it is, after a login.
-        next: renewed: the key of the record that goes on. `ENDED`: rotated away or logged out.
-        prev: the key this one was renewed from, until this record's own id is first presented. Of one that a rotation
-            or a login ended: the key of what goes on, until an end went there.
-        issued: when this id was made; renewal counts from here. Of one that was renewed or ended: when that was.
-        sid: names the websession over renewals in listings and logs; no key and no token.
-        label: what the application calls it in listings, as "Firefox on Linux". Of one that a login ended: "login".
+        user: the user after a login.
+        next: renewed: the key of the next record. `ENDED`: rotated away or logged out.
+        prev: the key that this record was renewed from, until its own id is first presented. After a rotation or a
+            login ended the record: the key of the new one, until an end followed.
+        issued: when this id was made; renewal counts from here. For a renewed or ended record: when that happened.
+        sid: names the websession across renewals in listings and logs; neither a key nor a token.
+        label: the application's name for listings, such as "Firefox on Linux". After a login ended the record: "login".
         epoch: the user's revocations that the login had seen; a later one ends it. Of the user's epoch: its own number.
         writes: a random mark of each of the last writes, the newest at the end; see `writes.py`.
     """
@@ -65,7 +65,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_final(self) -> bool:
-        """Whether it ends something: a websession, or as an epoch, which has no name, all of a user's."""
+        """Whether it ends something: a websession or, as an epoch, which has no name, all of a user's."""
         return self.next == ENDED or not self.sid
 
 
@@ -107,7 +107,7 @@ def pack_record(record: Record) -> bytes:
 
 
 def all_but_data(record: Record) -> bytes:
-    """Return everything of a record but its data, as bytes that a seal can be bound to."""
+    """Return the record without its data as bytes, to which a seal is bound."""
     times = (record.created, record.expires, record.deadline, record.issued)
     rest = (
         record.user,
@@ -127,7 +127,7 @@ def unpack_record(key: bytes, packed: bytes) -> Record:
     """Return the record that `pack_record` packed.
 
     Raises:
-        ValueError: the bytes are something else; the record is to be treated as absent.
+        ValueError: the bytes are something else; treat the record as absent.
     """
     try:
         version, expires = _HEAD.unpack_from(packed)
@@ -155,15 +155,15 @@ def unpack_record(key: bytes, packed: bytes) -> Record:
 
 
 def version_of(packed: bytes) -> int:
-    """Return the version that a packed record carries; 0 for what is too short to be one."""
+    """Return the version in a packed record; 0 if it is too short to be one."""
     return int(_HEAD.unpack_from(packed)[0]) if len(packed) >= HEAD_BYTES else 0
 
 
 def expires_of(packed: bytes) -> float:
-    """Return `expires` of a packed record, in seconds; 0 for what is too short to be one."""
+    """Return `expires` of a packed record, in seconds; 0 if it is too short to be one."""
     return int(_HEAD.unpack_from(packed)[1]) / 1000 if len(packed) >= HEAD_BYTES else 0.0
 
 
 def with_expires(packed: bytes, expires: float) -> bytes:
-    """Return the packed record with another `expires`, the rest untouched."""
+    """Return the packed record with another `expires` and everything else unchanged."""
     return packed[:8] + struct.pack(">q", round(expires * 1000)) + packed[HEAD_BYTES:]

@@ -1,7 +1,7 @@
 """Sealing: session data encrypted at rest with AES-GCM, under a ring of keys. Knows no store and no codec.
 
-The sealed form: 1 byte version, 4 bytes key id, 12 bytes nonce, then ciphertext and tag. Everything else of the
-record is bound in, so that neither a moved value nor a changed user, time or trail opens.
+The sealed form: 1 byte version, 4 bytes key id, 12 bytes nonce, then ciphertext and tag. The seal is bound to the rest
+of the record, so a moved value or a changed user, time or trail does not open.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _HEAD_BYTES = 1 + KEY_ID_BYTES + NONCE_BYTES
 
 
 def key_bytes(key: bytes | str) -> bytes:
-    """Return a key given as 16, 24 or 32 bytes, or as their URL-safe base64 text.
+    """Return a key given as 16, 24 or 32 bytes, or as URL-safe base64 text.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: neither of them.
     """
     try:
         raw = key if isinstance(key, bytes) else urlsafe_b64decode(key + "=" * (-len(key) % 4))
@@ -40,9 +40,9 @@ def key_bytes(key: bytes | str) -> bytes:
 
 
 class KeyRing:
-    """Seals with the first key; opens with whichever key sealed it.
+    """Seals with the first key; opens with the key that sealed.
 
-    To rotate, put the new key first and drop the old one when no websession sealed with it can live any more.
+    To rotate keys, put the new one first, and drop the old one once no websession sealed with it can be alive.
     """
 
     def __init__(self, keys: Sequence[bytes | str]) -> None:

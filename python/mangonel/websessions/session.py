@@ -1,7 +1,7 @@
-"""The websession of one request: a plain dict of plain values, and what may be done to it.
+"""The websession of one request: a plain dict of plain values, with methods for login, logout and others.
 
-Waits for nothing: what is asked for here is noted in the `State` of `machine.py`, and done by the flows when the answer
-is about to leave. Nothing has to be remembered about nested changes: they are found by comparing encoded bytes.
+Waits for nothing: calls are recorded in the `State` of `machine.py`, and the flows carry them out before the response
+leaves. Nested changes need no marking: they are found by comparing encoded bytes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ FLASH_BITS = 48
 
 
 class Flash(tuple[str, str]):
-    """A message that is read once: `kind` and `text`."""
+    """A message that is shown once: `kind` and `text`."""
 
     __slots__ = ()
 
     @property
     def kind(self) -> str:
-        """What kind of message, as "info"."""
+        """The kind of message, such as "info"."""
         return self[0]
 
     @property
@@ -47,13 +47,13 @@ class Flash(tuple[str, str]):
 
 
 class Visit:
-    """What a websession wants to know of a request.
+    """A websession's view of a request.
 
     Args:
         cookie: the Cookie header, or None.
         is_secure: whether it came over TLS, as far as the server knows.
-        signals: returns "user_agent", "address" or an application's own signal, or None where there is none.
-        takes_cookies: False where the answer cannot carry Set-Cookie any more, as in a WebSocket.
+        signals: returns the value of "user_agent", "address" or an application's own signal, or None.
+        takes_cookies: False if the response cannot carry Set-Cookie any more, as in a WebSocket.
     """
 
     __slots__ = ("cookie", "is_secure", "signals", "takes_cookies")
@@ -75,8 +75,8 @@ class WebSession(dict[str, Any], Generic[Data]):
     """The websession of one request: a dict; with a model, the typed values are in `data`.
 
     Attributes:
-        accessed: whether somebody has looked at it in this request.
-        state: what the flows and the frameworks know of it; not for applications.
+        accessed: whether it was accessed in this request.
+        state: the knowledge of flows and frameworks; not for applications.
     """
 
     __slots__ = ("__dict__", "__weakref__", "accessed", "state")
@@ -87,7 +87,7 @@ class WebSession(dict[str, Any], Generic[Data]):
         self.state = State(sessions, visit)
         self.accessed = False
 
-    # Whether somebody looked decides what caches are told.
+    # The access decides the caching headers.
 
     def __getitem__(self, key: str) -> Any:
         self.accessed = True
@@ -116,8 +116,8 @@ class WebSession(dict[str, Any], Generic[Data]):
         """Remove a value and return it, or the default.
 
         Args:
-            key: its name.
-            default: what to return where there is none; without it, that is a KeyError.
+            key: name of the value.
+            default: returned if there is no value; without it, that is a KeyError.
 
         Example:
             >>> websession.pop("n", 0)
@@ -127,11 +127,11 @@ class WebSession(dict[str, Any], Generic[Data]):
         return dict.pop(self, key, *default)
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """Return a value; set it to the default where there is none.
+        """Return a value, storing the default first if there is none.
 
         Args:
-            key: its name.
-            default: what it shall be.
+            key: name of the value.
+            default: the default.
 
         Example:
             >>> websession.setdefault("cart", [])
@@ -144,8 +144,8 @@ class WebSession(dict[str, Any], Generic[Data]):
         """Return a value, or the default.
 
         Args:
-            key: its name.
-            default: what to return where there is none.
+            key: name of the value.
+            default: returned if there is no value.
 
         Example:
             >>> websession.get("n", 0)
@@ -169,23 +169,23 @@ class WebSession(dict[str, Any], Generic[Data]):
         self.accessed = True
         return dict.values(self)
 
-    # What it says about itself.
+    # Properties.
 
     @property
     def new(self) -> bool:
-        """Whether nothing of it is stored."""
+        """Whether it is not stored yet."""
         self.accessed = True
         return self.state.record is None
 
     @property
     def user(self) -> str | None:
-        """Who logged in, or None."""
+        """The name of the logged-in user, or None."""
         self.accessed = True
         return None if self.state.challenged else self.state.user
 
     @property
     def permanent(self) -> bool:
-        """Whether the cookie outlives the browser; Flask's name for it. To set it prolongs both limits of a new one."""
+        """Whether the cookie outlives the browser; Flask's name for it. Setting it extends both limits of a new one."""
         if self.state.permanent is not None:
             return self.state.permanent
         return self.state.sessions.cookie.persistent or bool((self.state.extra or {}).get("remember"))
@@ -196,7 +196,7 @@ class WebSession(dict[str, Any], Generic[Data]):
 
     @property
     def challenged(self) -> bool:
-        """Whether a binding signal changed and `user` is None until `reauthenticated()`."""
+        """Whether a binding signal changed; then `user` is None until `reauthenticated()`."""
         return self.state.challenged
 
     @property
@@ -212,25 +212,25 @@ class WebSession(dict[str, Any], Generic[Data]):
 
     @property
     def expires(self) -> float | None:
-        """When it ends unless used, as stored."""
+        """When it ends unless it is used, as stored."""
         self.accessed = True
         return self.state.record.expires if self.state.record is not None else None
 
     @property
     def deadline(self) -> float | None:
-        """When it ends whether used or not."""
+        """When it ends in any case."""
         self.accessed = True
         return self.state.record.deadline if self.state.record is not None else None
 
     @property
     def tag(self) -> str:
-        """A name for logs and listings, which opens nothing. The same over renewals; "" before it is stored."""
+        """A name for logs and listings that grants no access. The same across renewals; "" before it is stored."""
         self.accessed = True
         return self.state.tag
 
     @property
     def label(self) -> str | None:
-        """What listings call it; set it as "Firefox on Linux". At most 255 characters that every engine can store."""
+        """Its name in listings, such as "Firefox on Linux"; at most 255 characters that every engine can store."""
         self.accessed = True
         return self.state.label
 
@@ -244,7 +244,7 @@ class WebSession(dict[str, Any], Generic[Data]):
 
     @property
     def data(self) -> Data:
-        """The typed values, or without a model the websession itself."""
+        """The typed values; without a model, the websession itself."""
         self.accessed = True
         if self.state.sessions.model is None:
             return self  # type: ignore[return-value]
@@ -262,7 +262,7 @@ class WebSession(dict[str, Any], Generic[Data]):
             self.state.model = value
 
     def mark_accessed(self) -> None:
-        """Note that somebody looked; Starlette calls it."""
+        """Record an access; Starlette calls it."""
         self.accessed = True
 
     # Changes of privilege.
@@ -275,18 +275,18 @@ class WebSession(dict[str, Any], Generic[Data]):
         remember: Any = False,
         fingerprint: str | bytes | None = None,
     ) -> None:
-        """Make it this user's: a new id, the old one dead, both limits start again.
+        """Log a user in: a new id, the old one invalid, both limits restarted.
 
         Args:
-            user: how the application names the user; stored as it is, for listings and revocation.
-            keep: the keys that survive; everything else of the time before the login is dropped.
-            remember: the cookie outlives the browser, and both limits are as long as this, as "14d"; True: as long as
+            user: the application's name of the user; stored unchanged, for listings and revocation.
+            keep: the keys to keep; everything else from before the login is dropped.
+            remember: make the cookie outlive the browser, and both limits this long, as "14d". True: as long as
                 `Lifetime(remember=)` allows.
-            fingerprint: what changes with the user's password, as its hash; see `check_fingerprint`. Only a salted
-                digest is kept.
+            fingerprint: a value that changes with the user's password, such as its hash; see `check_fingerprint`. Only
+                a salted digest is kept.
 
         Raises:
-            UsageError: no user; or a longer time than `Lifetime(remember=)` allows.
+            UsageError: no user, or a longer time than `Lifetime(remember=)` allows.
 
         Example:
             >>> websession.login("ada", keep=("cart",))
@@ -316,10 +316,10 @@ class WebSession(dict[str, Any], Generic[Data]):
         self.state.change = "login"
 
     def reauthenticated(self, *, fingerprint: str | bytes | None = None) -> None:
-        """Note that the user proved again who they are: a new id, the data kept, both limits start again.
+        """Record that the user proved their identity again: a new id, the data kept, both limits restarted.
 
         Args:
-            fingerprint: the new one, where this is a change of the password.
+            fingerprint: the new one, if the password was changed.
 
         Example:
             >>> websession.reauthenticated(fingerprint="the new password's hash")
@@ -332,12 +332,12 @@ class WebSession(dict[str, Any], Generic[Data]):
         self.state.change = self.state.change or "reauthenticated"
 
     def check_fingerprint(self, fingerprint: str | bytes) -> bool:
-        """Return whether the user's password is still that of the login; end the websession where it is not.
+        """Return whether the user's password is still that of the login; if not, end the websession.
 
-        Call it where the application loads the user. A login without a fingerprint does not match any.
+        Call it where the application loads the user. A login without a fingerprint matches none.
 
         Args:
-            fingerprint: the user's now, as it was given to `login`.
+            fingerprint: the user's current value, as passed to `login`.
 
         Example:
             >>> websession.login("ada", fingerprint="the password's hash")
@@ -358,13 +358,13 @@ class WebSession(dict[str, Any], Generic[Data]):
         return False
 
     def rotate(self) -> None:
-        """Take a new id because privileges changed. The data and the absolute limit stay, the old id is dead."""
+        """Take a new id because privileges changed. Data and absolute limit stay; the old id becomes invalid."""
         self._check_cookie_can_leave("rotate()")
         self._drop_csrf()
         self.state.change = self.state.change or "rotated"
 
     def destroy(self) -> None:
-        """End it, here and in the browser; whatever runs in parallel cannot bring it back."""
+        """End it, here and in the browser; no parallel request can revive it."""
         dict.clear(self)
         self._drop_csrf()
         self.state.model = None
@@ -376,15 +376,15 @@ class WebSession(dict[str, Any], Generic[Data]):
             self.state.late_end(self)
 
     def invalidate(self) -> None:
-        """End it, as `destroy()`; the name that an older Tornado used."""
+        """End it, like `destroy()`; the name in an older Tornado."""
         self.destroy()
 
     def refresh(self, duration: Any = None, new_session_id: bool = False) -> None:
-        """Prolong it now, as an older Tornado named it.
+        """Extend it now; the name in an older Tornado.
 
         Args:
-            duration: an idle limit of this websession only, as seconds, timedelta or "30m"; the absolute limit stays.
-            new_session_id: take a new id as well, as `rotate()`.
+            duration: an idle limit for this websession only, as seconds, timedelta or "30m"; the absolute limit stays.
+            new_session_id: also take a new id, as `rotate()` does.
 
         Example:
             >>> websession.refresh("30m")
@@ -400,14 +400,14 @@ class WebSession(dict[str, Any], Generic[Data]):
     # Counters.
 
     def increment(self, key: str, by: float = 1) -> Any:
-        """Add to a number, so that requests side by side all count; return what this request knows of it.
+        """Add to a number so that parallel requests all count; return the value as far as this request knows.
 
         Args:
-            key: its name; 0 where there is none. With a model, a field of it.
-            by: what to add.
+            key: name of the number; 0 if there is none. With a model, a field of it.
+            by: the number to add.
 
         Raises:
-            UsageError: what is there is no number.
+            UsageError: the value is not a number.
 
         Example:
             >>> websession.increment("visits"), websession.increment("visits", 10)
@@ -425,14 +425,14 @@ class WebSession(dict[str, Any], Generic[Data]):
         self.state.counted |= {key}
         return value
 
-    # Messages that are read once, and tokens.
+    # Flash messages and tokens.
 
     def flash(self, text: str, kind: str = "info") -> None:
-        """Keep a message for whoever calls `flashes()` first, usually the next page.
+        """Keep a message for the next call of `flashes()`, usually by the next page.
 
         Args:
-            text: what it says.
-            kind: such as info, success or error; pages colour by it.
+            text: the text.
+            kind: such as info, success or error; pages choose a colour by it.
 
         Example:
             >>> websession.flash("Saved", "success")
@@ -443,14 +443,14 @@ class WebSession(dict[str, Any], Generic[Data]):
         self.state.set_extra("flash", [*kept, [kind, text, randbits(FLASH_BITS)]])
 
     def flashes(self) -> list[Flash]:
-        """Return the messages and forget them."""
+        """Return the messages and remove them."""
         self.accessed = True
         if not self.state.extra or "flash" not in self.state.extra:
             return []
         return [Flash(message[:2]) for message in self.state.extra.pop("flash")]
 
     def csrf_token(self) -> str:
-        """Return a token for forms, different each time; it dies with every change of privilege, not with a renewal."""
+        """Return a token for forms, different each time; a change of privilege invalidates it, a renewal does not."""
         self.accessed = True
         secret = self._csrf_secret()
         if secret is None:
@@ -459,17 +459,17 @@ class WebSession(dict[str, Any], Generic[Data]):
             if state.user is not None:
                 state.set_extra("csrf", secret)
             else:
-                # Who is nobody has it in a cookie, and costs no record.
+                # A visitor without a login has it in a cookie, and costs no record.
                 self._check_cookie_can_leave("csrf_token()")
                 state.csrf_secret = secret
                 state.csrf_cookie = state.sessions.cookie.give_csrf(secret)
         return masked(secret)
 
     def check_csrf(self, token: str | None, fetch_site: str | None = None) -> None:
-        """Check a token from a form or a header, and what the browser says about where the request comes from.
+        """Check a token from a form or a header, and the browser's header about the request's origin.
 
         Args:
-            token: what the request carries, or None.
+            token: the request's token, or None.
             fetch_site: its Sec-Fetch-Site header, or None.
 
         Raises:
@@ -482,10 +482,10 @@ class WebSession(dict[str, Any], Generic[Data]):
             raise CSRFError("the request comes from another site")
         check_token(token, self._csrf_secret())
 
-    # Outside of an answer: WebSockets, server-sent events, long jobs.
+    # Outside of a response: WebSockets, server-sent events, long jobs.
 
     def save(self) -> Any:
-        """Store it now. A coroutine on an event loop; its value is None.
+        """Store it now. A coroutine on an event loop; its result is None.
 
         Raises:
             StoreError: the store did not answer.
@@ -495,21 +495,21 @@ class WebSession(dict[str, Any], Generic[Data]):
         return self._face("save()").save(self)
 
     def reload(self) -> Any:
-        """Read it again, dropping changes. A coroutine on an event loop; False when it has ended meanwhile."""
+        """Read it again, dropping changes. A coroutine on an event loop; False if it has ended."""
         return self._face("reload()").reload(self)
 
     def lock(self, wait: Any = "10s", hold: Any = "30s") -> Lock:
-        """Let one request after the other into a block, which begins with a `reload()` and ends with a `save()`.
+        """Admit one request after another to a block, which begins with `reload()` and ends with `save()`.
 
-        Use it as `async with` on an event loop, as `with` in threads. Without it, requests run side by side, and what
-        they change is merged key by key. A websession that is not stored yet is nobody else's, so there is no waiting.
+        Use it as `async with` on an event loop, as `with` in threads. Without it, requests run in parallel, and their
+        changes are merged key by key. A websession that is not stored yet is not shared, so there is no waiting.
 
         Args:
-            wait: how long others may keep it, as seconds, timedelta or "10s".
-            hold: it ends by itself after that, should the process die.
+            wait: how long to wait for other holders, as seconds, timedelta or "10s".
+            hold: when the lock expires if the process dies.
 
         Raises:
-            LockTimeout: on the way in, others kept it for `wait`; on the way out, the block took longer than `hold`.
+            LockTimeout: other holders kept it for `wait`, or the block took longer than `hold`.
             UsageError: it was changed before the block.
 
         Example:
@@ -543,7 +543,7 @@ class WebSession(dict[str, Any], Generic[Data]):
             return None
         if state.csrf_secret is None and state.visit.cookie is not None:
             policy = state.sessions.cookie
-            # What travelled in the clear is nobody's secret.
+            # A secret sent over plain http is not secret any more.
             is_believed = state.visit.is_secure or not policy.secure
             state.csrf_secret = policy.csrf_secret(state.visit.cookie) if is_believed else None
         return state.csrf_secret or None

@@ -1,4 +1,4 @@
-"""The settings in their groups, and durations and assurance levels, checked once when the application starts.
+"""The settings in groups, with durations and assurance levels, checked once when the application starts.
 
 Knows no store and no flow. Spec: NIST SP 800-63B-4 section 2 (limits of the levels), OWASP ASVS 5.0 V7.3.
 """
@@ -32,7 +32,7 @@ __all__ = [
     "seconds",
 ]
 
-# Of a user's name and of a label: what the columns of all engines hold.
+# The length of a user's name and of a label that the columns of all engines hold.
 MOST_TEXT = 255
 
 Duration = float | str | timedelta
@@ -41,16 +41,16 @@ Key = bytes | str
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lifetime:
-    """How long a websession and its ids last. Durations are seconds, timedelta or text as "30m".
+    """The lifetimes of a websession and its ids. Durations are seconds, timedelta or text such as "30m".
 
     Attributes:
-        idle: a websession ends so long after its last use. None: 30 minutes.
-        absolute: and so long after it began or its user logged in. None: 12 hours.
-        renew: its id changes so often; None: never.
-        grace: the old id is served so long after a renewal, in case the answer was lost.
-        touch_after: uses are stored when they move the idle limit by this much. None: a tenth of `idle`.
-        remember: the longest that a `login(remember=…)` may last. None: 30 days, or the level's absolute limit.
-        aal: an assurance level of NIST SP 800-63B, 1 to 3, whose limits become the defaults.
+        idle: a websession ends this long after its last use. None: 30 minutes.
+        absolute: it ends this long after it began or its user logged in. None: 12 hours.
+        renew: how often its id changes. None: never.
+        grace: how long the old id is accepted after a renewal, in case the response was lost.
+        touch_after: store a use when it moves the idle limit by this much. None: a tenth of `idle`.
+        remember: the longest duration of `login(remember=…)`. None: 30 days, or the level's absolute limit.
+        aal: an assurance level of NIST SP 800-63B, 1 to 3; its limits become the defaults.
     """
 
     idle: Duration | None = None
@@ -64,15 +64,15 @@ class Lifetime:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cookie:
-    """The cookie and what goes with it.
+    """The cookie and the headers that accompany it.
 
     Attributes:
-        name: None: `__Host-sid`, `__Secure-sid` with a domain or path, `sid` without Secure.
+        name: name of the cookie. None: `__Host-sid`, `__Secure-sid` with a domain or path, `sid` without Secure.
         path, domain, samesite, partitioned: its attributes.
         secure: False for development over plain http only.
         persistent: let the cookie outlive the browser.
-        cache_control: what goes with an answer that sets the cookie: "no-store" or "private".
-        clear_site_data: value of the Clear-Site-Data header of a logout, as '"cache", "storage"'; "" for none.
+        cache_control: Cache-Control of a response that sets the cookie: "no-store" or "private".
+        clear_site_data: value of the Clear-Site-Data header of a logout, such as '"cache", "storage"'; "" for none.
     """
 
     name: str | None = None
@@ -88,11 +88,11 @@ class Cookie:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Content:
-    """What a websession holds.
+    """The content of a websession.
 
     Attributes:
         codec: "msgpack", "json" or "bson".
-        max_bytes: limit of the encoded websession.
+        max_bytes: limit of the encoded size.
         merge: by key, a function of (base, mine, theirs) for parallel changes of one key.
     """
 
@@ -103,14 +103,14 @@ class Content:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Keys:
-    """A secret that changes now and then.
+    """A secret that is rotated from time to time.
 
-    To change it, give all workers the new one among `previous`; then make it `current` and the old one `previous`; and
-    drop the old one when the absolute limit has passed since. In this order no worker meets what it cannot open.
+    To rotate it, give all workers the new one among `previous`; then make it `current` and the old one `previous`; drop
+    the old one once the absolute limit has passed. In this order every worker can read every cookie.
 
     Attributes:
-        current: what is signed, sealed and bound with.
-        previous: what is still accepted, in any order.
+        current: the secret that signs, seals and binds.
+        previous: secrets that are still accepted, in any order.
     """
 
     current: Key
@@ -119,18 +119,19 @@ class Keys:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Protection:
-    """Keys, and what is done about strangers.
+    """Keys, and the protection against attackers.
 
     Attributes:
-        seal: an AES key of 16 to 32 bytes, or `Keys`: data is encrypted at rest, and the whole record authenticated.
-        sign: a secret, or `Keys`: cookies carry an HMAC and junk never reaches the store.
-        bind: signals to compare with those of the login, from "user_agent" and "network".
-        bind_secret: secret of the signals' digests, which all workers share, or `Keys`. None: `seal` or `sign` is.
-        on_reuse: an id that was presented again after its renewal was seen is a copy: "destroy" ends the websession for
-            whoever holds it, "log" only refuses the copy.
-        on_mismatch: "log", "challenge" or "destroy", or a mapping by signal. "network" is only logged unless named.
-        trusted_origins: origins whose pages may send requests that change something, beside the application's own.
-        guess_limit, guess_window: unknown ids from one network within so many seconds that make a `guessing` event.
+        seal: an AES key of 16 to 32 bytes, or `Keys`: encrypts the data at rest, and authenticates the whole record.
+        sign: a secret, or `Keys`: cookies carry an HMAC, so that invalid ones never reach the store.
+        bind: signals to compare with those at login, from "user_agent" and "network".
+        bind_secret: secret for the signals' digests, shared by all workers, or `Keys`. None: use `seal` or `sign`.
+        on_reuse: an old id that comes after its renewal was seen is a copy: "destroy" ends the websession for everyone,
+            "log" only refuses the copy.
+        on_mismatch: "log", "challenge" or "destroy", or a mapping by signal. "network" is only logged unless it is
+            named.
+        trusted_origins: other origins whose pages may send requests that change something.
+        guess_limit, guess_window: this many unknown ids from one network in this many seconds make a `guessing` event.
     """
 
     seal: Key | Keys | None = None
@@ -146,13 +147,13 @@ class Protection:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Users:
-    """What holds for all websessions of one user.
+    """Settings for all websessions of one user.
 
     Attributes:
-        max_per_user: how many there may be; None: any number.
+        max_per_user: the most websessions. None: any number.
         over_limit: "evict-oldest" or "refuse".
-        epochs: a durable store, or its URL, for users' epochs, where the store cannot list a user's websessions; it is
-            asked whenever a user's websession is loaded.
+        epochs: a durable store, or its URL, for users' epochs, if the store cannot list a user's websessions; it is
+            read whenever a user's websession is loaded.
     """
 
     max_per_user: int | None = None
@@ -162,13 +163,13 @@ class Users:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outages:
-    """What happens when something fails.
+    """The behaviour when something fails.
 
     Attributes:
-        timeout: what a request may wait for the store when it begins, and again when it ends; on an event loop only, in
-            threads the clients' own limits hold.
+        timeout: how long a request may wait for the store at its start, and again at its end; on an event loop only,
+            since in threads the clients' own limits apply.
         on_store_error: "raise", answered with 503, or "anonymous": an empty websession that is not saved.
-        save_on_error: store changes although the answer is a 5xx.
+        save_on_error: store changes even if the response is a 5xx.
     """
 
     timeout: Duration = "5s"
@@ -177,7 +178,7 @@ class Outages:
 
 
 GROUPS: tuple[type[Any], ...] = (Lifetime, Cookie, Content, Protection, Users, Outages)
-# Where each setting is; a setting may be given by its own name as well, but for the cookie's name.
+# The group of each setting; a setting may also be given by its own name, except the cookie's name.
 PLACES = {field.name: group for group in GROUPS for field in fields(group) if field.name != "name"}
 
 
@@ -186,10 +187,10 @@ def grouped(given: Sequence[Any], single: Mapping[str, Any]) -> list[Any]:
 
     Args:
         given: a group or None for each of GROUPS.
-        single: settings by their own names.
+        single: settings by name.
 
     Raises:
-        UsageError: there is no such setting, or its group was given too.
+        UsageError: the setting does not exist, or its group was given too.
     """
     values: dict[type, dict[str, Any]] = {group: {} for group in GROUPS}
     for name, value in single.items():
@@ -210,10 +211,10 @@ def grouped(given: Sequence[Any], single: Mapping[str, Any]) -> list[Any]:
 
 
 def keys_of(given: Any, name: str) -> list[Key]:
-    """Return the keys of a setting, the current one first; none for None.
+    """Return the keys of a setting, the current one first; empty for None.
 
     Raises:
-        UsageError: an empty key, or keys in no order that says which one is current.
+        UsageError: an empty key, or keys without an order that says which one is current.
     """
     if given is None:
         return []
@@ -235,10 +236,10 @@ def keys_of(given: Any, name: str) -> list[Key]:
 
 
 def checked_text(value: Any, what: str) -> str:
-    """Return a text that every engine can store, as a user's name or a label.
+    """Return a text that every engine can store, for a user's name or a label.
 
     Raises:
-        UsageError: it is something else, perhaps what a stranger sent.
+        UsageError: it is something else, possibly from an attacker.
     """
     if not isinstance(value, str) or not value:
         raise UsageError(f"expected {what} as a non-empty str, got {type(value).__name__}")
@@ -250,10 +251,10 @@ def checked_text(value: Any, what: str) -> str:
 
 
 def one_of(value: str, name: str, allowed: tuple[str, ...]) -> str:
-    """Return a setting that is one of a few words.
+    """Return a setting that must be one of a few words.
 
     Raises:
-        UsageError: it is another one.
+        UsageError: another value.
     """
     if value not in allowed:
         raise UsageError(f"expected {name} to be one of {', '.join(allowed)}, got {value!r}")
@@ -265,19 +266,19 @@ _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, No
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 
-# Idle and absolute limits of the assurance levels; at level 1 there is no idle limit but the absolute one.
+# Idle and absolute limits of the assurance levels; level 1 has no idle limit besides the absolute one.
 LEVELS = {1: (30 * DAY, 30 * DAY), 2: (HOUR, 24 * HOUR), 3: (15 * MINUTE, 12 * HOUR)}
 
 
 class Limits(NamedTuple):
-    """All in seconds.
+    """The limits in seconds.
 
     Attributes:
-        idle: a websession ends so long after its last use.
-        absolute: and so long after login, whatever happens.
-        renew: it gets a new id so often; infinity: never.
-        grace: the old id is served so long after a renewal whose answer may have been lost.
-        touch_after: uses are noted when they move the idle limit by this much.
+        idle: a websession ends this long after its last use.
+        absolute: it ends this long after login in any case.
+        renew: how often it gets a new id; infinity: never.
+        grace: how long the old id is accepted after a renewal whose response may have been lost.
+        touch_after: a use is stored when it moves the idle limit by this much.
     """
 
     idle: float
@@ -288,10 +289,10 @@ class Limits(NamedTuple):
 
 
 def seconds(value: Any, name: str) -> float:
-    """Return a duration given as seconds, timedelta or text as "30m".
+    """Return a duration given as seconds, timedelta or text such as "30m".
 
     Raises:
-        UsageError: it is none of these, or not above zero.
+        UsageError: it is none of these, or not positive.
     """
     if isinstance(value, timedelta):
         number = value.total_seconds()
@@ -311,10 +312,10 @@ def seconds(value: Any, name: str) -> float:
 
 
 def longest(remember: Any, absolute: float, aal: int | None) -> float:
-    """Return the seconds that a login which is remembered may last.
+    """Return how many seconds a remembered login may last.
 
     Raises:
-        UsageError: a duration that cannot be meant.
+        UsageError: the duration makes no sense.
     """
     most = LEVELS[aal][1] if aal is not None else 30 * DAY
     if remember is None:
@@ -333,14 +334,14 @@ def limits(
     touch_after: Any = None,
     aal: int | None = None,
 ) -> Limits:
-    """Return the limits in seconds; the defaults are idle 30 minutes, absolute 12 hours, which suit level 2.
+    """Return the limits in seconds; the defaults, idle 30 minutes and absolute 12 hours, suit level 2.
 
     Args:
-        renew: None: the id stays for as long as the websession.
-        aal: an assurance level, 1 to 3: its limits become the defaults, and going above them warns.
+        renew: None: the id never changes.
+        aal: an assurance level, 1 to 3: its limits become the defaults, and exceeding them warns.
 
     Raises:
-        UsageError: a limit that cannot be meant.
+        UsageError: a limit makes no sense.
     """
     if aal is not None and aal not in LEVELS:
         raise UsageError(f"expected aal to be 1, 2 or 3, got {aal!r}")

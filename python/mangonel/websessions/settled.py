@@ -1,6 +1,6 @@
-"""What was decided when the application started, for everything that runs then: limits, codec, keys, clock, listener.
+"""The checked settings that running code needs: limits, codec, keys, clock, listener.
 
-`WebSessions` is this and the way to a store. Knows no store, no flow and no framework; waits for nothing.
+`WebSessions` adds the access to the store. Knows no store, no flow and no framework; waits for nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SID_BYTES = 8
 
 
 class Settled(Generic[Data]):
-    """The settings, checked; an attribute for each that something asks for later. Whoever inherits has the faces."""
+    """The checked settings; an attribute for each that is needed later. Subclasses have the faces."""
 
     asynchronous: AsyncFace
     blocking: BlockingFace
@@ -82,7 +82,7 @@ class Settled(Generic[Data]):
         )
         self.idle, self.absolute, self.renew, self.grace, self.touch_after = chosen
         self.asked_longest = lifetime.remember
-        # What "permanent" means in Flask; None: the longest.
+        # The duration of "permanent" in Flask. None: the longest.
         self.permanent: float | None = None
         self.longest = longest(lifetime.remember, self.absolute, lifetime.aal)
         self.is_stateless = is_stateless
@@ -133,7 +133,7 @@ class Settled(Generic[Data]):
         self.epochs_apart = users.epochs is not None
 
     def use_cookie(self, cookie: Cookie) -> None:
-        """Take a cookie's settings, before the first request.
+        """Set the cookie's settings, before the first request.
 
         Args:
             cookie: the settings.
@@ -153,12 +153,12 @@ class Settled(Generic[Data]):
         return int(self.clock() * 1000) / 1000
 
     def expiry(self, now: float, deadline: float, extra: Mapping[str, Any] | None) -> float:
-        """Return when a websession ends unless used again.
+        """Return when a websession ends unless it is used again.
 
         Args:
             now: seconds since the epoch.
-            deadline: its absolute limit, likewise.
-            extra: what the websession keeps beside its data, perhaps an idle limit of its own.
+            deadline: its absolute limit, in seconds since the epoch.
+            extra: the package's own values of the websession, which may include an idle limit.
 
         Example:
             >>> sessions.expiry(1_000.0, 2_000.0, None)
@@ -174,7 +174,7 @@ class Settled(Generic[Data]):
         """Return the absolute limit in seconds.
 
         Args:
-            extra: what the websession keeps beside its data, perhaps that its login is remembered.
+            extra: the package's own values of the websession, which may say that the login is remembered.
 
         Example:
             >>> sessions.lasts({"remember": 86_400.0})
@@ -183,10 +183,10 @@ class Settled(Generic[Data]):
         return float(extra.get("remember") or self.absolute) if extra is not None else self.absolute
 
     def remembered(self, remember: Any) -> float:
-        """Return the seconds that a login is remembered for.
+        """Return how many seconds a login is remembered.
 
         Args:
-            remember: True, seconds, timedelta or text as "14d".
+            remember: True, seconds, timedelta or text such as "14d".
 
         Raises:
             UsageError: longer than allowed.
@@ -212,10 +212,10 @@ class Settled(Generic[Data]):
         return token_bytes(SID_BYTES)
 
     def sealed(self, record: Record, plain: bytes) -> Record:
-        """Return the record with its data as it is stored.
+        """Return the record with its data in the stored form.
 
         Args:
-            record: all else of it, which the seal is bound to.
+            record: the rest of the record, to which the seal is bound.
             plain: the encoded data.
 
         Example:
@@ -227,10 +227,10 @@ class Settled(Generic[Data]):
         return replace(record, data=data)
 
     def unsealed(self, record: Record) -> bytes:
-        """Return a record's data as it was; ValueError when no key opens it, or anything of the record was changed.
+        """Return a record's plain data; ValueError if no key opens it, or if the record was changed.
 
         Args:
-            record: what is stored.
+            record: the stored record.
 
         Example:
             >>> sessions.unsealed(Record(bytes(32), b"plain", 1, 0.0, 9e9, 9e9))
@@ -241,12 +241,12 @@ class Settled(Generic[Data]):
         return self.ring.unseal(record.data, all_but_data(record))
 
     def emit(self, kind: str, tag: str = "", **details: Any) -> None:
-        """Tell the listener. What it raises is logged, since no visitor can help it.
+        """Pass an event to the listener. An exception in it is logged, since no visitor can help it.
 
         Args:
-            kind: what happened.
+            kind: the kind of event.
             tag: the websession's name for logs.
-            details: further fields of the event.
+            details: more fields of the event.
 
         Example:
             >>> events = RecordingEvents()
@@ -265,7 +265,7 @@ class Settled(Generic[Data]):
         """Count an unknown id.
 
         Args:
-            visit: the request that had it.
+            visit: the request with the id.
 
         Example:
             >>> sessions.note_guess(Visit())
@@ -275,7 +275,7 @@ class Settled(Generic[Data]):
             self.emit("guessing", network=network)
 
     def tell_insecure(self) -> None:
-        """Say once that a Secure cookie cannot be used over plain http."""
+        """Warn once that a Secure cookie cannot be used over plain http."""
         if not self._was_told_insecure:
             self._was_told_insecure = True
             self.emit(
@@ -297,12 +297,12 @@ class Settled(Generic[Data]):
         return abuse.digests(self.bind, visit.signals, self._bind_salts[0]) if self.bind else {}
 
     def still_has(self, visit: Visit, signal: str, digest: str) -> bool:
-        """Return whether a request still has the signal that a digest was made of, under whichever secret.
+        """Return whether a request still has the signal of a digest, with any of the secrets.
 
         Args:
             visit: a request.
             signal: "user_agent" or "network".
-            digest: what was kept of the login's.
+            digest: the digest from the login.
 
         Example:
             >>> sessions.still_has(Visit(), "network", "")
@@ -315,7 +315,7 @@ class Settled(Generic[Data]):
         return not self._bind_salts
 
     def mismatch_policy(self, signal: str) -> str:
-        """Return what to do when a signal changed.
+        """Return the policy for a changed signal.
 
         Args:
             signal: "user_agent" or "network".
@@ -330,7 +330,7 @@ class Settled(Generic[Data]):
         """Return the key of a user's epoch.
 
         Args:
-            user: as it was given to `login`.
+            user: the name passed to `login`.
 
         Example:
             >>> len(sessions.epoch_key("ada"))
@@ -345,10 +345,10 @@ class Settled(Generic[Data]):
     # Typed data.
 
     def encodable(self, data: Any) -> Any:
-        """Return a model's values in a form that the codec takes.
+        """Return a model's values in a form that the codec accepts.
 
         Args:
-            data: what a websession holds.
+            data: the content of a websession.
 
         Example:
             >>> sessions.encodable({"n": 1})
@@ -360,14 +360,14 @@ class Settled(Generic[Data]):
         """Return a model's values as a dict.
 
         Args:
-            data: what a websession holds.
+            data: the content of a websession.
 
         Example:
             >>> sessions.to_builtins({"n": 1})
             {'n': 1}
         """
         if self._is_pydantic:
-            # Not what is computed, and by the names that it is read by. MessagePack alone has times with their zone.
+            # Without computed values, and by the names used for reading. Only MessagePack has times with their zone.
             mode = "python" if self.codec.name == "msgpack" else "json"
             data = data.model_dump(mode=mode, by_alias=True, round_trip=True)
             if mode == "json":
@@ -381,10 +381,10 @@ class Settled(Generic[Data]):
         return self.codec.decode(self.codec.encode(data))
 
     def from_builtins(self, value: dict[str, Any]) -> Any:
-        """Return a model's values from a dict; ValueError when they do not fit.
+        """Return a model's values from a dict; ValueError if they do not fit.
 
         Args:
-            value: what the codec read.
+            value: the dict from the codec.
 
         Example:
             >>> import msgspec
@@ -413,11 +413,11 @@ class Settled(Generic[Data]):
 
 
 def checked(sessions: Any, where: str) -> Any:
-    """Return what a framework was given, if it is websessions.
+    """Return the argument of a framework, if it is a `WebSessions`.
 
     Args:
-        sessions: what was given.
-        where: how to give it, for the message.
+        sessions: the argument.
+        where: how to pass it, for the message.
 
     Raises:
         UsageError: it is something else.
@@ -439,7 +439,7 @@ def _checked_size(most: Any) -> int:
 def _native() -> tuple[type, ...]:
     import datetime
 
-    # A UUID travels as text, since BSON has two orders of its bytes and takes none unasked.
+    # A UUID is sent as text, since BSON has two byte orders for it and needs a choice.
     return bytes, datetime.datetime
 
 
@@ -453,7 +453,7 @@ def _bytes(keys: list[Key]) -> list[bytes]:
 def _policies(bind: tuple[str, ...], on_mismatch: str | Mapping[str, str]) -> dict[str, str]:
     if isinstance(on_mismatch, str):
         policy = one_of(on_mismatch, "on_mismatch", POLICIES)
-        # Visitors change networks on every train; an address alone ends nothing unless that was asked for by name.
+        # Visitors change networks often, so an address alone ends nothing unless that was requested by name.
         return {signal: "log" if signal == "network" else policy for signal in bind}
     for signal, policy in on_mismatch.items():
         one_of(policy, f"on_mismatch[{signal!r}]", POLICIES)

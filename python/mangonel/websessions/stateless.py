@@ -1,8 +1,8 @@
-"""Websessions that travel in their cookie, sealed with AES-GCM: no store, no trip, and no way to end one early.
+"""Websessions in their cookie, sealed with AES-GCM: no store, no store call, and no way to end one early.
 
-What can be enforced is enforced: both limits are inside the seal. A logout removes the cookie, but a copy of it lives
-until the absolute limit, unless `epochs=` names a store in which `revoke_user` can say so. Every change sends the
-cookie again; of two parallel changes the last answer wins. 4096 bytes are all that browsers keep.
+Both limits are inside the seal and are enforced. A logout removes the cookie, but a copy of it works until the absolute
+limit, unless `epochs=` names a store in which `revoke_user` can record the end. Every change sends the cookie again; of
+two parallel changes the last response wins. Browsers keep at most 4096 bytes.
 """
 
 from __future__ import annotations

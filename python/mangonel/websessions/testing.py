@@ -1,4 +1,4 @@
-"""What tests of applications and of stores want: a clock to move, a story of events, the contract of a store.
+"""Helpers for tests of applications and of stores: a fake clock, recorded events, the contract of a store.
 
     await store_contract(MyStore(...))      # in a third party's test
 
@@ -44,10 +44,10 @@ class FakeClock:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Let so much time pass; a negative number is a clock that was set back.
+        """Let this much time pass; a negative number sets the clock back.
 
         Args:
-            seconds: how much.
+            seconds: the time to pass.
 
         Example:
             >>> clock = FakeClock()
@@ -59,7 +59,7 @@ class FakeClock:
 
 
 class RecordingEvents:
-    """A listener that keeps what it hears."""
+    """A listener that records events."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -68,20 +68,20 @@ class RecordingEvents:
         self.events.append(event)
 
     def kinds(self) -> list[str]:
-        """Return what happened, as "rejected(unknown)" where there is a reason or a signal."""
+        """Return the recorded kinds, as "rejected(unknown)" if there is a reason or a signal."""
         return [
             f"{event.kind}({event.reason or event.signal})" if event.reason or event.signal else event.kind
             for event in self.events
         ]
 
     def assert_story(self, *story: str) -> None:
-        """Fail unless exactly this happened, in this order; forget it then.
+        """Assert that exactly these events happened, in this order; then forget them.
 
         Args:
             story: kinds, as `kinds()` returns them.
 
         Raises:
-            AssertionError: it did not.
+            AssertionError: the events differ.
 
         Example:
             >>> events = RecordingEvents()
@@ -97,9 +97,9 @@ async def login_cookie(sessions: WebSessions[Any], user: str, **values: Any) -> 
     """Return a Cookie header of a websession in which this user is logged in.
 
     Args:
-        sessions: the application's.
-        user: who.
-        values: what the websession holds.
+        sessions: the application's websessions.
+        user: name of the user.
+        values: values of the websession.
 
     Raises:
         StoreError: the store does not answer.
@@ -121,8 +121,8 @@ def tornado_login(test: Any, user: str, **values: Any) -> str:
 
     Args:
         test: the test case; its application has the setting `sessions`.
-        user: who.
-        values: what the websession holds.
+        user: name of the user.
+        values: values of the websession.
 
     Example:
         >>> class TestCart(AsyncHTTPTestCase):
@@ -136,7 +136,7 @@ def tornado_login(test: Any, user: str, **values: Any) -> str:
 
 
 def a_record(key: bytes | None = None, **changes: Any) -> Record:
-    """Return a record that nobody else has."""
+    """Return a new record with unique values."""
     key = key or key_of(new_token())
     values: dict[str, Any] = {
         "key": key,
@@ -273,7 +273,7 @@ async def _find_knows_a_users_records(store: Any) -> None:
 
 
 async def _purge_removes_what_expired(store: Any) -> None:
-    # Engines with native expiry may drop these at once, which is right as well.
+    # Engines with native expiry may drop these at once, which is fine too.
     past = 1_000_000_000.0
     dead = [a_record(expires=past - 1) for _ in range(3)]
     alive = a_record()
@@ -293,7 +293,7 @@ async def _setup_may_be_repeated(store: Any) -> None:
     assert await store.get(record.key) == record
 
 
-# The checks by the capability that they need, "" for what every store must do.
+# The checks by required capability; "" for checks of every store.
 CONTRACT: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("", _absent_is_none),
     ("", _insert_is_read_back),
@@ -320,7 +320,7 @@ async def store_contract(store: Any) -> list[str]:
         store: an empty store on asyncio.
 
     Raises:
-        AssertionError: it does not.
+        AssertionError: a check failed.
 
     Example:
         >>> "absent_is_none" in await store_contract(MemoryStore())

@@ -1,7 +1,7 @@
-"""A time limit for what many tasks wait for, with one timer for all of them.
+"""A time limit for the waits of many tasks, with one timer for all of them.
 
-`asyncio.timeout` does the same with a timer for each wait, which costs a request some 6 µs; this costs about one. All
-waits of one `SharedTimeout` are equally long, so the order in which they began is the order in which they end.
+`asyncio.timeout` does the same with a timer for each wait, which costs a request about 6 µs; this costs about one. All
+waits of one `SharedTimeout` have the same length, so they end in the order in which they began.
 
 Knows no store and no websession.
 """
@@ -15,7 +15,7 @@ __all__ = ["SharedTimeout"]
 
 
 class SharedTimeout:
-    """Cancels tasks of one loop that have waited too long, and tells that from being cancelled by others.
+    """Cancels tasks of one loop that have waited too long, and distinguishes that from other cancellations.
 
         timeout.begin(task)
         try:
@@ -27,8 +27,8 @@ class SharedTimeout:
             timeout.end(task)
 
     Args:
-        loop: of the tasks.
-        seconds: each may wait, between `begin` and `end`. A task waits for one thing at a time.
+        loop: the loop of the tasks.
+        seconds: the longest wait between `begin` and `end`. A task waits for one thing at a time.
     """
 
     __slots__ = ("_late", "_loop", "_seconds", "_timer", "_waiting")
@@ -38,12 +38,12 @@ class SharedTimeout:
         self._seconds = seconds
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[asyncio.Task[Any], float] = {}
-        # How often others had asked these tasks to end before we did.
+        # How often others had cancelled these tasks before we did.
         self._late: dict[asyncio.Task[Any], int] = {}
 
     def begin(self, task: asyncio.Task[Any]) -> None:
         """Start a task's time."""
-        # Again at the end of the queue, which a dict gives only to what was not in it.
+        # Moved to the end of the queue; a dict does that only for a new key.
         when = self._waiting[task] = self._loop.time() + self._seconds
         if self._timer is None:
             self._timer = self._loop.call_at(when, self._expire)
@@ -57,10 +57,10 @@ class SharedTimeout:
                 task.uncancel()
 
     def judge(self, task: asyncio.Task[Any]) -> None:
-        """Tell why a task was cancelled.
+        """Find out why a task was cancelled.
 
         Raises:
-            TimeoutError: by us alone.
+            TimeoutError: only this timeout cancelled it.
         """
         others = self._late.pop(task, None)
         if others is not None and task.uncancel() <= others:

@@ -1,7 +1,7 @@
-"""Whose turn it is: the lock of a websession, for `lock.py`. Flows, for every face.
+"""The lock of a websession, for `lock.py`. Flows, for every face.
 
-The lock is a record of its own under the websession's name, written by the compare-and-set that every store has. It
-ends by itself, so a process that died holds nobody up for long. Knows no engine.
+The lock is a record of its own under the websession's name, written with the compare-and-set that every store has. It
+expires by itself, so a dead process does not block others for long. Knows no engine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["release_flow", "take_flow"]
 
 
 async def take_flow(sessions: Settled[Any], store: Store, sid: bytes, hold: float) -> Record | None:
-    """Take the lock of a websession; None: somebody else has it."""
+    """Take the lock of a websession; return None if another request has it."""
     now = sessions.now()
     key = sha256(b"mangonel websession lock\0" + sid).digest()
     mine = Record(key, b"", 1, now, now + hold, now + hold, issued=now, sid=sid, writes=next_writes(b""))
@@ -37,8 +37,8 @@ async def take_flow(sessions: Settled[Any], store: Store, sid: bytes, hold: floa
 
 
 async def release_flow(sessions: Settled[Any], store: Store, mine: Record) -> bool:
-    """Let go of a lock; False: it had ended by itself."""
-    # Not a delete, which could remove the lock of who came next.
+    """Release a lock; return False if it had expired."""
+    # Not a delete, which could remove the next holder's lock.
     now = sessions.now()
     is_mine = now < mine.expires
     writes = next_writes(mine.writes)

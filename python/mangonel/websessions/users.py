@@ -1,8 +1,8 @@
-"""A user's websessions: to list, to end one, to end all. Flows, for every face.
+"""A user's websessions: listing, ending one, ending all. Flows, for every face.
 
-`revoke_user` raises the user's epoch first and ends the records then: a websession that was being made meanwhile, which
-the search missed, finds the epoch when it is stored, and ends itself. A login keeps the epoch that it has seen, and one
-that is below the user's has been revoked: numbers are compared, so servers whose clocks differ agree.
+`revoke_user` first raises the user's epoch, then ends the records. A websession that was created meanwhile, and that
+the search missed, reads the epoch when it is stored, and ends itself. A login stores the epoch that it has read; if it
+is below the user's, the login has been revoked. Numbers are compared, so servers with different clocks agree.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Handle(msgspec.Struct, frozen=True):
     """One websession in a listing.
 
     Attributes:
-        id: opens nothing and looks nothing up; give it to `revoke`. It is the websession's `tag` in logs.
-        user: whose it is.
-        created: seconds since the epoch: when the user logged in.
-        last_seen: when it was last used, give or take `touch_after`.
-        expires: when it ends unless used.
-        label: what the application calls it.
-        is_current: whether it is the one given to `of(user, current=…)`.
+        id: for `revoke`; it grants no access and finds nothing. It is the websession's `tag` in logs.
+        user: name of the user.
+        created: when the user logged in, in seconds since the epoch.
+        last_seen: when it was last used, within `touch_after`.
+        expires: when it ends unless it is used.
+        label: the application's name for it.
+        is_current: whether it is the one passed to `of(user, current=…)`.
     """
 
     id: str
@@ -75,7 +75,7 @@ async def of_flow(
 
 
 async def revoke_flow(sessions: Settled[Any], store: Store, user: str, handle: str) -> bool:
-    """End one of the user's websessions; False when it has ended already."""
+    """End one of the user's websessions; return False if it has ended already."""
     checked_text(user, "the handle's user")
     checked_text(handle, "the handle's id")
     _check_finds(store)
@@ -91,7 +91,7 @@ async def revoke_flow(sessions: Settled[Any], store: Store, user: str, handle: s
 async def revoke_user_flow(
     sessions: Settled[Any], store: Store, user: str, except_: WebSession[Any] | None
 ) -> int:
-    """End all of the user's websessions but one, those included that are being made; return how many were found."""
+    """End all of the user's websessions except one, including those being created; return how many were found."""
     checked_text(user, "the user")
     epochs = sessions.epochs_of(store)
     if epochs is None:
@@ -122,7 +122,7 @@ def _idle(sessions: Settled[Any], record: Record) -> float:
 async def _epoch_flow(
     sessions: Settled[Any], store: Store, epochs: Store, user: str, spared: WebSession[Any] | None
 ) -> None:
-    """Raise the user's epoch; what is to be spared is marked with the new one before that is there."""
+    """Raise the user's epoch; the websession to spare is marked with the new epoch first."""
     key = sessions.epoch_key(user)
     now = sessions.now()
     lasts = now + sessions.longest + 60.0
@@ -140,9 +140,9 @@ async def _epoch_flow(
 
 
 def _next_epoch(now: float, last: int) -> int:
-    """Return a number above the last one; above those of a record that has expired too, by the time in it.
+    """Return a number above the last one. It contains the time, so it is above those of an expired record too.
 
-    Two servers that count at once hardly ever come to the same one.
+    Two servers that count at once almost never get the same number.
     """
     return max((round(now * 1000) << EPOCH_BITS) + randbits(EPOCH_BITS), last + 1)
 
@@ -150,7 +150,7 @@ def _next_epoch(now: float, last: int) -> int:
 async def _spare_flow(
     sessions: Settled[Any], store: Store, session: WebSession[Any], last: int, epoch: int
 ) -> None:
-    """Mark a websession with an epoch that is about to be, unless an earlier one has ended it."""
+    """Mark a websession with an epoch that is about to be stored, unless an earlier one has ended it."""
     state = session.state
     record = state.record
     assert record is not None
@@ -166,7 +166,7 @@ async def _spare_flow(
         fresh = sessions.sealed(fresh, sessions.unsealed(found))
         was_put, found = await put_flow(store, fresh, fresh.version - 1)
         if was_put:
-            # Of what others stored meanwhile nothing is ours to merge: that is done when the answer leaves.
+            # Others' changes are not merged here, but when the response leaves.
             if fresh.version == record.version + 1 and fresh.key == record.key:
                 state.record = fresh
             return

@@ -1,1 +1,1 @@
-"""Where models store their documents: connections, the sessions of a context, transactions, the identity map."""
+"""The storage of models: connections, sessions of a context, transactions, the identity map."""

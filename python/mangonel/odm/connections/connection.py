@@ -1,4 +1,4 @@
-"""Connections: where models store their documents. One serves both faces; its clients are made when first needed."""
+"""Connections to the databases of models. One serves both faces; its clients are made on demand."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _connections: dict[str, Connection] = {}
-# What stands for a connection in this context, by its name.
+# The connections that replace others in this context, by name.
 _overrides: ContextVar[Mapping[str, Connection] | None] = ContextVar("mangonel_odm_overrides", default=None)
 
 
@@ -127,7 +127,7 @@ class Connection(ConnectionTwins):
         """Make models of this connection use another one inside the block, in this thread or task only.
 
         Args:
-            other: a connection, or the name of a database of the same deployment, such as a tenant's.
+            other: a connection, or the name of a database of the same deployment, for example a tenant's.
 
         Example:
             >>> with db.use("tenant_7"):
@@ -146,7 +146,7 @@ class Connection(ConnectionTwins):
         If it is aborted, every document that it touched gets its former values back.
 
         Args:
-            retry: True: it decorates a function, which runs again when it fails for a passing reason.
+            retry: True: use it as a decorator of a function, which runs again after a transient failure.
             options: as for the driver's `start_transaction`.
 
         Example:
@@ -162,7 +162,7 @@ class Connection(ConnectionTwins):
         Before each attempt, the documents that it touched get back the values from before the first attempt.
 
         Args:
-            function: called without arguments.
+            function: function without arguments.
             options: as for the driver's `start_transaction`.
 
         Raises:
@@ -222,10 +222,10 @@ class Clients:
         self._connections: dict[tuple[str, str], Connection] = {}
         self._is_closed = {False: False, True: False}
         self._listeners: list[Any] = []
-        # What signs the tokens of pages: the program's own key, or one that every process with this URI makes.
+        # The key that signs page tokens: the program's own, or one that every process with this URI derives.
         made = os.urandom(32) if uri is None else hashlib.sha256(f"pages:{uri}".encode()).digest()
         self.page_key = page_key or made
-        # Who has the keys of encrypted fields, on each face; None: the client's own options.
+        # The encryption object of each face, with the keys of encrypted fields; None: the client's own options.
         self.encryption = {False: encryption, True: aencryption}
         if client is not None:
             self._made[False][None] = client
@@ -233,14 +233,14 @@ class Clients:
             self._made[True][None] = aclient
 
     def connection(self, alias: str, database: str) -> Connection:
-        """Return the connection to a database; always the same one, since documents remember where they are from."""
+        """Return the connection to a database; always the same object, since documents remember it."""
         found = self._connections.get((alias, database))
         if found is None:
             found = self._connections.setdefault((alias, database), Connection(alias, self, database))
         return found
 
     def get(self, is_async: bool) -> Any:
-        """Return a client, made when it is first asked for."""
+        """Return a client, made on demand."""
         known = self._made[is_async]
         made = known.get(None)
         if made is None:
@@ -254,11 +254,11 @@ class Clients:
             fresh: Any = (AsyncMongoClient if is_async else MongoClient)(self._uri, **self._options)
             for listener in self._listeners:
                 fresh._listeners.add(listener)
-            # Threads that come at once get one client: another one's sessions would be refused.
+            # Concurrent threads must get the same client: it would refuse another one's sessions.
             made = known.setdefault(None, fresh)
             is_late = self._is_closed[is_async]
             if (is_late or made is not fresh) and not is_async:
-                # One of asyncio has done nothing yet, and ends with its last reference.
+                # An unused asyncio client has done nothing yet, and ends with its last reference.
                 fresh.close()
             if is_late:
                 raise self._closed(is_async)
@@ -272,7 +272,7 @@ class Clients:
 
     @property
     def is_only_async(self) -> bool:
-        """Whether the asyncio client was made, and no blocking one."""
+        """Whether there is an asyncio client and no blocking one."""
         return bool(self._made[True]) and not self._made[False]
 
     def close(self, is_async: bool) -> Any:
@@ -287,7 +287,7 @@ class Clients:
         self._is_closed[is_async] = True
         made, self._made[is_async] = self._made[is_async], {}
         taken = made.pop(None, None)
-        # Only now: a collection that is begun from here on finds no client.
+        # Only now, so that a collection created from here on finds no client.
         for found in list(self._connections.values()):
             found._forget_face(is_async)
         return taken
@@ -296,13 +296,13 @@ class Clients:
         return [client for made in self._made for client in list(made.values())]
 
     def listen(self, listener: Any) -> None:
-        """Tell a listener of the driver's events from now on."""
+        """Add a listener for the driver's events."""
         self._listeners.append(listener)
         for client in self._clients():
             client._listeners.add(listener)
 
     def unlisten(self, listener: Any) -> None:
-        """Tell it no more."""
+        """Remove a listener."""
         self._listeners.remove(listener)
         for client in self._clients():
             client._listeners.remove(listener)
@@ -323,14 +323,14 @@ def connect(
     """Set the database of models. Sends nothing. A second call with the same alias replaces the connection.
 
     Args:
-        uri: as for `MongoClient`; the database is the one it names.
+        uri: as for `MongoClient`; it may name the database.
         alias: models use "default" unless they set `__connection__`.
-        database: its name, when the URI names none.
-        client, aclient: a MongoClient and an AsyncMongoClient to use instead of making them.
-        page_key: signs the tokens of `page()`. None: a key made of the URI, as secret as that is;
-            without one, of chance.
-        encryption, aencryption: a ClientEncryption and an AsyncClientEncryption, for fields marked `Encrypted`. None:
-            the keys of `auto_encryption_opts`.
+        database: name of the database if the URI has none.
+        client, aclient: a MongoClient and an AsyncMongoClient to use instead of new ones.
+        page_key: signs the tokens of `page()`. None: a key derived from the URI, as secret as the URI; without a URI, a
+            random one.
+        encryption, aencryption: a ClientEncryption and an AsyncClientEncryption for fields marked `Encrypted`. None:
+            use the keys of `auto_encryption_opts`.
         options: as for `MongoClient`.
 
     Raises:
@@ -362,7 +362,7 @@ def connection(alias: str = "default") -> Connection:
     """Return the connection that models of this alias use in this context.
 
     Args:
-        alias: the name that was given to `connect`.
+        alias: the name passed to `connect`.
 
     Raises:
         NotConnected: `connect()` was not called for it.

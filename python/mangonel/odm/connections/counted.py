@@ -1,4 +1,4 @@
-"""Counting the commands that a block of a program sends, for tests: too many of one kind are asked for in a loop."""
+"""Counts the commands that a block of a program sends, for tests: many of one kind suggest a query in a loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mangonel.odm.errors import TooManyCommands
 if TYPE_CHECKING:
     from mangonel.odm.connections.connection import Connection
 
-# What no program asks for by itself.
+# Commands that no program sends by itself.
 _NOT_COUNTED = frozenset({"hello", "ping", "endSessions", "killCursors"})
 
 
@@ -29,7 +29,7 @@ class Commands:
         """Return the commands that were sent at least this often, each with its count.
 
         Args:
-            times: from how many on.
+            times: the smallest count to include.
 
         Example:
             >>> with count_commands(db) as commands:
@@ -47,7 +47,7 @@ class Commands:
 
 
 def _listener(commands: Commands) -> Any:
-    # Programs that count nothing do not load the driver's events.
+    # Programs that do not count do not load the driver's events.
     from mangonel.monitoring import CommandListener
 
     class Listener(CommandListener):
@@ -72,11 +72,11 @@ def count_commands(connection: Connection, at_most: int | None = None) -> Iterat
     """Count the commands that the clients of a connection send in the block, on both faces and in all threads.
 
     Args:
-        connection: as `connect()` returns it.
-        at_most: how many there may be; None: any number.
+        connection: the result of `connect()`.
+        at_most: the allowed number. None: any number.
 
     Raises:
-        TooManyCommands: there were more; the message has them, and those that were sent again and again.
+        TooManyCommands: there were more; the message lists them, and the repeated ones.
 
     Example:
         >>> with count_commands(db, at_most=2) as commands:

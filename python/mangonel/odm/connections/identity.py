@@ -22,20 +22,20 @@ class IdentityMap:
         self._known: WeakValueDictionary[tuple[Any, str, str], Any] = WeakValueDictionary()
 
     def take(self, document: Any) -> Any:
-        """Return the instance that stands for a document that was just loaded.
+        """Return the instance for a document that was just loaded.
 
-        One without changes takes over what was loaded; one with changes keeps them.
+        A known instance without changes takes over the loaded values; one with changes keeps them.
         """
         if _core.odm_flags(document) & PARTIAL:
             return document
-        # One tenant's document is not another's.
+        # One tenant's document must not be taken for another's.
         key = (_core.odm_origin(document), document.__collection_name__(), repr(document.id))
         known = self._known.get(key)
         if known is None or type(known) is not type(document):
             self._known[key] = document
             return document
         if not _core.odm_changes(known):
-            # What a transaction has it see is taken back with the transaction.
+            # The values loaded in a transaction are reverted with the transaction.
             touch(known)
             _core.odm_take(known, document)
         return known
@@ -62,7 +62,7 @@ def identity_map() -> Iterator[IdentityMap]:
 
 @contextmanager
 def outside() -> Iterator[None]:
-    """Let what is loaded inside be an object of its own, for who takes it over into a known one."""
+    """Load separate objects in a block, so that their values can be copied into known ones."""
     token = _current.set(None)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Where a document is stored: the connection it was loaded from, or that the context says for a new one."""
+"""The storage place of a document: the connection it was loaded from, or the context's for a new one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mangonel.odm.model.convert import NEW
 
 
 class Place:
-    """A collection of a connection, and the session that is to be used there."""
+    """A collection of a connection, with the session to use."""
 
     __slots__ = ("collection", "connection", "port", "session", "write_concern")
 
@@ -32,7 +32,7 @@ class Place:
 
 
 def concern_in_transaction(option: str) -> UnsupportedOption:
-    """Return the error of a concern that is asked for in a transaction, which has its own."""
+    """Return the error for a concern requested in a transaction, which has its own."""
     return UnsupportedOption(
         f"an operation in a transaction cannot honour {option}=…: it is the transaction's, so give it to transaction()"
     )
@@ -43,9 +43,9 @@ def place_of(document: Any, is_async: bool, session: Any = None, write_concern: 
 
     Args:
         document: a document.
-        is_async: True: the collection of the asyncio client.
-        session: of the driver; None for the one of the context, if any.
-        write_concern: of the driver; None for the one of the model or of the database.
+        is_async: True: use the asyncio client's collection.
+        session: the driver's session. None: the context's, if any.
+        write_concern: the driver's write concern. None: the model's or the database's.
 
     Raises:
         UnsupportedOption: a write concern in a transaction.
@@ -53,7 +53,7 @@ def place_of(document: Any, is_async: bool, session: Any = None, write_concern: 
     chosen, model = connection_of(document), document.__class__
     if session is not None or write_concern is not None or sessions.get() is not None:
         return Place(chosen, model, is_async, session, write_concern)
-    # The usual one is kept, as collections are.
+    # The default place is cached, as collections are.
     places: dict[Any, Place] = chosen._places[is_async]
     place = places.get(model)
     if place is None:
@@ -62,7 +62,7 @@ def place_of(document: Any, is_async: bool, session: Any = None, write_concern: 
 
 
 def connection_of(document: Any) -> Any:
-    """Return the connection that a document was loaded from; a new one's is what its context says."""
+    """Return the connection that a document was loaded from; for a new one, the context's."""
     if not _core.odm_flags(document) & NEW:
         origin = _core.odm_origin(document)
         if origin is not None:

@@ -1,7 +1,7 @@
-"""Documents as they were before a transaction touched them, so that an abort puts them back.
+"""The former states of documents that a transaction touches, so that an abort can restore them.
 
-The core tells of each document whose field is set, or that hands out something that may change, while a transaction
-runs anywhere; what stores documents tells of the others.
+While any transaction runs, the core reports each document whose field is set or which returns a mutable value. The code
+that stores documents reports the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mangonel.odm.model.convert import reduce, restore
 
 
 class Former:
-    """What a document is like at a moment, so that it can become that again."""
+    """The state of a document at one moment, so that it can be restored."""
 
     __slots__ = ("_copy", "_document", "_old", "_origin", "_saved")
 
@@ -35,7 +35,7 @@ class Former:
         self._saved = document.__saved_changes__()
 
     def put_back(self) -> None:
-        """Let the document be what it was."""
+        """Restore the document's state."""
         document, copy = self._document, self._copy
         if copy is None:
             return
@@ -48,30 +48,30 @@ class Former:
                 stored = {field.key: dump(document.__class__, field, old)}
                 _core.odm_note(document, encode(stored, codec_options=options))
             if old is not None or value is None:
-                # What is not stored counts as a change only once it is set.
+                # A value that was not loaded counts as a change only once it is set.
                 setattr(document, name, value)
         if self._origin is not None:
             _core.odm_set_origin(document, self._origin)
 
 
-# The documents of the transaction that runs in this context.
+# The documents touched by this context's transaction.
 _current: ContextVar[Touched | None] = ContextVar("mangonel_odm_touched", default=None)
 # How many transactions run, in all contexts.
 _running = 0
 
 
 class Touched:
-    """The documents that one transaction touched, as they were before."""
+    """The documents that one transaction touched, in their former states."""
 
     __slots__ = ("_documents", "_token")
 
     def __init__(self) -> None:
-        # By identity: documents may be equal and not the same.
+        # By identity: different documents may be equal.
         self._documents: dict[int, Former] = {}
         self._token: Any = None
 
     def begin(self) -> None:
-        """Record what is touched in this context from now on."""
+        """Start recording touched documents in this context."""
         global _running
         self._token = _current.set(self)
         _running += 1
@@ -79,7 +79,7 @@ class Touched:
             _core.odm_watch(touch)
 
     def end(self) -> None:
-        """Record no more."""
+        """Stop recording."""
         global _running
         if self._token is None:
             return
@@ -90,19 +90,19 @@ class Touched:
             _core.odm_watch(None)
 
     def add(self, document: Any) -> None:
-        """Remember what a document is like, unless that was done before."""
+        """Record a document's state, unless it was recorded before."""
         if id(document) not in self._documents:
             self._documents[id(document)] = Former(document)
 
     def put_back(self) -> None:
-        """Let every document be what it was."""
+        """Restore the state of every document."""
         for former in self._documents.values():
             former.put_back()
         self._documents.clear()
 
 
 def touch(document: Any) -> None:
-    """Remember a document that is about to change, where a transaction runs in this context."""
+    """Record a document that is about to change, if a transaction runs in this context."""
     touched = _current.get()
     if touched is not None:
         touched.add(document)

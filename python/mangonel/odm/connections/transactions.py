@@ -1,4 +1,4 @@
-"""Sessions and transactions of models: what everything in a context takes part in. Spec: transactions, sessions."""
+"""Sessions and transactions of models, shared by all operations in a context. Spec: transactions, sessions."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ T = TypeVar("T")
 # The transaction of this context.
 _current: ContextVar[Transaction | None] = ContextVar("mangonel_odm_transaction", default=None)
 
-# How long transactions and commits are tried again, as the specification says.
+# How long transactions and commits are retried, by the specification.
 RETRY_S = 120.0
 _TRANSIENT, _UNKNOWN = "TransientTransactionError", "UnknownTransactionCommitResult"
 
 
 class _Block:
-    """A session of the driver that everything in the context takes part in."""
+    """A driver session that all operations in the context use."""
 
     def __init__(self, connection: Connection, options: dict[str, Any]) -> None:
         self._connection = connection
@@ -85,9 +85,9 @@ class SessionBlock(_Block):
 class Transaction(_Block):
     """A transaction for `with` or `async with`, or a decorator that retries functions in a transaction.
 
-    It commits at the end, and is aborted when an error passes; then every document that was touched in it is again what
-    it was before. A transaction inside another one of the same deployment is a part of that; when the inner one fails,
-    the outer one cannot commit any more.
+    It commits at the end of the block, or aborts after an exception; then every document that it touched is restored to
+    its earlier state. A transaction inside another one of the same deployment becomes part of it; if the inner one
+    fails, the outer one cannot commit any more.
 
     Example:
         >>> with db.transaction():
@@ -108,7 +108,7 @@ class Transaction(_Block):
         self._mark: Any = None
 
     def __call__(self, function: Callable[..., T]) -> Callable[..., T]:
-        """Let a function run in a transaction of its own, and again when that fails for a passing reason."""
+        """Make a function run in a transaction of its own, and again after transient failures."""
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -124,7 +124,7 @@ class Transaction(_Block):
         return run
 
     def _begin(self, client: Any) -> bool:
-        """Join the transaction or the session of the context; return whether a transaction is to be started."""
+        """Join the context's transaction or session; return whether to start a transaction."""
         if self._retry:
             raise OdmError(
                 "expected a function for a transaction with retry=True, got a block, which cannot run again; "
@@ -200,7 +200,7 @@ class Transaction(_Block):
             try:
                 await port.call(hook)
             except Exception as error:
-                # It is too late for the others to be prevented.
+                # It is too late to prevent the others.
                 errors.append(error)
         if errors:
             for other in errors[1:]:
@@ -225,7 +225,7 @@ def _started(session: Any, options: dict[str, Any]) -> Any:
 
 
 async def run_flow(make: Callable[[], Transaction], function: Callable[[], Any], client: Any) -> Any:
-    """Run a function in a transaction, and again as long as that fails for a passing reason."""
+    """Run a function in a transaction, and again after transient failures."""
     port = client._port
     end = time.monotonic() + RETRY_S
     pause_s = 0.005
@@ -240,7 +240,7 @@ async def run_flow(make: Callable[[], Transaction], function: Callable[[], Any],
                 raise
             await block._exit_flow(None, port)
         except PyMongoError as error:
-            # A part of another transaction cannot be tried again alone.
+            # Part of another transaction cannot be retried alone.
             if block._outer is not None or not error.has_error_label(_TRANSIENT) or time.monotonic() > end:
                 raise
         else:
@@ -250,7 +250,7 @@ async def run_flow(make: Callable[[], Transaction], function: Callable[[], Any],
 
 
 async def after_commit_flow(port: Any, hook: Callable[[], Any]) -> None:
-    """Run a hook when the transaction of this context commits, or now when there is none."""
+    """Run a hook when this context's transaction commits; without a transaction, now."""
     transaction = _current.get()
     if transaction is not None:
         transaction._after_commit.append(hook)

@@ -1,1 +1,1 @@
-"""Encrypted fields on their way: which values of a command are encrypted, and the port that has it done."""
+"""Encrypted fields: finds the values of a command to encrypt; the model's port encrypts them."""

@@ -1,4 +1,4 @@
-"""Commands of one collection: which of their parts hold values of documents, and which are not let through."""
+"""Commands of one collection: the parts that hold document values, and the commands that are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mangonel.odm.encryption.updates import encrypt_update
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.model.encrypted import QUERYABLE, Node
 
-# They hold no value of a document.
+# Commands without document values.
 _EMPTY = frozenset(
     {
         "abortTransaction",
@@ -55,20 +55,20 @@ _EMPTY = frozenset(
     }
 )
 
-# What every command may have beside its own parts.
+# Fields that every command may have in addition.
 _ENVELOPE = frozenset(
     {"$clusterTime", "$readPreference", "comment", "lsid", "readConcern", "recoveryToken", "writeConcern"}
 )
 
 
 class Analysis:
-    """Looks at the commands of a model's collection.
+    """Analyses the commands of a model's collection.
 
     Args:
-        name: the model's.
-        collection: where its documents are.
-        root: what is encrypted in them.
-        foreign: what is in those of another collection.
+        name: the model's name.
+        collection: name of the model's collection.
+        root: the encrypted fields of its documents.
+        foreign: the encrypted fields of another collection.
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class Analysis:
         self.is_queryable = root is not None and root.is_queryable
 
     def needs_own_kind(self, group: Group) -> bool:
-        """Whether a command asks something of this collection that only one of Queryable Encryption has."""
+        """Whether a command needs features that only a collection of Queryable Encryption has."""
         return self.is_queryable and text_of(group.items[0][1]) == self.collection
 
     def look(self, command: bytes) -> tuple[Group, Places] | None:
-        """Return a command taken apart, with what is to be encrypted; None when it stays as it is.
+        """Return a parsed command with the values to encrypt, or None if it does not change.
 
         Raises:
-            UnsupportedOption: it asks for what an encrypted field cannot tell. Nothing was sent.
+            UnsupportedOption: it needs information that an encrypted field does not reveal. Nothing was sent.
         """
         group = take_apart(command)
         if not group.items or group.items[0][0] in _EMPTY:
@@ -107,7 +107,7 @@ class Analysis:
         pipeline = group.group("pipeline")
         if collection is None and (name != "aggregate" or _is_change_stream(pipeline)):
             if name == "aggregate":
-                # Of a whole database: this collection's documents are among those that changed.
+                # A stream of a whole database: its changes include this collection's documents.
                 collection = self.collection
             elif name in _PARTS or _has_documents(group):
                 self._refuse(name)
@@ -128,7 +128,7 @@ class Analysis:
         if name != "aggregate" and root is not None:
             look(places, group, root)
         if places.pending and group.get("collation") is not None:
-            # Bytes are compared as bytes, so `a` would not be found by `A`.
+            # Bytes are compared as bytes, so a case-insensitive search for `a` would not find `A`.
             raise UnsupportedOption(
                 f"collation cannot work on encrypted fields of {self.name}: only equal values are found"
             )
@@ -136,8 +136,8 @@ class Analysis:
 
     def _refuse(self, name: str) -> NoReturn:
         raise UnsupportedOption(
-            f"{name} cannot be sent through the collection of {self.name}, which has encrypted fields: nobody "
-            "knows which of its values to encrypt; use connection().database()"
+            f"{name} cannot be sent through the collection of {self.name}, which has encrypted fields: the "
+            "mapper cannot tell which of its values to encrypt; use connection().database()"
         )
 
 
@@ -147,7 +147,7 @@ def _is_change_stream(pipeline: Group | None) -> bool:
 
 
 def _has_documents(group: Group) -> bool:
-    """Whether a command that names no collection may hold values of documents."""
+    """Whether a command without a collection may hold document values."""
     return any(
         name not in _ENVELOPE and isinstance(value, tuple) and value[0] in (DOCUMENT, ARRAY)
         for name, value in group.items
@@ -273,7 +273,7 @@ def _create_indexes(places: Places, group: Group, root: Node) -> None:
 
 
 def _rules(places: Places, group: Group, root: Node) -> None:
-    """What the server is to check; a schema says what is stored, which is encrypted."""
+    """Handle a validator; its schema describes the stored, encrypted values."""
     validator = group.group("validator")
     if validator is None:
         return

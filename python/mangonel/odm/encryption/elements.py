@@ -1,4 +1,4 @@
-"""BSON taken apart only where something in it is looked at: what is not stays the bytes that it was.
+"""Parses BSON only where needed: every part that is not examined stays the same bytes.
 
 So a command keeps every type, even those that Python would convert. Knows no model and no cipher.
 """
@@ -12,12 +12,12 @@ ENCRYPTED = 6
 _INT, _DOUBLE, _BOOL, _LONG, _DECIMAL = 16, 1, 8, 18, 19
 NUMBERS = (_INT, _DOUBLE, _BOOL, _LONG, _DECIMAL)
 
-# Bytes of a value by its type; what is not here has its length in itself.
+# The sizes of values by type; other types contain their length.
 _FIXED = {1: 8, 6: 0, 7: 12, 8: 1, 9: 8, 10: 0, 16: 4, 17: 8, 18: 8, 19: 16, 0x7F: 0, 0xFF: 0}
-# What is added to the length in the first four bytes of a value.
+# The number to add to the length in the first four bytes of a value.
 _MEASURED = {2: 4, 3: 0, 4: 0, 5: 5, 12: 16, 13: 4, 14: 4, 15: 0}
 
-# Payloads of libmongocrypt begin with their kind and the id of their key, or a document. Two kinds are requests to
+# libmongocrypt's payloads begin with their kind, followed by the key's id or by a document. Two kinds are requests to
 # encrypt, and hold plain values.
 _SHORTEST, _PLAIN_KINDS, _LAST_KIND = 17, (0, 3), 31
 
@@ -25,7 +25,7 @@ Plain: TypeAlias = tuple[int, bytes]
 
 
 class Group:
-    """A document or an array: its elements by name, each a plain value, a group or what is going to be one."""
+    """A document or an array: its elements by name; each is a plain value, a group or a pending value."""
 
     __slots__ = ("items", "kind")
 
@@ -38,7 +38,7 @@ class Group:
         return next((value for key, value in self.items if key == name), None)
 
     def group(self, name: str) -> Group | None:
-        """Return the document or array of a name, taken apart in place; None for nothing of the kind."""
+        """Return the document or array of a name, parsed in place, or None if it is something else."""
         for item in self.items:
             if item[0] == name:
                 return opened(item)
@@ -46,14 +46,14 @@ class Group:
 
 
 class Pending:
-    """A value that is going to be encrypted.
+    """A value to be encrypted.
 
     Attributes:
-        value: the plain one.
-        rule: how.
-        key: the id or the alternative name of its key.
-        query: None for one that is stored; "equality" or "range" for an operand.
-        done: the encrypted one, afterwards.
+        value: the plain value.
+        rule: the mark of the field.
+        key: id or alternative name of its key.
+        query: None for a stored value; "equality" or "range" for an operand.
+        done: the encrypted value, afterwards.
     """
 
     __slots__ = ("done", "key", "query", "rule", "value")
@@ -70,10 +70,10 @@ class Pending:
 
 
 def take_apart(data: bytes, kind: int = DOCUMENT) -> Group:
-    """Return the elements of a document or array; what is within them stays bytes.
+    """Return the elements of a document or array; nested values stay bytes.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the bytes are neither.
     """
     at, end, items = 4, len(data) - 1, []
     while at < end:
@@ -99,7 +99,7 @@ def _size(type_: int, data: bytes, start: int) -> int:
 
 
 def opened(item: list[Any]) -> Group | None:
-    """Return an element's document or array, taken apart in place; None for any other value."""
+    """Return an element's document or array, parsed in place, or None for any other value."""
     value = item[1]
     if isinstance(value, Group):
         return value
@@ -111,7 +111,7 @@ def opened(item: list[Any]) -> Group | None:
 
 
 def put_together(value: Any) -> Plain:
-    """Return a value's type and bytes, with what is within it."""
+    """Return the type and bytes of a value, including nested ones."""
     if isinstance(value, tuple):
         return value
     if isinstance(value, Pending):
@@ -131,7 +131,7 @@ def put_together(value: Any) -> Plain:
 
 
 def text_of(value: Any) -> str | None:
-    """Return the text that a value is; None for any other."""
+    """Return the text of a string value, or None for any other."""
     if isinstance(value, tuple) and value[0] == STRING:
         data: bytes = value[1]
         return data[4:-1].decode(errors="replace")
@@ -139,7 +139,7 @@ def text_of(value: Any) -> str | None:
 
 
 def is_encrypted(value: Any) -> bool:
-    """Whether a value is encrypted already; the subtype alone, which anybody can give to bytes, says too little."""
+    """Whether a value is encrypted already; the subtype alone proves little, since any program can set it."""
     if not isinstance(value, tuple) or value[0] != BINARY or value[1][4] != ENCRYPTED:
         return False
     data: bytes = value[1][5:]
@@ -147,5 +147,5 @@ def is_encrypted(value: Any) -> bool:
 
 
 def document_of(name: str, value: Any) -> bytes:
-    """Return a document of one element."""
+    """Return a document with one element."""
     return put_together(Group([[name, value]]))[1]

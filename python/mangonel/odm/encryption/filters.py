@@ -1,4 +1,4 @@
-"""Queries: operands for equal values are encrypted, ranges where the algorithm has them; anything else is refused."""
+"""Queries: encrypts operands of equality, and of ranges if the algorithm supports them; refuses the rest."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from mangonel.odm.model.encrypted import QUERYABLE, Node
 
 _LISTS = ("$and", "$or", "$nor")
 _BOUNDS = ("$gt", "$gte", "$lt", "$lte")
-# These say nothing of a field's value.
+# Operators that say nothing about a field's value.
 _HARMLESS = ("$comment", "$text", "$alwaysTrue", "$alwaysFalse", "$sampleRate")
 
 
 def encrypt_filter(places: Places, group: Group | None, node: Node | None, before: str = "") -> bool:
-    """Encrypt the operands of a query; return whether it has any.
+    """Encrypt the operands of a query; return whether there were any.
 
     Raises:
-        UnsupportedOption: it asks for what an encrypted field cannot tell.
+        UnsupportedOption: it needs information that an encrypted field does not reveal.
     """
     if group is None or node is None:
         return False
@@ -41,7 +41,7 @@ def encrypt_filter(places: Places, group: Group | None, node: Node | None, befor
             continue
         target = places.find(node, name, "a condition", before)
         if target is None:
-            # What is compared with may be a text that looks like a field; only `$expr` takes it for one.
+            # An operand may be a text that looks like a field; only `$expr` would read it as one.
             kept.append(item)
             continue
         if target.rule is not None and target.rule.algorithm == "range":
@@ -54,7 +54,7 @@ def encrypt_filter(places: Places, group: Group | None, node: Node | None, befor
             has_operands |= _condition(places, item, target, before + name)
         kept.append(item)
     if ranges:
-        # The library answers with conditions of its own, which stand beside the others.
+        # The library returns its own conditions, which are added to the others.
         together = Group(kept).group("$and")
         if together is None:
             kept.append(["$and", Group(ranges, ARRAY)])
@@ -79,7 +79,7 @@ def _operator(places: Places, item: list[Any], node: Node, before: str) -> bool:
     elif name == "$expr":
         places.check_expression(item[1], node, name)
     elif name not in _HARMLESS and node.is_sealed:
-        # An operator of values, say, where one of documents is expected: the server would say no, but see the value.
+        # For example a value operator in place of a document operator: the server would refuse it, but see the value.
         places.refuse(name, before.rstrip(".") or "(whole documents)", node)
     return False
 
@@ -146,7 +146,7 @@ def _condition(places: Places, item: list[Any], node: Node, path: str) -> bool:
 
 
 def encrypt_element(places: Places, item: list[Any], node: Node, path: str) -> bool:
-    """Encrypt the operands of an `$elemMatch`, of a query or a projection; return whether it has any."""
+    """Encrypt the operands of an `$elemMatch` in a query or projection; return whether there were any."""
     element, within = opened(item), node.each or node
     if _is_operators(element) and (element is None or element.items[0][0] not in _LISTS):
         return _condition(places, item, within, path)
@@ -160,13 +160,13 @@ def _operand(places: Places, item: list[Any], node: Node, path: str, what: str) 
     before = len(places.pending)
     item[1] = places.store(value, node, path, what)
     if node.rule is None and any(found.rule.algorithm in QUERYABLE for found in places.pending[before:]):
-        # What is stored differs from what finds it; the server knows the field, but not within a whole document.
+        # The stored form differs from the search form; the server knows the field, but not inside a whole document.
         places.refuse(f"{what} with a whole document", path, node)
     return len(places.pending) > before or (isinstance(value, tuple) and value[0] == 5)
 
 
 def _range(places: Places, item: list[Any], node: Node, path: str) -> Pending | None:
-    """The conditions on a field that is encrypted for ranges, as one expression; None where nothing is compared."""
+    """Return the range conditions on a field as one expression, or None without any."""
     group = opened(item)
     rule: Any = node.rule
     bounds: list[list[Any]] = []

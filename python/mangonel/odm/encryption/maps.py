@@ -1,4 +1,4 @@
-"""The maps that automatic encryption takes, made of models."""
+"""The maps for automatic encryption, made from models."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def schema_map(
     Args:
         database: the name of the models' database.
         models: document classes.
-        key_ids: the ids of data keys by their alternative names, for fields that say a name.
+        key_ids: ids of data keys by alternative name, for fields that give a name.
 
     Raises:
-        ValueError: the id of a key is not known, or a field is in a list or a map, which no schema encrypts.
+        ValueError: a key's id is unknown, or a field is in a list or a map, which no schema can encrypt.
 
     Example:
         >>> from uuid import UUID
@@ -72,16 +72,16 @@ def encrypted_fields_map(
 ) -> dict[str, dict[str, Any]]:
     """Return `encrypted_fields_map` of `AutoEncryptionOpts` for models with fields of Queryable Encryption.
 
-    Each entry is what `create_encrypted_collection` and `create_collection(encryptedFields=…)` take too.
+    `create_encrypted_collection` and `create_collection(encryptedFields=…)` accept each entry too.
 
     Args:
         database: the name of the models' database.
         models: document classes.
-        key_ids: the ids of data keys by their alternative names, for fields that say a name. None: such fields have
-            None, for which `create_encrypted_collection` makes a key.
+        key_ids: ids of data keys by alternative name, for fields that give a name. None: these fields get None, for
+            which `create_encrypted_collection` makes a key.
 
     Raises:
-        ValueError: a name is not in `key_ids`, or the field has no single BSON type.
+        ValueError: a name is not in `key_ids`, or a field has no single BSON type.
 
     Example:
         >>> from uuid import UUID
@@ -142,7 +142,7 @@ def _id_of(rule: Encrypted, model: Any, path: str, key_ids: Mapping[str, Any] | 
 
 
 def _type_of(node: Node) -> str | None:
-    """The BSON type of a field, None where it may have several."""
+    """Return the BSON type of a field, or None if it may have several."""
     spec = node.types
     kind = _TYPES.get(spec["op"])
     if spec["op"] in ("enum", "literal"):

@@ -1,4 +1,4 @@
-"""Pipelines: what each stage compares is encrypted, what it hands on is followed, what it computes with is refused."""
+"""Pipelines: encrypts compared values, follows values through stages, and refuses computations with them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mangonel.odm.encryption.updates import check_update_pipeline
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.model.encrypted import Node
 
-# Stages that hand documents on as they are, and look at no field of theirs.
+# Stages that pass documents on unchanged and read no field.
 _PASSING = {
     "$limit",
     "$skip",
@@ -22,21 +22,21 @@ _PASSING = {
     "$changeStreamSplitLargeEvent",
 }
 _CARRYING = ("$first", "$last", "$push")
-# What is encrypted in the documents of another collection.
+# Returns the encrypted fields of another collection's documents.
 Foreign = Callable[[str], "Node | None"]
 
 
 def encrypt_pipeline(
     places: Places, stages: Group | None, node: Node | None, foreign: Foreign
 ) -> Node | None:
-    """Encrypt the operands of a pipeline; return what is encrypted in its results.
+    """Encrypt the operands of a pipeline; return the encrypted fields of its results.
 
     Raises:
         UnsupportedOption: a stage computes with an encrypted field.
     """
     for item in stages.items if stages is not None else ():
         stage = opened(item)
-        # The server takes one name, and sees the others.
+        # The server accepts one name, and sees the others.
         for part in stage.items if stage is not None else ():
             node = _stage(places, part, node, foreign)
     return node
@@ -100,7 +100,7 @@ def _stage(places: Places, item: list[Any], node: Node | None, foreign: Foreign)
 
 
 def check_sort(places: Places, group: Group | None, node: Node | None) -> None:
-    """Refuse an order by an encrypted field."""
+    """Refuse to sort by an encrypted field."""
     for name, _ in group.items if group is not None else ():
         found = places.find(node, name, "sort")
         if found is not None:
@@ -110,12 +110,12 @@ def check_sort(places: Places, group: Group | None, node: Node | None) -> None:
 def projected(
     places: Places, group: Group | None, node: Node, what: str, before: str = "", root: Node | None = None
 ) -> Node | None:
-    """Check a projection; return what is encrypted in what it lets through.
+    """Check a projection; return the encrypted fields of its result.
 
     Args:
-        node: what is encrypted in the part that it is about.
+        node: the encrypted fields of the projected part.
         before: the path of that part.
-        root: what is encrypted in the whole documents, whose fields expressions name; None: that is `node`.
+        root: the encrypted fields of the whole documents, which expressions name. None: the same as `node`.
     """
     root = node if root is None else root
     made = Node()
@@ -156,7 +156,7 @@ def _added(places: Places, group: Group | None, node: Node, what: str) -> Node |
 
 
 def _put(places: Places, made: Node, name: str, found: Node | None, what: str) -> None:
-    """Let a name of the results be what an expression gives."""
+    """Set the encrypted fields of a name in the results."""
     if "." in name:
         was = places.find(made, name, what)
         if was is not None or found is not None:
@@ -205,7 +205,7 @@ def _grouped(places: Places, name: str, item: list[Any], body: Group | None, nod
 
 
 def _key(places: Places, value: Any, node: Node, what: str) -> Node | None:
-    """What groups are made by: values whose ciphertexts are equal when they are."""
+    """Return the encrypted fields of a group key: equal values must have equal ciphertexts."""
     is_bare, found = places.bare(value, node)
     if not is_bare:
         places.check_expression(value, node, what)
@@ -255,19 +255,19 @@ def _joined(
 
 
 def _changes(node: Node | None) -> Node | None:
-    """What is encrypted in the events of a change stream."""
+    """Return the encrypted fields of change events."""
     if node is None:
         return None
     made, description = Node(), Node()
     description.fields["updatedFields"] = node
-    # A key has fields of the document where the collection is sharded by them.
+    # If the collection is sharded, a key contains fields of the document.
     made.fields = dict.fromkeys(("fullDocument", "fullDocumentBeforeChange", "documentKey"), node)
     made.fields["updateDescription"] = description
     return made
 
 
 def _collection_of(value: Any) -> str:
-    """The collection that a stage names: by a text, or with its database."""
+    """Return the collection that a stage names, as text or with its database."""
     text = text_of(value)
     if text is None and (body := opened(["", value])) is not None:
         text = text_of(body.get("coll"))
@@ -275,7 +275,7 @@ def _collection_of(value: Any) -> str:
 
 
 def _stored(places: Places, item: list[Any], body: Group | None, node: Node | None, foreign: Foreign) -> None:
-    """Refuse to store what is not encrypted as the collection has it."""
+    """Refuse to store values that are not encrypted as the target collection requires."""
     is_merge = item[0] == "$merge" and body is not None
     into = body.get("into") if is_merge and body is not None else None
     target = _collection_of(item[1] if into is None else into)
@@ -296,7 +296,7 @@ def _stored(places: Places, item: list[Any], body: Group | None, node: Node | No
 
 
 def _uncovered(node: Node | None, other: Node, path: str, seen: list[Node]) -> str | None:
-    """Return the path of what is encrypted in `other`, and not alike in `node`."""
+    """Return the path of a field that is encrypted in `other` and not alike in `node`."""
     if node is other or any(other is one for one in seen):
         return None
     seen.append(other)
@@ -319,7 +319,7 @@ def _both(node: Node | None, other: Node | None) -> Node | None:
 
 
 def _refuse_named(places: Places, item: list[Any], node: Node, what: str) -> None:
-    """Refuse a stage that is not known here, if it names anything that is encrypted."""
+    """Refuse an unknown stage that names an encrypted field."""
     places.check_expression(item[1], node, what)
     queue = [item]
     for current in queue:

@@ -1,4 +1,4 @@
-"""What a path of a command means in a model: the encrypted value that it leads to, or that lies beneath it."""
+"""Maps a path of a command to the model's encrypted value there, or below it."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from mangonel.odm.encryption.elements import (
 from mangonel.odm.errors import UnsupportedOption, ValidationError
 from mangonel.odm.model.encrypted import Encrypted, Node, check_key
 
-# What a data key cannot encrypt: it stays as it is.
+# Types that a data key cannot encrypt: these values stay plain.
 _NOTHING = (NULL, UNDEFINED)
-# Operators of expressions that name a field without a dollar sign.
+# Expression operators that name a field without a dollar sign.
 _NAMING = ("$getField", "$setField", "$unsetField")
 
 
 class Places:
-    """What the parts of one command have in common: the model, and the values that are to be encrypted.
+    """Shared by the parts of one command: the model, and the values to encrypt.
 
     Attributes:
-        name: the model's, for messages.
-        root: what is encrypted in its documents.
-        pending: what was found to be encrypted.
-        names: values of the document's own fields, by key, as far as the command says them: names of keys.
+        name: the model's name, for messages.
+        root: the encrypted fields of its documents.
+        pending: the values to encrypt found so far.
+        names: the document's own fields that hold names of keys, by key, as far as the command tells.
     """
 
     def __init__(self, name: str, root: Node) -> None:
@@ -44,7 +44,7 @@ class Places:
         self.names: dict[str, str] = {}
 
     def refuse(self, what: str, path: str, node: Node | None = None) -> NoReturn:
-        """Raise the error of an operator that cannot work on a path."""
+        """Raise the error for an operator that cannot work on a path."""
         rule = None if node is None else node.rule
         how = "is encrypted" if rule is None else f'is encrypted by "{rule.algorithm}"'
         if rule is None and node is not None:
@@ -59,12 +59,12 @@ class Places:
         )
 
     def step(self, node: Node, part: str) -> Node | None:
-        """Return what one part of a path leads to."""
+        """Return the encrypted fields behind one part of a path."""
         if part.isdigit() or part[:1] == "$":
             if node.each is not None:
                 return node.each
             if part not in node.fields and node.values is None:
-                # A position in a list that something else is beside.
+                # A list index, where a value that is not a list may stand too.
                 return node
         found = node.fields.get(part)
         if found is None and node.each is not None:
@@ -72,10 +72,10 @@ class Places:
         return found if found is not None else node.values
 
     def named(self, node: Node, name: str, path: str) -> Node | None:
-        """Return what a name of a stored document leads to.
+        """Return the encrypted fields behind a name of a stored document.
 
         Raises:
-            UnsupportedOption: it is a path to something encrypted, which no document has as a name.
+            UnsupportedOption: it is a path to an encrypted field, which no document has as a name.
         """
         found = self.step(node, name)
         if found is None and "." in name:
@@ -85,7 +85,7 @@ class Places:
         return found
 
     def find(self, node: Node | None, path: str, what: str = "a path", before: str = "") -> Node | None:
-        """Return what a path leads to, if anything of it is encrypted.
+        """Return the encrypted fields behind a path, or None.
 
         Raises:
             UnsupportedOption: it leads into an encrypted value.
@@ -101,13 +101,13 @@ class Places:
     # Values.
 
     def store(self, value: Any, node: Node | None, path: str, what: str | None = None) -> Any:
-        """Return a value with what is to be encrypted in it.
+        """Return a value with the values to encrypt in it.
 
         Args:
-            value: of an element.
-            node: what of it is encrypted.
-            path: where it stands, for messages.
-            what: the operator that compares it; None where it is stored.
+            value: an element's value.
+            node: its encrypted fields.
+            path: its path, for messages.
+            what: the operator that compares it; None for a stored value.
         """
         if node is None or not node.is_sealed:
             return value
@@ -123,7 +123,7 @@ class Places:
             return self._sealed(value, node, path, what)
         if group is None:
             if node.each is not None and (node.each.rule is not None or not node.has_plain):
-                # An element, where a list is expected: so operands and operators have it.
+                # An element in place of a list, as operands and operators allow.
                 return self.store(value, node.each, path, what)
             if not node.has_plain:
                 self._refuse_form("a document", value, node, path, what)
@@ -139,7 +139,7 @@ class Places:
         return group
 
     def _refuse_form(self, expected: str, value: Any, node: Node, path: str, what: str | None) -> NoReturn:
-        """Raise the error of a value in whose place the model has something with encrypted parts.
+        """Raise the error for a value where the model has something with encrypted parts.
 
         It is unknown which of its values to encrypt, so they would be sent in the clear.
         """
@@ -152,7 +152,7 @@ class Places:
         )
 
     def document(self, group: Group, node: Node | None) -> None:
-        """Encrypt what is to be in a whole document."""
+        """Encrypt the values of a whole document."""
         if node is None:
             return
         for item in group.items:
@@ -166,7 +166,7 @@ class Places:
         return self.pend(value, rule, path, query)
 
     def pend(self, value: Any, rule: Encrypted, path: str, query: str | None) -> Pending:
-        """Note a value that is to be encrypted."""
+        """Record a value to encrypt."""
         found = Pending(value, rule, self._key(rule, path), query)
         self.pending.append(found)
         return found
@@ -187,7 +187,7 @@ class Places:
         return key
 
     def note_names(self, group: Group | None) -> None:
-        """Remember the texts that a document, or a query for equal values, says of its fields."""
+        """Record the texts that a document, or an equality query, has in its fields."""
         for item in group.items if group is not None else ():
             text = text_of(item[1])
             if text is None and (inner := opened(item)) is not None and item[0][:1] != "$":
@@ -201,7 +201,7 @@ class Places:
     # Expressions.
 
     def bare(self, value: Any, node: Node | None) -> tuple[bool, Node | None]:
-        """Return whether an expression is only the path of a field, and what is encrypted there."""
+        """Return whether an expression is only a field's path, and the encrypted fields there."""
         text = text_of(value)
         if text is None or text[:1] != "$":
             return False, None
@@ -213,7 +213,7 @@ class Places:
         return True, self.find(node, path, f"the expression {text}")
 
     def check_expression(self, value: Any, node: Node | None, what: str) -> None:
-        """Refuse an expression that computes with something encrypted.
+        """Refuse an expression that computes with an encrypted field.
 
         Raises:
             UnsupportedOption: it does.
@@ -238,7 +238,7 @@ class Places:
                 self.check_code(item[1][1].decode(errors="replace"), node, what)
 
     def _check_computed_name(self, item: list[Any], group: Group, node: Node, what: str) -> None:
-        """Refuse to read or set a field whose name is no plain text, unless it is known to be another one."""
+        """Refuse to read or set a field with a computed name, unless the name is known to be another."""
         name = next((part for part in group.items if part[0] == "field"), item)
         if text_of(name[1]) is not None:
             return
@@ -248,7 +248,7 @@ class Places:
             self.refuse(f"{item[0]} with a computed name in {what}", literal or "(any field)", node)
 
     def check_code(self, code: str, node: Node | None, what: str) -> None:
-        """Refuse a program for the server that names an encrypted field."""
+        """Refuse a server-side program that names an encrypted field."""
         if node is None:
             return
         for path, part in node.rules():
@@ -258,9 +258,9 @@ class Places:
 
 
 def _path_of_text(text: str) -> str | None:
-    """The path that a text of an expression means; "" for the whole document, None for none."""
+    """Return the path that a text in an expression means; "" for the whole document, None for none."""
     if text[:2] == "$$":
         name, _, path = text[2:].partition(".")
-        # Other variables have what an expression gave them, which was looked at where it stands.
+        # Other variables hold values of expressions that were checked where they stand.
         return path if name in ("ROOT", "CURRENT") else None
     return text[1:] if text[:1] == "$" else None

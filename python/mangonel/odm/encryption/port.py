@@ -1,7 +1,7 @@
 """The port of a model with encrypted fields: it encrypts them in every command of the model's collection.
 
-That port stands between the collection and the client's, so every operation of the mapper goes through it, and models
-without such fields never meet it. Must not know: libmongocrypt.
+It wraps the client's port, so every operation of the mapper goes through it. Models without encrypted fields never use
+it. Must not know: libmongocrypt.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mangonel.odm.model.encrypted import ALGORITHMS, QUERYABLE, Encrypted, Node,
 if TYPE_CHECKING:
     from mangonel.encryption._values import ValueCipher
 
-# Where an encrypted value has the id of its key: behind its length, its subtype and its kind.
+# Where an encrypted value has its key's id: after length, subtype and kind.
 _ID = slice(6, 22)
 
 _REMEDY = (
@@ -34,7 +34,7 @@ _REMEDY = (
 
 
 class FieldCipher:
-    """Encrypts the fields of a model in commands, and decrypts replies."""
+    """Encrypts a model's fields in commands, and decrypts replies."""
 
     encrypts = True
 
@@ -42,7 +42,7 @@ class FieldCipher:
         self._analysis = analysis
         self._values = values
         self._client = client
-        # Namespaces that are known to be collections of Queryable Encryption.
+        # Namespaces known to be collections of Queryable Encryption.
         self._made: set[str] = set()
 
     @property
@@ -51,12 +51,12 @@ class FieldCipher:
         return self._analysis.is_queryable
 
     async def encrypt_flow(self, database: str, command: bytes) -> bytes | None:
-        """Return the command with its fields encrypted; None when there is nothing to encrypt.
+        """Return the command with its fields encrypted, or None if there is nothing to encrypt.
 
         Raises:
-            UnsupportedOption: it asks for what an encrypted field cannot tell. Nothing was sent.
-            ConfigurationError: the collection is none of Queryable Encryption. Nothing was sent.
-            EncryptionError: with the reason as its cause. Nothing was sent.
+            UnsupportedOption: it needs information that an encrypted field does not reveal. Nothing was sent.
+            ConfigurationError: the collection does not use Queryable Encryption. Nothing was sent.
+            EncryptionError: the reason is its `cause`. Nothing was sent.
         """
         found = self._analysis.look(command)
         if found is None:
@@ -89,10 +89,10 @@ class FieldCipher:
         pending.done = take_apart(done).items[0][1]
 
     async def _check_flow(self, database: str) -> None:
-        """Refuse a collection that the server would not look equal values up in, and that would keep their tokens.
+        """Refuse a collection in which the server would not find equal values, and would keep their tokens.
 
         Raises:
-            ConfigurationError: it is none of Queryable Encryption, or there is none.
+            ConfigurationError: it does not use Queryable Encryption, or does not exist.
         """
         name = self._analysis.collection
         namespace = f"{database}.{name}"
@@ -108,7 +108,7 @@ class FieldCipher:
         self._made.add(namespace)
 
     async def id_flow(self, name: str) -> bytes:
-        """Return the id of a key, which Queryable Encryption asks for; what the key encrypts says it."""
+        """Return the id of a key, as Queryable Encryption requires; a value encrypted with the key contains it."""
         from mangonel.encryption._values import ValueOptions
 
         options = ValueOptions(ALGORITHMS["random"], None, name, None, None, None)
@@ -117,19 +117,19 @@ class FieldCipher:
         return data[_ID]
 
     async def decrypt_flow(self, reply: bytes) -> bytes | None:
-        """Return the reply with its fields decrypted; None when there is nothing to decrypt.
+        """Return the reply with its fields decrypted, or None if there is nothing to decrypt.
 
         Raises:
-            EncryptionError: with the reason as its cause. The command did run.
+            EncryptionError: the reason is its `cause`. The server did run the command.
         """
         return await self._values.decrypt_flow(reply)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to release."""
 
 
 def tree_of_collection(collection: str, first: Any = None) -> Node | None:
-    """Return what the models that are stored under a name encrypt, `first` among them."""
+    """Return the encrypted fields of all models of a collection, including `first`."""
     made: Node | None = None
     for model in models_of(collection, first):
         found = encrypted_tree(model)
@@ -141,7 +141,7 @@ def tree_of_collection(collection: str, first: Any = None) -> Node | None:
 
 
 def database_of(connection: Any, model: Any, is_async: bool) -> Any:
-    """Return the database for a model's collection: the client's own where no field is encrypted.
+    """Return the database for a model's collection: the client's own if no field is encrypted.
 
     Raises:
         ConfigurationError: no key vault is configured that could encrypt.
@@ -178,16 +178,16 @@ def database_of(connection: Any, model: Any, is_async: bool) -> Any:
 
 
 async def encrypted_fields_flow(model: Any, collection: Any) -> dict[str, Any]:
-    """Return the encrypted fields that a model's collection is made with.
+    """Return the encrypted fields to create a model's collection with.
 
     Raises:
-        EncryptionError: a key that the models call by name is not in the key vault.
-        ValueError: the server would not take the fields together, or one has no single BSON type.
+        EncryptionError: a key that the models name is not in the key vault.
+        ValueError: the server would not accept these fields together, or a field has no single BSON type.
     """
     cipher, found = collection._port.fields, models_of(collection.name, model)
     rules: dict[str, Encrypted] = {}
     for tree in filter(None, map(encrypted_tree, found)):
-        # Relatives have the same fields.
+        # Models of one family have the same fields.
         rules.update((path, node.rule) for path, node in tree.rules() if node.rule is not None)
     users: dict[Any, str] = {}
     for path, rule in rules.items():
@@ -209,13 +209,13 @@ async def encrypted_fields_flow(model: Any, collection: Any) -> dict[str, Any]:
 
 
 def collection_for(connection: Any, model: Any, collection: Any, stages: Any) -> Any:
-    """Return the collection to run a pipeline on: another one where it leads from a plain model to encrypted documents.
+    """Return the collection to run a pipeline on: another one if it leads from a plain model to encrypted documents.
 
     Args:
-        connection: the model's.
-        model: whose query it is.
-        collection: the model's.
-        stages: of the pipeline.
+        connection: the model's connection.
+        model: the model of the query.
+        collection: the model's collection.
+        stages: the stages of the pipeline.
 
     Raises:
         ConfigurationError: no key vault is configured that could encrypt.
@@ -260,7 +260,7 @@ def _twin(client: Any, analysis: Analysis, values: ValueCipher) -> Any:
 
 
 def _take_texts(value: Any, texts: set[str]) -> None:
-    """Add all texts of a pipeline: names of collections are among them, wherever stages have them."""
+    """Add all texts in a pipeline: they include the names of its collections."""
     if isinstance(value, str):
         texts.add(value)
     elif isinstance(value, Mapping):
@@ -272,7 +272,7 @@ def _take_texts(value: Any, texts: set[str]) -> None:
 
 
 def _leads_to_encrypted(model: Any) -> bool:
-    """Whether documents that this model's references lead to, which a lookup brings, have encrypted fields."""
+    """Whether a lookup through this model's references leads to documents with encrypted fields."""
     return any(
         getattr(field.target, "__is_document__", False) and encrypted_tree(field.target) is not None
         for field in model.__plan__.fields.values()
@@ -281,7 +281,7 @@ def _leads_to_encrypted(model: Any) -> bool:
 
 
 def _check_maps(options: Any, namespace: str, tree: Node, model: Any) -> None:
-    """Refuse a client that encrypts commands itself, but does not know all fields.
+    """Refuse a client that encrypts commands itself but does not know all fields.
 
     Raises:
         ConfigurationError: it does not.

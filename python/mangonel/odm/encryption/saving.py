@@ -1,4 +1,4 @@
-"""What the smallest update of a document needs where values are encrypted: whole lists, and the names of keys."""
+"""The update of a document with encrypted values: it sets whole lists, and includes the names of keys."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.encrypted import Node
 
-# What a query that looks for ids takes of the options of an update.
+# The options of an update that a query for ids accepts.
 _OF_QUERIES = ("collation", "comment", "hint", "let", "session")
 
-# Operators that find elements by their values.
+# Operators that find elements by value.
 _BY_VALUE = ("$pullAll", "$addToSet")
 
 
 def is_queryable(collection: Any) -> bool:
-    """Whether a collection has fields of Queryable Encryption that the mapper encrypts."""
+    """Whether the mapper encrypts fields of a collection with Queryable Encryption."""
     port = collection._port
     return isinstance(port, FieldPort) and bool(port.fields.is_queryable)
 
@@ -28,8 +28,8 @@ def is_queryable(collection: Any) -> bool:
 async def update_all_flow(collection: Any, query: Any, change: Any, options: dict[str, Any]) -> int:
     """Change all documents that match; return how many were changed or inserted.
 
-    The server changes one document at a time in a collection of Queryable Encryption, so there each of them is found
-    first; what stopped matching since then is left alone.
+    In a collection of Queryable Encryption the server changes one document at a time, so each is found first. Documents
+    that no longer match by then are left alone.
     """
     port, filters, act = collection._port, [query], _update_many
     if is_queryable(collection):
@@ -55,7 +55,7 @@ def _update_one(collection: Any, query: Any, change: Any, options: dict[str, Any
 
 
 def key_filter(document: Any) -> dict[str, Any]:
-    """Return what tells the names of keys that a document has in fields of its own, as far as they were loaded."""
+    """Return the fields of a document that hold names of its keys, as far as they were loaded."""
     cls = document.__class__
     tree = encrypted_tree(cls)
     if tree is None:
@@ -73,7 +73,7 @@ def key_filter(document: Any) -> dict[str, Any]:
 
 
 def whole_lists(document: Any, update: bytes) -> bytes:
-    """Return an update that sets a list where it would find elements that no value finds."""
+    """Return an update that sets a list whole, if it would otherwise search elements by an encrypted value."""
     tree = encrypted_tree(document.__class__)
     if tree is None:
         return update
@@ -100,7 +100,7 @@ def whole_lists(document: Any, update: bytes) -> bytes:
 
 
 def findable_guard(document: Any, guard: dict[str, Any]) -> dict[str, Any]:
-    """Return the conditions of a guard that a server can check: of encrypted lists their lengths."""
+    """Return the conditions of a guard that a server can check: for encrypted lists, their lengths."""
     cls = document.__class__
     tree = encrypted_tree(cls)
     if tree is None:

@@ -1,4 +1,4 @@
-"""Updates: what is stored is encrypted; operators that compute with a stored value are refused."""
+"""Updates: encrypts stored values; refuses operators that compute with a stored value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BLIND = ("$unset",)
 
 
 def encrypt_update(places: Places, item: list[Any], node: Node, array_filters: Group | None) -> None:
-    """Encrypt what an update stores: operators, a whole document, or a pipeline, which may not touch such fields.
+    """Encrypt the stored values of an update: operators, a document, or a pipeline, which may not use such fields.
 
     Raises:
         UnsupportedOption: it computes with an encrypted field.
@@ -131,7 +131,7 @@ def _check_used(places: Places, array_filters: Group, update: Group, node: Node)
 
 
 def _name_elements(places: Places, path: str, node: Node, named: dict[str, Node]) -> None:
-    """Remember what `$[name]` in a path means."""
+    """Record the meaning of `$[name]` in a path."""
     parts = path.split(".")
     for index, part in enumerate(parts):
         if part[:2] == "$[" and len(part) > 3:

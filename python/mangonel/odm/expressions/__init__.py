@@ -1,1 +1,1 @@
-"""Conditions, changes, orders and paths as values: what class attributes of models become. Sends nothing."""
+"""Conditions, updates, sort orders and paths as values, built from class attributes of models. Sends nothing."""

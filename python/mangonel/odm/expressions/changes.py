@@ -1,4 +1,4 @@
-"""What an update consists of: one change each, and the document that many make. Knows no model and sends nothing."""
+"""The changes of an update, and the update document made from them. Knows no model and sends nothing."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Change: TypeAlias = Update | Mapping[str, Any]
 
 
 def update_of(changes: Iterable[Change]) -> dict[str, Any]:
-    """Return one update document.
+    """Return one update document for all changes.
 
     Raises:
-        TypeError: no change, or something else.
+        TypeError: an argument is not a change.
         ValueError: two changes of one key by the same operator.
     """
     update: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What a query may ask of a field, beyond comparing it: `in_`, `elem`, `regex`, `text` and their kind.
+"""Conditions on fields beyond comparisons: `in_`, `elem`, `regex`, `text` and others.
 
 Knows models only through paths; sends nothing.
 """
@@ -48,8 +48,8 @@ def between(field: T, low: T, high: T) -> Expr:
 
     Args:
         field: an attribute of the model, such as `User.name`.
-        low: the smallest value that counts.
-        high: the largest one.
+        low: the smallest matching value.
+        high: the largest matching value.
 
     Example:
         >>> between(User.age, 18, 30).query
@@ -63,7 +63,7 @@ def exists(field: object, exists: bool = True) -> Expr:
 
     Args:
         field: an attribute of the model, such as `User.name`.
-        exists: False: the key is not there.
+        exists: False: the key does not exist.
 
     Example:
         >>> exists(User.email).query
@@ -91,7 +91,7 @@ def size(field: object, size: int) -> Expr:
 
     Args:
         field: an attribute of the model, such as `User.name`.
-        size: how many.
+        size: the number of elements.
 
     Example:
         >>> size(User.tags, 2).query
@@ -118,7 +118,7 @@ def each(field: Iterable[T] | None) -> T:
     """Compare the elements of a list: `each(Post.tags) == "python"` matches when at least one is equal.
 
     Args:
-        field: a list of the model.
+        field: a list field of the model.
 
     Example:
         >>> (each(User.tags) == "admin").query
@@ -132,7 +132,7 @@ def each(field: Iterable[T] | None) -> T:
 
 
 def some(field: T | None) -> T:
-    """An `X | None` field as an `X`, to type checkers: `some(User.age) > 3`, `some(User.address).city == "Oslo"`.
+    """An `X | None` field as an `X` for type checkers: `some(User.age) > 3`, `some(User.address).city == "Oslo"`.
 
     Args:
         field: an attribute of the model that may be None.
@@ -149,7 +149,7 @@ def elem(field: Iterable[T] | None, condition: Callable[[T], Where]) -> Expr:
 
     Args:
         field: an attribute of the model, such as `User.name`.
-        condition: a function of an element that gives a condition.
+        condition: a function from an element to a condition.
 
     Example:
         >>> elem(Post.comments, lambda comment: (comment.likes > 3) & (comment.text != "")).query
@@ -169,7 +169,7 @@ def elem(field: Iterable[T] | None, condition: Callable[[T], Where]) -> Expr:
 
 
 class _Probe:
-    """An element of a list of embedded documents, inside `elem`."""
+    """An element of a list of embedded documents, for `elem`."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -179,7 +179,7 @@ class _Probe:
 
 
 class _Element(Path[Any]):
-    """An element of a list of plain values, inside `elem`."""
+    """An element of a list of plain values, for `elem`."""
 
     __slots__ = ()
 
@@ -196,7 +196,7 @@ def regex(field: str | None, pattern: str | re.Pattern[str], options: str = "") 
     Args:
         field: an attribute of the model, such as `User.name`.
         pattern: text or a compiled expression.
-        options: letters of the server's: i, m, s, x.
+        options: the server's option letters: i, m, s, x.
 
     Example:
         >>> regex(User.name, "^A").query
@@ -210,7 +210,7 @@ def contains(field: str | None, text: str, *, ignore_case: bool = False) -> Expr
 
     Args:
         field: an attribute of the model, such as `User.name`.
-        text: text, taken as it is.
+        text: literal text.
         ignore_case: True: ignore case, which uses no index.
 
     Example:
@@ -225,7 +225,7 @@ def startswith(field: str | None, text: str, *, ignore_case: bool = False) -> Ex
 
     Args:
         field: an attribute of the model, such as `User.name`.
-        text: text, taken as it is.
+        text: literal text.
         ignore_case: True: ignore case, which uses no index.
 
     Example:
@@ -240,7 +240,7 @@ def endswith(field: str | None, text: str, *, ignore_case: bool = False) -> Expr
 
     Args:
         field: an attribute of the model, such as `User.name`.
-        text: text, taken as it is.
+        text: literal text.
         ignore_case: True: ignore case, which uses no index.
 
     Example:
@@ -255,7 +255,7 @@ def iexact(field: str | None, text: str) -> Expr:
 
     Args:
         field: an attribute of the model, such as `User.name`.
-        text: text, taken as it is.
+        text: literal text.
 
     Example:
         >>> User.find(iexact(User.name, "ADA")).count()
@@ -274,9 +274,9 @@ def text(
     """Match documents in which the text index finds these words.
 
     Args:
-        search: words; a phrase in double quotes, a word that must not occur behind a minus.
-        language: whose rules of words hold. None: the index's own.
-        case_sensitive, diacritic_sensitive: True: letters must be the same in this respect.
+        search: words; a phrase in double quotes; a minus before a word excludes it.
+        language: language whose word rules apply. None: the index's own.
+        case_sensitive, diacritic_sensitive: True: case, or accents, must match.
 
     Example:
         >>> text("bread -wine", language="en").query
@@ -309,7 +309,7 @@ def where_js(code: str) -> Expr:
     """Match documents for which a JavaScript expression is true. The slowest kind of condition.
 
     Args:
-        code: never text from outside: it runs on the server.
+        code: JavaScript that runs on the server; never use untrusted text.
 
     Example:
         >>> [user.name for user in User.find(where_js("this.age > 30"))]
@@ -322,7 +322,7 @@ def json_schema(schema: Mapping[str, Any]) -> Expr:
     """Match documents that are valid by a JSON schema.
 
     Args:
-        schema: as the server knows it, with `bsonType`.
+        schema: in the server's form, with `bsonType`.
 
     Example:
         >>> User.find(json_schema({"required": ["name"]})).count()

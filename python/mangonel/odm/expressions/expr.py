@@ -1,4 +1,4 @@
-"""Conditions as values: what `User.age > 3` is, how conditions combine, and the query that they become.
+"""Conditions as values: the result of `User.age > 3`, combinations of conditions, and the query made from them.
 
 Knows models only through paths; sends nothing.
 """
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 
 class Operand:
-    """What stands for a condition without being compared: a field that is true or false."""
+    """A boolean field used as a condition without a comparison."""
 
     __slots__ = ()
 
@@ -21,7 +21,7 @@ class Operand:
 class Expr:
     """A condition. Combine conditions with `&`, `|` and `~`; `and`, `or` and `not` raise TypeError.
 
-    `query` is the document that it stands for.
+    `query` is the condition as a query document.
     """
 
     __slots__ = ("query",)
@@ -65,10 +65,10 @@ Where: TypeAlias = Expr | bool | Mapping[str, Any]
 
 
 def query_of(*where: Where) -> dict[str, Any]:
-    """Return one query document of conditions that must all hold.
+    """Return one query document for conditions that must all be true.
 
     Raises:
-        TypeError: a real bool: something was compared that is no class attribute.
+        TypeError: an argument is a plain bool, from a comparison without a class attribute.
     """
     if len(where) == 1:
         return part_of(where[0])
@@ -90,7 +90,7 @@ def query_of(*where: Where) -> dict[str, Any]:
 
 
 def _may_merge(one: Any, other: Any) -> bool:
-    """Whether two conditions on one key are operators that do not meet."""
+    """Whether two conditions on one key are different operators that can share a document."""
     if not isinstance(one, dict) or not isinstance(other, dict) or not one or not other:
         return False
     names = [*one, *other]
@@ -103,11 +103,11 @@ def part_of(condition: Any) -> dict[str, Any]:
     """Return the query document of one condition.
 
     Raises:
-        TypeError: it is none.
+        TypeError: not a condition.
     """
     if isinstance(condition, Expr):
         return condition.query
-    # A dict by its type first: to ask an abstract class costs more than the copy.
+    # Checked by type first: an isinstance check with an abstract class costs more than the copy.
     if type(condition) is dict or isinstance(condition, Mapping):
         return dict(condition)
     if isinstance(condition, Operand):

@@ -10,12 +10,12 @@ Position = Sequence[float]
 
 
 class Geometry:
-    """The base of GeoJSON objects: one attribute, `coordinates`, lists of numbers as they are stored."""
+    """Base of the GeoJSON objects: one attribute, `coordinates`, with lists of numbers as stored."""
 
     __slots__ = ("coordinates",)
     coordinates: list[Any]
     geo_type = ""
-    # Lists around each position.
+    # How many levels of lists surround a position.
     _depth = 0
 
     @classmethod
@@ -26,7 +26,7 @@ class Geometry:
             document: with `type` and `coordinates`, as `to_geojson` returns it.
 
         Raises:
-            ValueError: it describes another object, or its coordinates are not lists of numbers, of the right depth.
+            ValueError: it describes another type, or its coordinates are not lists of numbers of the right depth.
 
         Example:
             >>> Point.from_geojson({"type": "Point", "coordinates": [13.4, 52.5]})
@@ -67,7 +67,7 @@ def restore(cls: type[G], coordinates: list[Any]) -> G:
 
 
 def _checked(given: Any, depth: int) -> list[Any] | None:
-    """Coordinates of so many lists around each position; None where they are something else."""
+    """Return coordinates with this many levels of lists around each position, or None if they differ."""
     if not isinstance(given, (list, tuple)):
         return None
     if depth:

@@ -1,4 +1,4 @@
-"""Conditions by names, as MongoEngine writes them: `by_name(User, age__gt=30, address__city="Oslo")`."""
+"""Conditions by name, in MongoEngine's style: `by_name(User, age__gt=30, address__city="Oslo")`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from mangonel.odm.expressions.expr import Expr, query_of
 from mangonel.odm.expressions.paths import Path, condition_of
 
-# By how a program calls it: the method of a path, and further keywords of it.
+# By operator name: the method of a path, and its further keywords.
 _METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "in": ("in_", {}),
     "nin": ("not_in", {}),
@@ -38,18 +38,18 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def by_name(model: Any, **conditions: Any) -> Expr:
-    """Return the condition that all of these hold: names of fields, of those inside with `__`, then an operator.
+    """Return the condition that all of these are true: field names, with `__` for nested ones, then an operator.
 
-    Type checkers do not see such names; class attributes, as in `User.age > 30`, they do.
+    Type checkers cannot check such names; use class attributes, as in `User.age > 30`, for that.
 
     Args:
         model: a document class.
         conditions: by name: `age=3`, `age__gt=3`, `address__city__startswith="O"`, `tags__0="new"`. Operators: exact,
             ne, gt, gte, lt, lte, in, nin, exists, size, all, mod, iexact, contains, startswith, endswith, wholeword,
-            regex, and these with an `i` before them for any case.
+            regex; with an `i` in front, text operators ignore case.
 
     Raises:
-        AttributeError: no such field or operator.
+        AttributeError: the field or operator does not exist.
 
     Example:
         >>> by_name(User, age__gt=30, name__startswith="A").query
@@ -74,7 +74,7 @@ def _condition(model: Any, name: str, value: Any) -> Expr:
         elif index == len(parts) - 1:
             return _operator(path, part, value, name)
         else:
-            # Says which fields there are.
+            # Lists the available fields.
             path = path._inner(part)
     return condition_of(path, "__eq__", value)
 

@@ -1,4 +1,4 @@
-"""Fields as class attributes give them: paths that compare to conditions, and what they are called in the database.
+"""Fields as class attributes return them: paths that build conditions, and their names in the database.
 
 Knows models only by their names and fields; sends nothing.
 """
@@ -25,13 +25,13 @@ M = TypeVar("M")
 if TYPE_CHECKING:
 
     def _named(member: M) -> M:
-        """A public member of paths."""
+        """Mark a public member of paths."""
         return member
 
 else:
 
     class _named:  # noqa: N801  # a decorator
-        """A public member of paths, which a field of that name in the path's embedded document takes the place of."""
+        """A public member of paths; a field with the same name in the path's embedded document hides it."""
 
         def __init__(self, member):
             self.member = member
@@ -57,7 +57,7 @@ def condition_of(field: Any, name: str, *args: Any, **kwargs: Any) -> Expr:
 
 
 def update_of_path(field: Any, name: str, *args: Any) -> Update:
-    """Return the update that a method of a field's path makes, likewise."""
+    """Return the update from a method of a field's path, even if an embedded field hides the method."""
     path = path_of(field)
     found: Update = getattr(type(path), name).__get__(path)(*args)
     return found
@@ -69,7 +69,7 @@ class Path(Operand, Generic[T]):
     __slots__ = ("_is_element", "_join", "_keys", "_model", "_name", "_owner", "_resolved", "_text")
 
     def __init__(self, model: Any, name: str) -> None:
-        # `_owner` has the last field, `_model` is where the path begins.
+        # `_owner` has the last field; the path begins at `_model`.
         self._model = model
         self._owner = model
         self._name = name
@@ -77,7 +77,7 @@ class Path(Operand, Generic[T]):
         self._resolved: Any = None
         self._is_element = False
         self._text: str | None = None
-        # What `lookup()` found out about it.
+        # Cached by `lookup()`.
         self._join: Any = None
 
     def _field(self) -> Any:
@@ -98,7 +98,7 @@ class Path(Operand, Generic[T]):
     @_named  # type: ignore[prop-decorator]  # to type checkers it does nothing
     @property
     def key(self) -> str:
-        """The path as the database has it."""
+        """The path in the database."""
         return self._key
 
     def _within(self, owner: Any, name: str, keys: tuple[str, ...]) -> Path[Any]:
@@ -113,7 +113,7 @@ class Path(Operand, Generic[T]):
         return self._inner(name)
 
     def _inner(self, name: str) -> Path[Any]:
-        """A field of the embedded document."""
+        """Return a field of the embedded document."""
         field = self._field()
         if field.model is not None:
             fields = field.model.__plan__.fields
@@ -130,14 +130,14 @@ class Path(Operand, Generic[T]):
         )
 
     def __getitem__(self, part: Any) -> Any:
-        """An element by its index, or the value of a key."""
+        """Return an element by its index, or the value of a key."""
         self._field()
         made = self._within(self._owner, self._name, (*(self._keys or ()), str(part)))
         made._is_element = True
         return made
 
     def _dump(self, value: Any, is_element: bool | None = None) -> Any:
-        """The value as the database has it."""
+        """Return the value as stored in the database."""
         if isinstance(value, (Path, Expr)):
             raise TypeError(
                 f"expected a value to compare {self._key!r} with, got {type(value).__name__}; use expr()"
@@ -148,7 +148,7 @@ class Path(Operand, Generic[T]):
         return {self._key: True}
 
     def _stored(self, value: Any, is_element: bool | None = None) -> Any:
-        """The value as an update stores it: of the field's type, or an error."""
+        """Return the value as an update stores it: of the field's type, or an error."""
         if isinstance(value, (Path, Expr)):
             raise TypeError(f"expected a value to store in {self._key!r}, got {type(value).__name__}")
         return checked(
@@ -175,7 +175,7 @@ class Path(Operand, Generic[T]):
 
     def __eq__(self, value: object) -> Any:
         dumped = self._dump(value)
-        # A document or a pattern would be read as operators or as a regex.
+        # A document or a pattern would be read as operators or as a regular expression.
         is_plain = not isinstance(dumped, (dict, re.Pattern)) and type(dumped).__name__ != "Regex"
         return Expr({self._key: dumped if is_plain else {"$eq": dumped}})
 
@@ -262,7 +262,7 @@ class Path(Operand, Generic[T]):
         """Match documents that have the key, with any value, or that lack it.
 
         Args:
-            exists: False: the key is not there.
+            exists: False: the key does not exist.
 
         Example:
             >>> User.email.exists().query
@@ -293,7 +293,7 @@ class Path(Operand, Generic[T]):
         """Match documents whose list has this length.
 
         Args:
-            size: how many.
+            size: the number of elements.
 
         Example:
             >>> User.tags.size(2).query
@@ -319,7 +319,7 @@ class Path(Operand, Generic[T]):
         """Match documents whose text contains `text`.
 
         Args:
-            text: text, taken as it is.
+            text: literal text.
             ignore_case: True: ignore case, which uses no index.
 
         Example:
@@ -333,7 +333,7 @@ class Path(Operand, Generic[T]):
         """Match documents whose text starts with `text`. Uses an index unless `ignore_case` is set.
 
         Args:
-            text: text, taken as it is.
+            text: literal text.
             ignore_case: True: ignore case, which uses no index.
 
         Example:
@@ -347,7 +347,7 @@ class Path(Operand, Generic[T]):
         r"""Match documents whose text ends with `text`.
 
         Args:
-            text: text, taken as it is.
+            text: literal text.
             ignore_case: True: ignore case, which uses no index.
 
         Example:
@@ -361,7 +361,7 @@ class Path(Operand, Generic[T]):
         """Match documents whose text equals `text`, ignoring case.
 
         Args:
-            text: text, taken as it is.
+            text: literal text.
 
         Example:
             >>> User.find(User.name.iexact("ADA")).count()
@@ -374,7 +374,7 @@ class Path(Operand, Generic[T]):
         """Match documents whose text contains `text` as a whole word.
 
         Args:
-            text: text, taken as it is.
+            text: literal text.
             ignore_case: True: ignore case, which uses no index.
 
         Example:
@@ -389,7 +389,7 @@ class Path(Operand, Generic[T]):
 
         Args:
             pattern: text or a compiled expression.
-            options: letters of the server's: i, m, s, x.
+            options: the server's option letters: i, m, s, x.
 
         Example:
             >>> User.name.matches("^A").query
@@ -505,8 +505,8 @@ class Path(Operand, Generic[T]):
         """Match geometries within a distance of a point, in metres. Needs no index.
 
         Args:
-            centre: the middle: longitude and latitude in degrees.
-            radius_m: metres.
+            centre: the centre, with longitude and latitude in degrees.
+            radius_m: the distance in metres.
 
         Example:
             >>> F(Cafe.loc).within_sphere(Point(10.7, 59.9), 500).query
@@ -534,8 +534,8 @@ class Path(Operand, Generic[T]):
         """Match legacy coordinate pairs in a flat circle.
 
         Args:
-            centre: the middle, any two numbers.
-            radius: in the same unit.
+            centre: the centre, any two numbers.
+            radius: the radius in the same unit.
 
         Example:
             >>> F(Cafe.loc).within_circle((0, 0), 5).query
@@ -574,7 +574,7 @@ class Path(Operand, Generic[T]):
         """Return an update that sets the field.
 
         Args:
-            value: what it gets.
+            value: the new value.
 
         Example:
             >>> User.find(User.name == "Ada").update(User.age.set(37))
@@ -614,7 +614,7 @@ class Path(Operand, Generic[T]):
 if TYPE_CHECKING:
 
     class Mapped(Path[T]):
-        """A field whose class attribute is fully typed: `n: Mapped[int]` is a `Path[int]` on the class, an int on
+        """A field with a fully typed class attribute: `n: Mapped[int]` is a `Path[int]` on the class and an int on
         the instance."""
 
         @overload
@@ -627,7 +627,7 @@ if TYPE_CHECKING:
 else:
 
     class Mapped(Generic[T]):
-        """Marks a field whose class attribute is fully typed: `n: Mapped[int]`."""
+        """Marks a field with a fully typed class attribute: `n: Mapped[int]`."""
 
 
 def F(field: T | None) -> Path[T]:  # noqa: N802  # short on purpose: it stands in the middle of conditions
@@ -644,10 +644,10 @@ def F(field: T | None) -> Path[T]:  # noqa: N802  # short on purpose: it stands 
 
 
 def path_of(field: Any) -> Path[Any]:
-    """Return the path that a class attribute is, to type checkers a value.
+    """Return a class attribute as the path that it is; type checkers see a value.
 
     Raises:
-        TypeError: something else.
+        TypeError: not a path.
     """
     if isinstance(field, Path):
         return field
@@ -655,7 +655,7 @@ def path_of(field: Any) -> Path[Any]:
 
 
 def key_of(field: Any, model: Any = None) -> str:
-    """Return a field's path in the database, of a class attribute or of a dotted name of attributes."""
+    """Return a field's path in the database, from a class attribute or from a dotted name of attributes."""
     if isinstance(field, Path):
         return field._key
     if isinstance(field, str):
@@ -664,10 +664,10 @@ def key_of(field: Any, model: Any = None) -> str:
 
 
 def key_of_name(name: str, model: Any) -> str:
-    """Translate a dotted path of attributes, or of keys, into one of keys.
+    """Translate a dotted path of attributes or keys into one of keys.
 
     Raises:
-        AttributeError: the model has no such field, and does not take others.
+        AttributeError: the model has no such field, and accepts no others.
     """
     keys: list[str] = []
     current = model
@@ -689,7 +689,7 @@ def key_of_name(name: str, model: Any) -> str:
 
 
 def _field_named(name: str, model: Any) -> Any:
-    """A field of a model or of one of its family, by attribute or by key."""
+    """Return a field of a model or of its family, by attribute or by key."""
     found = model.__plan__.fields.get(name) or model.__plan__.by_key.get(name)
     if found is not None:
         return found
@@ -705,7 +705,7 @@ def _is_position(part: str) -> bool:
 
 
 def order_of(orders: Iterable[Any], model: Any) -> dict[str, Any]:
-    """Return the sort document of orders: fields, `asc()`, `desc()`, names, names with `-`."""
+    """Return the sort document for orders: fields, `asc()`, `desc()`, names, names with `-`."""
     sort: dict[str, Any] = {}
     for order in orders:
         direction: Any = 1

@@ -1,4 +1,4 @@
-"""Pipelines made step by step of fields instead of strings. Knows models only by their names; sends nothing."""
+"""Pipelines built step by step, with fields instead of strings. Knows models only by their names; sends nothing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Accumulator: TypeAlias = "tuple[str, Any] | str | Mapping[str, Any]"
 class Pipeline:
     """An aggregation pipeline for `query.aggregate(pipeline)`. Each method returns a new one with a stage added.
 
-    Fields are attributes of the model; names that a stage made are written as strings. An accumulator is its name with
-    what it takes, `("avg", User.age)`, or `"count"`.
+    Fields are attributes of the model; keys that a stage made are strings. An accumulator is a name with its argument,
+    such as `("avg", User.age)`, or `"count"`.
 
     Args:
-        stages: those to begin with.
+        stages: the first stages.
 
     Example:
         >>> ages = Pipeline().group(User.status, people="count", age=("avg", User.age)).sort("-people")
@@ -69,8 +69,8 @@ class Pipeline:
         """Group documents; each group becomes one document.
 
         Args:
-            by: the field whose values are the groups, several of them by name, or None for one group of all.
-            made: what each group has beside its `_id`.
+            by: the field to group by, several fields in a dict, or None for one group of all documents.
+            made: the fields of each group in addition to its `_id`, by key.
 
         Example:
             >>> Pipeline().group(User.status, oldest=("max", User.age))
@@ -83,9 +83,9 @@ class Pipeline:
 
         Args:
             by: the field.
-            boundaries: where each range begins; the last is where the last one ends.
-            default: the `_id` of what lies outside; None: such documents are an error.
-            made: what each range has; by default its `count`.
+            boundaries: the start of each range; the last is the end of the last range.
+            default: the `_id` for values outside of all ranges. None: such values are an error.
+            made: the fields of each range, by key; by default its `count`.
 
         Example:
             >>> Pipeline().bucket(User.age, [0, 18, 65], people="count")
@@ -103,8 +103,8 @@ class Pipeline:
 
         Args:
             field: the list.
-            keep_empty: True: documents whose list is empty or missing stay.
-            index: the key that the element's place is put under.
+            keep_empty: True: keep documents whose list is empty or missing.
+            index: key to store the element's index under.
 
         Example:
             >>> Pipeline().unwind(User.tags)
@@ -121,7 +121,7 @@ class Pipeline:
         """Keep these fields and compute others.
 
         Args:
-            fields: to keep; the id is kept too, unless `_id=False`.
+            fields: fields to keep; the id is kept too, unless `_id=False`.
             made: by key: a field, or an expression of the server.
 
         Example:
@@ -167,7 +167,7 @@ class Pipeline:
         """Skip the first documents.
 
         Args:
-            count: how many.
+            count: how many to skip.
 
         Example:
             >>> Pipeline().skip(20)
@@ -179,7 +179,7 @@ class Pipeline:
         """Keep at most this many documents.
 
         Args:
-            count: how many.
+            count: how many to keep.
 
         Example:
             >>> Pipeline().limit(20)
@@ -191,7 +191,7 @@ class Pipeline:
         """Keep a random sample of this size.
 
         Args:
-            size: how many.
+            size: the number of documents.
 
         Example:
             >>> Pipeline().sample(20)
@@ -216,10 +216,10 @@ class Pipeline:
 
         Args:
             model: the other document class, of the same database.
-            local: the field here.
-            foreign: the field there; "_id" for the id.
-            into: the key.
-            pipeline: stages for what is found there.
+            local: the field of this model.
+            foreign: the field of the other model; "_id" for the id.
+            into: the key of the list.
+            pipeline: stages for the matching documents.
 
         Example:
             >>> Pipeline().lookup(Post, User.id, Post.author, "posts")
@@ -240,7 +240,7 @@ class Pipeline:
 
         Args:
             model: the other document class, of the same database.
-            pipeline: stages for them.
+            pipeline: stages for those documents.
 
         Example:
             >>> Pipeline().union(Post)
@@ -261,14 +261,15 @@ class Pipeline:
         return self.stage({"$facet": {key: list(stages) for key, stages in pipelines.items()}})
 
     def search(self, index: str | None = None, **operators: Any) -> Self:
-        """Search by a search index of Atlas; the first stage.
+        """Search with a search index of Atlas. Must be the first stage.
 
         Args:
-            index: its name; None for "default".
-            operators: of `$search`, as `text={"query": "tea", "path": "title"}`. A `path` may be a field.
+            index: name of the index. None: "default".
+            operators: operators of `$search`, such as `text={"query": "tea", "path": "title"}`. A `path` may be a
+                field.
 
         Raises:
-            TypeError: no operator, so there is nothing to search for.
+            TypeError: there is no operator.
             ValueError: it would not be the first stage.
 
         Example:
@@ -296,19 +297,19 @@ class Pipeline:
         where: Where | None = None,
         score: str | None = None,
     ) -> Self:
-        """Find the nearest vectors by a vector index of Atlas; the first stage.
+        """Find the nearest vectors with a vector index of Atlas. Must be the first stage.
 
         Args:
-            field: the vector.
-            vector: what is compared with it: numbers, or a Binary vector.
-            limit: how many to return.
-            index: its name; None: the one that the field's `Vector` names.
-            candidates: so many are looked at; None: all, which is exact and slow.
+            field: the field with the vectors.
+            vector: the query vector: numbers, or a Binary vector.
+            limit: how many documents to return.
+            index: name of the index. None: the one that the field's `Vector` names.
+            candidates: how many vectors to examine. None: all, which is exact and slow.
             where: a condition on fields that the index has as filters.
-            score: a key to put the nearness under.
+            score: key to store the similarity under.
 
         Raises:
-            TypeError: no index is named, here or by the field.
+            TypeError: neither the argument nor the field names an index.
             ValueError: it would not be the first stage; the vector's length is not the field's; `limit` is less than 1
                 or more than `candidates`.
 
@@ -343,15 +344,15 @@ class Pipeline:
 
 
 def _vector_of(field: Any) -> Any:
-    """The `Vector` that a field declares; None for a key or another field."""
+    """Return the `Vector` that a field declares, or None for a key or another field."""
     found = field._field() if isinstance(field, Path) else None
     metadata = () if found is None else found.metadata
-    # Known by what it has: the class is a floor above.
+    # Recognised by its attributes: the class is on a higher floor.
     return next((item for item in metadata if hasattr(item, "similarity")), None)
 
 
 def _key(field: Any) -> str:
-    """A field's key, or the key that a string is."""
+    """Return a field's key; a string is a key already."""
     if isinstance(field, Path):
         return field._key
     if isinstance(field, str):
@@ -360,7 +361,7 @@ def _key(field: Any) -> str:
 
 
 def _value(value: Any) -> Any:
-    """An expression of the server, fields inside it written out."""
+    """Return an expression of the server, with its fields written out."""
     if isinstance(value, Path):
         return f"${value._key}"
     if isinstance(value, Mapping):
@@ -371,7 +372,7 @@ def _value(value: Any) -> Any:
 
 
 def _keys(value: Any) -> Any:
-    """Options of a search, fields inside them as their keys."""
+    """Return options of a search, with its fields as keys."""
     if isinstance(value, Path):
         return value._key
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The operators of an update as functions of class attributes: `inc(User.age)`, `push(User.tags, "a")`."""
+"""Update operators as functions of class attributes: `inc(User.age)`, `push(User.tags, "a")`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def set_(field: T, value: T) -> Update:
 
     Args:
         field: an attribute of the model, such as `User.name`.
-        value: what it gets.
+        value: the new value.
 
     Example:
         >>> User.find(User.name == "Ada").update(set_(User.age, 37))
@@ -46,11 +46,11 @@ def unset(field: object) -> Update:
 
 
 def set_on_insert(field: T, value: T) -> Update:
-    """Set a field when an upsert inserts.
+    """Set a field if an upsert inserts.
 
     Args:
         field: an attribute of the model, such as `User.name`.
-        value: what it gets.
+        value: the new value.
 
     Example:
         >>> User.find(User.name == "Max").update(inc(User.age), set_on_insert(User.status, "new"), upsert=True)
@@ -69,7 +69,7 @@ def inc(field: Any, by: Any = 1) -> Update:
 
     Args:
         field: an attribute of the model, such as `User.name`.
-        by: how much; negative to take away.
+        by: the number to add; negative to subtract.
 
     Example:
         >>> User.find(User.name == "Ada").update(inc(User.age))
@@ -103,7 +103,7 @@ def min_(field: T, value: T) -> Update:
 
     Args:
         field: an attribute of the model, such as `User.name`.
-        value: what it gets if it was larger.
+        value: the new value if the field is larger.
 
     Example:
         >>> User.find(User.name == "Ada").update(min_(User.age, 30))
@@ -118,7 +118,7 @@ def max_(field: T, value: T) -> Update:
 
     Args:
         field: an attribute of the model, such as `User.name`.
-        value: what it gets if it was smaller.
+        value: the new value if the field is smaller.
 
     Example:
         >>> User.find(User.name == "Ada").update(max_(User.age, 40))
@@ -135,9 +135,9 @@ def bit(
 
     Args:
         field: an attribute of the model, such as `User.name`.
-        and_: bits that stay.
-        or_: bits that are set.
-        xor: bits that turn.
+        and_: the mask for a bitwise and.
+        or_: the mask for a bitwise or.
+        xor: the mask for a bitwise exclusive or.
 
     Example:
         >>> bit(User.age, and_=0b1111)
@@ -154,7 +154,7 @@ def rename(field: object, to: object) -> Update:
 
     Args:
         field: an attribute of the model, such as `User.name`.
-        to: its new key, or an attribute.
+        to: the new key, or an attribute.
 
     Example:
         >>> User.find().update(rename(User.status, "state"))
@@ -164,7 +164,7 @@ def rename(field: object, to: object) -> Update:
 
 
 def current_date(field: object, kind: str = "date") -> Update:
-    """Set a field to the server's time: "date" or "timestamp".
+    """Set a field to the server's current time: "date" or "timestamp".
 
     Args:
         field: an attribute of the model, such as `User.name`.
@@ -189,11 +189,11 @@ def push(
     """Append to a list.
 
     Args:
-        field: a list of the model.
+        field: a list field of the model.
         values: the new elements.
-        position: where they go; None for the end.
-        slice: keep so many elements of the list, the last ones when negative.
-        sort: order the whole list: 1, -1, or a document of keys.
+        position: index to insert at. None: the end.
+        slice: keep this many elements of the list, the last ones if negative.
+        sort: sort the whole list: 1, -1, or a document of keys.
 
     Example:
         >>> User.find(User.name == "Ada").update(push(User.tags, "new", slice=-10))
@@ -236,8 +236,8 @@ def pull(field: list[T] | None, *values: T) -> Update:
 
     Args:
         field: an attribute of the model, such as `User.tags`.
-        values: the elements. An embedded document equals the stored ones with the same values of its fields; neither
-            the order of keys nor keys that the model does not know matter.
+        values: the elements. An embedded document equals a stored one with the same values in its fields; the order of
+            keys, and keys that the model does not know, are ignored.
 
     Example:
         >>> User.find(User.name == "Ada").update(pull(User.tags, "admin"))
@@ -265,7 +265,7 @@ def _fields_of(stored: dict[str, Any], value: Any) -> dict[str, Any]:
             else:
                 found[prefix + key] = {"$eq": item}
     plan = getattr(type(value), "__plan__", None)
-    # What an embedded document does not store is null or missing in its equals.
+    # A field that an embedded document does not store is null or missing in its equals.
     return found | {
         key: {"$eq": None} for key in (plan.by_key if plan is not None else ()) if key not in stored
     }
@@ -276,7 +276,7 @@ def pull_where(field: Iterable[T] | None, condition: Callable[[T], Where]) -> Up
 
     Args:
         field: an attribute of the model, such as `User.name`.
-        condition: a function of an element that gives a condition.
+        condition: a function from an element to a condition.
 
     Example:
         >>> Post.find().update(pull_where(Post.comments, lambda comment: comment.likes < 5))

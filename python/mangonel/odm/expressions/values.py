@@ -1,4 +1,4 @@
-"""What the database has of values that queries compare fields with and that updates store in them."""
+"""The stored form of values in queries and updates."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mangonel.odm.expressions.geo import Geometry
 
 
 def dump(owner: Any, field: Any, value: Any, is_element: bool = False) -> Any:
-    """Return what BSON has of a value that a query compares a field with.
+    """Return the BSON form of a query operand.
 
-    A value of the field's type becomes what is stored; an element's, for a list, likewise; anything else is left
-    as it is: the server may compare across types.
+    A value of the field's type takes its stored form; for a list, so does a value of its elements' type. Any other
+    value stays unchanged, since the server may compare across types.
     """
     if value is None:
         return None
@@ -36,7 +36,7 @@ def dump(owner: Any, field: Any, value: Any, is_element: bool = False) -> Any:
         if compared is not NotImplemented:
             return compared
     except (ValidationError, TypeError):
-        # Raised by a type of the program's own, which does not know the value.
+        # Raised by a type of the program's own for a value that it does not know.
         pass
     if is_document(value):
         if isinstance(field.target, type) and not isinstance(value, field.target):
@@ -64,10 +64,10 @@ def dump(owner: Any, field: Any, value: Any, is_element: bool = False) -> Any:
 
 
 def checked(owner: Any, field: Any, value: Any, is_element: bool, key: str) -> Any:
-    """Return what BSON has of a value that an update stores in a field.
+    """Return the BSON form of a value that an update stores in a field.
 
     Raises:
-        ValidationError: it is not what the field says.
+        ValidationError: the value does not fit the field.
     """
     if isinstance(value, str) and field.type is not str and not field.is_list:
         value = _from_text(field, value)
@@ -91,12 +91,12 @@ def checked(owner: Any, field: Any, value: Any, is_element: bool, key: str) -> A
 
 
 def type_name(field: Any) -> str:
-    """Return what an error calls a field's type."""
+    """Return the name of a field's type for errors."""
     return getattr(field.type, "__name__", str(field.type))
 
 
 def _from_text(field: Any, value: str) -> Any:
-    """An id given as text, as URLs have it, for a field of ObjectIds or references."""
+    """Convert an id given as text, as in URLs, for a field of ObjectIds or references."""
     if (field.type is ObjectId or field.target is not None) and ObjectId.is_valid(value):
         return ObjectId(value)
     return value

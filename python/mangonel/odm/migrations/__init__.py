@@ -1,4 +1,4 @@
-"""Changing stored documents when models change: versioned, resumable, in both directions, beside running writers."""
+"""Migrations of stored documents: versioned, resumable, in both directions, alongside running writers."""
 
 from __future__ import annotations
 

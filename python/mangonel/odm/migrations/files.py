@@ -1,12 +1,12 @@
-"""Migrations as files of a folder, `0001_split_name.py`, `0002_….py`, in the order of their numbers. Sends nothing.
+"""Migrations as files in a folder, `0001_split_name.py`, `0002_….py`, ordered by number. Sends nothing.
 
-A file says which documents it changes and how, for each direction by a function or by an update pipeline:
+A file defines which documents to change and how, with a function or an update pipeline for each direction:
 
     COLLECTION = "users"
-    FILTER = {"name": {"$type": "string"}}          # optional; what is still in the old form
-    BACK_FILTER = {"first": {"$exists": True}}      # optional, likewise for the way back
+    FILTER = {"name": {"$type": "string"}}          # optional: documents still in the old form
+    BACK_FILTER = {"first": {"$exists": True}}      # optional: the same for the way back
 
-    def forward(document):                          # of a dict; returns the new one, or None to leave it
+    def forward(document):                          # a dict; returns the new one, or None to leave it
         ...
 
     def backward(document):                         # without it there is no way back
@@ -37,10 +37,10 @@ class Migration:
 
     Attributes:
         number: its place in the order.
-        name: the file's, without its ending.
-        collection: whose documents change.
-        forward, backward: a function of a document, or an update pipeline; None: there is none.
-        filter, back_filter: which documents are meant.
+        name: the file's name, without its suffix.
+        collection: name of the collection.
+        forward, backward: a function of a document, or an update pipeline. None: there is none.
+        filter, back_filter: query documents that select the documents.
     """
 
     number: int
@@ -52,7 +52,7 @@ class Migration:
     back_filter: Mapping[str, Any] = field(default_factory=dict)
 
     def change(self, is_forward: bool) -> Change | list[Any] | None:
-        """Return what is done to each document in a direction.
+        """Return the change for a direction.
 
         Args:
             is_forward: False: the way back.
@@ -64,7 +64,7 @@ class Migration:
         return self.forward if is_forward else self.backward
 
     def meant(self, is_forward: bool) -> dict[str, Any]:
-        """Return the filter of a direction.
+        """Return the filter for a direction.
 
         Args:
             is_forward: False: the way back.
@@ -80,11 +80,11 @@ def load(folder: str | Path) -> list[Migration]:
     """Return the migrations of a folder, by their numbers.
 
     Args:
-        folder: files that begin with no number are left alone.
+        folder: the folder; files whose name does not begin with a number are ignored.
 
     Raises:
-        ValueError: a number comes twice, a file that begins with one has no name as above, or a file lacks what a
-            migration needs, or has what none reads.
+        ValueError: a number is used twice, a file that begins with a number has another form of name, or a file lacks a
+            needed definition or has an unknown one.
 
     Example:
         >>> load("migrations")

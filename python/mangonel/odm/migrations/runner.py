@@ -1,8 +1,8 @@
 """Runs migrations: in batches by `_id`, each document changed exactly once, despite other writers and killed processes.
 
-A document and the mark that it was changed are written by one atomic step, and only if the document is still what was
-read. So a process that is killed at any moment loses at most a batch that was not marked, and finds the marked ones
-done; a writer that comes between is seen, and its document read again. The marks are removed when all are changed.
+One atomic step writes a document together with the mark that it was changed, and only if the document is still as it
+was read. So a killed process loses at most one batch of work, and its successor recognises marked documents. A
+concurrent write is detected, and its document is read again. The marks are removed when all documents are changed.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from mangonel.operations import ReplaceOne
 
 MARK = "_migrated"
 BATCH = 1000
-# So often a document is read again that writers change meanwhile, and the collection for what they added.
+# How often to retry a document that writers keep changing, and a collection that they keep adding to.
 MOST_TRIES = 100
 MOST_PASSES = 50
 
 
 class MigrationError(OdmError):
-    """A migration cannot go on; what it changed is known, and the next run continues there."""
+    """A migration cannot continue. Its progress is recorded, and the next run continues from there."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a migration is.
+    """The progress of a migration.
 
     Attributes:
-        name: of the migration.
+        name: name of the migration.
         direction: "forward" or "backward".
-        changed: documents that were changed.
-        total: those that there were to change when it began.
-        seconds_left: at the speed so far; None when nothing was changed yet.
-        is_trial: nothing is written.
+        changed: how many documents were changed.
+        total: how many documents there were to change at its start.
+        seconds_left: estimate from the speed so far; None before the first change.
+        is_trial: whether nothing is written.
     """
 
     name: str
@@ -57,12 +57,12 @@ class Progress:
 
 
 class Runner:
-    """Brings the documents of a database to a version.
+    """Migrates the documents of a database to a version.
 
     Args:
-        database: the driver's, of the blocking face.
+        database: the driver's database, of the blocking face.
         migrations: by number, as `load` returns them.
-        batch: documents of one step.
+        batch: number of documents in one step.
         report: called with a Progress after each batch.
 
     Example:
@@ -85,13 +85,13 @@ class Runner:
         self._state = State(database)
 
     def plan(self, to: int | None = None) -> list[tuple[Migration, bool]]:
-        """Return what `migrate` would do: each migration, and whether it goes forward.
+        """Return the steps of `migrate`: each migration, and whether it runs forward.
 
         Args:
-            to: the number of the last version to have; 0 for none, None for all.
+            to: number of the target version; 0 for none, None for all.
 
         Raises:
-            MigrationError: a version has no way back, or the database has one that is not among the files.
+            MigrationError: a version has no way back, or the database has one without a file.
 
         Example:
             >>> Runner(db.database(), load("migrations")).plan()
@@ -108,7 +108,7 @@ class Runner:
             )
         steps: list[tuple[Migration, bool]] = []
         if begun is not None:
-            # What was begun is ended first, whichever way it went.
+            # An unfinished migration is completed first, in its own direction.
             migration, is_forward = known[begun["_id"]], begun["direction"] == "forward"
             steps.append((migration, is_forward))
             applied = [name for name in applied if name != migration.name] + [migration.name] * is_forward
@@ -122,15 +122,15 @@ class Runner:
         return steps + [(migration, False) for migration in back]
 
     def migrate(self, to: int | None = None, *, is_trial: bool = False) -> list[str]:
-        """Change the documents that are not at the wanted version; return the names of what was done.
+        """Migrate documents to the target version; return the names of the migrations that ran.
 
         Args:
-            to: the number of the last version to have; 0 for none, None for all.
-            is_trial: True: change each document in memory only, and write nothing.
+            to: number of the target version; 0 for none, None for all.
+            is_trial: True: change each document only in memory, and write nothing.
 
         Raises:
-            MigrationError: a document could not be changed; it is named, and the next run begins there.
-            Busy: another process migrates.
+            MigrationError: a document could not be changed; it is named, and the next run starts there.
+            Busy: another process is migrating.
 
         Example:
             >>> Runner(db.database(), load("migrations")).migrate(is_trial=True)
@@ -179,7 +179,7 @@ class Runner:
         todo: dict[str, Any],
         kept: dict[str, Any],
     ) -> None:
-        """Change every document, those too that writers add behind this process."""
+        """Change every document, including those that writers add meanwhile."""
         changed, total = kept["changed"], kept["total"]
         began, at_first = time.monotonic(), changed
         for documents in self._passes(migration.name, collection, todo, kept):
@@ -193,9 +193,10 @@ class Runner:
     def _passes(
         self, name: str, collection: Any, todo: dict[str, Any], kept: dict[str, Any], **options: Any
     ) -> Iterator[list[dict[str, Any]]]:
-        """Batches of what is to do, from where the last process came to and then from the beginning, until a whole pass
-        finds nothing. Each batch begins where the one before ended: a pass looks at each document once, however many
-        there are and however often it is ended and begun again."""
+        """Yield batches of documents to change, from the last process's position and then from the start, until a
+        complete pass finds nothing. Each batch starts where the previous one ended: a pass reads each document once,
+        however
+        many there are and however often it is interrupted."""
         for _ in range(MOST_PASSES):
             is_whole, in_pass = kept["position"] is None, 0
             for documents in self._batches(collection, todo, kept["position"], **options):
@@ -204,7 +205,7 @@ class Runner:
                 in_pass += 1
             if is_whole and not in_pass:
                 return
-            # What writers added behind this process is found by the next pass.
+            # The next pass finds documents that writers added behind this position.
             kept["position"] = None
         raise MigrationError(
             f"{name}: after {MOST_PASSES} passes writers still add documents in the form that it changes; "
@@ -214,7 +215,7 @@ class Runner:
     def _batches(
         self, collection: Any, todo: dict[str, Any], position: Any, **options: Any
     ) -> Iterator[list[dict[str, Any]]]:
-        """Documents to change, by `_id` of any type."""
+        """Yield batches of documents to change, ordered by `_id` of any type."""
         while True:
             start: dict[str, Any] = {} if position is None else {"min": [("_id", position)]}
             found = collection.find(
@@ -233,7 +234,7 @@ class Runner:
         todo: dict[str, Any],
         documents: list[dict[str, Any]],
     ) -> None:
-        """Change the documents of a batch, those again that writers changed meanwhile."""
+        """Change the documents of a batch; retry those that writers changed meanwhile."""
         mark = f"{migration.name} {_direction(is_forward)}"
         change = migration.change(is_forward)
         ids = [document["_id"] for document in documents]
@@ -268,10 +269,10 @@ class Runner:
 
 
 def _changed(migration: Migration, change: Any, document: dict[str, Any]) -> dict[str, Any] | None:
-    """What a migration's function makes of a document."""
+    """Return the result of a migration's function for a document."""
     id = document["_id"]
     before = {key: value for key, value in document.items() if key != MARK}
-    # All the way down: what is stored is compared with the document as it was read.
+    # A deep copy: the stored document is compared with the document as it was read.
     given = copy.deepcopy(before)
     try:
         made = change(given)

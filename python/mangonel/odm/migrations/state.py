@@ -1,6 +1,6 @@
-"""What is known of migrations in the database: which were applied, how far one came, and who is at work.
+"""The state of migrations in the database: applied ones, the progress of the current one, and the lock.
 
-One document of the collection `migrations` for each, and one that is the lock.
+The collection `migrations` has one document for each, and one for the lock.
 """
 
 from __future__ import annotations
@@ -21,29 +21,28 @@ LEASE_S = 30
 
 
 class Busy(Exception):
-    """Another process migrates."""
+    """Another process is migrating."""
 
 
 class State:
-    """The collection `migrations` of a database, and this process's place in it."""
+    """The collection `migrations` of a database, and this process's lock."""
 
     def __init__(self, database: Any, name: str = "migrations") -> None:
         self._collection = database[name]
         self._me = {"host": platform.node(), "pid": os.getpid(), "token": uuid.uuid4().hex}
 
     def applied(self) -> list[str]:
-        """Return the names of the migrations that documents have been through."""
+        """Return the names of the applied migrations."""
         found = self._collection.find({"direction": "forward", "stage": "done"}).sort("_id")
         return [row["_id"] for row in found]
 
     def unfinished(self) -> dict[str, Any] | None:
-        """Return the migration that was begun and not ended, or None."""
+        """Return the migration that was started and not finished, or None."""
         found: dict[str, Any] | None = self._collection.find_one({"stage": {"$in": ["running", "cleaning"]}})
         return found
 
     def begin(self, name: str, direction: str, count: Callable[[], int]) -> dict[str, Any]:
-        """Return the state of a migration, as it was left or from its beginning; `count` tells how much there is to
-        do."""
+        """Return the state of a migration, stored or new; `count` returns the number of documents to change."""
         kept = self._collection.find_one({"_id": name, "direction": direction, "stage": {"$ne": "done"}})
         if kept is not None:
             return dict(kept)
@@ -52,15 +51,15 @@ class State:
         return {"_id": name, **fresh}
 
     def save(self, name: str, **values: Any) -> None:
-        """Store how far a migration came."""
+        """Store the progress of a migration."""
         self._collection.update_one({"_id": name}, {"$set": values})
 
     def lock(self, wait: Callable[[float], None] = time.sleep, wait_s: float = LEASE_S + 5) -> None:
-        """Become the only process that migrates. The lock of a process that ended on this machine is taken over at
-        once, that of one elsewhere when its lease ends.
+        """Become the only migrating process. A dead process on this machine loses its lock at once; a
+        process elsewhere loses it when its lease ends.
 
         Raises:
-            Busy: another one goes on.
+            Busy: another process is active.
         """
         end = time.monotonic() + wait_s
         while not self._take():
@@ -79,16 +78,16 @@ class State:
         return bool(self._collection.update_one({"_id": LOCK, "$or": free}, self._lease()).matched_count)
 
     def renew(self) -> None:
-        """Say that this process goes on.
+        """Extend the lease.
 
         Raises:
-            Busy: it took so long that another one took its place.
+            Busy: it took so long that another process took over.
         """
         if not self._collection.update_one({"_id": LOCK, "owner": self._me}, self._lease()).matched_count:
             raise Busy("this process took too long, and another one migrates in its place")
 
     def release(self) -> None:
-        """Let others migrate."""
+        """Release the lock."""
         self._collection.delete_one({"_id": LOCK, "owner": self._me})
 
     def _lease(self) -> list[dict[str, Any]]:
@@ -97,7 +96,7 @@ class State:
 
 
 def _is_gone(owner: dict[str, Any]) -> bool:
-    """Whether the process that holds a lock was one of this machine and is no more."""
+    """Whether the owner of a lock was a process on this machine that no longer runs."""
     if owner.get("host") != platform.node():
         return False
     try:

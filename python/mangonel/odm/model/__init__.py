@@ -1,1 +1,1 @@
-"""Models: from annotations to a class with slots and a plan; instances to and from dicts and JSON. Sends nothing."""
+"""Models: annotations to a class with slots and a plan; instances to and from dicts and JSON. Sends nothing."""

@@ -1,4 +1,4 @@
-"""Annotations of models: evaluated, forward references and aliases included, and taken apart."""
+"""Evaluates annotations of models, with forward references and aliases, and takes them apart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mangonel.odm.expressions.paths import Mapped
 
 
 def evaluate(annotation: Any, owner: Any) -> Any:
-    """Return the type that an annotation, perhaps a string, stands for."""
+    """Return the type of an annotation, which may be a string."""
     if not isinstance(annotation, str):
         return annotation
     module = sys.modules.get(owner.__module__)
@@ -34,7 +34,7 @@ def evaluate(annotation: Any, owner: Any) -> Any:
 
 
 def unwrap(annotation: Any, metadata: list[Any], owner: Any) -> Any:
-    """Take `Annotated`, `Mapped`, `NewType` and aliases off."""
+    """Remove `Annotated`, `Mapped`, `NewType` and aliases."""
     while True:
         if isinstance(annotation, str):
             annotation = evaluate(annotation, owner)
@@ -60,7 +60,7 @@ def _is_group(item: Any) -> bool:
 
 
 def classes_in(annotation: Any, owner: Any) -> Iterator[Any]:
-    """Yield the classes that a type names, at any depth of its containers and alternatives."""
+    """Yield the classes in a type, at any depth of containers and unions."""
     plain = unwrap(annotation, [], owner)
     parts = get_args(plain) if get_origin(plain) is not typing.Literal else ()
     if not parts:
@@ -70,7 +70,7 @@ def classes_in(annotation: Any, owner: Any) -> Iterator[Any]:
 
 
 def without_none(annotation: Any) -> tuple[Any, bool]:
-    """Return a type without None, and whether None was among its alternatives."""
+    """Return a type without None, and whether None was one of its alternatives."""
     if get_origin(annotation) not in (Union, types.UnionType):
         return annotation, annotation is type(None)
     parts = get_args(annotation)

@@ -16,12 +16,12 @@ class AnyRef(AnyRefTwins):
     """A reference to a document of any model. `Ref` references one model, and can be included.
 
     Args:
-        document: what to refer to, which has its id.
+        document: the target, which must have an id.
 
     Attributes:
-        collection: the name of its collection.
-        database: the name of its database, where another mapper stored one.
-        id: its id.
+        collection: name of the target's collection.
+        database: name of the target's database, if another mapper stored one.
+        id: id of the target.
 
     Example:
         >>> class Vote(Document):
@@ -31,7 +31,7 @@ class AnyRef(AnyRefTwins):
     """
 
     __slots__ = ("_loaded", "collection", "database", "id")
-    # Conditions make one of a document that they compare with.
+    # Conditions make one from a document in a comparison.
     __is_any_ref__ = True
 
     def __init__(self, document: Any) -> None:
@@ -47,7 +47,7 @@ class AnyRef(AnyRefTwins):
         """The document class of this collection; the root class if a family shares it.
 
         Raises:
-            DocumentNotFound: none has it.
+            DocumentNotFound: no model has this collection.
         """
         found = [model for model in documents() if model.__collection_name__() == self.collection]
         if not found:
@@ -55,7 +55,7 @@ class AnyRef(AnyRefTwins):
                 f"no model has the collection {self.collection!r} that {self!r} names; "
                 "import the module that defines it"
             )
-        # A later model of the same name has taken the earlier one's place; members of a family stand behind its root.
+        # A later model with the same name replaces the earlier one; members of a family come after its root.
         roots = [model for model in found if not any(base in found for base in model.__mro__[1:])]
         return roots[-1]
 

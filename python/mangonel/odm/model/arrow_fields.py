@@ -1,4 +1,4 @@
-"""What columns a model's documents have, as `mangonel.arrow.schema` writes kinds."""
+"""The columns of a model's documents, as kinds of `mangonel.arrow.schema`."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _BY_TYPE: tuple[tuple[type[Any], str], ...] = (
 
 
 def column_fields(model: Any) -> list[tuple[str, Any]]:
-    """Return pairs of a key and a kind, for each field of a model.
+    """Return (key, kind) pairs for the fields of a model.
 
     Raises:
-        ValueError: a field has values of several types, or keys of its own.
+        ValueError: a field has values of several types, or arbitrary keys.
     """
     return [
         (

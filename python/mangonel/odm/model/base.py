@@ -1,6 +1,6 @@
-"""What documents and embedded documents have in common: made of dicts and BSON, and turned into them.
+"""The common base of documents and embedded documents: conversion from and to dicts and BSON.
 
-What an instance is lives in Rust (`_core.OdmBase`); what it does with a server, in `store.document`.
+Rust implements instances (`_core.OdmBase`); `store.document` implements their operations on a server.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from mangonel.odm.model.pydantic_schema import core_schema, pydantic_json_schema
 
 
 class Base(_core.OdmBase, metaclass=ModelMeta):
-    """What documents and embedded documents have in common."""
+    """The common base of documents and embedded documents."""
 
     __abstract__ = True
 
-    # What a program may set in the class.
+    # Class attributes that a program may set.
     __unknown__: ClassVar[str] = "keep"
     __on_bad__: ClassVar[str] = "raise"
     __cast__: ClassVar[bool] = False
@@ -35,7 +35,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
     __tag_value__: ClassVar[Any] = None
     __tag_root__: ClassVar[bool] = False
 
-    # What the metaclass sets.
+    # Class attributes that the metaclass sets.
     __model__: ClassVar[_core.OdmModel]
     __fields__: ClassVar[dict[str, FieldInfo]]
     __plan__: ClassVar[Plan]
@@ -55,7 +55,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
 
     @classmethod
     def __tagged__(cls) -> list[Any]:
-        """The models that may stand where this one is expected, itself included, that have tags."""
+        """The models with tags that may stand in place of this one, including itself."""
         found: list[Any] = [cls] if cls.__tag_value__ is not None else []
         for child in cls.__subclasses__():
             # The hidden class of partial loads is a subclass too.
@@ -73,10 +73,10 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
 
         Args:
             data: one document.
-            lazy: leave containers raw until they are read.
+            lazy: leave containers undecoded until they are read.
 
         Raises:
-            ValidationError: a value is not what its field says, or is missing; the message has the path.
+            ValidationError: a value does not fit its field, or is missing; the message has the path.
             InvalidBSON: the bytes are not BSON.
 
         Example:
@@ -100,8 +100,8 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
             values: by attribute or by key.
 
         Raises:
-            ValidationError: a value is not what its field says, or is missing.
-            TypeError: no field has one of the keys, and `__unknown__` is "forbid".
+            ValidationError: a value does not fit its field, or is missing.
+            TypeError: a key has no field, and `__unknown__` is "forbid".
 
         Example:
             >>> User.from_dict({"name": "Ada", "address": {"city": "London"}}).address.city
@@ -117,19 +117,19 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
     def to_dict(
         self, *, exclude: Any = (), only: Any = None, by_key: bool = False, include: Any = (), also: Any = ()
     ) -> dict[str, Any]:
-        """Return the values as a dict, embedded documents included; references become ids.
+        """Return the values as a dict, with embedded documents; references become ids.
 
         Args:
-            exclude: attributes to leave out; "address.zip" for those of embedded documents.
-            only: the attributes to take; None for all.
-            by_key: name them as the database does.
-            include: references that become the documents they lead to, which must have been fetched.
-            also: properties, and methods without arguments, whose values are added.
+            exclude: attributes to leave out; use "address.zip" for those of embedded documents.
+            only: the attributes to include. None: all.
+            by_key: use the keys of the database.
+            include: references to replace by their documents, which must have been fetched.
+            also: properties, and methods without arguments, whose values to add.
 
         Raises:
-            AttributeError: no field has one of the names.
-            DocumentNotFound: a reference of `include` was not fetched.
-            TypeError: a name of `include` is no reference's.
+            AttributeError: a name has no field.
+            DocumentNotFound: a reference in `include` was not fetched.
+            TypeError: a name in `include` is not a reference.
 
         Example:
             >>> user.to_dict(only=["name", "age"])
@@ -161,7 +161,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
         """Replace the keys and values that no field covers.
 
         Args:
-            values: by key; takes the place of all that stood there.
+            values: by key; they replace all existing ones.
 
         Example:
             >>> user.set_extra({"legacy": 1})
@@ -174,7 +174,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
         """Check every value, also inside containers, and run the `validate` hooks.
 
         Raises:
-            ValidationError: with the path of the first value that is wrong.
+            ValidationError: the message has the path of the first wrong value.
         """
         run_plain(self, "before_validate")
         _core.odm_encode(self)

@@ -1,7 +1,7 @@
-"""`BelongsTo`: a reference whose attribute is the document itself, fetched when it is first read.
+"""`BelongsTo`: a reference whose attribute is the document itself, fetched at first access.
 
-Everywhere but at the attribute it is a `Ref`: the plan, the core and every floor above see one. What they read of an
-instance they read with `held`, so nothing but the program's own reading fetches.
+Everywhere except at the attribute it is a `Ref`, for the plan, the core and every higher floor. They read instances
+with `held`, so only the program's own access fetches.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 
 class BelongsTo(Generic[T]):
-    """A reference to one document, stored as its id, whose attribute is the document.
+    """A reference to one document, stored as its id; the attribute is the document.
 
-    Reading the attribute fetches the document, and those of all documents that came with this one, by a single query.
-    Nothing waits on an event loop: there the document must have been fetched by `include()` or `ref_of(…).aget()`, or
-    else reading raises `NotFetched`. A document or an id may be set; `ref_of` gives the id.
+    Reading the attribute fetches the document, together with those of all documents from the same query, by a single
+    query. On an event loop nothing can wait, so the document must have been fetched with `include()` or
+    `ref_of(…).aget()`; otherwise reading raises `NotFetched`. You may set a document or an id; `ref_of` returns the id.
 
     Example:
         >>> class Author(Document):
@@ -44,7 +44,7 @@ class BelongsTo(Generic[T]):
 
 
 class BelongsToDescriptor:
-    """What stands in a class where a field `BelongsTo[…]` was declared, around the descriptor of its slot."""
+    """The class attribute of a field `BelongsTo[…]`; it wraps the descriptor of the slot."""
 
     __slots__ = ("member",)
 
@@ -53,14 +53,14 @@ class BelongsToDescriptor:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
-            # The metaclass makes a path of it, as of any field.
+            # The metaclass makes a path of it, as for any field.
             return self.member
         value = self.member.__get__(instance, owner)
         return _document(value, instance) if isinstance(value, Ref) else value
 
 
 def as_ref(plain: Any) -> tuple[Any, bool]:
-    """Return a field's type, `Ref[…]` in place of `BelongsTo[…]`, and whether it was that."""
+    """Return a field's type with `Ref[…]` in place of `BelongsTo[…]`, and whether it was replaced."""
     if (get_origin(plain) or plain) is not BelongsTo:
         return plain, False
     arguments = get_args(plain)
@@ -69,7 +69,7 @@ def as_ref(plain: Any) -> tuple[Any, bool]:
 
 
 def held(instance: Any, name: str) -> Any:
-    """Return the value of an attribute without fetching: of a field `BelongsTo[…]`, the reference."""
+    """Return the value of an attribute without fetching; for a field `BelongsTo[…]`, the reference."""
     member = instance.__belongs_to__.get(name)
     return getattr(instance, name) if member is None else member.__get__(instance)
 
@@ -82,8 +82,8 @@ def ref_of(document: Any, field: Any) -> Ref[Any] | None:
         field: the field, `BelongsTo` or `Ref`, as a path of its class or by name.
 
     Raises:
-        AttributeError: there is no such field.
-        TypeError: the field holds no reference.
+        AttributeError: the field does not exist.
+        TypeError: the field is not a reference.
 
     Example:
         >>> ref_of(post, "author").id == post.author.id
@@ -107,7 +107,7 @@ def ref_of(document: Any, field: Any) -> Ref[Any] | None:
 def _document(ref: Ref[Any], instance: Any) -> Any:
     if ref.is_loaded:
         return ref.value
-    # A document that is only made here, and refers to one by its id, came from nowhere yet.
+    # A new document that refers to one by id has no connection yet.
     origin = _core.odm_origin(instance)
     if _is_on_a_loop() or (origin is not None and origin.is_only_async):
         raise NotFetched(

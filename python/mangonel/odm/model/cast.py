@@ -1,6 +1,6 @@
-"""Lax casting, for models with `__cast__ = True`: text to numbers, dates and ids, as older mappers do it.
+"""Lax casting, for models with `__cast__ = True`: text to numbers, dates and ids, as in older mappers.
 
-Knows no documents: one value in, one value out, ValueError or TypeError when it cannot be.
+Knows no documents: one value in, one value out; ValueError or TypeError if it cannot be cast.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FALSE = {"0", "false", "f", "no", "off", ""}
 
 
 def caster(plain: Any, op: str, argument: Any) -> Callable[[Any], Any] | None:
-    """Return the function that makes a value of this type of something similar, or None."""
+    """Return the function that casts similar values to this type, or None."""
     if op == "datetime" and argument:
         return _aware
     if op in _CASTS:
@@ -71,7 +71,7 @@ def _datetime(value: Any) -> dt.datetime:
 
 
 def _aware(value: Any) -> dt.datetime:
-    """A date of UTC, where it says no zone."""
+    """Return an aware date; one without a zone is in UTC."""
     made = value if isinstance(value, dt.datetime) else _datetime(value)
     return made if made.tzinfo is not None else made.replace(tzinfo=dt.UTC)
 

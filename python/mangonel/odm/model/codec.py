@@ -1,4 +1,4 @@
-"""How models' documents are decoded where the driver decodes them itself."""
+"""The codec options of models' documents for decoding by the driver itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instances to and from dicts, JSON and pickles. Sends nothing."""
+"""Converts instances to and from dicts, JSON and pickles. Sends nothing."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.refs import Ref, Refs
 
 NEW, PARTIAL, DELETED, SAVING, UNCERTAIN, GUARDED, MODIFIES = 1, 2, 4, 16, 32, 64, 128
-# Nothing is in values of these, and a dict has them as they are.
+# Values of these types contain nothing else, and a dict holds them unchanged.
 _LEAVES = frozenset([str, int, float, bool, bytes, type(None), ObjectId, dt.datetime])
 
 
 def values_of(instance: Any) -> dict[str, Any]:
-    """Return the values that an instance has, by attribute."""
+    """Return an instance's values by attribute."""
     return {name: held(instance, name) for name in _core.odm_loaded(instance)}
 
 
 def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
-    """Make an instance of a mapping; keys may be attributes or names in the database."""
+    """Make an instance from a mapping by attributes or by keys in the database."""
     if type(values) is dict:
         made = _core.odm_build(cls.__model__, values)
         if made is not None:
@@ -41,7 +41,7 @@ def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
     plan = cls.__plan__
     given: dict[str, Any] = {}
     extra: dict[str, Any] = {}
-    # What is wrong inside of values, by attribute.
+    # Faults inside of values, by attribute.
     inside: dict[str, list[str]] = {}
     for key, value in values.items():
         field = plan.fields.get(key) or plan.by_key.get(key)
@@ -55,7 +55,7 @@ def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
         try:
             given[field.name] = _build(field, value)
         except ValidationError as error:
-            # It stays as it is, and is refused below with what else is wrong.
+            # It is left unchanged, and refused below together with other faults.
             given[field.name] = value
             inside[field.name] = [_below(f".{field.name}", fault) for fault in texts(error)]
     if extra and cls.__unknown__ == "forbid":
@@ -77,23 +77,23 @@ def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
     return made
 
 
-# How a fault begins that is no value at all; its path follows.
+# The start of a fault about a missing value; its path follows.
 NONE_GIVEN = "expected a value, got none at "
 
 
 def texts(error: ValidationError) -> list[str]:
-    """Each fault that an error names."""
+    """Return each fault in an error."""
     return error.faults if error.faults is not None else [str(error)]
 
 
 def _below(step: str, fault: str) -> str:
-    """A fault of a part, with the path from the whole."""
+    """Return a part's fault with the path from the whole."""
     message, separator, path = fault.rpartition(" at $")
     return f"{message} at ${step}{path}" if separator else f"{fault} at ${step}"
 
 
 def _is_of(name: str, fault: str) -> bool:
-    """Whether a fault is of a field or of a part of its value."""
+    """Whether a fault concerns a field or a part of its value."""
     path = fault.rpartition(" at $.")[2]
     return path == name or path.startswith((f"{name}.", f"{name}["))
 
@@ -106,7 +106,7 @@ def _by_tag(cls: Any, value: Any) -> Any:
 
 
 def _build(field: Any, value: Any) -> Any:
-    """Make embedded documents and GeoJSON objects of the mappings in a value."""
+    """Replace the mappings in a value by embedded documents and GeoJSON objects."""
     if not isinstance(value, (Mapping, list, tuple)) or not _parts_of(field):
         return value
     if isinstance(value, Mapping) and getattr(field.type, "__origin__", field.type) is dict:
@@ -117,10 +117,10 @@ def _build(field: Any, value: Any) -> Any:
 
 
 def _each(field: Any, items: Iterable[tuple[Any, Any]], step: Callable[[Any], str]) -> list[tuple[Any, Any]]:
-    """Make embedded documents of what stands in a list or a dict.
+    """Make embedded documents of the items of a list or a dict.
 
     Raises:
-        ValidationError: with all that is wrong with any of it.
+        ValidationError: with all faults of all items.
     """
     made: list[tuple[Any, Any]] = []
     faults: list[str] = []
@@ -136,7 +136,7 @@ def _each(field: Any, items: Iterable[tuple[Any, Any]], step: Callable[[Any], st
 
 
 def _parts_of(field: Any) -> list[Any]:
-    """The classes of a field that mappings stand for."""
+    """Return the classes that mappings in a field may represent."""
     return [
         part
         for part in classes_in(field.type, field.info.owner)
@@ -176,11 +176,11 @@ def to_dict(
     include: Iterable[str] = (),
     also: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """Return an instance's values as a dict, all the way down.
+    """Return an instance's values as a nested dict.
 
     Raises:
-        AttributeError: a name that no field has.
-        TypeError: names that are none, or an `include` of what is no reference.
+        AttributeError: a name has no field.
+        TypeError: wrong names, or an `include` that is not a reference.
     """
     if exclude or only or include:
         if any(isinstance(names, str) for names in (exclude, only, include)):
@@ -224,7 +224,7 @@ def _to_dict(
 
 
 def _check_names(cls: Any, exclude: Any, only: Any, include: Any) -> None:
-    """Refuse what no field has: a name that is misspelt would show what it should hide."""
+    """Refuse names without a field: a misspelt `exclude` would reveal what it should hide."""
     for name in (*exclude, *(only or ()), *include):
         if not isinstance(name, str):
             raise TypeError(f"expected names of fields of {cls.__name__}, got {name!r}")
@@ -237,7 +237,7 @@ def _check_names(cls: Any, exclude: Any, only: Any, include: Any) -> None:
                 raise AttributeError(f"{models[0].__name__} has no field {part!r}; it has {known or 'none'}")
             models = [model for field in fields for model in _inside(field)]
             if not models:
-                # Keys of a dict, or nothing that is known before.
+                # Keys of a dict, or fields that are not known in advance.
                 break
     for name in include:
         field = cls.__plan__.fields.get(name)
@@ -246,14 +246,14 @@ def _check_names(cls: Any, exclude: Any, only: Any, include: Any) -> None:
 
 
 def _inside(field: Any) -> list[Any]:
-    """The models whose fields a part of a name may be."""
+    """Return the models whose fields a part of a name may be."""
     if field.target is not None:
         return [field.target]
     return [part for part in classes_in(field.type, field.info.owner) if is_embedded(part)]
 
 
 def _tree(names: Iterable[str]) -> dict[str, list[str]]:
-    """What is said of each attribute: nothing for it whole, or which parts of it."""
+    """Group dotted names by attribute: an empty list for a whole attribute, or its parts."""
     tree: dict[str, list[str]] = {}
     for name in names:
         first, _, rest = name.partition(".")
@@ -264,7 +264,7 @@ def _tree(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _documents(value: Any) -> Any:
-    """The documents that references lead to, in place of them."""
+    """Replace references by their documents."""
     if isinstance(value, Ref):
         return value.value
     if isinstance(value, Refs):
@@ -277,7 +277,7 @@ def _documents(value: Any) -> Any:
 def plain(
     value: Any, by_key: bool = False, exclude: Iterable[str] = (), only: Iterable[str] | None = None
 ) -> Any:
-    """Return a value without objects of the mapper's."""
+    """Return a value without objects of the mapper."""
     if is_instance(value):
         return _to_dict(value, exclude, only, by_key)
     if isinstance(value, Ref):
@@ -301,7 +301,7 @@ def to_json(instance: Any, **options: Any) -> str:
 
 
 def json_value(value: Any) -> Any:
-    """Return what JSON has for a value of a type that it has not."""
+    """Return the JSON form of a value that JSON has no type for."""
     if isinstance(value, dt.datetime):
         moment = value.astimezone(dt.UTC) if value.tzinfo is not None else value
         return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
@@ -315,7 +315,7 @@ def json_value(value: Any) -> Any:
 
 
 def represent(instance: Any) -> str:
-    """Return what an instance looks like to a programmer; what is not loaded is not loaded by this."""
+    """Return the `repr` of an instance; fields that are not loaded are not loaded by this."""
     parts = []
     fields, secret = instance.__plan__.fields, set(getattr(instance, "__secret__", ()))
     for name in _core.odm_loaded(instance):
@@ -337,7 +337,7 @@ def copy(instance: Any, changes: Mapping[str, Any]) -> Any:
 
 
 def reduce(instance: Any) -> Any:
-    """Return how to make an instance again, in another process too."""
+    """Return the arguments to make an instance again, also in another process."""
     flags = _core.odm_flags(instance) & (NEW | PARTIAL | DELETED)
     loaded = list(_core.odm_loaded(instance)) if flags & PARTIAL else None
     dirty = [] if flags & NEW or not instance.__is_document__ else list(_core.odm_changes(instance))
@@ -349,7 +349,7 @@ def reduce(instance: Any) -> Any:
 def restore(
     cls: Any, data: bytes, flags: int, loaded: list[str] | None, changed: list[str] | None = None
 ) -> Any:
-    """Make an instance of what `reduce` returned."""
+    """Make an instance from the result of `reduce`."""
     only = None
     if loaded is not None:
         names = list(cls.__fields__)

@@ -1,4 +1,4 @@
-"""From annotations to the description that the core compiles into a plan, at a model's first use.
+"""Converts annotations to the description that the core compiles into a plan, at a model's first use.
 
 The description is plain dicts and tuples; `crates/py/src/odm/plan.rs` reads it.
 """
@@ -68,14 +68,14 @@ _SCALARS: dict[Any, str] = {
     object: "any",
 }
 _INSTANCES = (uuid.UUID, Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey, Regex, Timestamp)
-# What is encrypted in a model's documents, and how many models there were when that was found out.
+# The encrypted fields of a model's documents, and how many models there were when they were found.
 _trees: dict[Any, tuple[int, Node | None]] = {}
-# Values of these may change without being set.
+# Values of these types may change without being set.
 _MUTABLE = {"list", "set", "dict", "embedded", "union", "any", "refs", "geo", "custom", "tuple", "tuple_of"}
 
 
 def describe(cls: Any) -> dict[str, Any]:
-    """Return what the core compiles into a model's plan.
+    """Return the description of a model for the core's plan.
 
     Raises:
         TypeError: an annotation cannot be stored, or names something that does not exist.
@@ -160,7 +160,7 @@ def resolve_field(cls: Any, info: FieldInfo) -> Resolved:
 
 
 def _check_shard_key(cls: Any) -> None:
-    """Refuse a shard key that the server would, or that no field has."""
+    """Refuse a shard key that the server would refuse, or that has no field."""
     key = cls.__shard_key__
     if not isinstance(key, collections.abc.Mapping):
         raise TypeError(f'expected {cls.__name__}.__shard_key__ as {{"tenant": 1}}, got {key!r}')
@@ -178,7 +178,7 @@ def _check_shard_key(cls: Any) -> None:
 
 
 def _check_inside(cls: Any, field: Resolved) -> None:
-    """Refuse what only a document's own fields can have."""
+    """Refuse features that only a document's own fields may have."""
     refused = {
         "on_delete": field.info.on_delete is not None,
         "touch": field.info.touch,
@@ -198,7 +198,7 @@ def _origin_name(plain: Any) -> str:
 
 
 def _models_of(plain: Any, owner: Any) -> tuple[type[Any] | None, Any]:
-    """The embedded model that paths go on in, and the model that references lead to."""
+    """Return the embedded model in which paths continue, and the target model of references."""
 
     plain = unwrap(plain, [], owner)
     if is_embedded(plain):
@@ -262,7 +262,7 @@ def _row(cls: Any, field: Resolved) -> dict[str, Any]:
 
 
 def _check_encrypted(cls: Any, field: Resolved, spec: dict[str, Any]) -> None:
-    """Refuse a mark where it would encrypt nothing, or what must be readable.
+    """Refuse an encryption mark that has no effect, or one on a field that must be readable.
 
     Raises:
         TypeError: there is one.
@@ -295,7 +295,7 @@ def _check_encrypted(cls: Any, field: Resolved, spec: dict[str, Any]) -> None:
 
 
 def may_encrypt(cls: Any) -> bool:
-    """Whether the program has made marks.
+    """Whether the program has encryption marks.
 
     The annotations of the model are evaluated first, and those of its family, of what is embedded in it and of other
     models of its collection: until then they may hold marks that were never made.
@@ -304,22 +304,22 @@ def may_encrypt(cls: Any) -> bool:
         return True
     _new_tree(cls)
     for model in models_of(cls.__collection_name__(), cls):
-        # A model that names what does not exist yet says so itself, when it is used.
+        # A model that names something undefined reports that itself, when it is used.
         with contextlib.suppress(TypeError):
             _new_tree(model)
     return bool(declared)
 
 
 def encrypted_tree(cls: Any) -> Node | None:
-    """Return what is encrypted in a model's documents; None for nothing.
+    """Return the encrypted fields of a model's documents, or None.
 
     Raises:
-        TypeError: two models of one collection do not agree.
+        TypeError: two models of one collection contradict each other.
     """
     if not may_encrypt(cls):
         return None
     known = _trees.get(cls)
-    # A model that is defined later may belong to the family.
+    # A model defined later may belong to the family.
     if known is None or known[0] != len(models):
         known = _trees[cls] = (len(models), _new_tree(cls))
     return known[1]
@@ -371,7 +371,7 @@ def _own_descriptor(cls: Any, name: str, offset: int, wraps: bool) -> None:
     for base in cls.__mro__:
         if name in base.__dict__:
             found = base.__dict__[name]
-            # A base has more there than a slot, which this class may not.
+            # A base has something else than a slot there, which this class may not change.
             at = cls if isinstance(found, (BelongsToDescriptor, TellingDescriptor)) else base
             if type(found).__name__ != "OdmField":
                 type.__setattr__(at, name, _core.odm_field(name, offset, wraps))
@@ -379,7 +379,7 @@ def _own_descriptor(cls: Any, name: str, offset: int, wraps: bool) -> None:
 
 
 def _own_document(cls: Any, name: str, offset: int) -> None:
-    """Let an attribute be the document that a reference leads to, in this class alone: a base may have a `Ref`."""
+    """Make an attribute return a reference's document, in this class only: a base may have a `Ref`."""
     member = _core.odm_field(name, offset, True)
     type.__setattr__(cls, name, BelongsToDescriptor(member))
     cls.__belongs_to__[name] = member
@@ -513,10 +513,10 @@ def _class(plain: Any, cls: Any) -> tuple[str, Any, str]:
 
 
 def _check_zones(inner: Any, cls: Any) -> None:
-    """Refuse an embedded document whose dates are of the other kind: one decoder makes both.
+    """Refuse an embedded document with the other kind of dates: one decoder makes both.
 
     Raises:
-        TypeError: it is one.
+        TypeError: it has the other kind.
     """
     if inner.__tz_aware__ != cls.__tz_aware__ and any(
         info.type is dt.datetime for info in inner.__plan__.fields.values()
@@ -528,10 +528,10 @@ def _check_zones(inner: Any, cls: Any) -> None:
 
 
 def _deque(inner: dict[str, Any]) -> Any:
-    """What makes a deque of a stored array of plain values.
+    """Return the function that makes a deque of a stored array of plain values.
 
     Raises:
-        TypeError: its elements are of a type that only the core makes.
+        TypeError: only the core can make its elements.
     """
     if inner["encrypted"] is not None:
         raise TypeError("cannot encrypt the elements of a deque: use a list")
@@ -547,7 +547,7 @@ def _deque(inner: dict[str, Any]) -> Any:
 
 
 def _of_text(kind: Any) -> Any:
-    """What makes an IP address or network of its text; numbers, which it would take too, are refused."""
+    """Return the function that makes an IP address or network from text and refuses numbers."""
 
     def load(value: Any) -> Any:
         if not isinstance(value, str):
@@ -562,7 +562,7 @@ def _pattern(value: Any) -> Any:
 
 
 def _union(arguments: tuple[Any, ...], cls: Any) -> tuple[str, Any, str]:
-    """Embedded classes by their tag, everything else by BSON type."""
+    """Describe a union: embedded classes by tag, everything else by BSON type."""
 
     models: list[Any] = []
     others: list[dict[str, Any]] = []
@@ -602,7 +602,7 @@ def _common_tag(models: list[Any], cls: Any) -> str:
 
 
 def tag_values(model: Any, tag: str) -> tuple[Any, ...]:
-    """Return the values of a tag that mean this alternative of a union."""
+    """Return the tag values that select this alternative of a union."""
     for field in model.__plan__.fields.values():
         if field.key == tag:
             return get_args(field.type)
@@ -610,13 +610,13 @@ def tag_values(model: Any, tag: str) -> tuple[Any, ...]:
 
 
 def _tag_bytes(value: Any) -> bytes:
-    """The type and the bytes of a tag's value."""
+    """Return the type and the bytes of a tag's value."""
     document = encode({"": value})
     return document[4:5] + document[6:-1]
 
 
 def _tags(cls: Any) -> Any:
-    """The tag's key, the models by its bytes, and what this model writes itself."""
+    """Return the tag's key, the models by tag bytes, and the tag that this model writes."""
     if cls.__tag_value__ is None and not cls.__tagged__():
         return None
     rows = [(_tag_bytes(model.__tag_value__), model) for model in cls.__tagged__()]
@@ -635,7 +635,7 @@ def _has_refs(cls: Any, seen: set[Any]) -> bool:
 
 
 def _checks(metadata: typing.Sequence[Any]) -> typing.Iterator[tuple[str, Any]]:
-    """The constraints among what `Annotated` holds, by the attributes that annotated-types gives them."""
+    """Yield the constraints in `Annotated`, by the attribute names of annotated-types."""
     for item in metadata:
         if isinstance(item, re.Pattern):
             yield "pattern", item.search

@@ -1,7 +1,7 @@
-"""`embedded_in()`: an attribute of an embedded document that is the document it stands in.
+"""`embedded_in()`: an attribute of an embedded document that is its containing document.
 
-Nothing is stored, and models that declare none pay nothing. Where a field holds embedded documents that declare one,
-each reading of the field tells them of its document.
+Nothing is stored, and models without one pay nothing. If a field holds embedded documents that declare one, each access
+to the field tells them their document.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 from mangonel.odm._registry import is_embedded
 
-# The slot of the classes that declare such an attribute; theirs alone.
+# The slot of classes that declare such an attribute, and of no others.
 SLOT = "__parent__"
 
 
 class EmbeddedIn:
-    """What `embedded_in()` leaves in the class: it reads the slot, and no program sets it."""
+    """The class attribute of `embedded_in()`: it reads the slot, and programs cannot set it."""
 
     __slots__ = ("name",)
 
@@ -46,15 +46,15 @@ class EmbeddedIn:
 def embedded_in(*, init: Literal[False] = False) -> Any:
     """Declare an attribute of an embedded document that gives its parent document. Nothing is stored.
 
-    It is known once the embedded document was read from its document's attribute, also out of a list, a dict or another
-    embedded document, and in hooks. It stays the last such document, also when the embedded one is taken out. The
-    annotation is for type checkers. Reading such a list tells each of its elements, about 0.1 µs for each.
+    It is known once the embedded document was read from its document's attribute, directly or through a list, a dict or
+    another embedded document, and in hooks. It stays the last such document, even after the embedded one is taken out.
+    The annotation is for type checkers. Reading such a list costs about 0.1 µs per element.
 
     Args:
         init: for type checkers only.
 
     Raises:
-        AttributeError: when the attribute is read and no document is known yet.
+        AttributeError: on reading the attribute, if no document is known yet.
 
     Example:
         >>> class Line(Embedded):
@@ -70,7 +70,7 @@ def embedded_in(*, init: Literal[False] = False) -> Any:
 
 
 class TellingDescriptor:
-    """What stands in a class for a field that holds such embedded documents, around the descriptor of its slot."""
+    """The class attribute of a field that holds such embedded documents; it wraps the slot's descriptor."""
 
     __slots__ = ("member",)
 
@@ -79,7 +79,7 @@ class TellingDescriptor:
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
-            # The metaclass makes a path of it, as of any field.
+            # The metaclass makes a path of it, as for any field.
             return self.member
         value = self.member.__get__(instance, owner)
         _tell(value, instance)
@@ -87,7 +87,7 @@ class TellingDescriptor:
 
 
 def holds_such(spec: dict[str, Any]) -> bool:
-    """Whether a described type has embedded documents with such an attribute in it, at any depth of containers."""
+    """Whether a described type contains embedded documents with such an attribute, at any depth."""
     argument = spec["argument"]
     match spec["op"]:
         case "embedded":
@@ -102,7 +102,7 @@ def holds_such(spec: dict[str, Any]) -> bool:
 
 
 def _knows(model: Any) -> bool:
-    """Whether a class, or one of its family, has the slot."""
+    """Whether a class, or a member of its family, has the slot."""
     return is_embedded(model) and (hasattr(model, SLOT) or any(map(_knows, model.__subclasses__())))
 
 

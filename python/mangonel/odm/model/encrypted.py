@@ -1,4 +1,4 @@
-"""`Encrypted`: marks a value that is encrypted before it leaves the program, and where a model has such values.
+"""`Encrypted`: marks a value to encrypt before it is sent; and the tree of a model's encrypted values.
 
 Knows no connection, no command and no cipher.
 """
@@ -20,10 +20,10 @@ ALGORITHMS = {
     "unindexed": "Unindexed",
     "range": "Range",
 }
-# Those of Queryable Encryption, which need a collection made for it.
+# The algorithms of Queryable Encryption, which need a collection created for them.
 QUERYABLE = ("indexed", "unindexed", "range")
 _NAMES = {name: short for short, name in ALGORITHMS.items()}
-# What an algorithm cannot encrypt, by the core's names of types.
+# The types that an algorithm cannot encrypt, by the core's names.
 _REFUSED = {
     "deterministic": ("float", "decimal", "bool"),
     "indexed": ("float", "decimal"),
@@ -48,7 +48,7 @@ _SCALARS = (
 )
 _UUID = 4
 
-# Every mark that a program made. Without one nothing looks for any.
+# Every mark that the program made. Without any, nothing is searched for marks.
 declared: list[Encrypted] = []
 
 
@@ -56,17 +56,17 @@ class Encrypted:
     """Marks an encrypted field, inside `Annotated`: encrypted before sending, decrypted on reading. None stays None.
 
     Args:
-        algorithm: "random": nothing can be asked of it; "deterministic": equal values can be found, and counted by
-            whoever sees them; "indexed", "range", "unindexed": those of Queryable Encryption, which needs MongoDB 7.0.
-            Or one of `mangonel.encryption.Algorithm`.
-        key: the data key: its id, or its alternative name, or a function without arguments that returns either.
-        key_field: the field of the document that has the alternative name of its key, so that each document, or each
-            person, has a key of its own. For "random" only.
+        algorithm: "random": the value cannot be queried. "deterministic": equal values can be found, and also be
+            recognised as equal in the stored data. "indexed", "range", "unindexed": Queryable Encryption, which needs
+            MongoDB 7.0. Or a member of `mangonel.encryption.Algorithm`.
+        key: the data key: its id, its alternative name, or a function without arguments that returns either.
+        key_field: a field of the document with the alternative name of its key, so that each document, or each person,
+            has its own key. For "random" only.
         contention_factor: for "indexed" and "range": over how many entries equal values are spread.
         range: for "range": the `RangeOpts` of the field's index.
 
     Raises:
-        TypeError, ValueError: the arguments do not fit each other.
+        TypeError, ValueError: the arguments contradict each other.
 
     Example:
         >>> class Patient(Document):
@@ -133,10 +133,10 @@ class Encrypted:
 
 
 def check_key(key: Any) -> None:
-    """Refuse what names no data key.
+    """Refuse a value that names no data key.
 
     Raises:
-        TypeError: it is neither an id nor a name.
+        TypeError: neither an id nor a name.
     """
     if isinstance(key, (str, UUID)) or (isinstance(key, Binary) and key.subtype == _UUID):
         return
@@ -146,14 +146,14 @@ def check_key(key: Any) -> None:
 
 
 class Node:
-    """What is encrypted in a value: itself, or what is within it.
+    """The encryption of a value, or of the values in it.
 
     Attributes:
-        rule: how the value itself is encrypted; None: it is not.
-        fields: of a document, by key.
-        values: of a map, each of its values.
-        each: of a list, each of its elements.
-        has_plain: something else may stand in place of what is named here, and is not encrypted.
+        rule: the mark of the value itself. None: it is not encrypted.
+        fields: for a document, by key.
+        values: for a map, of each value.
+        each: for a list, of each element.
+        has_plain: a plain alternative may stand here, which is not encrypted.
         types: the BSON types of the value in its schema.
     """
 
@@ -169,7 +169,7 @@ class Node:
         self._is_sealed: bool | None = None
 
     def parts(self) -> Iterator[tuple[str, Node]]:
-        """Yield what is within it, each with its key; `[]` and `*` for elements and values."""
+        """Yield the parts with their keys; `[]` and `*` for elements and values."""
         yield from self.fields.items()
         if self.each is not None:
             yield "[]", self.each
@@ -178,13 +178,13 @@ class Node:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether something of it is encrypted."""
+        """Whether a part of it is encrypted."""
         if self._is_sealed is None:
             self._is_sealed = any(True for _ in self.rules())
         return self._is_sealed
 
     def rules(self) -> Iterator[tuple[str, Node]]:
-        """Yield what is encrypted, each with its path; what contains itself once."""
+        """Yield the encrypted values with their paths; a recursive model counts once."""
         seen: list[Node] = [self]
         queue: list[tuple[str, Node]] = [("", self)]
         for path, node in queue:
@@ -197,7 +197,7 @@ class Node:
 
     @property
     def is_queryable(self) -> bool:
-        """Whether something of it is encrypted for Queryable Encryption, whose collections have rules of their own."""
+        """Whether a part is encrypted for Queryable Encryption, whose collections have special rules."""
         return any(node.rule is not None and node.rule.algorithm in QUERYABLE for _, node in self.rules())
 
     @property
@@ -212,20 +212,20 @@ class Node:
         return all(node.rule is None or node.rule.is_equal_findable for _, node in self.rules())
 
     def copy(self) -> Node:
-        """Return another one with the same parts."""
+        """Return a copy with the same parts."""
         made = Node(self.rule)
         made.fields, made.each, made.values = dict(self.fields), self.each, self.values
         made.has_plain = self.has_plain
         return made
 
     def merge(self, other: Node, where: str) -> bool:
-        """Take over what another model of the same collection, or another alternative, encrypts.
+        """Add the encryption of another model of the same collection, or of another alternative.
 
         Returns:
-            Whether anything of it is new.
+            Whether something was new.
 
         Raises:
-            TypeError: they do not agree.
+            TypeError: the two contradict each other.
         """
         return self._merge(other, where, [])
 
@@ -276,20 +276,20 @@ def mark_of(metadata: Any) -> Encrypted | None:
 
 
 def count_marks(annotation: Any, owner: Any) -> int:
-    """Return how many marks stand in an annotation, wherever."""
+    """Return how many encryption marks an annotation contains, at any depth."""
     metadata: list[Any] = []
     plain = unwrap(annotation, metadata, owner)
     count = sum(1 for item in metadata if isinstance(item, Encrypted))
     if is_model(plain):
         return count
     arguments = getattr(plain, "__args__", ()) or ()
-    # The parts of a Literal, and of a Callable, are no types.
+    # The arguments of Literal and Callable are not types.
     parts = [part for part in arguments if not isinstance(part, (str, int, list)) and part is not Ellipsis]
     return count + sum(count_marks(part, owner) for part in parts)
 
 
 def count_rules(spec: Any) -> int:
-    """Return how many of them a description has taken in."""
+    """Return how many marks a description contains."""
     if isinstance(spec, dict) and "encrypted" in spec:
         return (spec["encrypted"] is not None) + count_rules(spec["argument"])
     if isinstance(spec, (list, tuple)):
@@ -298,10 +298,10 @@ def count_rules(spec: Any) -> int:
 
 
 def check_rule(rule: Encrypted, spec: dict[str, Any], where: str) -> None:
-    """Refuse a mark at a type that it cannot encrypt.
+    """Refuse a mark on a type that it cannot encrypt.
 
     Raises:
-        TypeError: it is one.
+        TypeError: the type cannot be encrypted.
     """
     op = spec["op"]
     if op == "union":
@@ -335,9 +335,9 @@ def check_rule(rule: Encrypted, spec: dict[str, Any], where: str) -> None:
 
 
 def _family(model: Any) -> list[Any]:
-    """Return the models whose instances may be stored where this one is expected.
+    """Return the models whose instances may be stored in place of this one.
 
-    Of embedded ones that is every subclass, with or without a tag; documents of another model have its collection.
+    For embedded documents, that is every subclass, with or without a tag; for documents, all models of its collection.
     """
     if model.__is_document__:
         return [model, *(one for one in model.__tagged__() if one is not model)]
@@ -353,14 +353,14 @@ def _family(model: Any) -> list[Any]:
 
 
 def tree_of_specs(cls: Any, specs_of: Callable[[Any], Iterator[tuple[Any, Any]]]) -> Node:
-    """Return what is encrypted in the documents of a model and its family.
+    """Return the encrypted fields of the documents of a model and its family.
 
     Args:
         cls: the model.
-        specs_of: the fields of a model, each with its description.
+        specs_of: yields the fields of a model, each with its description.
     """
     known: dict[Any, Node] = {}
-    # Alternatives may be models whose fields are not known yet: they are taken over at the end.
+    # Alternatives may be models whose fields are not known yet, so they are merged at the end.
     later: list[tuple[Node, Node, str]] = []
 
     def of_model(model: Any, is_in_list: bool) -> Node:
@@ -425,7 +425,7 @@ def tree_of_specs(cls: Any, specs_of: Callable[[Any], Iterator[tuple[Any, Any]]]
                     f"cannot encrypt some alternatives of {where}, and others otherwise or within"
                 )
             if rules:
-                # Whatever it is: who sees the type of a value sees which alternative it is.
+                # Even a plain alternative reveals by its type that it is not the encrypted one.
                 return Node(rules[0], spec)
             later.extend((made, part, where) for part in parts)
             made.has_plain = None in found
@@ -442,11 +442,11 @@ def tree_of_specs(cls: Any, specs_of: Callable[[Any], Iterator[tuple[Any, Any]]]
 
 
 def models_of(collection: str, first: Any = None) -> list[Any]:
-    """Return the documents' models that are stored under a name: of those that were defined again, the last.
+    """Return the document models of a collection; of models that were redefined, the last one.
 
     Args:
-        collection: the name.
-        first: a model that counts in any case.
+        collection: name of the collection.
+        first: a model to include in any case.
     """
     found: dict[Any, Any] = {}
     for model in models:

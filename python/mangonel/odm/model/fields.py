@@ -1,4 +1,4 @@
-"""What may stand to the right of an annotation or inside `Annotated`: fields, indexes, versions, inverse sides.
+"""Declarations for the right-hand side of an annotation or inside `Annotated`: fields, indexes, versions, inverses.
 
 Knows no connection and no query.
 """
@@ -20,7 +20,7 @@ MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING", "__bool_
 
 @dataclass(slots=True)
 class FieldInfo:
-    """What `field(...)` was told, and what the metaclass adds: the name, the annotation, the class it stands in."""
+    """The arguments of `field(...)`, with the metaclass's additions: name, annotation, class."""
 
     default: Any = MISSING
     default_factory: Callable[[], Any] | None = None
@@ -81,19 +81,19 @@ def field(
     """Set the options of a field: its default, its key in the database and so on.
 
     Args:
-        default: its value when none is given, and for stored documents without its key.
-        default_factory: called for each such value; for mutable ones.
-        key: the name in the database. None: the attribute's own.
-        lazy: True: the value stays raw until it is read, in every query; False: never. None: containers and
-            embedded documents stay raw where a query returns more than one document.
+        default: value if none is given, and for stored documents without the key.
+        default_factory: called for each such value; use it for mutable ones.
+        key: name in the database. None: the attribute's name.
+        lazy: True: leave the value undecoded until it is read, in every query. False: never. None: leave containers and
+            embedded documents undecoded if a query returns more than one document.
         frozen: refuse to set it once the document is stored.
-        on_delete: for a reference: what deleting its target does to this document: "cascade", "nullify", "deny" or
-            "pull" (out of a list). None: nothing.
-        touch: for a reference to a model with `Timestamps`: storing or deleting this document sets `updated_at` there.
-        init: for type checkers only: whether the constructor takes it.
+        on_delete: for a reference: the effect of deleting its target on this document: "cascade", "nullify", "deny" or
+            "pull" (out of a list). None: none.
+        touch: for a reference to a model with `Timestamps`: saving or deleting this document sets `updated_at` there.
+        init: for type checkers only: whether the constructor accepts it.
 
     Raises:
-        TypeError, ValueError: two defaults, or an `on_delete` that is none of these.
+        TypeError, ValueError: two defaults, or another value of `on_delete`.
 
     Example:
         >>> tags: list[str] = field(default_factory=list, key="t")
@@ -121,8 +121,8 @@ class Indexed:
     Args:
         kind: 1 or -1, or "text", "2dsphere", "hashed".
         unique, sparse, name: as for an index of the driver.
-        expire_after: seconds after the field's date when the server deletes the document.
-        options: anything else that `IndexModel` takes.
+        expire_after: seconds after the field's date at which the server deletes the document.
+        options: any other option of `IndexModel`.
 
     Raises:
         TypeError: an option is misspelt.
@@ -149,11 +149,11 @@ class Index:
 
     Args:
         fields: names, class attributes, or these in `asc()` or `desc()`; `"$**"` for a wildcard index.
-        kind: 1 or -1, or "text", "2dsphere", "hashed", for the fields that say nothing themselves.
+        kind: 1 or -1, or "text", "2dsphere", "hashed", for fields without a kind of their own.
         unique, sparse, name: as for an index of the driver.
-        expire_after: seconds after the field's date when the server deletes the document.
-        partial: only documents that match this query are in it.
-        options: anything else that `IndexModel` takes: collation, weights, wildcardProjection, ….
+        expire_after: seconds after the field's date at which the server deletes the document.
+        partial: index only documents that match this query.
+        options: any other option of `IndexModel`: collation, weights, wildcardProjection, ….
 
     Raises:
         TypeError: an option is misspelt.
@@ -210,13 +210,13 @@ class Vector:
     """Marks a vector field, inside `Annotated`: a list of numbers with a vector index. Its length is checked.
 
     Args:
-        dimensions: how many numbers.
+        dimensions: length of the list.
         similarity: "cosine", "euclidean" or "dotProduct".
-        index: the name of the index, which `sync_search_indexes()` makes.
-        filters: fields that a search in it may be narrowed by.
+        index: name of the index, which `sync_search_indexes()` creates.
+        filters: fields that can narrow a search.
 
     Raises:
-        ValueError: the dimensions are no number from 1 on, or the similarity is none of these.
+        ValueError: the dimensions are not a positive number, or the similarity is unknown.
 
     Attributes:
         min_length, max_length: the dimensions, by the names of annotated-types.
@@ -243,7 +243,7 @@ class Vector:
             raise ValueError(f"expected how many numbers a vector has, from 1 on, got {dimensions!r}")
         if similarity not in ("cosine", "euclidean", "dotProduct"):
             raise ValueError(f'expected "cosine", "euclidean" or "dotProduct", got {similarity!r}')
-        # The names of annotated-types: any constraint is read by them.
+        # The names of annotated-types, by which every constraint is read.
         self.min_length = self.max_length = dimensions
         self.similarity = similarity
         self.index = index
@@ -254,8 +254,8 @@ class Custom:
     """Defines how values of your own type are stored, inside `Annotated`.
 
     Args:
-        load: makes the value of what BSON has; ValueError refuses it.
-        dump: makes what BSON has of the value.
+        load: converts a BSON value to the value; ValueError refuses it.
+        dump: converts the value to a BSON value.
 
     Example:
         >>> colour: Annotated[Colour, Custom(Colour.parse, str)]
@@ -275,7 +275,7 @@ class Sequence:
     `counters`; an insert that fails leaves a gap.
 
     Args:
-        name: of the counter. None: collection and field.
+        name: name of the counter. None: collection and field.
     """
 
     __slots__ = ("name",)
@@ -286,7 +286,7 @@ class Sequence:
 
 @dataclass(slots=True)
 class Inverse:
-    """The inverse side of references: what `many(by=…)` leaves in the class."""
+    """The inverse side of references: the class attribute of `many(by=…)`."""
 
     by: str
     order: Any = None
@@ -301,7 +301,7 @@ def many(*, by: str, order: Any = None, where: Iterable[Any] = (), init: Literal
 
     Args:
         by: the field of the other model that refers to this one: a `Ref` or `Refs`.
-        order: how `query()` sorts, as for `Query.sort`.
+        order: sort order of `query()`, as for `Query.sort`.
         where: conditions that `query()` adds.
         init: for type checkers only.
 
@@ -313,7 +313,7 @@ def many(*, by: str, order: Any = None, where: Iterable[Any] = (), init: Literal
 
 @dataclass(slots=True)
 class Resolved:
-    """A field after its annotation was evaluated."""
+    """A field with its annotation evaluated."""
 
     info: FieldInfo
     name: str
@@ -332,7 +332,7 @@ class Resolved:
 
     @property
     def is_required(self) -> bool:
-        """Whether a value must be given: the field has no default, is no list of references and may not be None."""
+        """Whether a value must be given: no default, not a list of references, and not nullable."""
         info = self.info
         has_default = info.default_factory is not None or info.default is not MISSING or self.nullable
         return not (has_default or getattr(get_origin(self.type), "__is_refs__", False))

@@ -1,6 +1,6 @@
-"""Hooks: methods that run before and after what happens to a document, marked with `@before`, `@after`, `@around`.
+"""Hooks: methods that run before and after events of a document, marked with `@before`, `@after`, `@around`.
 
-Knows no connection. Hooks of embedded documents run one after the other, never inside each other.
+Knows no connection. Hooks of embedded documents run one after another, never nested.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ EVENTS = frozenset(
     }
 )
 
-# Those that nothing can run before.
+# Events that no hook can run before.
 ONLY_AFTER = frozenset({"load", "commit", "rollback"})
 
-# Those of queries, which a class has, not a document.
+# Events of queries, whose hooks belong to a class, not a document.
 OF_QUERIES = ("query_update", "query_delete")
 
-# Those that a generator may stand around.
+# Events that a generator can wrap.
 AROUND = frozenset({"insert", "update", "save", "delete"})
 
 T = TypeVar("T")
@@ -64,8 +64,8 @@ class Hook:
 def before(*events: str) -> Callable[[Method], Method]:
     """Run a method before events: validate, insert, update, save, delete, query_update, query_delete.
 
-    A hook may be a coroutine function where it is only awaited on asyncio. Hooks of `query_update` and
-    `query_delete` are class methods and get the filter and, for updates, the update document, which they may change.
+    On asyncio a hook may be a coroutine function. Hooks of `query_update` and `query_delete` are class methods; they
+    receive the filter and, for updates, the update document, and may change them.
 
     Example:
         >>> @before("save")
@@ -78,12 +78,12 @@ def before(*events: str) -> Callable[[Method], Method]:
 def after(*events: str) -> Callable[[Method], Method]:
     """Run a method after events: those of `before`, and load, commit, rollback.
 
-    `commit` runs when the transaction that the save was part of commits, or at once outside one; `rollback` when it is
-    rolled back, and the document is what it was before. A model with an
-    `after("load")` hook is loaded with one Python call for each document; others with none.
+    `commit` runs when the transaction of the save commits, or at once without a transaction; `rollback` when it is
+    rolled back and the document restored. A model with an `after("load")` hook is loaded with one Python call per
+    document, other models without any.
 
     Args:
-        events: their names.
+        events: names of events.
 
     Example:
         >>> class Note(Document):
@@ -102,12 +102,12 @@ def after(*events: str) -> Callable[[Method], Method]:
 def around(*events: str) -> Callable[[Method], Method]:
     """Run a generator method around events: insert, update, save, delete. The event happens at its one `yield`.
 
-    An error of the event is raised at the `yield`, and goes on afterwards. Without a `yield` the event does not happen,
-    and TypeError says so; to prevent it, raise an error of your own. On asyncio it may be an asynchronous
-    generator.
+    An error of the event is raised at the `yield`, and again after the hook. Without a `yield` the event does not
+    happen, and TypeError is raised; to prevent an event, raise an error of your own. On asyncio it may be an
+    asynchronous generator.
 
     Args:
-        events: their names.
+        events: names of events.
 
     Example:
         >>> class Report(Document):
@@ -138,7 +138,7 @@ def _mark(when: str, events: tuple[str, ...]) -> Callable[[Method], Method]:
 
 
 def _names(when: str, events: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of events before, after or around which something runs."""
+    """Return the names of events before, after or around which a hook runs."""
     known = {"around": AROUND, "before": EVENTS - ONLY_AFTER}.get(when, EVENTS)
     if not events:
         raise TypeError(f"expected an event for {when}(), such as {when}('save'), got none")
@@ -148,7 +148,7 @@ def _names(when: str, events: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{when}_{event}" for event in events)
 
 
-# What `listen` added: of which model, and the hook.
+# The hooks from `listen`: the model and the hook.
 _listened: list[tuple[Any, Hook]] = []
 
 
@@ -159,15 +159,15 @@ def listen(when: str, event: str, function: Callable[..., Any], model: Any = Non
         when: "before" or "after".
         event: as for `before` and `after`: "save", "insert", "delete", ….
         function: called with the document; for `query_update` and `query_delete` with the model, the filter and, for
-            updates, the update document. A coroutine function serves on asyncio only.
+            updates, the update document. A coroutine function works on asyncio only.
         model: a document class. None: all of them.
 
     Returns:
-        What ends it, without arguments.
+        A function without arguments that removes the listener.
 
     Raises:
-        TypeError: the function cannot be called, or the model is no document class.
-        ValueError: no such event.
+        TypeError: the function is not callable, or the model is not a document class.
+        ValueError: the event does not exist.
 
     Example:
         >>> stop = listen("after", "save", lambda document: print("saved", document.title), Post)
@@ -196,17 +196,17 @@ def listen(when: str, event: str, function: Callable[..., Any], model: Any = Non
 
 
 def _announce(event: str) -> None:
-    """Let every model know the hooks that it has now."""
+    """Tell every model its current hooks."""
     forget_plain()
     for cls in models:
         cls.__hooks__ = collect_hooks(cls)
         if event == "load":
-            # The core calls hooks of loading by itself.
+            # The core calls hooks of loading itself.
             cls.__model__.reset()
 
 
 def forget_plain() -> None:
-    """Look for hooks again when a document of any model is saved next."""
+    """Search for hooks again at the next save of a document of any model."""
     for cls in models:
         cls.__plan__.is_plain = None
 
@@ -216,7 +216,7 @@ def _is_meant(cls: Any, model: Any) -> bool:
 
 
 def collect_hooks(cls: Any) -> dict[str, list[Hook]]:
-    """Return the hooks of a class by event, a base's first; a method that is redefined counts once."""
+    """Return the hooks of a class by event, a base's first; a redefined method counts once."""
     found: dict[str, Hook] = {}
     for parent in reversed(cls.__mro__):
         for name, value in vars(parent).items():
@@ -241,7 +241,7 @@ def collect_hooks(cls: Any) -> dict[str, list[Hook]]:
 
 
 def load_hook(cls: Any) -> Callable[[Any], None] | None:
-    """Return what the core calls with each loaded instance, or None."""
+    """Return the function that the core calls with each loaded instance, or None."""
     hooks = cls.__hooks__.get("after_load")
     if not hooks:
         return None
@@ -258,14 +258,14 @@ def load_hook(cls: Any) -> Callable[[Any], None] | None:
 
 
 def has_hooks(cls: Any, *events: str) -> bool:
-    """Whether a class, or an embedded class within it, has one of these hooks."""
+    """Whether a class, or an embedded class in it, has one of these hooks."""
     return any(event in model.__hooks__ for model in family(cls) for event in events)
 
 
 def family(cls: Any) -> list[Any]:
-    """The class and the embedded classes that its fields may hold, their subclasses too."""
+    """Return the class and the embedded classes that its fields may hold, with their subclasses."""
     cached: tuple[int, list[Any]] | None = cls.__dict__.get("__hook_family__")
-    # A model that is defined later may be such a subclass.
+    # A model defined later may be such a subclass.
     if cached is not None and cached[0] == len(models):
         return cached[1]
     found = [cls]
@@ -278,14 +278,14 @@ def family(cls: Any) -> list[Any]:
 
 
 def embedded_in_field(field: Resolved) -> Iterator[Any]:
-    """Yield the embedded classes that a field's type names."""
+    """Yield the embedded classes in a field's type."""
     return (one for one in classes_in(field.type, field.info.owner) if is_embedded(one))
 
 
 def listeners(instance: Any, event: str) -> Iterator[tuple[Hook, Any]]:
     """Yield the hooks of an event with their instances: the document's, then those of embedded documents.
 
-    A queue and no recursion, so that thousands of embedded documents cannot exhaust the stack.
+    It uses a queue, not recursion, so that thousands of embedded documents cannot exhaust the stack.
     """
     cls = type(instance)
     models = family(cls)
@@ -324,7 +324,7 @@ def run_plain(instance: Any, event: str) -> None:
 
 
 async def run_flow(instance: Any, event: str, port: Any) -> None:
-    """Run hooks, waiting for those that are coroutine functions."""
+    """Run hooks, awaiting those that are coroutine functions."""
     for hook, current in listeners(instance, event):
         if not port.is_async:
             _refuse_coroutine(hook)
@@ -337,13 +337,13 @@ async def around_flow(
     act_flow: Callable[..., Coroutine[Any, Any, T]],
     *arguments: Any,
 ) -> T:
-    """Do something to documents inside their hooks around it.
+    """Run a flow on documents inside their `around` hooks.
 
     Args:
         documents: each with its event.
-        port: of the face.
-        act_flow: the flow that does it.
-        arguments: its arguments.
+        port: the face's port.
+        act_flow: the flow.
+        arguments: arguments of the flow.
     """
     entered: list[tuple[Hook, Any]] = []
     try:
@@ -371,14 +371,14 @@ async def around_flow(
 
 
 async def _step_flow(hook: Hook, generator: Any, port: Any, error: BaseException | None) -> bool:
-    """Let a generator go on, or raise an error in it; return whether it came to a yield."""
+    """Resume a generator, or raise an error in it; return whether it yielded."""
     try:
         if hook.is_coroutine:
             if error is None:
                 await port.call(generator.__anext__)
             else:
                 await port.call(generator.athrow, error)
-        # Here and not by the port: no coroutine lets a StopIteration pass.
+        # Here and not in the port: a coroutine cannot let a StopIteration through.
         elif error is None:
             next(generator)
         else:

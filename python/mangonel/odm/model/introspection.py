@@ -1,4 +1,4 @@
-"""What a model is made of, for tools and tests: its fields, as their annotations and `field()` say. Sends nothing."""
+"""The fields of a model, from annotations and `field()`, for tools and tests. Sends nothing."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Field:
 
     Attributes:
         name: the attribute.
-        key: the name in the database.
-        type: what a value is, without None and without what `Annotated` adds.
-        metadata: what `Annotated` adds: bounds, indexes, ….
+        key: name in the database.
+        type: the type of its values, without None and without `Annotated`.
+        metadata: the arguments of `Annotated`: bounds, indexes, ….
         is_nullable: whether it may be None.
         is_required: whether a value must be given.
-        embedded: the model of embedded documents in it, or None.
-        target: the model that references in it lead to, or None.
+        embedded: the model of its embedded documents, or None.
+        target: the target model of its references, or None.
         is_version: whether it counts saves.
         is_frozen: whether it may be set only while the document is new.
-        on_delete: what deleting the target does, or None.
+        on_delete: the delete rule, or None.
     """
 
     name: str
@@ -46,10 +46,10 @@ def fields(model: Any) -> Mapping[str, Field]:
     """Return the fields of a model, in order, by attribute name.
 
     Args:
-        model: a document class or an embedded one; an instance serves too.
+        model: a class of documents or embedded documents, or an instance.
 
     Raises:
-        TypeError: it is no model, or an annotation cannot be stored or names something that does not exist.
+        TypeError: not a model, or an annotation cannot be stored or names something that does not exist.
 
     Example:
         >>> [(name, found.key) for name, found in fields(User).items()][:2]

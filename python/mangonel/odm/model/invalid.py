@@ -1,4 +1,4 @@
-"""What is wrong with a stored document: which one it is, and every field that does not fit its model."""
+"""Describes an invalid stored document: its identity, and every field that does not fit its model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def id_of(data: bytes) -> Any:
 
 
 def _faults(model: Any, data: bytes) -> list[str]:
-    """What each field has to say, read without the others."""
+    """Return each field's fault, found by reading the field alone."""
     try:
         document = bson.decode(data, TOLERANT)
     except PyMongoError:
@@ -48,6 +48,6 @@ def _faults(model: Any, data: bytes) -> list[str]:
         except ValidationError as error:
             faults.append(str(error))
         except Exception:
-            # A hook of the program's, which expects the whole document, or a value that only a server makes.
+            # A hook of the program that expects the whole document, or a value that only a server makes.
             continue
     return faults

@@ -1,4 +1,4 @@
-"""The metaclass that makes slots of annotations, and gives each model its plan."""
+"""The metaclass that turns annotations into slots, and gives each model its plan."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from mangonel.odm.model.plan import Plan
 from mangonel.odm.model.refs import InverseDescriptor
 from mangonel.odm.model.spelling import check_class_options
 
-# A reference that cannot be None, as its annotation is written; what is hidden behind aliases is seen at first use.
+# A reference that cannot be None, by the text of its annotation; aliases are resolved at first use.
 _BARE_REF = re.compile(r"^\s*(\w+\.)?(?:Ref|BelongsTo)\[[\w.\"']+\]\s*$")
 
-# What a model may say of how its collection is read and written.
+# The settings of a model's collection.
 _SETTINGS = {"read_concern", "read_preference", "write_concern"}
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field, many, embedded_in))
 class ModelMeta(_core.OdmMeta):
-    """Makes slots of annotations. A field read from the class is an expression: `User.age > 3`."""
+    """Turns annotations into slots. A field read from the class is an expression: `User.age > 3`."""
 
     def __new__(
         meta, name: str, bases: tuple[type, ...], namespace: dict[str, Any], *, is_hidden: bool = False
@@ -137,7 +137,7 @@ class ModelMeta(_core.OdmMeta):
             for keeper in list(keepers):
                 keeper.forget()
             if cls.__hooks__ and not cls.__is_document__:
-                # Documents that were saved before may hold it in place of its base.
+                # Documents saved earlier may hold it in place of its base.
                 forget_plain()
         return cls
 
@@ -182,7 +182,7 @@ def _is_class_variable(annotation: Any) -> bool:
 
 
 def _methods(base: Any) -> set[str]:
-    """Names that a field must not take: what the mapper's own bases define."""
+    """Return the names that a field must not use, since the mapper's bases define them."""
     return {
         name
         for parent in base.__mro__
@@ -199,14 +199,14 @@ def _inherited(bases: tuple[type, ...]) -> dict[str, FieldInfo]:
         for parent in base.__mro__:
             if parent not in seen:
                 seen.append(parent)
-    # From the far ancestors to the near ones, so that a redefinition wins and keeps its place.
+    # From distant ancestors to near ones, so that a redefinition wins and keeps its position.
     for parent in sorted(seen, key=lambda parent: len(parent.__mro__)):
         fields.update(parent.__dict__.get("__own_fields__", {}))
     return fields
 
 
 def _ordered(fields: dict[str, FieldInfo], cls: Any) -> dict[str, FieldInfo]:
-    """The id first; another field that is the id takes the place of the inherited one."""
+    """Put the id first; another field that is the id replaces the inherited one."""
     primary = next((name for name, info in fields.items() if info.key == "_id" and name != "id"), None)
     if primary is not None and "id" in fields and fields["id"].owner is not cls:
         fields.pop("id")
@@ -218,7 +218,7 @@ def _ordered(fields: dict[str, FieldInfo], cls: Any) -> dict[str, FieldInfo]:
 
 
 def _caller_locals(cls: Any, annotations: dict[str, Any]) -> dict[str, Any]:
-    """What annotations name of the function that a model is defined in, if any; nothing else is kept."""
+    """Return the names that annotations use from the function around a model; nothing else is kept."""
     if "<locals>" not in cls.__qualname__:
         return {}
     frame = sys._getframe(2)
@@ -233,14 +233,14 @@ def _install_inverse(cls: Any, name: str, inverse: Inverse) -> None:
 
 
 def _join_family(cls: Any) -> None:
-    """Give a member of a family its tag, and tell the family of it."""
+    """Give a member of a family its tag, and add it to the family."""
     root = None
     for parent in reversed(cls.__mro__):
         if parent.__dict__.get("__root__") and not parent.__dict__.get("__abstract__"):
             root = parent
             break
     if root is None:
-        # Beneath a model that is no root: a collection of its own.
+        # Below a model that is not a root: a collection of its own.
         return
     if "__tag_value__" not in cls.__dict__:
         cls.__tag_value__ = cls.__default_tag__() if cls is not root or root.__tag_root__ else None
@@ -253,7 +253,7 @@ def _join_family(cls: Any) -> None:
 
 
 def private_default(self: Any, name: str) -> Any:
-    """Give an instance its own copy of a private attribute's default, when it is first read."""
+    """Give an instance its own copy of a private attribute's default, at first access."""
     for base in type(self).__mro__:
         defaults = base.__dict__.get("__private_defaults__")
         if defaults and name in defaults:
@@ -264,7 +264,7 @@ def private_default(self: Any, name: str) -> Any:
 
 
 def make_partial_class(cls: Any) -> None:
-    """Make the hidden class of partly loaded instances: reading what was left out says so."""
+    """Make the hidden class of partly loaded instances, whose missing fields raise."""
 
     def __getattr__(self: Any, name: str) -> Any:  # noqa: N807
         if name in cls.__fields__:

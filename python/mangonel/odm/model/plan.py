@@ -1,6 +1,6 @@
-"""`model.__plan__`: a model's fields with their annotations evaluated, and the plan that the core decodes by.
+"""`model.__plan__`: a model's fields with evaluated annotations, and the plan that the core decodes by.
 
-Every floor reads it as an attribute of the class; nothing is evaluated before the model is first used.
+Every floor reads it as an attribute of the class; nothing is evaluated before the model's first use.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from mangonel.odm.model.fields import Resolved
 
 
 class Plan:
-    """What a model's annotations mean.
+    """The evaluated annotations of a model.
 
     Attributes:
         model: the class.
         fields: by attribute, in the order of the slots.
-        by_key: the same by key in the database.
-        id: the field that is the document's `_id`, or None.
-        is_plain: whether saving runs no hooks, stamps no times and counts nothing; None until that is asked.
+        by_key: by key in the database.
+        id: the field of the document's `_id`, or None.
+        is_plain: whether saving runs no hooks, sets no times and counts nothing; None until first asked.
     """
 
     __slots__ = ("_hide", "by_key", "fields", "id", "is_plain", "model")
@@ -33,7 +33,7 @@ class Plan:
         self.is_plain: bool | None = None
 
     def __getattr__(self, name: str) -> Any:
-        # Empty slots only: the fields are not evaluated yet.
+        # Only empty slots: the fields are not evaluated yet.
         if name not in ("fields", "by_key", "id"):
             raise AttributeError(name)
         self.fields = {name: resolve_field(self.model, info) for name, info in self.model.__fields__.items()}
@@ -42,7 +42,7 @@ class Plan:
         return getattr(self, name)
 
     def compile(self) -> None:
-        """Give the core its plan; it asks for it when the model is first used.
+        """Give the core its plan; the core calls this at the model's first use.
 
         Raises:
             TypeError: an annotation cannot be stored, or names something that does not exist.
@@ -50,5 +50,5 @@ class Plan:
         self.model.__model__.compile(describe(self.model))
 
     def make_partial(self) -> None:
-        """Make the hidden class of partly loaded instances; the core asks for it with the first of them."""
+        """Make the hidden class of partly loaded instances; the core calls this for the first of them."""
         self._hide(self.model)

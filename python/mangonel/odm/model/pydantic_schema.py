@@ -1,7 +1,7 @@
-"""What pydantic, and FastAPI through it, asks of a model: validation, serialization, JSON schema.
+"""pydantic's hooks of a model, which FastAPI uses too: validation, serialization, JSON schema.
 
-Pydantic itself is imported only by its own hook. Its core checks the values of a request, so that it names all faults
-with their paths; the model is made of what it lets pass.
+Only pydantic's own hook imports it. pydantic-core checks the values of a request and reports all faults with their
+paths; the model is made from the checked values.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from mangonel.odm.model.refs import Ref, Refs
 if TYPE_CHECKING:
     from mangonel.odm.model.base import Base
 
-# The models whose schemas are being made: one that is met again inside itself is named, not entered.
+# The models whose schemas are being made: one that contains itself is referenced, not entered.
 _open: contextvars.ContextVar[tuple[Any, ...]] = contextvars.ContextVar("mangonel_odm_schemas", default=())
 
 
 def core_schema(cls: Any, handler: Any) -> Any:
-    """Return the schema by which pydantic validates and serializes a model.
+    """Return pydantic's schema for validating and serializing a model.
 
-    An instance is taken as it is; a mapping, of a request's body, becomes one with casts of JSON's few types.
+    An instance is accepted unchanged; a mapping, such as a request's body, is converted with casts of JSON's types.
     """
     from pydantic_core import core_schema as schemas
 
@@ -82,12 +82,12 @@ def core_schema(cls: Any, handler: Any) -> Any:
 
 
 def _reference(cls: Any) -> str:
-    """A model's name among the definitions of a schema; the component of an OpenAPI document is called by its end."""
+    """Return a model's name in a schema's definitions; its end is the name of the OpenAPI component."""
     return f"{cls.__module__}.{cls.__qualname__}:{id(cls)}"
 
 
 def _member(cls: Any, value: Any) -> Any:
-    """The member of a family that a mapping's tag names."""
+    """Return the member of a family that a mapping's tag names."""
     tag = value.get(cls.__tag__) if isinstance(value, dict) else None
     if tag is None:
         return cls
@@ -102,7 +102,7 @@ def _serialize(value: Base, info: Any) -> Any:
 
 
 class _Core:
-    """Makes pydantic's schemas of types as `spec_of` describes them."""
+    """Makes pydantic's schemas from the descriptions of `spec_of`."""
 
     __slots__ = ("handler", "schemas")
 
@@ -111,7 +111,7 @@ class _Core:
         self.handler = handler
 
     def of(self, spec: dict[str, Any]) -> Any:
-        """The schema of one type."""
+        """Return the schema of one type."""
         made = self._plain(spec["op"], spec["argument"], dict(spec["checks"]), spec["label"])
         for kind, bound in spec["checks"]:
             if kind in ("pattern", "predicate"):
@@ -199,7 +199,7 @@ class _Core:
 
 
 def _checker(kind: str, bound: Any) -> Callable[[Any], Any]:
-    """A function that lets a value pass which fulfils a check of the model's."""
+    """Return a validator for a constraint of the model."""
 
     def check(value: Any) -> Any:
         found = bound(value)
@@ -277,7 +277,7 @@ _JSON_TYPES: dict[str, dict[str, Any]] = {
 
 
 def _json_type(op: str, argument: Any) -> dict[str, Any]:
-    """What JSON schema says of a type that pydantic does not know."""
+    """Return the JSON schema of a type that pydantic does not know."""
     if op != "instance":
         return dict(_JSON_TYPES[op])
     if issubclass(argument, int):
@@ -286,7 +286,7 @@ def _json_type(op: str, argument: Any) -> dict[str, Any]:
 
 
 def pydantic_json_schema(cls: Any, schema: Any, handler: Any) -> dict[str, Any]:
-    """Return a model as JSON schema, for OpenAPI; embedded documents are components of their own."""
+    """Return a model's JSON schema for OpenAPI; embedded documents are separate components."""
     if schema["type"] == "definition-ref":
         found: dict[str, Any] = handler(schema)
         return found

@@ -1,6 +1,6 @@
 """References: `Ref` to one document, `Refs` to several, and the inverse `Many`. Stored as plain ids.
 
-A reference that was loaded knows its siblings, those of the same query, so asking for one fetches all of them.
+A loaded reference knows its siblings from the same query, so fetching one fetches all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class RefMaker:
-    """Makes the references of one field; the core calls it when one is first read, and groups ids by it."""
+    """Makes the references of one field; the core calls it at first access, and groups ids by it."""
 
     __slots__ = ("_target", "field", "is_list", "owner", "target_name")
 
@@ -35,13 +35,13 @@ class RefMaker:
 
     @property
     def target(self) -> Any:
-        """The model that the references lead to."""
+        """The target model of the references."""
         if not isinstance(self._target, type):
             self._target = unwrap(self._target, [], self.owner)
         return self._target
 
     def id_type(self) -> Any:
-        """The annotation of the target's id, or None when any will do."""
+        """The annotation of the target's id, or None if any type fits."""
         try:
             target = self.target
         except TypeError:
@@ -54,17 +54,17 @@ class RefMaker:
         return None
 
     def check(self, document: Any) -> None:
-        """Refuse a document of a model that the references do not lead to.
+        """Refuse a document of another model than the target.
 
         Raises:
-            ValidationError: it is another one.
+            ValidationError: it belongs to another model.
         """
         target = self.target
         if is_model(target) and not isinstance(document, target):
             raise ValidationError(f"expected a {target.__name__}, got {type(document).__name__}")
 
     def empty(self) -> Any:
-        """A new, empty set of references."""
+        """Return a new, empty set of references."""
         return Refs([], self)
 
     def __call__(self, value: Any, siblings: Any, attribute: Any) -> Any:
@@ -80,12 +80,12 @@ class RefMaker:
         return Ref(value, self, siblings)
 
     def _is_id(self, value: Any) -> bool:
-        """Whether an instance is an id: that of a model whose id has several fields."""
+        """Whether an instance is an id of a model whose id has several fields."""
         kind = self.id_type() if is_embedded_instance(value) else None
         return isinstance(kind, type) and isinstance(value, kind)
 
     def _adopted(self, given: Ref[Any]) -> Ref[Any]:
-        """A reference that a program sets: of this field from now on, if it belonged to none."""
+        """Assign a reference set by the program to this field, if it belonged to none."""
         if given._loaded is not None:
             self.check(given._loaded)
         if given._maker is None:
@@ -122,11 +122,11 @@ def _id_annotation(info: Any) -> Any:
 class Ref(Generic[T], RefTwins[T]):
     """A reference to one document.
 
-    Compares equal to another one with the same id. `get()` and `aget()` return the document, fetching those of all
-    documents that came with this one by a single query.
+    It is equal to another one with the same id. `get()` and `aget()` return the document, fetching those of all
+    documents from the same query by a single query.
 
     Args:
-        document: what to refer to: a document or an id.
+        document: the target: a document or an id.
     """
 
     __slots__ = ("_loaded", "_maker", "_siblings", "id")
@@ -180,7 +180,7 @@ class Ref(Generic[T], RefTwins[T]):
         """Return the document; if needed, fetch it together with the documents of its siblings.
 
         Raises:
-            DocumentNotFound: it does not exist.
+            DocumentNotFound: the document does not exist.
         """
         found = self._known()
         if found is not None and not IS_ASYNC:
@@ -218,7 +218,7 @@ class Ref(Generic[T], RefTwins[T]):
         if isinstance(other, Ref):
             return bool(self.id == other.id)
         if is_document(other):
-            # A reference that was not set to a field yet knows no model.
+            # A reference that is not assigned to a field yet knows no model.
             is_kind = self._maker is None or isinstance(other, self._maker.target)
             return is_kind and bool(self.id == other.id)  # type: ignore[attr-defined]
         return NotImplemented
@@ -403,12 +403,12 @@ def _hashable(id: Any) -> Any:
 
 
 def stored_id(id: Any) -> Any:
-    """Return an id as a query has it: one that is an embedded document, as a document."""
+    """Return an id in the form of a query: an embedded document becomes a document."""
     return dict(id.to_bson()) if is_embedded_instance(id) else id
 
 
 def flat_ids(found: Iterable[Any]) -> list[Any]:
-    """Return ids of what a field's siblings have: ids, lists of ids, references, None."""
+    """Return all ids in the values of siblings: ids, lists of ids, references, None."""
     ids: list[Any] = []
     for value in found:
         if isinstance(value, Refs):
@@ -423,16 +423,16 @@ def flat_ids(found: Iterable[Any]) -> list[Any]:
 
 
 def _request(refs: Ref[Any] | Refs[Any], is_async: bool) -> Any:
-    """How the target's documents are asked for: in the database that the reference was loaded from."""
+    """Return the request for the target's documents, in the reference's database."""
     origin = refs._siblings.origin if refs._siblings is not None else None
     return refs._target().find()._from(origin)._request("all", is_async)
 
 
 async def fetch_flow(request: Any, ids: Iterable[Any]) -> list[Any]:
-    """Fetch documents of a query by their ids, each once, in as few steps as their number needs."""
+    """Fetch documents of a query by id, each once, in as few steps as possible."""
     wanted = list({_hashable(id): stored_id(id) for id in ids}.values())
     documents: list[Any] = []
-    # An id takes some 20 bytes of the command, which may have 16 MiB.
+    # An id takes about 20 bytes of the command, which is limited to 16 MiB.
     for start in range(0, len(wanted), 50_000):
         query = request.query.find({"_id": {"$in": wanted[start : start + 50_000]}})
         documents += await query._all_flow(request.of(query, "all"))
@@ -485,14 +485,14 @@ class Many(Generic[T], ManyTwins[T]):
 
     @terminal
     def count(self) -> int:
-        """Return how many there are."""
+        """Return the number of documents."""
         query = self.query()
         found: int = query._run(IS_ASYNC, "count", query._count_flow)
         return found
 
 
 class InverseDescriptor:
-    """What the metaclass puts where `many(…)` stood."""
+    """The class attribute in place of `many(…)`."""
 
     __slots__ = ("inverse", "model")
 

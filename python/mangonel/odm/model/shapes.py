@@ -1,7 +1,7 @@
-"""Shapes that results may have beside models: dataclasses, `msgspec.Struct`s, `TypedDict`s, pydantic models, dicts.
+"""Result shapes other than models: dataclasses, `msgspec.Struct`s, `TypedDict`s, pydantic models, dicts.
 
-A model is decoded by its plan. The other shapes are decoded as a hidden model with the same annotations would be, and
-then made of its values.
+A model is decoded by its plan. Other shapes are decoded as a hidden model with the same annotations, and then made from
+its values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def keys_of(shape: Any) -> list[str] | None:
 
 
 def reader(shape: Any, tz_aware: bool) -> Reader:
-    """Return the function that takes documents out of a batch in this shape."""
+    """Return the function that reads documents from a batch in this shape."""
     if shape is dict:
         return lambda batch, documents, limit: int(batch.drain_into(documents, limit))
     if is_model(shape):
@@ -63,10 +63,10 @@ def decode(shape: Any, data: bytes, tz_aware: bool) -> Any:
 
 
 def model_of(shape: Any) -> tuple[Any, Callable[[Any], Any] | None, bool]:
-    """Return what the core makes a shape of: a model, what to do with its instances, whether to drop unknown keys."""
+    """Return a shape's model for the core, a function for its instances, and whether to drop unknown keys."""
     if is_model(shape):
         return shape.__model__, None, not shape.__is_document__
-    # The driver's own dates have none.
+    # The driver's own dates have no time zone.
     model = twin(shape, False)
     return model.__model__, _maker(shape, model), True
 
@@ -75,7 +75,7 @@ def twin(shape: Any, tz_aware: bool) -> Any:
     """Return the hidden model with the annotations of another class.
 
     Raises:
-        TypeError: it is no shape.
+        TypeError: the class is not a shape.
     """
     found = _twins.get((shape, tz_aware))
     if found is None:
@@ -159,7 +159,7 @@ def _is_shape(plain: Any) -> bool:
 
 
 def _inner_twin(annotation: Any, tz_aware: bool) -> Any:
-    """The annotation with shapes inside it replaced by their hidden models."""
+    """Return the annotation with its shapes replaced by their hidden models."""
     if _is_shape(annotation):
         return twin(annotation, tz_aware)
     arguments = typing.get_args(annotation)
@@ -177,7 +177,7 @@ def _inner_twin(annotation: Any, tz_aware: bool) -> Any:
 
 
 def _maker(shape: Any, model: Any) -> Callable[[Any], Any]:
-    """Return the function that makes a shape of its hidden model's instance."""
+    """Return the function that makes a shape from its hidden model's instance."""
     names = list(model.__plan__.fields)
     inner = {name: field.model for name, field in model.__plan__.fields.items() if field.model is not None}
     originals = {twin_model: original for (original, _), twin_model in _twins.items()}

@@ -1,6 +1,6 @@
-"""Texts of a certain form, as types of fields: mail addresses, URLs, and what must not be shown.
+"""Types of fields for texts with a form: mail addresses, URLs, and secrets.
 
-An IP address needs nothing here: `ipaddress.IPv4Address` and its like are stored as their text.
+IP addresses need nothing here: `ipaddress.IPv4Address` and the like are stored as text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 __all__ = ["Email", "Secret", "Url"]
 
-# Whether anybody reads mail there only a mail can tell.
+# Only a mail can tell whether the address is read.
 Email = Annotated[str, re.compile(r"^(?!.*\s)[^@]+@[^@.]+(\.[^@.]+)+$")]
 """A str with the form of a mail address: `email: Email`."""
 
@@ -22,7 +22,7 @@ class Secret:
     """A text that is stored unchanged but shown as stars: in `repr`, logs, `to_json()` and responses.
 
     Args:
-        text: what is kept.
+        text: the secret.
 
     Example:
         >>> token = Secret("s3cr3t")
@@ -56,7 +56,7 @@ class Secret:
     @classmethod
     def __from_bson__(cls, value: Any) -> Secret:
         if not isinstance(value, str):
-            # Without the value: it may be the secret in another form.
+            # Without the value, which may be the secret in another form.
             raise ValueError(f"expected Secret, got {type(value).__name__}")
         return cls(value)
 

@@ -1,1 +1,1 @@
-"""Queries: what is wanted, reading it, changing what matches, and what references and delete rules make of it."""
+"""Queries: building, reading, changing matches, references and delete rules."""

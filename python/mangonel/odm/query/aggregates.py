@@ -1,4 +1,4 @@
-"""Aggregating what a query matches: pipelines, sums, means and extremes, on either face. Spec: crud (aggregate)."""
+"""Aggregations of a query's documents: pipelines, sums, means and extremes, on either face. Spec: crud (aggregate)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QueryAggregates"]
 
-# Stages that lead to documents of other models.
+# Stages that read documents of other models.
 _LEADING = frozenset(("$facet", "$graphLookup", "$lookup", "$merge", "$out", "$unionWith"))
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ S = TypeVar("S")
 
 
 class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
-    """The part of a query that computes on the server."""
+    """The methods of a query that compute on the server."""
 
     __slots__ = ()
 
@@ -50,7 +50,7 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
         """Run a pipeline on the matching documents; return dicts, or instances of `into`.
 
         Args:
-            pipeline: the stages that follow.
+            pipeline: the stages after the match.
             into: a model, a dataclass, a TypedDict or another shape.
             options: as for the driver's `aggregate`.
 
@@ -83,7 +83,7 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
         keywords = {**request.keywords, **options}
         stages += pipeline
         collection = request.collection
-        # What another model marks may not have been looked at yet.
+        # The marks of another model may not have been evaluated yet.
         if declared or not _LEADING.isdisjoint(name for stage in stages for name in stage):
             from mangonel.odm.encryption.port import collection_for
 
@@ -117,16 +117,16 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
         return value
 
     def _zero(self, field: Any) -> Any:
-        """The sum of no values, of the field's type."""
+        """Return the sum of no values, in the field's type."""
         found = target(field, self._model)[1]
         return Decimal(0) if found is not None and found.type is Decimal else 0
 
     @terminal
     def sum(self, field: S | None) -> S:
-        """Return the sum of a field; 0 for no documents.
+        """Return the sum of a field; 0 without documents.
 
         Args:
-            field: a number of the model.
+            field: a numeric field of the model.
 
         Example:
             >>> User.find().sum(User.age)
@@ -141,10 +141,10 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
     def avg(self, field: Decimal) -> Decimal | None: ...
     @terminal
     def avg(self, field: Any) -> Any:
-        """Return the mean of a field, or None.
+        """Return the mean of a field, or None without documents.
 
         Args:
-            field: a number of the model.
+            field: a numeric field of the model.
 
         Example:
             >>> User.find().avg(User.age)
@@ -154,7 +154,7 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
 
     @terminal
     def min(self, field: S | None) -> S | None:
-        """Return the smallest value of a field, or None.
+        """Return the smallest value of a field, or None without documents.
 
         Args:
             field: an attribute of the model.
@@ -168,7 +168,7 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
 
     @terminal
     def max(self, field: S | None) -> S | None:
-        """Return the largest value of a field, or None.
+        """Return the largest value of a field, or None without documents.
 
         Args:
             field: an attribute of the model.

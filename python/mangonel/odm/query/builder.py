@@ -1,4 +1,4 @@
-"""What a query asks for: conditions, order, limits, the fields and their form; immutable, nothing is sent here."""
+"""Builds queries: conditions, order, limits, fields and result form. Immutable; sends nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STORED_AS_THEY_ARE = frozenset((ObjectId, int, str))
 
 
 class QueryBuilder(Generic[T]):
-    """The part of a query that says what is wanted. Each method returns a new one."""
+    """The building methods of a query. Each returns a new query."""
 
     __slots__ = (
         "_connection",
@@ -55,7 +55,7 @@ class QueryBuilder(Generic[T]):
         self._where = where
         # Arguments of the driver's find().
         self._options: dict[str, Any] = {}
-        # How results are made: lazy, only, ignores.
+        # The form of results: lazy, only, ignores.
         self._wish: dict[str, Any] = {}
         self._shape: Any = None
         self._includes: tuple[Any, ...] = ()
@@ -65,11 +65,11 @@ class QueryBuilder(Generic[T]):
         self._seconds: float | None = None
         self._on_invalid: Any = "raise"
         self._is_none = False
-        # Nothing is asked for but conditions.
+        # Only conditions are set.
         self._is_plain = True
 
     def _copy(self) -> Self:
-        # Written out, since each step of a query makes a copy.
+        # Written out, since every building step makes a copy.
         made: Self = object.__new__(type(self))
         made._connection = self._connection
         made._includes = self._includes
@@ -97,13 +97,13 @@ class QueryBuilder(Generic[T]):
         return made
 
     def _bare(self, **options: Any) -> Self:
-        """The same documents, as the driver has them."""
+        """Return a query for the same documents as the driver returns them."""
         made = self._with(**options)
         made._shape, made._includes, made._lookups, made._on_invalid = None, (), (), "raise"
         return made
 
     def _from(self, origin: Any) -> Self:
-        """The same query where a document of this origin has what it refers to; None: where the context says."""
+        """Return the same query at a document's origin, for its references. None: at the context's connection."""
         if origin is None or origin.alias != self._model.__connection__:
             return self
         made = self._copy()
@@ -126,15 +126,15 @@ class QueryBuilder(Generic[T]):
         scoped: Self = scope(self) if scope is not None else self
         return scoped
 
-    # Saying what is wanted.
+    # Building.
 
     def find(self, *where: Where, on_invalid: Any = None) -> Self:
         """Add conditions, all of which documents must meet.
 
         Args:
             where: conditions, or query documents.
-            on_invalid: what becomes of documents that do not fit the model: "raise", "skip", or a function that is
-                called with the ValidationError of each. None: as before; "raise" at first.
+            on_invalid: what to do with documents that do not fit the model: "raise", "skip", or a function called with
+                the ValidationError of each. None: no change; the default is "raise".
 
         Example:
             >>> User.find(User.age > 18).find(User.name == "Ada").count()
@@ -155,10 +155,10 @@ class QueryBuilder(Generic[T]):
         """Combine this query with others of the model, such as named scopes. The last order and limit win.
 
         Args:
-            others: queries, as `Post.published()`.
+            others: queries, such as `Post.published()`.
 
         Raises:
-            TypeError: one is of another model.
+            TypeError: one belongs to another model.
 
         Example:
             >>> User.find(User.age > 18).merge(User.find(User.name == "Ada").limit(1)).count()
@@ -191,7 +191,7 @@ class QueryBuilder(Generic[T]):
         return made
 
     def sort(self, *orders: Any) -> Self:
-        """Sort by fields: `"-age"`, `User.age`, `desc(User.age)`; replaces a former order.
+        """Sort by fields: `"-age"`, `User.age`, `desc(User.age)`; replaces an earlier order.
 
         Args:
             orders: the most significant one first.
@@ -225,7 +225,7 @@ class QueryBuilder(Generic[T]):
         """Skip the first documents.
 
         Args:
-            skip: how many.
+            skip: the number of documents.
 
         Raises:
             ValueError: it is negative.
@@ -237,7 +237,7 @@ class QueryBuilder(Generic[T]):
         return self._with(skip=_count(skip, "skip"))
 
     def __getitem__(self, part: slice) -> Self:
-        """`query[10:20]` is `skip(10).limit(10)`; a slice of a query with a limit is a part of that."""
+        """Return a slice: `query[10:20]` is `skip(10).limit(10)`; slicing a limited query takes a part of it."""
         if (
             not isinstance(part, slice)
             or part.step is not None
@@ -263,7 +263,7 @@ class QueryBuilder(Generic[T]):
     def only(self, *fields: Any) -> Self:
         """Load only these fields and the id. Reading another raises NotLoaded; saving stays safe.
 
-        Called again it adds fields; `exclude()` beside it takes some away; `include()` and `lookup()` add their own.
+        Further calls add fields; `exclude()` removes some again; `include()` and `lookup()` add the fields they need.
 
         Args:
             fields: attributes of the model.
@@ -293,10 +293,10 @@ class QueryBuilder(Generic[T]):
         return made
 
     def _project(self) -> None:
-        """Say which keys are read: what `only()`, `exclude()` and `as_()` ask for together, and what references need.
+        """Compute which keys to read from `only()`, `exclude()` and `as_()`, with those that references need.
 
         Raises:
-            UnsupportedOption: they contradict one another.
+            UnsupportedOption: they contradict each other.
         """
         chosen, left_out = self._wish.get("chosen"), self._wish.get("left_out", ())
         shape_keys = None if self._shape is None else keys_of(self._shape)
@@ -332,18 +332,18 @@ class QueryBuilder(Generic[T]):
             key for key in chosen if not any(key == other or _is_below(key, other) for other in left_out)
         ]
         wanted += needed
-        # The server takes no path beside another that it begins with.
+        # The server accepts no path together with a prefix of it.
         wanted = [key for key in dict.fromkeys(wanted) if not any(_is_below(key, other) for other in wanted)]
         self._wish = {**self._wish, "only": wanted}
         self._options = {**self._options, "projection": dict.fromkeys(wanted or ["_id"], 1)}
 
     def _first_key(self, step: Any) -> str:
-        """The key of the model's own field that leads to a reference."""
+        """Return the key of the model's own field that leads to a reference."""
         first = step[0] if isinstance(step, (tuple, list)) else step
         return key_of(first, self._model).partition(".")[0]
 
     def lazy(self) -> Self:
-        """Leave containers and embedded documents raw until they are read."""
+        """Leave containers and embedded documents undecoded until they are read."""
         return self._wishing(lazy=True)
 
     def eager(self) -> Self:
@@ -354,8 +354,8 @@ class QueryBuilder(Generic[T]):
         """Fetch referenced documents too, by one more query for each field and level.
 
         Args:
-            fields: references such as `Post.author`; a tuple of them goes on from document to document:
-                `include((Comment.post, Post.author))`.
+            fields: references such as `Post.author`; a tuple leads from document to document: `include((Comment.post,
+                Post.author))`.
 
         Example:
             >>> [found.author.value.name for found in Post.find().include(Post.author)]
@@ -419,7 +419,7 @@ class QueryBuilder(Generic[T]):
         While iterating, the limit applies to each reply, since the program's own work comes in between.
 
         Args:
-            seconds: the limit; None for none of its own.
+            seconds: the limit. None: no limit of its own.
 
         Example:
             >>> User.find().timeout(2.5).count()
@@ -433,7 +433,7 @@ class QueryBuilder(Generic[T]):
         """Use this index, by name or keys.
 
         Args:
-            index: its name, or its keys.
+            index: name of the index, or its keys.
 
         Example:
             >>> User.find(User.age > 30).hint("_id_").one().name
@@ -445,7 +445,7 @@ class QueryBuilder(Generic[T]):
         """Show a comment in the server's logs and profile.
 
         Args:
-            comment: text, or any value that BSON has.
+            comment: text, or any value that BSON can store.
 
         Example:
             >>> User.find(User.age > 30).comment("report").one().name
@@ -481,7 +481,7 @@ class QueryBuilder(Generic[T]):
         """Set the number of documents per reply.
 
         Args:
-            batch_size: how many.
+            batch_size: the number of documents.
 
         Example:
             >>> len(User.find().batch_size(500).all())
@@ -505,10 +505,10 @@ class QueryBuilder(Generic[T]):
         """Set other options of the driver's `find`, or `read_preference`, `read_concern` and `write_concern`.
 
         Args:
-            options: by the driver's names.
+            options: options by the driver's names.
 
         Raises:
-            TypeError: there is no option of such a name.
+            TypeError: the option does not exist.
 
         Example:
             >>> len(User.find().options(read_preference=ReadPreference.NEAREST).all())
@@ -525,7 +525,7 @@ class QueryBuilder(Generic[T]):
         """Sort by the score of a text search. `dicts()`, and shapes with a field of this name, include the score.
 
         Args:
-            name: the key that the score is put under.
+            name: key to store the score under.
 
         Example:
             >>> User.find(text("bread")).text_score()
@@ -533,11 +533,11 @@ class QueryBuilder(Generic[T]):
         """
         return self._with(sort={name: {"$meta": "textScore"}})._wishing(score=name)
 
-    # Everything below needs the database.
+    # Methods below need the database.
 
     @property
     def query(self) -> dict[str, Any]:
-        """The query document that is sent."""
+        """The query document to send."""
         query = query_of(*self._where)
         tag = self._model.__tag_value__
         if tag is not None and not self._model.__is_root_of_family__():
@@ -546,11 +546,11 @@ class QueryBuilder(Generic[T]):
         return query
 
     def _request(self, terminal: str, is_async: bool) -> Request:
-        """What a terminal's flow works with: the only way from a query to the driver."""
+        """Return the request of a terminal operation: the only way from a query to the driver."""
         return Request(self, terminal, is_async)
 
     def _run(self, is_async: bool, terminal: str, flow: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a terminal's flow."""
+        """Run the flow of a terminal operation."""
         return self._run_request(Request(self, terminal, is_async), flow, *arguments)
 
     def _run_request(self, request: Request, flow: Callable[..., Any], *arguments: Any) -> Any:
@@ -569,13 +569,13 @@ class QueryBuilder(Generic[T]):
 
 
 async def limited_flow(seconds: float, terminal_flow: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a terminal's flow, which may take so long."""
+    """Run the flow of a terminal operation within a time limit."""
     with timeout(seconds):
         return await terminal_flow(*arguments)
 
 
 def _is_below(key: str, other: str) -> bool:
-    """Whether a path leads to a part of what another leads to."""
+    """Whether a path leads to a part of what another one leads to."""
     return key.startswith(other + ".")
 
 

@@ -1,4 +1,4 @@
-"""Reading a query as tables of columns, on either face: no document becomes a Python object."""
+"""Reads queries as tables of columns, on either face, without Python documents."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _ROWS = 65_536
 
 
 class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
-    """The part of a query that gives columns."""
+    """The methods of a query that return columns."""
 
     __slots__ = ()
 
     def _found(self, request: Request) -> Any:
         if self._is_none:
-            # No filter of the server's means nothing as surely, and asks it as little.
+            # No server-side filter can express "nothing" as cheaply.
             return request.collection.find({"$expr": False}, **{**request.keywords, "limit": 1})
         return request.collection.find(request.filter, **request.keywords)
 
@@ -48,8 +48,8 @@ class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
         """Return the documents as an Arrow table, with a column for each key in the database.
 
         Args:
-            schema: names and types of the columns, as for a cursor's `to_arrow`; a model gives its own. None: columns
-                are made as fields are met.
+            schema: names and types of the columns, as for a cursor's `to_arrow`; a model has its own. None: infer the
+                columns.
             options: `misfit`, `missing`, `categorical` and `parallel`, as for a cursor's `to_arrow`.
 
         Raises:
@@ -88,7 +88,7 @@ class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
 
         Args:
             schema: as for `to_arrow`.
-            rows: of each table but the last.
+            rows: number of rows in each table except the last.
             options: as for `to_arrow`.
 
         Example:
@@ -104,7 +104,7 @@ class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
 
 
 class _Tables:
-    """The tables of `iter_arrow`, each of which may take as long as the query says."""
+    """The tables of `iter_arrow`; the query's time limit applies to each."""
 
     def __init__(self, seconds: float | None, request: Request, tables: Any) -> None:
         self._seconds = seconds

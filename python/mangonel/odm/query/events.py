@@ -1,4 +1,4 @@
-"""What runs around storing a document: hooks, the numbers of sequences, the times of creation and change."""
+"""The events around saving a document: hooks, numbers of sequences, times of creation and change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SAVE_EVENTS = tuple(
 
 
 def is_plain(cls: Any) -> bool:
-    """Whether saving a document runs no hooks, stamps no times and counts nothing."""
+    """Whether saving a document runs no hooks, sets no times and counts nothing."""
     plan = cls.__plan__
     found: bool | None = plan.is_plain
     if found is None:
@@ -33,7 +33,7 @@ def is_plain(cls: Any) -> bool:
 
 
 def sequences(cls: Any) -> dict[str, str]:
-    """Return the fields that counters fill, each with its counter's name."""
+    """Return the fields filled by counters, with the counter's name of each."""
     return {
         name: field.sequence.name or f"{cls.__collection_name__()}.{field.key}"
         for name, field in cls.__plan__.fields.items()
@@ -42,12 +42,12 @@ def sequences(cls: Any) -> dict[str, str]:
 
 
 def touching(cls: Any) -> list[Any]:
-    """Return the references whose documents are touched when one of a class is stored."""
+    """Return the references whose targets are touched when a document of a class is saved."""
     return [field for field in cls.__plan__.fields.values() if field.info.touch]
 
 
 async def touch_targets_flow(document: Any, place: Any) -> None:
-    """Set the times of change of the documents that a stored one says to touch."""
+    """Set the times of change of the documents that a saved one touches."""
     for field in touching(document.__class__):
         target, value = field.target, held(document, field.name)
         ids = flat_ids(value if isinstance(value, list) else [value])
@@ -61,7 +61,7 @@ async def touch_targets_flow(document: Any, place: Any) -> None:
 
 
 async def before_flow(document: Any, port: Any, validate: bool, event: str) -> None:
-    """Run the hooks before a document is stored."""
+    """Run the hooks before a document is saved."""
     if validate:
         await run_flow(document, "before_validate", port)
         await run_flow(document, "after_validate", port)
@@ -70,7 +70,7 @@ async def before_flow(document: Any, port: Any, validate: bool, event: str) -> N
 
 
 async def before_insert_flow(document: Any, collection: Any, validate: bool) -> None:
-    """Do what comes before a document is stored for the first time: hooks, numbers, times."""
+    """Prepare a document for its first save: hooks, numbers, times."""
     cls = document.__class__
     if not is_plain(cls):
         await before_flow(document, collection._port, validate, "insert")
@@ -80,7 +80,7 @@ async def before_insert_flow(document: Any, collection: Any, validate: bool) -> 
 
 
 async def after_flow(document: Any, port: Any, event: str, place: Any = None) -> None:
-    """Run the hooks after a document was stored; where, unless a query stored it."""
+    """Run the hooks after a document was saved; pass its place unless a query saved it."""
     if place is not None:
         document.__keep_changes__()
         await touch_targets_flow(document, place)
@@ -90,7 +90,7 @@ async def after_flow(document: Any, port: Any, event: str, place: Any = None) ->
 
 
 async def end_flow(document: Any, port: Any) -> None:
-    """Have the hooks of a transaction's end run then; without a transaction those of a commit run now."""
+    """Schedule the hooks for the end of the transaction; without one, run those of a commit now."""
     if has_hooks(type(document), "after_rollback"):
         after_rollback(lambda: port.flow(run_flow(document, "after_rollback", port)))
     if has_hooks(type(document), "after_commit"):

@@ -1,4 +1,4 @@
-"""`include`: fetching what references of a query's documents lead to, by one query for each field and level."""
+"""`include`: fetches the documents of references, with one query for each field and level."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _path(owner: Any, step: Any) -> Path[Any]:
 
 
 def references(documents: Iterable[Any], path: Path[Any]) -> list[Any]:
-    """Return the references at a path in documents, inside lists and embedded documents too."""
+    """Return the references at a path in documents, also inside lists and embedded documents."""
     names = _attributes(path)
     level: list[Any] = list(documents)
     for name in names:
@@ -54,7 +54,7 @@ def references(documents: Iterable[Any], path: Path[Any]) -> list[Any]:
 
 
 def _value(item: Any, name: str) -> Any:
-    """What an item has there; None where it was not loaded."""
+    """Return an item's value, or None if it was not loaded."""
     try:
         return held(item, name)
     except AttributeError:
@@ -62,7 +62,7 @@ def _value(item: Any, name: str) -> Any:
 
 
 def _attributes(path: Path[Any]) -> list[str]:
-    """The attributes that lead to a path's field."""
+    """Return the attributes that lead to a path's field."""
     names: list[str] = []
     owner = path._model
     for key in path._key.split("."):
@@ -73,14 +73,14 @@ def _attributes(path: Path[Any]) -> list[str]:
 
 
 class _Join:
-    """What a lookup needs to know of a reference, found out once for each path and model.
+    """The facts about a reference that a lookup needs, computed once for each path and model.
 
     Attributes:
-        model: whose documents refer.
+        model: the model with the reference.
         key: the reference's path in the database.
         target: the model that it leads to.
-        place: of the model's field that is the reference, with the target as the core has it; None for one that stands
-            deeper, or in a list or a map.
+        place: the model's field that is the reference, with the target in the core's form; None for one that is nested,
+            or in a list or a map.
     """
 
     __slots__ = ("_stages", "key", "model", "place", "target")
@@ -96,7 +96,7 @@ class _Join:
         self._stages: dict[int, dict[str, Any]] = {}
 
     def stage(self, number: int) -> dict[str, Any]:
-        """Return the stage that brings what the reference leads to, as the lookup of this number in a pipeline."""
+        """Return the stage that fetches the reference's document, for the lookup with this number in a pipeline."""
         target = self.target
         has_scope = target.__default_scope__ is not None or target.__tag_value__ is not None
         if not has_scope and number in self._stages:
@@ -118,11 +118,11 @@ class _Join:
 
 
 class Lookup:
-    """Documents with what their references lead to, by one aggregation.
+    """Documents with their references' documents, from one aggregation.
 
     Attributes:
-        stages: of the aggregation.
-        is_direct: whether the core gives the references what was found for them, while it makes the documents.
+        stages: stages of the aggregation.
+        is_direct: whether the core attaches the found documents to references while it makes the documents.
     """
 
     __slots__ = ("_places", "_query", "_request", "is_direct", "stages")
@@ -132,7 +132,7 @@ class Lookup:
         self._request = request
         self.stages = _stages(request)
         self._places: list[tuple[int, Any]] = []
-        # Documents of several models, or that are here already, have references of their own makers.
+        # Documents of several models, or already loaded ones, have references with makers of their own.
         self.is_direct: bool = (
             query._on_invalid == "raise" and current_map() is None and not query._model.__tagged__()
         )
@@ -175,7 +175,7 @@ class Lookup:
         return documents
 
     def answer(self, batch: Any) -> Any:
-        """Return what a terminal that wants a single document makes of the first batch of a direct lookup."""
+        """Return the single document of a terminal operation from the first batch of a direct lookup."""
         request = self._request
         has_more = batch is None or batch.id != 0
         if has_more:
@@ -187,10 +187,10 @@ class Lookup:
         )
 
     def _read(self, batch: Any, documents: list[Any]) -> None:
-        """Take documents out of a batch, each with what was found for its references.
+        """Read documents from a batch, each with its references' documents.
 
         Raises:
-            ValidationError: a document, or one that is referred to, does not fit its model.
+            ValidationError: a document, or a referenced one, does not fit its model.
         """
         query, request = self._query, self._request
         only = query._only() if query._wish else None
@@ -209,7 +209,7 @@ class Lookup:
 
 
 def _attach_found(query: Any, request: Any, documents: list[Any], rows: list[list[Any]]) -> None:
-    """Give the references of documents what was found for them."""
+    """Attach the found documents to the references of documents."""
     for number, path in enumerate(query._lookups):
         unique = {found for row in rows for found in row[number + 1]}
         model = path._field().target.__model__
@@ -218,7 +218,7 @@ def _attach_found(query: Any, request: Any, documents: list[Any], rows: list[lis
 
 
 def _check_reference(path: Path[Any], terminal: str) -> Any:
-    """Return the model that references at a path lead to; refuse a path that has none."""
+    """Return the target model of the references at a path; refuse a path without any."""
     target = path._field().target
     if target is None:
         raise TypeError(f"expected a reference for {terminal}(), got {path!r}")
@@ -237,7 +237,7 @@ def _stages(request: Any) -> list[dict[str, Any]]:
 
 
 _AS_STAGE = (("sort", "$sort"), ("skip", "$skip"), ("limit", "$limit"), ("projection", "$project"))
-# Of a row the first value is the document.
+# The first value of a row is the document.
 _AS_ROW: dict[str, Any] = {"$project": {"_id": 0, "d": "$$ROOT"}}
 
 
@@ -276,9 +276,9 @@ async def _level_flow(documents: list[Any], path: Path[Any], request: Any) -> tu
 
 
 def _attach(found: list[Any], fetched: list[Any]) -> None:
-    """Give references the documents that they lead to, and their siblings too."""
+    """Attach documents to references and to their siblings."""
     by_id = {_hashable(document.id): document for document in fetched}
-    # Those of one batch share what was fetched for them, which is put there once.
+    # The references of one batch share the fetched documents, stored once.
     told: set[tuple[int, int]] = set()
     for ref in found:
         if type(ref) is Ref:

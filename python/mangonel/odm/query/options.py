@@ -1,4 +1,4 @@
-"""The options that operations pass on to the driver, by name, for type checkers. Imported by nothing at run time."""
+"""Options that operations pass to the driver, by name, for type checkers. Not imported at run time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 
 class SessionOptions(TypedDict, total=False):
-    """Of the driver's `start_session`."""
+    """Options of the driver's `start_session`."""
 
     causal_consistency: bool | None
     default_transaction_options: Any
@@ -15,7 +15,7 @@ class SessionOptions(TypedDict, total=False):
 
 
 class TransactionOptions(TypedDict, total=False):
-    """Of the driver's `start_transaction`."""
+    """Options of the driver's `start_transaction`."""
 
     read_concern: Any
     write_concern: Any
@@ -24,7 +24,7 @@ class TransactionOptions(TypedDict, total=False):
 
 
 class FindOptions(TypedDict, total=False):
-    """Of the driver's `find`, and what stands beside it."""
+    """Options of the driver's `find`, and of its collection."""
 
     read_preference: Any
     read_concern: Any
@@ -51,7 +51,7 @@ class FindOptions(TypedDict, total=False):
 
 
 class AggregateOptions(TypedDict, total=False):
-    """Of the driver's `aggregate`."""
+    """Options of the driver's `aggregate`."""
 
     let: Mapping[str, Any] | None
     comment: Any
@@ -66,7 +66,7 @@ class AggregateOptions(TypedDict, total=False):
 
 
 class WatchOptions(TypedDict, total=False):
-    """Of the driver's `watch`."""
+    """Options of the driver's `watch`."""
 
     full_document_before_change: str | None
     resume_after: Mapping[str, Any] | None

@@ -1,4 +1,4 @@
-"""Pages: by keys, with a token that says where the next one begins, and by number, with totals."""
+"""Pages: by key, with a token for the next page, and by number, with totals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Page(Generic[T]):
 
     Attributes:
         items: the documents.
-        next: the token of the page behind it, or None for the last.
+        next: token of the next page, or None on the last.
     """
 
     items: list[T]
@@ -40,9 +40,9 @@ class Pages(Generic[T]):
 
     Attributes:
         items: the documents.
-        number: the page, from 1.
-        size: documents of a full page.
-        total: documents in all.
+        number: number of the page, from 1.
+        size: number of documents on a full page.
+        total: number of documents in total.
     """
 
     items: list[T]
@@ -68,7 +68,7 @@ class Pages(Generic[T]):
 
 
 async def page_flow(query: Any, request: Any, size: int, after: str | None) -> Page[Any]:
-    """Fetch one page by keys."""
+    """Fetch one page by key."""
     if size < 1:
         raise ValueError(f"expected a page size from 1 on, got {size}")
     if query._is_none:
@@ -76,7 +76,7 @@ async def page_flow(query: Any, request: Any, size: int, after: str | None) -> P
     sort: dict[str, Any] = dict(query._options.get("sort") or {})
     if any(direction not in (1, -1) for direction in sort.values()):
         raise unsupported("page", "sort")
-    # Equal values need an order of their own, or documents would be lost between pages.
+    # Equal values need a tie-breaker, or documents would be lost between pages.
     sort.setdefault("_id", next(iter(sort.values()), 1))
     signer = _Signer(request.connection.clients.page_key, (query._model.__name__, sort))
     wanted = query._with(sort=sort, limit=size + 1, projection=_with_keys(query, sort))
@@ -95,7 +95,7 @@ async def page_flow(query: Any, request: Any, size: int, after: str | None) -> P
 
 
 def split(data: bytes) -> list[bytes]:
-    """Return the documents that stand one after another."""
+    """Split concatenated documents."""
     documents: list[bytes] = []
     at = 0
     while at < len(data):
@@ -106,7 +106,7 @@ def split(data: bytes) -> list[bytes]:
 
 
 def _with_keys(query: Any, sort: dict[str, Any]) -> dict[str, Any] | None:
-    """The query's projection, with what tells where the next page begins."""
+    """Return the query's projection, with the keys that locate the next page."""
     given = query._options.get("projection")
     if not given:
         return None
@@ -117,7 +117,7 @@ def _with_keys(query: Any, sort: dict[str, Any]) -> dict[str, Any] | None:
             parts = key.split(".")
             if any(".".join(parts[:end]) in projection for end in range(1, len(parts) + 1)):
                 continue
-            # The server takes no path beside another that it begins with.
+            # The server accepts no path together with a prefix of it.
             projection = {name: 1 for name in projection if not name.startswith(key + ".")}
             projection[key] = 1
         else:
@@ -138,7 +138,7 @@ class _Signer:
         return hmac.digest(self._key, self._purpose + data, "sha256")[:16]
 
     def token(self, values: list[Any]) -> str:
-        """Return the token of values."""
+        """Return the token for values."""
         data = bson.encode({"v": values})
         return base64.urlsafe_b64encode(self._signature(data) + data).decode().rstrip("=")
 
@@ -146,7 +146,7 @@ class _Signer:
         """Return the values of a token.
 
         Raises:
-            ValueError: it is none of these.
+            ValueError: the token is not valid for this query.
         """
         try:
             raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
@@ -181,7 +181,7 @@ def _sort_values(data: bytes, sort: dict[str, Any]) -> list[Any]:
     return found
 
 
-# BSON's types in the order that the server sorts by; comparisons see values of one group only.
+# BSON types in the server's sort order; comparisons match values of one group only.
 _ORDER = (
     ("minKey",),
     ("null", "undefined"),
@@ -202,7 +202,7 @@ _ORDER = (
 
 
 def _rank(value: Any) -> int:
-    """Where a value's type stands in the order."""
+    """Return the position of a value's type in the sort order."""
     data = bson.encode({"": value})
     return _RANKS[data[4]]
 
@@ -251,7 +251,7 @@ def _beyond(key: str, value: Any, direction: int) -> list[dict[str, Any]]:
         others = _ORDER[:rank]
     types = [name for group in others for name in group]
     if "null" in types:
-        # A key that is not there sorts as null does.
+        # A missing key sorts as null does.
         found.append({key: None})
     if types:
         found.append({key: {"$type": types}})
@@ -259,7 +259,7 @@ def _beyond(key: str, value: Any, direction: int) -> list[dict[str, Any]]:
 
 
 def _behind(sort: dict[str, Any], values: list[Any]) -> dict[str, Any]:
-    """The condition for what comes after these values: larger in the first key, or equal and larger in the next."""
+    """Return the condition for what follows these values, key by key: greater, or equal and greater in the next key."""
     alternatives: list[dict[str, Any]] = []
     equal: dict[str, Any] = {}
     for (key, direction), value in zip(sort.items(), values, strict=True):

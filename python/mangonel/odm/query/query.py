@@ -1,7 +1,7 @@
-"""Queries: immutable, lazy, read on either face. Spec: crud, find-getmore-killcursors-commands.
+"""Queries: immutable, lazy, readable on either face. Spec: crud, find-getmore-killcursors-commands.
 
-`for`, `async for` and `await` read a query as well as its methods do; each method that waits exists as `x()` and
-`ax()`, which run the same flow. What is wanted is said in `builder`; how it reaches the driver, in `request`.
+`for`, `async for` and `await` read a query, as do its methods; each method that waits exists as `x()` and `ax()`, which
+run the same flow. `builder` builds queries; `request` passes them to the driver.
 """
 
 from __future__ import annotations
@@ -57,12 +57,13 @@ class Query(QueryWrites[T], QueryAggregates[T]):
         """Return a change stream of the model's documents, for either face. It opens when it is first read.
 
         Args:
-            pipeline: stages that narrow the changes.
-            full_document: what an update brings beside its keys; None for nothing.
+            pipeline: stages that filter the changes.
+            full_document: which document to add to update events. None: none.
             options: as for the driver's `watch`: `resume_after`, `max_await_time_ms`, ….
 
         Raises:
-            UnsupportedOption: the query has conditions or limits: a change that ends them could not be told.
+            UnsupportedOption: the query has conditions or limits: changes that make a document stop matching could not
+                be reported.
 
         Example:
             >>> changes = Order.unscoped().using("archive").watch()

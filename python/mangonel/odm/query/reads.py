@@ -1,4 +1,4 @@
-"""Reading a query: documents, dicts, bytes, JSON, values, counts and pages, on either face.
+"""Reads queries: documents, dicts, bytes, JSON, values, counts and pages, on either face.
 
 Spec: crud, find-getmore-killcursors-commands.
 """
@@ -35,15 +35,15 @@ A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 D = TypeVar("D")
-# What has elements, of which `distinct` gives each.
+# Types with elements; `distinct` returns each element.
 _Many: TypeAlias = list[S] | set[S] | frozenset[S] | tuple[S, ...]
 
-# Documents decoded in one go while iterating: the loop of a face is not held up longer than about a millisecond.
+# How many documents to decode at once while iterating: at most about a millisecond of an event loop's time.
 SLICE = 256
 
 
 class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
-    """The part of a query that fetches what was asked for."""
+    """The reading methods of a query."""
 
     __slots__ = ()
 
@@ -66,7 +66,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         return documents
 
     async def _finished_flow(self, request: Request, documents: list[Any]) -> list[Any]:
-        """What is done with documents before the program gets them: the identity map, and references."""
+        """Apply the identity map and references to documents before the program gets them."""
         if documents and self._shape is None:
             known = current_map()
             if known is not None:
@@ -76,14 +76,14 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         return documents
 
     async def _decoded_flow(self, request: Request, found: list[bytes]) -> list[Any]:
-        """What the query makes of raw documents."""
+        """Return the query's results for raw documents."""
         lazy, only = request.is_lazy, self._only()
         documents: list[Any] = []
         if self._shape is not None:
             tz_aware = self._model.__tz_aware__
             return [decode(self._shape, data, tz_aware) for data in found]
         if self._on_invalid == "raise" and found:
-            # Together, so that they are siblings; one that does not fit is found below.
+            # Together, so that they are siblings; a document that does not fit is found below.
             found = [b"".join(found)]
         for data in found:
             try:
@@ -106,7 +106,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         return self._single_of(request, await self._all_flow(request))
 
     def _single_of(self, request: Request, found: list[Any], has_more: bool = False) -> Any:
-        """Return what a terminal that wants a single document makes of those that were found."""
+        """Return the single result of a terminal operation from the documents found."""
         if request.terminal.most == 1:
             return found[0] if found else None
         if not found:
@@ -118,7 +118,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         return found[0]
 
     def _single(self, is_async: bool, terminal: str) -> Any:
-        """Run a terminal that wants a single document: in one exchange, where nothing else is asked for."""
+        """Run a terminal operation for a single document, in one exchange if nothing else is requested."""
         request = Request(self, terminal, is_async)
         # A limit is always among them.
         if (
@@ -134,7 +134,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
                         {"aggregate": collection._name, "pipeline": lookup.stages, "cursor": {}},
                         lookup.answer,
                     )
-            # Modifiers beside a query are the cursor's to turn into a command.
+            # Other modifiers of a query are turned into a command by the cursor.
             elif "$query" not in request.filter:
                 return collection._first_batch(
                     {
@@ -276,7 +276,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     async def _exists_flow(self, request: Request) -> bool:
         if self._is_none:
             return False
-        # Where to begin depends on no order, and a score needs its own projection.
+        # The start depends on no order, and a score needs its own projection.
         keywords = {**request.keywords, "limit": 1, "projection": {"_id": 1}}
         keywords.pop("sort", None)
         return bool(await request.collection.find(request.filter, **keywords)._fetch_flow())
@@ -306,7 +306,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         key = key_of(field, self._model)
         values: list[Any] = []
         keywords = dict(request.keywords)
-        # The server's command takes no hint before MongoDB 7.1.
+        # The server's command accepts no hint before MongoDB 7.1.
         hint = keywords.pop("hint", None)
         for query in await filters_flow(request, by_id=hint is not None):
             found = await request.port.call(_distinct, request.collection, key, query, keywords)
@@ -377,7 +377,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         return b"[" + b",".join(pieces) + b"]"
 
     def _refuse_secrets(self, exclude: tuple[Any, ...]) -> None:
-        """Refuse what the core would write out: it sees the stored text, and no Secret."""
+        """Refuse secret fields, which the core would write in plain: it sees the stored text, not a Secret."""
         left_out, only = {key_of(field, self._model) for field in exclude}, self._wish.get("only")
         read = {self._model, *self._model.__tagged__()}
         for model in dict.fromkeys(one for kind in read for one in family(kind)):
@@ -462,7 +462,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         """Return one page of results. The next page starts after this one's last document, so nothing is skipped.
 
         Args:
-            size: documents of a page.
+            size: documents per page.
             after: `next` of the page before; None for the first page.
 
         Raises:
@@ -484,8 +484,8 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         """Return a page of results by its number, which starts at 1, with the total.
 
         Args:
-            number: which page.
-            size: documents of a page.
+            number: number of the page.
+            size: documents per page.
 
         Example:
             >>> User.find().paginate(1, 20).total
@@ -502,7 +502,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         part = self[(number - 1) * size : number * size]
         return Pages(await part._all_flow(request.of(part, "paginate")), number, size, total)
 
-    # What a query is to Python.
+    # Python's protocols.
 
     def __repr__(self) -> str:
         return f"Query({self._model.__name__}, {self.query!r})"
@@ -512,7 +512,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
 
 class _AsyncDocuments(Generic[T]):
-    """`async for` over a query: documents of a slice are handed out without waiting."""
+    """`async for` over a query: the documents of a slice are returned without waiting."""
 
     __slots__ = ("_at", "_cursor", "_documents", "_is_whole", "_query", "_request")
 
@@ -541,7 +541,7 @@ class _AsyncDocuments(Generic[T]):
     async def _more_flow(self) -> T:
         cursor = self._cursor
         if self._is_whole:
-            # One aggregation has them all.
+            # One aggregation returns them all.
             self._is_whole = False
             self._documents = await self._query._all_flow(self._request)
             self._at = 1
@@ -573,7 +573,7 @@ def _dig(row: Any, names: list[str]) -> Any:
 
 
 def raw_collection(collection: Any) -> Any:
-    """The same collection, whose documents stay bytes."""
+    """Return the same collection with undecoded documents."""
     return collection.with_options(
         codec_options=collection.codec_options.with_options(document_class=RawBSONDocument)
     )
@@ -585,7 +585,7 @@ def _count(collection: Any, query: Any, options: dict[str, Any]) -> Any:
     return collection.count_documents(query, **options)
 
 
-# What the aggregation's `$match` refuses and the command `count` takes.
+# Conditions that the aggregation's `$match` refuses and the command `count` accepts.
 _REFUSED_BY_MATCH = frozenset(["$where", "$near", "$nearSphere"])
 
 

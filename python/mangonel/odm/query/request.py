@@ -1,9 +1,9 @@
-"""The one path from a query to the driver: what each terminal operation takes of a query, and what it refuses.
+"""The one path from a query to the driver: which options each terminal operation honours, and which it refuses.
 
-A query collects options; a terminal (`count()`, `update()`, iterating, …) can honour some of them: `TERMINALS` says
-which. A `Request` is the only thing that a terminal's flow is given: the collection of the query's connection, the
-filter, and the keywords of the driver's method, the session among them. What a terminal cannot honour raises and names
-itself; what cannot change its result (an order, for a count) is no error.
+A query collects options; a terminal operation (`count()`, `update()`, iterating, …) honours some of them, listed in
+`TERMINALS`. Its flow receives only a `Request`: the collection of the query's connection, the filter, and the keywords
+of the driver's method, including the session. An option that an operation cannot honour raises an error that names
+both; an option that cannot change its result (an order, for a count) is ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mangonel.odm.expressions.expr import Expr
 from mangonel.odm.model.invalid import located
 from mangonel.odm.model.shapes import reader
 
-# Options of a query by how the driver's `find` calls them, and how a program asks for each.
+# Options of a query by the name in the driver's `find`, and how a program sets each.
 ASKED_BY = {
     "sort": "sort()",
     "limit": "limit()",
@@ -45,23 +45,23 @@ ASKED_BY = {
     "session": "session()",
     "on_invalid": "find(on_invalid=…)",
 }
-# These are settings of the collection, not keywords of its methods.
+# Settings of the collection, not keywords of its methods.
 SETTINGS = ("read_preference", "read_concern", "write_concern")
-# These say how documents are made of what comes; a terminal that hands out none is not changed by them.
+# Settings for making documents; they do not affect an operation that returns none.
 FORM = ("projection", "include", "lookup", "shape", "on_invalid", "batch_size", "sort", "allow_disk_use")
 
 
 class Terminal:
-    """What one operation takes of a query.
+    """The options that one operation honours.
 
     Attributes:
-        name: how a program calls it.
-        passes: the keyword of the driver's method by option.
+        name: name of the operation for messages.
+        passes: by option, the keyword of the driver's method.
         takes: options that its flow honours itself.
-        is_write: whether read settings would be lost on it.
+        is_write: whether read settings would have no effect.
         is_find: whether any other option of the driver's `find` is passed on.
         hands_out: whether a limit counts the documents that it returns, not those that do not fit the model.
-        most: how many documents it looks at; 0 for all.
+        most: how many documents it reads; 0 for all.
     """
 
     __slots__ = ("hands_out", "is_find", "is_write", "most", "name", "passes", "takes")
@@ -112,9 +112,9 @@ TERMINALS = {
             )
             for name, most in (("iterate", 0), ("all", 0), ("first", 1), ("last", 0), ("nth", 1), ("one", 2))
         ),
-        # It counts too, and a count knows no other options.
+        # It also counts, and a count supports no other options.
         Terminal("paginate", _FIND, ("include", "shape", "on_invalid")),
-        # The window of a page is the page's own, and its last document must have the sort's keys.
+        # A page sets its own window, and its last document must have the keys of the sort.
         Terminal(
             "page",
             {name: name for name in _FIND if name not in ("limit", "skip")},
@@ -125,7 +125,7 @@ TERMINALS = {
             Terminal(name, _FIND, is_find=True)
             for name in ("dicts", "raw", "json", "values", "to_arrow", "iter_arrow")
         ),
-        # With a lookup a pipeline is sent, which is not what this would explain.
+        # A lookup sends a pipeline, which is not what this would explain.
         Terminal("explain", _FIND, ("include", "shape", "on_invalid"), is_find=True),
         Terminal("exists", _FIND, FORM, is_find=True),
         Terminal("is_empty", _FIND, FORM, is_find=True),
@@ -209,7 +209,7 @@ class Request:
             # What does not fit is no part of the limit, so the cursor goes on behind it.
             self.left = keywords.pop("limit")
             keywords.setdefault("batch_size", max(2, limit))
-        # One document is wanted whole.
+        # A single document is decoded completely.
         self.is_lazy: bool = query._wish.get("lazy", not wanted.most and limit != 1)
         session, running = query._session, sessions.get()
         if session is None and running is not None:
@@ -224,20 +224,20 @@ class Request:
 
     @property
     def session(self) -> dict[str, Any]:
-        """The session as a keyword, for commands beside the terminal's own."""
+        """The session keyword, for additional commands of the operation."""
         session = self.keywords.get("session")
         return {} if session is None else {"session": session}
 
     def read(self, batch: Any, documents: list[Any], limit: int | None = None) -> None:
-        """Take documents out of a batch, as what the query makes of them.
+        """Read documents from a batch in the query's result form.
 
         Args:
-            batch: the driver's.
-            documents: gains them.
-            limit: how many; None for all. What `on_invalid` asks for takes all.
+            batch: the driver's batch.
+            documents: the list to extend.
+            limit: how many. None: all. With `on_invalid` all are read.
 
         Raises:
-            ValidationError: one does not fit the model, and `on_invalid` is "raise".
+            ValidationError: a document does not fit the model, and `on_invalid` is "raise".
         """
         query = self.query
         model, on_invalid = query._model, query._on_invalid
@@ -272,7 +272,7 @@ class Request:
                 return
 
     def answer(self, batch: Any) -> Any:
-        """Return what a terminal that wants a single document makes of the first batch of its find."""
+        """Return the single document of a terminal operation from the first batch of its find."""
         has_more = batch is None or batch.id != 0
         if has_more:
             self.end(batch)
@@ -312,10 +312,10 @@ class Request:
 
 
 def check_options(query: Any, terminal: Terminal) -> dict[str, Any]:
-    """Return the keywords that a query's options are to a terminal.
+    """Return a query's options as keywords for a terminal operation.
 
     Raises:
-        UnsupportedOption: it cannot honour one.
+        UnsupportedOption: the operation cannot honour one.
     """
     passes, takes = terminal.passes, terminal.takes
     keywords: dict[str, Any] = {}
@@ -348,13 +348,13 @@ def check_options(query: Any, terminal: Terminal) -> dict[str, Any]:
 
 
 def beside(option: str, other: str) -> UnsupportedOption:
-    """Return the error of two options that cannot be honoured together."""
+    """Return the error for two options that cannot be honoured together."""
     asked = ASKED_BY.get(other, f"options({other}=…)")
     return UnsupportedOption(f"{ASKED_BY[option]} cannot honour {asked} beside it: leave one of them out")
 
 
 def unsupported(terminal: str, option: str) -> UnsupportedOption:
-    """Return the error of an option that a terminal cannot honour."""
+    """Return the error for an option that an operation cannot honour."""
     asked = ASKED_BY.get(option, f"options({option}=…)")
     able = sorted(
         name
@@ -366,31 +366,31 @@ def unsupported(terminal: str, option: str) -> UnsupportedOption:
 
 
 def is_windowed(query: Any) -> bool:
-    """Whether a query means only a part of what its filter matches."""
+    """Whether a query selects only a part of its filter's matches."""
     return bool(query._options.get("limit") or query._options.get("skip"))
 
 
 async def ids_flow(request: Request) -> list[Any]:
-    """Return the ids of the documents that a query means, its window included."""
+    """Return the ids of a query's documents, within its window."""
     query = request.query._bare(projection={"_id": 1})
     return [row["_id"] for row in await dicts_flow(request.of(query, "dicts"))]
 
 
 async def dicts_flow(request: Request) -> list[dict[str, Any]]:
-    """Return what a query means as the driver's dicts."""
+    """Return a query's documents as the driver's dicts."""
     cursor = request.collection.find(request.filter, **request.keywords)
     found: list[dict[str, Any]] = await cursor._to_list_flow(None)
     return found
 
 
-# Ids take some 20 bytes of a command, which may have 16 MiB.
+# An id takes about 20 bytes of a command, which is limited to 16 MiB.
 MOST_IDS = 50_000
 
 
 async def filters_flow(request: Request, *, by_id: bool = False) -> list[dict[str, Any]]:
-    """Return filters that together match what a query means: its own, or for a window (or `by_id`) those of its ids.
+    """Return filters that together match a query's documents: its own, or, for a window (or `by_id`), those of its ids.
 
-    A window takes a step of its own; what stopped matching the query since then is left alone.
+    A window needs a step of its own; documents that no longer match the query by then are left alone.
     """
     if not (by_id or is_windowed(request.query)):
         return [request.filter]

@@ -1,4 +1,4 @@
-"""Delete rules: what deleting a document does to those that refer to it."""
+"""Delete rules: the effect of deleting a document on the documents that refer to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mangonel.odm.query.stamped import update_for
 
 
 def rules_of(model: Any) -> list[tuple[Any, Any, str]]:
-    """Return the fields that refer to a model and have a rule: their model, the field, the rule."""
+    """Return the references to a model that have a rule: their model, the field, the rule."""
     found: list[tuple[Any, Any, str]] = []
     for other in models:
         if not other.__is_document__ or not any(info.on_delete for info in other.__fields__.values()):
@@ -25,12 +25,12 @@ def rules_of(model: Any) -> list[tuple[Any, Any, str]]:
 
 
 def has_rules(model: Any) -> bool:
-    """Whether deleting documents of a model concerns others."""
+    """Whether deleting documents of a model affects others."""
     return bool(rules_of(model))
 
 
 class Plan:
-    """What delete rules ask for, before any of it is done."""
+    """The planned effects of delete rules."""
 
     __slots__ = ("cascades", "updates")
 
@@ -40,10 +40,10 @@ class Plan:
 
 
 async def plan_rules_flow(model: Any, ids: list[Any], request: Any) -> Plan:
-    """Find out what references to these documents ask for; those that deny are asked first.
+    """Plan the effects of deleting these documents; rules that deny are checked first.
 
-    Deletion that only marks can be taken back, so it spreads to references that cascade from models which mark too,
-    and leaves all others as they are.
+    A soft deletion can be undone, so it spreads only along cascading references from models with soft deletion, and
+    leaves all other documents alone.
 
     Raises:
         DeleteDenied: a rule forbids it. Nothing was changed.
@@ -79,7 +79,7 @@ async def plan_rules_flow(model: Any, ids: list[Any], request: Any) -> Plan:
 
 
 async def carry_out_flow(plan: Plan, request: Any) -> None:
-    """Do what delete rules ask for."""
+    """Carry out the planned effects."""
     for other, field, rule, ids in plan.updates:
         place = _place(other, request)
         change = {"$unset": {field.key: ""}} if rule == "nullify" else {"$pullAll": {field.key: ids}}
@@ -93,14 +93,14 @@ async def carry_out_flow(plan: Plan, request: Any) -> None:
 
 
 def _place(other: Any, request: Any) -> Any:
-    """Where documents of another model are that refer to those of a request; its living ones, by its scope."""
+    """Build the query for documents of `other` that reference these, within its default scope."""
     query = other.find()._from(request.connection).session(request.query._session)
     query = query.options(write_concern=request.query._options.get("write_concern"))
     return query._request("dicts", request.port.is_async)
 
 
 async def erase_flow(model: Any, collection: Any, query: Any, keywords: dict[str, Any]) -> int:
-    """Delete what matches, or mark it where a model only marks; return how many."""
+    """Delete the matching documents, or mark them if the model has soft deletion; return how many."""
     if model.__soft_delete__():
         return await update_all_flow(collection, query, model.__soft_delete_update__(), keywords)
     result = await collection._port.call(_delete, collection, query, keywords)

@@ -32,7 +32,7 @@ def update_for(cls: Any, changes: Any, upsert: bool = False) -> Any:
 
 
 def changes_of(cls: Any, changes: Iterable[Change]) -> dict[str, Any]:
-    """Return the update document of a query's changes: a versioned model's counts them too."""
+    """Return the update document of a query's changes; for a versioned model it also counts the version."""
     update = update_of(changes)
     for field in cls.__plan__.fields.values():
         if field.is_version and not any(field.key in group for group in update.values()):

@@ -1,4 +1,4 @@
-"""Single values as their fields have them: what `values`, `distinct`, `min` and `max` hand out."""
+"""Converts single stored values to their fields' types, for `values`, `distinct`, `min` and `max`."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.codec import codec_options
 from mangonel.odm.model.refs import Refs
 
-# Types whose values the driver makes as the mapper does.
+# Types whose values the driver decodes as the mapper does.
 _SAME = (str, int, float, bool, bytes, dt.datetime, ObjectId, Any, object)
 
 
 def load_all(field: Any, model: Any, values: list[Any], origin: Any = None) -> list[Any]:
-    """Return stored values as the field has them; what does not fit it stays as it is stored.
+    """Return stored values in the field's type; a value that does not fit stays as stored.
 
-    References among them are siblings: asking for the document of one fetches those of all.
+    References among them are siblings: fetching the document of one fetches those of all.
 
     Args:
         field: an attribute, or its name.
-        model: whose attribute it is.
-        values: what is stored there.
+        model: the model of the attribute.
+        values: the stored values.
         origin: the connection that they come from.
     """
     owner, found = target(field, model)
@@ -35,7 +35,7 @@ def load_all(field: Any, model: Any, values: list[Any], origin: Any = None) -> l
         return values
     kind = get_origin(found.type) or found.type
     if found.is_list or kind is Refs:
-        # Elements, as `distinct` has them, stand in a list of their own meanwhile.
+        # Elements, as from `distinct`, are put into a list for the conversion.
         is_part = [value is not None and not isinstance(value, list) for value in values]
         stored = [[value] if part else value for value, part in zip(values, is_part, strict=True)]
         made = _load(owner, found, stored, origin)
@@ -48,7 +48,7 @@ def load_all(field: Any, model: Any, values: list[Any], origin: Any = None) -> l
     return _load(owner, found, values, origin)
 
 
-# What a stored list may be the value of.
+# The containers that a stored list may belong to.
 _CONTAINERS = (list, tuple, set, frozenset, collections.deque, Union, types.UnionType)
 
 
@@ -66,7 +66,7 @@ def _load(owner: Any, found: Any, values: list[Any], origin: Any) -> list[Any]:
 
 
 def target(field: Any, model: Any) -> tuple[Any, Any]:
-    """The model and the field at the end of a path, or None for what no field has."""
+    """Return the model and the field at the end of a path, or None without a field."""
     if isinstance(field, Path):
         return (field._owner, None) if field._is_element else (field._owner, field._field())
     owner, found = model, None

@@ -1,4 +1,4 @@
-"""Typed change streams: what happens to a model's documents, as it happens. Spec: change-streams."""
+"""Typed change streams of a model's documents. Spec: change-streams."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Event(Generic[T]):
 
     Attributes:
         operation: "insert", "update", "replace", "delete", "invalidate", ….
-        id: the `_id` of the document, or None.
-        document: the document as it is now, where the server sent it.
-        before: the document as it was, where the collection keeps that.
-        updated: the changed keys with their values, of an update.
+        id: `_id` of the document, or None.
+        document: the current document, if the server sent it.
+        before: the document before the change, if the collection keeps it.
+        updated: the changed keys of an update with their values.
         removed: the keys that an update removed.
-        token: resumes the stream behind this event.
+        token: token to resume the stream after this event.
     """
 
     operation: str
@@ -57,7 +57,7 @@ class Changes(Generic[T], ChangesTwins[T]):
         self._request: Any = None
 
     def _asked(self, is_async: bool) -> Any:
-        """The request, made when the stream is opened: it stays where it began."""
+        """Return the request, made when the stream is opened: later context changes have no effect."""
         if self._request is None:
             self._request = self._query._request("watch", is_async)
         return self._request
@@ -72,7 +72,7 @@ class Changes(Generic[T], ChangesTwins[T]):
         return self
 
     async def _limited_flow(self, act_flow: Any, *arguments: Any) -> Any:
-        """Wait for one reply, as long as the query says."""
+        """Wait for one reply, within the query's time limit."""
         if self._query._seconds is None:
             return await act_flow(*arguments)
         return await limited_flow(self._query._seconds, act_flow, *arguments)
@@ -127,7 +127,7 @@ class Changes(Generic[T], ChangesTwins[T]):
 
     def __next__(self) -> Event[T]:
         self.__enter__()
-        # Not in a flow, which the end of an iteration cannot leave.
+        # Not in a flow, since StopIteration cannot leave one.
         with timeout(self._query._seconds):
             return self._event(self._stream.next())
 
@@ -164,7 +164,7 @@ class Changes(Generic[T], ChangesTwins[T]):
 
 
 def _of_family(query: dict[str, Any]) -> list[Any]:
-    """The stage that leaves other models of the collection out; what has no document is everybody's."""
+    """Return the stage that leaves out other models of the collection; an event without a document is kept."""
     if not query:
         return []
     known = {f"fullDocument.{key}": value for key, value in query.items()}

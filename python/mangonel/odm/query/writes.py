@@ -1,4 +1,4 @@
-"""Changing what a query matches: updates, deletions and upserts, on either face. Spec: crud (write)."""
+"""Changes a query's documents: updates, deletions and upserts, on either face. Spec: crud (write)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
-    """The part of a query that changes what matches."""
+    """The methods of a query that change documents."""
 
     __slots__ = ()
 
@@ -36,9 +36,9 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         """Update all matching documents; return how many were changed.
 
         Args:
-            changes: such as `inc(User.age)`, or update documents.
-            array_filters: which elements `$[name]` in paths means.
-            upsert: insert one when nothing matches.
+            changes: changes such as `inc(User.age)`, or update documents.
+            array_filters: conditions for the elements that `$[name]` selects.
+            upsert: insert a document if nothing matches.
 
         Raises:
             OperationFailure: the server refused.
@@ -79,7 +79,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         await run_query_flow(self._model, "before_query_delete", port, request.filter)
         filters = await filters_flow(request)
         if has_rules(self._model):
-            # What the rules were asked for is what goes, though other documents may match meanwhile.
+            # Exactly the documents that the rules were checked for are deleted, even if others match by now.
             ids = await ids_flow(request)
             plan = await plan_rules_flow(self._model, ids, request)
             await carry_out_flow(plan, request)
@@ -100,10 +100,10 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         """Update the first matching document and return it, atomically.
 
         Args:
-            changes: such as `inc(User.age)`, or update documents.
+            changes: changes such as `inc(User.age)`, or update documents.
             new: return the document as it is after the change; False: as it was before.
-            upsert: insert one when nothing matches.
-            array_filters: which elements `$[name]` in paths means.
+            upsert: insert a document if nothing matches.
+            array_filters: conditions for the elements that `$[name]` selects.
 
         Raises:
             OperationFailure: the server refused.
@@ -134,7 +134,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         return await self._made_flow(request, found)
 
     async def _made_flow(self, request: Request, found: Any) -> Any:
-        """The instance of a raw document, or None."""
+        """Return the instance for a raw document, or None."""
         if found is None:
             return None
         data = bytes(found.raw)
@@ -154,13 +154,13 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         """Replace the values of the first matching document, which keeps its id, and return it.
 
         Args:
-            document: whose values are stored; its own id is not.
+            document: the document with the new values; its id is not used.
             new: return the document as it is after the change; False: as it was before.
-            upsert: insert it when nothing matches.
+            upsert: insert it if nothing matches.
 
         Raises:
             UnsupportedOption: the model counts versions; load the document and use `replace()`.
-            ValidationError: a value is not what its field says. Nothing was sent.
+            ValidationError: a value does not fit its field. Nothing was sent.
 
         Example:
             >>> User.find(User.name == "Max").find_and_replace(User(name="Max", age=1)) is None
@@ -220,8 +220,8 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         """Update the first matching document, or insert one; return it.
 
         Args:
-            changes: such as `inc(User.age)`, or update documents.
-            on_insert: a new document whose values are stored when nothing matches, beside the changes.
+            changes: changes such as `inc(User.age)`, or update documents.
+            on_insert: a new document whose values are stored if nothing matches, in addition to the changes.
 
         Example:
             >>> newcomer = User(name="Max", email="max@example.org")
@@ -242,7 +242,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         port = request.port
         await before_insert_flow(on_insert, request.collection, True)
         taken = {key for group in update_of(given).values() for key in group} if given else set()
-        # What the query itself demands is set by the server, and what every update sets by the update.
+        # The server sets values that the query itself demands; the update sets those of every update.
         taken |= {key for key, value in request.filter.items() if not isinstance(value, Mapping)}
         taken |= {key for key, is_update in self._model.__stamps__() if is_update}
         taken |= {field.key for field in self._model.__plan__.fields.values() if field.is_version}
@@ -279,7 +279,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
 
 
 def _first_of(request: Request) -> dict[str, Any]:
-    """The keywords of a command that finds one document and changes it.
+    """Return the keywords of a command that finds one document and changes it.
 
     Raises:
         UnsupportedOption: with w=0 there is no answer, and so no document.

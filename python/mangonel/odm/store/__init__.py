@@ -1,1 +1,1 @@
-"""Documents in their collections: saving, indexes and schemas, files, ready-made parts of models."""
+"""Documents in their collections: saving, indexes and schemas, files, mixins."""

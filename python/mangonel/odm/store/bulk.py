@@ -1,4 +1,4 @@
-"""Flows that store many documents by few commands, and know afterwards which of them are stored."""
+"""Flows that store many documents with few commands, and find out which of them were stored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mangonel.operations import InsertOne, UpdateOne
 
 
 class _Write:
-    """One document of a bulk write: what is done to it, and the bytes of an insert or of an update."""
+    """One document of a bulk write: its operation, and the bytes of an insert or of an update."""
 
     __slots__ = ("document", "insert", "is_guarded", "is_stored", "must_modify", "update")
 
@@ -30,20 +30,20 @@ class _Write:
         self.document = document
         self.insert: bytes | None = None
         self.update: bytes | None = None
-        # Whether an update depends on what is stored.
+        # Whether the update depends on the stored values.
         self.is_guarded = False
         # Whether an update changes a document that it finds.
         self.must_modify = False
-        # False: it was certainly not stored. None: nobody knows.
+        # False: it was certainly not stored. None: unknown.
         self.is_stored: bool | None = True
 
     @property
     def event(self) -> str:
-        """The name of its hooks."""
+        """The name of its event for hooks."""
         return "update" if self.insert is None else "insert"
 
     def begin(self, is_new: bool) -> Any:
-        """Take the changes of the document; return the driver's request. None: there are none."""
+        """Take the document's changes; return the driver's request, or None without changes."""
         document = self.document
         if is_new:
             _core.odm_begin(document)
@@ -67,7 +67,7 @@ class _Write:
 
 
 def _give_back(writes: list[_Write], outcome: bool | None) -> None:
-    """Let the changes of a bulk write that failed as a whole be pending again; None: nobody knows its outcome."""
+    """Let the changes of a bulk write that failed as a whole be pending again; None: its outcome is unknown."""
     for write in writes:
         _core.odm_settle(write.document, outcome)
 
@@ -78,7 +78,7 @@ async def insert_many_flow(place: Place, documents: list[Any], ordered: bool) ->
 
 
 async def _inside_flow(place: Place, documents: list[Any], act_flow: Any, *arguments: Any) -> int:
-    """Store documents inside their hooks around that."""
+    """Store documents inside their `around` hooks."""
     events = ("around_insert", "around_update", "around_save")
     concerned: list[tuple[Any, str]] = []
     if any(has_hooks(kind, *events) for kind in set(map(type, documents))):
@@ -124,7 +124,7 @@ def _insert_many(collection: Any, documents: list[Any], ordered: bool, options: 
 
 
 async def save_all_flow(place: Place, documents: list[Any], ordered: bool) -> int:
-    """Save documents by one bulk write."""
+    """Save documents with one bulk write."""
     return await _inside_flow(place, documents, _save_all_flow, place, documents, ordered)
 
 
@@ -133,7 +133,7 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
     requests: list[Any] = []
     error: BulkWriteError | None = None
     try:
-        # By identity: equal documents are not the same.
+        # By identity: different documents may be equal.
         for document in {id(document): document for document in documents}.values():
             touch(document)
             write = _Write(document)
@@ -181,7 +181,7 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
 
 
 async def _saved_alone_flow(write: _Write, place: Place) -> bool:
-    """Save a document again whose stored lists differ from the known ones and mean the same; return whether it is."""
+    """Save a document again whose stored lists differ in bytes but not in meaning; return whether it was saved."""
     if not write.is_guarded or not await rebased_flow(write.document, place):
         return False
     try:
@@ -192,7 +192,7 @@ async def _saved_alone_flow(write: _Write, place: Place) -> bool:
 
 
 async def _prepare_flow(document: Any, place: Place) -> bool:
-    """Run what comes before a document is stored; return whether it is new."""
+    """Run the events before a document is stored; return whether it is new."""
     if _core.odm_flags(document) & NEW:
         await before_insert_flow(document, place.collection, True)
         return True
@@ -209,7 +209,7 @@ def _bulk_write(collection: Any, requests: list[Any], ordered: bool, options: di
 
 
 def _note_failures(writes: list[_Write], error: BulkWriteError, ordered: bool) -> None:
-    """Mark what a bulk write did not store."""
+    """Mark the documents that a bulk write did not store."""
     failed = [int(row["index"]) for row in (error.details or {}).get("writeErrors", ())]
     for index in failed:
         writes[index].is_stored = False
@@ -219,7 +219,7 @@ def _note_failures(writes: list[_Write], error: BulkWriteError, ordered: bool) -
 
 
 async def _settle_flow(writes: list[_Write], place: Place) -> None:
-    """Let each document know whether it is stored, and run the hooks of those that are."""
+    """Tell each document whether it was stored, and run the hooks of those that were."""
     for write in writes:
         if write.insert is not None and write.is_stored:
             _core.odm_stored(write.document, write.insert, place.connection)
@@ -231,7 +231,7 @@ async def _settle_flow(writes: list[_Write], place: Place) -> None:
 
 
 def _naming(error: BulkWriteError, writes: list[_Write]) -> BulkWriteError:
-    """The driver's error with the documents that were not stored."""
+    """Return the driver's error with the documents that were not stored."""
     rest = [write.document for write in writes if not write.is_stored]
     error.not_stored = rest  # type: ignore[attr-defined]  # the mapper's addition
     ids = [document.id for document in rest]
@@ -242,9 +242,9 @@ def _naming(error: BulkWriteError, writes: list[_Write]) -> BulkWriteError:
 async def _find_stale_flow(updates: list[_Write], missing: int, place: Place) -> None:
     """Find out which of a bulk write's updates changed nothing, of which there are so many.
 
-    A bulk write answers only how many, so the documents are read. One was stored if it has the next version and the
-    values that were sent: the save of another writer makes the next version too. If others changed the same values
-    since, nobody knows; nor where others stored the very same.
+    The reply to a bulk write has only their number, so the documents are read. An update was stored if its document has
+    the next version and the values that were sent: the save of another writer makes the next version too. If others
+    changed the same values since, or stored equal ones, the outcome is unknown.
     """
     if missing >= len(updates):
         for write in updates:

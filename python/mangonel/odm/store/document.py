@@ -1,4 +1,4 @@
-"""`Document`: a model whose instances are stored in a collection of their own. Spec: crud (write).
+"""`Document`: a model whose instances are stored in a collection. Spec: crud (write).
 
 Each terminal blocks as `x()` and returns a coroutine as `ax()`, which is made of it; see `odm/_terminal.py`.
 """
@@ -89,15 +89,15 @@ class Document(Base, DocumentTwins):
 
     id: ObjectId = field(default_factory=ObjectId, key="_id")
 
-    # What mixins change.
+    # Changed by mixins.
 
     @classmethod
     def __stamps__(cls) -> dict[tuple[str, bool], Callable[[], Any]]:
-        """Keys that saves set by themselves, each with whether updates do so too, and the function of the value."""
+        """The keys that saves set by themselves, each with whether updates do so too, and a function for the value."""
         return {}
 
     def __stamp__(self, is_new: bool) -> None:
-        """Set them."""
+        """Set those keys."""
 
     @classmethod
     def __soft_delete__(cls) -> bool:
@@ -108,19 +108,19 @@ class Document(Base, DocumentTwins):
         return {}
 
     def __note_changes__(self) -> None:
-        """Remember what is about to be stored; `__keep_changes__` does, once it is."""
+        """Record the values about to be stored; after the save, `__keep_changes__` keeps them."""
 
     def __keep_changes__(self) -> None:
         return
 
     def __saved_changes__(self, *put_back: Any) -> Any:
-        """Return what is remembered of saves; or remember again what was returned before."""
+        """Return the recorded values of saves, or restore values returned earlier."""
 
     @classmethod
     def __is_root_of_family__(cls) -> bool:
         return bool(cls.__dict__.get("__root__"))
 
-    # Where it is stored.
+    # The collection.
 
     @classmethod
     def __collection_name__(cls) -> str:
@@ -138,7 +138,7 @@ class Document(Base, DocumentTwins):
         found: Collection[Any] = cls._bind(IS_ASYNC)
         return found
 
-    # Asking.
+    # Queries.
 
     @classmethod
     def find(cls, *where: Where, on_invalid: Any = None) -> Query[Self]:
@@ -270,8 +270,8 @@ class Document(Base, DocumentTwins):
             write_concern: the driver's WriteConcern; None: that of the model, the database or the client.
 
         Raises:
-            StaleDocument: it has another version than this one, or does not fulfil `where`. Nothing was stored.
-            DocumentNotFound: it does not exist any more.
+            StaleDocument: the stored document has another version, or does not meet `where`. Nothing was stored.
+            DocumentNotFound: the document no longer exists.
             DuplicateKeyError: a unique value exists already. Nothing was stored.
             ValidationError: a value does not fit its field. Nothing was sent.
 
@@ -316,9 +316,9 @@ class Document(Base, DocumentTwins):
             write_concern: the driver's WriteConcern; None: that of the model, the database or the client.
 
         Raises:
-            DocumentNotFound: it does not exist any more.
+            DocumentNotFound: the document no longer exists.
             StaleDocument: it has unsaved changes, and another writer has saved it since it was loaded.
-            ValueError: a field of the changes has unsaved ones.
+            ValueError: a changed field has unsaved changes.
 
         Example:
             >>> user.update(inc(User.age), push(User.tags, "new")).tags
@@ -358,7 +358,7 @@ class Document(Base, DocumentTwins):
             session: the driver's session; None: that of the context, if any.
 
         Raises:
-            DocumentNotFound: it does not exist any more.
+            DocumentNotFound: the document no longer exists.
 
         Example:
             >>> user.age = 99
@@ -418,7 +418,7 @@ class Document(Base, DocumentTwins):
             write_concern: the driver's WriteConcern; None: that of the model, the database or the client.
 
         Raises:
-            StaleDocument: one has another version than its stored one; with `ordered=False` the others are stored.
+            StaleDocument: a stored document has another version; with `ordered=False` the others are stored.
             BulkWriteError: some were not stored.
 
         Example:
@@ -503,7 +503,7 @@ class Document(Base, DocumentTwins):
             An `IndexPlan`: `create`, `rebuild`, `drop`, `keep`.
 
         Raises:
-            OperationFailure: the server refused, as for a unique index over values that are not.
+            OperationFailure: the server refused, for example a unique index over duplicate values.
 
         Example:
             >>> Cafe.sync_indexes(plan=True).create
@@ -532,7 +532,7 @@ class Document(Base, DocumentTwins):
 
         Raises:
             OperationFailure: the deployment has no search service, or refused for another reason.
-            OdmError: they are not built within `wait_s`.
+            OdmError: they were not built within `wait_s`.
 
         Example:
             >>> User.sync_search_indexes(plan=True)
@@ -549,8 +549,8 @@ class Document(Base, DocumentTwins):
         """Shard the collection of a sharded cluster by `__shard_key__`.
 
         Raises:
-            ValueError: the model has none.
-            OperationFailure: the deployment is no sharded cluster, or refused for another reason.
+            ValueError: the model has no shard key.
+            OperationFailure: the deployment is not a sharded cluster, or refused for another reason.
 
         Example:
             >>> User.shard_collection()
@@ -575,7 +575,7 @@ class Document(Base, DocumentTwins):
             validate: make the server reject documents that do not fit the model.
 
         Raises:
-            CollectionInvalid: it exists.
+            CollectionInvalid: the collection exists already.
 
         Example:
             >>> Cafe.create_collection(validate=True)
@@ -584,7 +584,7 @@ class Document(Base, DocumentTwins):
         done: None = collection._port.flow(create_collection_flow(cls, collection, validate))
         return done
 
-    # What it is.
+    # State.
 
     @property
     def is_new(self) -> bool:
@@ -618,7 +618,7 @@ class Document(Base, DocumentTwins):
 
     def __hash__(self) -> int:  # type: ignore[override]
         id: Any = self.id
-        # An id of several fields is an embedded document, which has no hash.
+        # An id with several fields is an embedded document, which has no hash.
         return hash((self.__collection_name__(), repr(id) if isinstance(id, Base) else id))
 
 
@@ -641,7 +641,7 @@ async def _in_order_flow(request: Any, ids: list[Any]) -> list[Any]:
 
 
 def _common_place(cls: Any, documents: list[Any], is_async: bool, session: Any, write_concern: Any) -> Place:
-    """Return the one place where documents are stored.
+    """Return the common place of documents.
 
     Raises:
         ValueError: they are stored in more than one.

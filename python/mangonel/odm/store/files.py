@@ -1,4 +1,4 @@
-"""Files of documents: a field that holds the id of a file in GridFS. Spec: gridfs."""
+"""Files of documents: a field that stores the id of a file in GridFS. Spec: gridfs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class File(FileTwins):
     """A file in GridFS. A document stores only its id.
 
     Args:
-        id: of a file that is stored.
-        bucket: the name of its bucket.
-        alias: the connection it is stored by.
+        id: id of a stored file.
+        bucket: name of its bucket.
+        alias: alias of its connection.
 
     Example:
         >>> class User(Document):
@@ -48,10 +48,10 @@ class File(FileTwins):
 
         Args:
             data: bytes or a binary file object.
-            name: its file name.
+            name: name of the file.
             metadata: a document to store with it.
-            bucket: its bucket.
-            alias: the connection.
+            bucket: name of its bucket.
+            alias: alias of its connection.
 
         Example:
             >>> File.put(b"hello", "greeting.txt").read()
@@ -73,7 +73,7 @@ class File(FileTwins):
         """Return the whole file.
 
         Raises:
-            NoFile: it does not exist.
+            NoFile: the file does not exist.
         """
         store, port = _bucket(self.bucket, self.alias, IS_ASYNC)
         data: bytes = port.flow(self._read_flow(store, port))

@@ -1,4 +1,4 @@
-"""Ready-made parts of models: times of creation and change, deletion that only marks, changes that are kept."""
+"""Mixins for models: times of creation and change, soft deletion, recorded changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mangonel.odm.store.document import Document
 
 
 def _now_of(model: Any) -> dt.datetime:
-    """The present as a model stores it."""
+    """Return the current time in the model's form."""
     return now() if model.__tz_aware__ else now().replace(tzinfo=None)
 
 
@@ -56,7 +56,7 @@ class Timestamps(Document):
         return self
 
 
-# What documents stored last, and what they are about to store, by the document's address as long as it lives.
+# The last stored changes and the ones about to be stored, by the document's address, as long as it lives.
 _kept: dict[int, tuple[weakref.ref[Any], dict[str, Any], dict[str, Any]]] = {}
 
 
@@ -76,7 +76,7 @@ class KeepsChanges(Document):
     __keeps_changes__ = True
 
     def previous_changes(self) -> dict[str, tuple[Any, Any]]:
-        """Return the fields that the last save stored, each with its former and its new value."""
+        """Return the fields of the last save, each with its old and its new value."""
         found = _kept.get(id(self))
         return dict(found[1]) if found is not None else {}
 
@@ -85,7 +85,7 @@ class KeepsChanges(Document):
         key = id(self)
         known = _kept.get(key)
         former = known[1] if known is not None else {}
-        # Values as they are now: what a list becomes later was not stored by this save.
+        # Copies: this save does not store what becomes of a list later.
         _kept[key] = (weakref.ref(self, lambda _: _kept.pop(key, None)), former, copy.deepcopy(made))
 
     def __saved_changes__(self, *put_back: Any) -> Any:
@@ -104,7 +104,7 @@ class KeepsChanges(Document):
 
 
 def _mark_of(model: Any) -> str:
-    """The key of a model's mark."""
+    """Return the key of a model's deletion mark."""
     key: str = model.__plan__.fields["deleted_at"].key
     return key
 
@@ -116,7 +116,7 @@ def _not_deleted(query: Query[Any]) -> Query[Any]:
 class SoftDelete(Document):
     """Makes `delete()` only set `deleted_at`. Queries leave such documents out, except `unscoped()`.
 
-    Other changes of the instance stay unsaved, and the hooks of `delete` run, not those of `save`.
+    Other changes of the instance stay unsaved. The hooks of `delete` run, not those of `save`.
 
     Example:
         >>> class Note(SoftDelete):

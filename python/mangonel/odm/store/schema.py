@@ -1,4 +1,4 @@
-"""Indexes that models declare, and the `$jsonSchema` of a model. Nothing is created behind the program's back."""
+"""The indexes that models declare, and a model's `$jsonSchema`. Nothing is created without a call."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class IndexPlan:
 
     Attributes:
         create: declared and missing.
-        rebuild: declared with other keys or options than they have.
-        drop: there, not declared, and dropped where that was asked for.
-        unknown: there and not declared.
+        rebuild: declared with other keys or options than the existing ones.
+        drop: existing, not declared, and dropped on request.
+        unknown: existing and not declared.
         keep: as declared.
     """
 
@@ -37,7 +37,7 @@ class IndexPlan:
         return bool(self.create or self.rebuild or self.drop)
 
 
-# What the server says of an index beside what makes it what it is.
+# Fields in the server's description of an index that do not define it.
 _NOT_COMPARED = {
     "v",
     "ns",
@@ -51,7 +51,7 @@ _NOT_COMPARED = {
 
 
 def declared_indexes(cls: Any) -> dict[str, dict[str, Any]]:
-    """Return the declared indexes by name, each with `key` and options as the server has them."""
+    """Return the declared indexes by name, each with `key` and options in the server's form."""
     found: dict[str, dict[str, Any]] = {}
     family = [cls, *(model for model in cls.__tagged__() if model is not cls)]
     for model in family:
@@ -104,7 +104,7 @@ def _declare(found: dict[str, dict[str, Any]], keys: dict[str, Any], options: di
 
 
 async def sync_indexes_flow(cls: Any, collection: Any, is_plan: bool, drop: bool) -> IndexPlan:
-    """Compare the declared indexes with those there are, and make the difference good."""
+    """Compare the declared indexes with the existing ones, and apply the difference."""
     port = collection._port
     declared = declared_indexes(cls)
     present = _by_name(await port.call(collection.index_information))
@@ -134,10 +134,10 @@ async def sync_indexes_flow(cls: Any, collection: Any, is_plan: bool, drop: bool
 
 
 def _shape(index: dict[str, Any]) -> Any:
-    """What makes two indexes the same."""
+    """Return the defining parts of an index, for comparison."""
     keys = index["key"]
     if any(kind == "text" for kind in keys.values()) or "_fts" in keys:
-        # A declaration may weigh some of its fields; the server names the weight of each.
+        # A declaration may weight some of its fields; the server lists the weight of each.
         weights = dict.fromkeys((key for key, kind in keys.items() if kind == "text" and key != "_fts"), 1)
         weights.update(index.get("weights") or {})
         others = [
@@ -267,7 +267,7 @@ def _model_schema(cls: Any, seen: list[Any]) -> dict[str, Any]:
 def _type_schema(spec: dict[str, Any], seen: list[Any]) -> dict[str, Any]:
     op, argument = spec["op"], spec["argument"]
     if spec["encrypted"] is not None:
-        # The server looks whether it is encrypted; what it was it cannot see.
+        # The server can check that it is encrypted, but not its original type.
         return _nullable({"encrypt": {}}) if spec["nullable"] else {"encrypt": {}}
     schema: dict[str, Any] = {}
     if op in _BSON_TYPES:

@@ -1,4 +1,4 @@
-"""Search and vector indexes that models declare. A service beside the server builds them, later than it answers."""
+"""The search and vector indexes that models declare. A service beside the server builds them after it has replied."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mangonel.odm.expressions.paths import key_of
 from mangonel.odm.model.fields import Vector
 from mangonel.odm.store.schema import IndexPlan
 
-# Between two looks at whether indexes are built.
+# Pause between checks whether indexes are built.
 PAUSE_S = 0.5
 
 
@@ -20,8 +20,8 @@ class SearchIndex:
 
     Args:
         fields: those that are searched, names or class attributes; none: all fields, of any type.
-        name: of the index.
-        definition: all of it, as the service has it, instead of fields.
+        name: name of the index.
+        definition: the whole definition in the service's form, instead of fields.
         kind: "search" or "vectorSearch".
 
     Example:
@@ -55,8 +55,8 @@ def declared_search_indexes(cls: Any) -> dict[str, dict[str, Any]]:
     """Return the declared search indexes by name, each with its `type` and its `definition`.
 
     Raises:
-        ValueError: two of one name, which the service has once.
-        TypeError: a vector in a list of embedded documents, which no index takes.
+        ValueError: two indexes have the same name.
+        TypeError: a vector is in a list of embedded documents, which no index supports.
     """
     found: dict[str, dict[str, Any]] = {}
     for index in cls.__search_indexes__:
@@ -83,7 +83,7 @@ def declared_search_indexes(cls: Any) -> dict[str, dict[str, Any]]:
 
 
 def _vectors(model: Any, prefix: str, above: tuple[Any, ...]) -> Iterator[tuple[str, Vector]]:
-    """Yield the vectors of a model and of the documents embedded in it, each with its path."""
+    """Yield the vectors of a model and of its embedded documents, each with its path."""
     for field in model.__plan__.fields.values():
         path = prefix + field.key
         for item in field.metadata:
@@ -118,7 +118,7 @@ def _definition(cls: Any, index: SearchIndex) -> dict[str, Any]:
 async def sync_search_flow(
     cls: Any, collection: Any, is_plan: bool, drop: bool, wait_s: float | None
 ) -> IndexPlan:
-    """Compare the declared search indexes with those there are, and ask for the difference."""
+    """Compare the declared search indexes with the existing ones, and request the difference."""
     port = collection._port
     declared = declared_search_indexes(cls)
     present = {row["name"]: row for row in await _rows_flow(collection)}
@@ -158,7 +158,7 @@ async def _rows_flow(collection: Any) -> list[dict[str, Any]]:
 async def _wait_flow(collection: Any, names: Iterable[str], wait_s: float) -> None:
     end = time.monotonic() + wait_s
     while True:
-        # While one is built anew, the old one is still queried.
+        # While an index is rebuilt, the old one is still used.
         ready = {
             row["name"]
             for row in await _rows_flow(collection)
@@ -173,7 +173,7 @@ async def _wait_flow(collection: Any, names: Iterable[str], wait_s: float) -> No
 
 
 def _has(there: Any, wanted: Any) -> bool:
-    """Whether a definition says what is wanted; the service adds what it takes for granted."""
+    """Whether a definition includes the wanted one; the service adds its defaults."""
     if isinstance(wanted, Mapping):
         return isinstance(there, Mapping) and all(
             name in there and _has(there[name], value) for name, value in wanted.items()

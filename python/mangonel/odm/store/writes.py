@@ -1,7 +1,7 @@
 """Flows that store one document: hooks, the smallest update, versions, delete rules.
 
-A save takes what it sends out of the pending changes when it begins, and gives it back when it fails; one save of an
-instance is under way at a time. What the server says it did is compared with what was sent.
+A save takes the changes that it sends from the pending ones when it begins, and restores them if it fails; an instance
+has one running save at a time. The server's result is compared with what was sent.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from mangonel.odm.query.stamped import update_for
 
 
 async def insert_flow(document: Any, place: Place, validate: bool, is_inside: bool = False) -> Any:
-    """Store a new document; `is_inside`: its hooks around that run already."""
+    """Store a new document; `is_inside`: its `around` hooks are running already."""
     cls = document.__class__
     is_simple = is_plain(cls)
     if not (is_simple or is_inside) and has_hooks(cls, "around_insert", "around_save"):
@@ -81,7 +81,7 @@ async def insert_flow(document: Any, place: Place, validate: bool, is_inside: bo
         try:
             await port.arun(operation)
         except BaseException:
-            # Inserted or not: a second insert of the same id is refused by the server.
+            # The outcome is unknown: the server refuses a second insert of the same id.
             _core.odm_settle(document, False)
             raise
     _core.odm_stored(document, data, place.connection)
@@ -97,7 +97,7 @@ def _insert(collection: Any, document: Any, options: dict[str, Any]) -> Any:
 async def save_flow(
     document: Any, place: Place, validate: bool, cascade: bool, where: Any, is_inside: bool = False
 ) -> Any:
-    """Store what changed; `is_inside`: its hooks around that run already."""
+    """Store the changes; `is_inside`: its `around` hooks are running already."""
     cls = document.__class__
     port = place.port
     if cascade:
@@ -135,17 +135,17 @@ async def save_flow(
     return document
 
 
-# A save begins anew when the stored bytes differ from the known ones and mean the same. Another writer may do it again.
+# A save starts again if the stored bytes differ from the known ones but mean the same; this may recur.
 _TRIES = 3
 
-# What these stand for happened before anything was sent, or is the server's refusal.
+# These errors come from before anything was sent, or are the server's refusal.
 _REFUSALS = (OperationFailure, BSONError, InvalidOperation, TypeError, ValueError, OverflowError)
-# These are refusals by class alone: the update may have been stored.
+# These are refusals only by class: the update may have been stored.
 _UNKNOWN = (WriteConcernError, ExecutionTimeout)
 
 
 async def _send_flow(document: Any, place: Place, where: Any) -> tuple[int | None, int]:
-    """Send what changed; return how many documents the server found and modified. None: nothing changed."""
+    """Send the changes; return how many documents the server matched and modified. None: there are no changes."""
     cls, collection = document.__class__, place.collection
     seals = declared and encrypted_tree(cls) is not None
     if where is None and not (place.session or BOUND or seals or cls.__shard_key__):
@@ -176,7 +176,7 @@ async def _send_flow(document: Any, place: Place, where: Any) -> tuple[int | Non
 
 
 def outcome_of(error: BaseException) -> bool | None:
-    """Return False when a failed write was certainly not stored, None when nobody knows."""
+    """Return False if a failed write was certainly not stored, None if that is unknown."""
     is_refusal = isinstance(error, _REFUSALS) and not isinstance(error, _UNKNOWN)
     if is_refusal and isinstance(error, OperationFailure):
         is_refusal = not (error.timeout or error.has_error_label("RetryableWriteError"))
@@ -184,7 +184,7 @@ def outcome_of(error: BaseException) -> bool | None:
 
 
 async def rebased_flow(document: Any, place: Place) -> bool:
-    """Take over the stored bytes of what means the same as the known ones; return whether there were any."""
+    """Take over stored bytes that mean the same as the known ones; return whether there were any."""
     raw = place.collection.with_options(codec_options=_RAW)
     stored = await place.port.call(_find_one, raw, stored_id(document.id), place.session)
     return stored is not None and _core.odm_rebase(document, stored.raw)
@@ -210,7 +210,7 @@ def _update_one(collection: Any, query: Any, update: Any, options: dict[str, Any
 
 
 def guarded_filter(document: Any, where: Any = None) -> dict[str, Any]:
-    """The query for the stored document, while it is what the update under way depends on."""
+    """Return the query for the stored document, if it is still what the running update depends on."""
     query, guard = filter_of(document, where), _core.odm_guard(document)
     if guard is None:
         return query
@@ -221,7 +221,7 @@ def guarded_filter(document: Any, where: Any = None) -> dict[str, Any]:
 
 
 def filter_of(document: Any, where: Any = None) -> dict[str, Any]:
-    """The query for the stored document, of the version that was loaded."""
+    """Return the query for the stored document, in the loaded version."""
     query: dict[str, Any] = dict(_core.odm_filter(document))
     if document.__shard_key__:
         query |= shard_filter(document)
@@ -231,7 +231,7 @@ def filter_of(document: Any, where: Any = None) -> dict[str, Any]:
 
 
 def shard_filter(document: Any) -> dict[str, Any]:
-    """What tells the shard of a document: the fields of its key, as far as they were loaded."""
+    """Return the loaded fields of a document's shard key."""
     fields, loaded = document.__plan__.fields, set(_core.odm_loaded(document))
     return {
         fields[name].key: dump(document.__class__, fields[name], held(document, name))
@@ -241,7 +241,7 @@ def shard_filter(document: Any) -> dict[str, Any]:
 
 
 async def missing_flow(document: Any, place: Place, where: Any = None, is_guarded: bool = False) -> None:
-    """Say why nothing matched a document's save."""
+    """Raise the error for a save that matched nothing."""
     cls = document.__class__
     has_version = len(filter_of(document)) > 1
     if has_version or where is not None or is_guarded:
@@ -265,7 +265,7 @@ def _count(collection: Any, id: Any, options: dict[str, Any]) -> Any:
 
 
 async def cascade_flow(document: Any, place: Place) -> None:
-    """Save the documents that loaded references of a document lead to, each once, iteratively."""
+    """Save the documents of a document's loaded references, each once, iteratively."""
     queue = [document]
     for current in queue:
         for name, field in current.__plan__.fields.items():
@@ -301,7 +301,7 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
     former = Former(document) if version is not None else None
     _core.odm_begin(document)
     if version is not None:
-        # The version that is stored is the next one; a refusal takes it back.
+        # The stored version is the next one; a refusal reverts it.
         setattr(document, cls.__plan__.by_key[version[0]].name, version[1] + 1)
     try:
         data = _core.odm_encode(document)
@@ -331,7 +331,7 @@ def _replace_one(collection: Any, query: Any, data: Any, upsert: bool, options: 
 
 
 def _by_id(document: Any, place: Place) -> Query[Any]:
-    """The query for a document where it is stored, whatever its scope."""
+    """Return the query for a document at its place, ignoring scopes."""
     query: Query[Any] = Query(document.__class__).find({"_id": stored_id(document.id)}).eager()
     if document.__shard_key__:
         query = query.find(shard_filter(document))
@@ -343,7 +343,7 @@ def _by_id(document: Any, place: Place) -> Query[Any]:
 
 
 async def update_flow(document: Any, place: Place, changes: Iterable[Change]) -> Any:
-    """Send changes for one document and take over the answer; other fields keep what was not saved."""
+    """Send changes for one document and take over the result; other fields keep unsaved changes."""
     cls = document.__class__
     touch(document)
     changes = list(changes)
@@ -361,13 +361,13 @@ async def update_flow(document: Any, place: Place, changes: Iterable[Change]) ->
         )
     query, version = _by_id(document, place), _core.odm_version(document) if unsaved else None
     if version is not None:
-        # What is unsaved was made of the version that was loaded; the answer's must not pass for it.
+        # Unsaved changes are based on the loaded version, so the result's version must not replace it.
         query = query.find({version[0]: version[1]})
     request = query._request("find_and_update", place.port.is_async)
     _core.odm_begin(document)
     try:
         with outside():
-            # The server of a collection of Queryable Encryption tells only what a document was.
+            # For Queryable Encryption, the server returns only the old document.
             is_told = not is_queryable(place.collection)
             found = await query._find_and_update_flow(request, changes, is_told, False, None)
             if found is not None and not is_told:
@@ -397,11 +397,11 @@ async def reload_flow(document: Any, place: Place, keep_changes: bool = False) -
 
 
 def _take_over(document: Any, found: Any, keep_changes: bool = True) -> None:
-    """Let a document be what was found, but for what is unsaved at this moment."""
+    """Give a document the found values, except where it has unsaved changes now."""
     is_uncertain = bool(_core.odm_flags(document) & UNCERTAIN)
     changes = _core.odm_changes(document) if keep_changes else {}
     kept = {name: (old, held(document, name)) for name, old in changes.items()}
-    # A partly loaded one has a hidden class, of the same shape.
+    # A partly loaded document has a hidden class, with the same layout.
     _core.odm_take(document, found)
     for name, (old, value) in kept.items():
         setattr(document, name, _kept(old, value, held(document, name), is_uncertain))
@@ -427,7 +427,7 @@ def _kept(old: Any, value: Any, found: Any, is_uncertain: bool) -> Any:
 
 
 async def delete_flow(document: Any, place: Place) -> None:
-    """Delete a document, by the delete rules of the references to it."""
+    """Delete a document, following the delete rules of references to it."""
     await around_flow([(document, "delete")], place.port, _delete_flow, document, place)
 
 
@@ -436,7 +436,7 @@ async def _delete_flow(document: Any, place: Place) -> None:
     port = place.port
     touch(document)
     await run_flow(document, "before_delete", port)
-    # Nothing is changed by the rules before the document itself is gone: it may be stale.
+    # The rules change nothing before the document itself is gone, since it may be stale.
     request = _by_id(document, place)._request("delete", port.is_async)
     plan = await plan_rules_flow(cls, [stored_id(document.id)], request)
     if cls.__soft_delete__():
@@ -448,7 +448,7 @@ async def _delete_flow(document: Any, place: Place) -> None:
             found = await port.call(_count, place.collection, stored_id(document.id), place.session)
             if found:
                 raise StaleDocument(
-                    f"the {cls.__name__} {document.id!r} was saved by somebody else; reload it"
+                    f"the {cls.__name__} {document.id!r} was saved by another writer; reload it"
                 )
         _core.odm_mark_deleted(document)
     await touch_targets_flow(document, place)
@@ -458,7 +458,7 @@ async def _delete_flow(document: Any, place: Place) -> None:
 
 
 async def _mark_flow(document: Any, place: Place) -> None:
-    """Store that a document is deleted, and nothing else that is unsaved."""
+    """Store only that a document is deleted, and no other changes."""
     update = document.__soft_delete_update__()
     result = await place.port.call(_update_one, place.collection, filter_of(document), update, place.session)
     if result.acknowledged and not result.matched_count:

@@ -1,1 +1,1 @@
-"""The web frameworks: how each hands a request to the flows and puts the cookie into the answer. One file for each."""
+"""The web frameworks: each file passes requests to the flows and puts the cookie into the response."""

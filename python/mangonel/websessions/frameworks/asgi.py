@@ -1,6 +1,6 @@
 """Websessions in Starlette, FastAPI and any other ASGI application: one pure ASGI middleware and one dependency.
 
-The start of the answer is held back until what changed is stored. A WebSocket gets its cookie with the accept.
+The start of the response waits until the changes are stored. A WebSocket gets its cookie with the accept.
 Knows no store and imports no framework.
 """
 
@@ -45,7 +45,7 @@ class SessionMiddleware:
     Args:
         app: the application.
         sessions: the application's websessions.
-        exclude: paths that need none, as "/health"; a path that ends in "/" stands for all below it.
+        exclude: paths without websessions, such as "/health"; a path that ends in "/" includes everything below it.
     """
 
     def __init__(self, app: Application, sessions: WebSessions[Any], exclude: Iterable[str] = ()) -> None:
@@ -74,7 +74,7 @@ class SessionMiddleware:
             try:
                 await self.app(scope, receive, _handshake(session, send))
             finally:
-                # Values are stored by save(), but what was ended has ended.
+                # save() stores values, but an end takes effect in any case.
                 if session.state.had_end and session.state.record is not None:
                     session.state.headers_left = True
                     await _outlast(_commit(session, 200))
@@ -95,7 +95,7 @@ class SessionMiddleware:
 
 
 class _Answer:
-    """Holds the start of an answer back until the websession is stored."""
+    """Holds back the start of a response until the websession is stored."""
 
     def __init__(self, session: WebSession[Any], send: Send) -> None:
         self._session = session
@@ -120,15 +120,15 @@ class _Answer:
             self.is_complete = self.is_complete or is_last
 
     async def failed(self, error: BaseException) -> bool:
-        """Commit what must hold although the application failed; True: this was the whole answer.
+        """Commit the parts that hold even if the application failed; return True if this sent the whole response.
 
-        A cookie has to reach the browser with a failure too, so it is answered here then; otherwise by the server or
-        whoever shows errors.
+        If a cookie must reach the browser, the response is sent here; otherwise the server or an error handler sends
+        it.
         """
         session = self._session
         if self._has_failed:
             return False
-        # A commit that was cancelled is one that still has to be done.
+        # A cancelled commit still has to be completed.
         if not session.state.was_answered or session.state.had_end or session.state.change:
             await self.commit_failure()
         is_ours = isinstance(error, WebSessionError)  # as CSRFError, which no handler of the application took
@@ -142,7 +142,7 @@ class _Answer:
         return is_ours
 
     async def commit_failure(self) -> None:
-        """Commit what holds whatever the application did."""
+        """Commit the parts that hold even if the application failed."""
         try:
             await _outlast(_commit(self._session, 500))
         except WebSessionError as failure:
@@ -171,7 +171,7 @@ class _Answer:
             self._has_failed = True
             added: list[tuple[str, str]] = []
             if error.status == 500:
-                # Its values are what cannot be stored; what was given up stays given up.
+                # Its values are what cannot be stored; a given-up id stays given up.
                 await self.commit_failure()
                 added = take_headers(session)
             await _plain(self._send, error.status, added)
@@ -201,7 +201,7 @@ class _Answer:
         return stream_headers(session, control or "public")
 
     async def _late(self) -> None:
-        # A streamed answer may have changed it after its start; there can be no new cookie any more.
+        # A streamed response may have changed it after its start; no new cookie can be sent any more.
         await _commit(self._session, self._status)
 
 
@@ -212,7 +212,7 @@ async def _commit(session: WebSession[Any], status: int) -> None:
 
 
 async def _outlast(commit: Coroutine[Any, Any, None]) -> None:
-    """Wait for a commit that goes on although the request is cancelled."""
+    """Wait for a commit, which continues if the request is cancelled."""
     task = asyncio.ensure_future(commit)
     _commits.add(task)
     task.add_done_callback(_commits.discard)
@@ -223,14 +223,14 @@ _commits: set[asyncio.Future[None]] = set()
 
 
 class CSRFMiddleware:
-    """Refuses requests that another site sent, for an application inside of `SessionMiddleware`.
+    """Refuses requests from other sites, for an application inside of `SessionMiddleware`.
 
-    What is not GET, HEAD, OPTIONS or TRACE must come from a page of ours, and needs a token, in the header X-CSRF-Token
-    or in the field `_csrf` within the first 64 KiB of a form. A WebSocket must come from a page of ours.
+    Requests other than GET, HEAD, OPTIONS and TRACE must come from our own pages and carry a token, in the header
+    X-CSRF-Token or in the field `_csrf` within the first 64 KiB of a form. A WebSocket must come from our own pages.
 
     Args:
         app: the application.
-        exclude: paths that check by themselves, as "/hook"; a path that ends in "/" stands for all below it.
+        exclude: paths with checks of their own, such as "/hook"; a path that ends in "/" includes everything below it.
     """
 
     def __init__(self, app: Application, exclude: Iterable[str] = ()) -> None:
@@ -269,7 +269,7 @@ class CSRFMiddleware:
 
 
 async def _form_token(content_type: str, receive: Receive) -> tuple[str | None, Receive]:
-    """Return the token in a form, and what gives the application the whole form afterwards."""
+    """Return the token in a form, and a receive function that gives the application the whole form."""
     held: list[Message] = []
     body, token, look = bytearray(), None, 0
     if content_type.lower().startswith(("application/x-www-form-urlencoded", "multipart/form-data")):
@@ -278,7 +278,7 @@ async def _form_token(content_type: str, receive: Receive) -> tuple[str | None, 
             held.append(message := await receive())
             body += message.get("body", b"")
             more = message["type"] == "http.request" and message.get("more_body", False)
-            # Not at every chunk, which may be a byte: that would cost a stranger little and everybody else much.
+            # Not at every chunk, which may be one byte: that would let a client cause work cheaply.
             if more and len(body) >= look and content_type.lower().startswith("multipart"):
                 token, look = token_in_form(content_type, bytes(body)), 2 * len(body)
         token = token or token_in_form(content_type, bytes(body))
@@ -300,11 +300,11 @@ class _Paths:
 
 
 def check_csrf(request: Any, token: str | None = None) -> None:
-    """Check where a Starlette request comes from, and its token: an argument, else the header X-CSRF-Token.
+    """Check the origin of a Starlette request, and its token from the argument or the header X-CSRF-Token.
 
     Args:
         request: the request.
-        token: None: the one of the header.
+        token: the token. None: the header's.
 
     Raises:
         CSRFError: answer 403.
@@ -351,7 +351,7 @@ def _visit(scope: Scope, sessions: WebSessions[Any], takes_cookies: bool) -> Vis
 
 
 def _header(scope: Scope, wanted: bytes, *, last: bool = False) -> str | None:
-    """Return the first header of a name, or the last one: a proxy of ours adds its own behind what a visitor sent."""
+    """Return the first header with a name, or the last one: our proxy appends its own after the visitor's."""
     headers = scope["headers"]
     for name, value in reversed(headers) if last else headers:
         if name == wanted:
@@ -361,7 +361,7 @@ def _header(scope: Scope, wanted: bytes, *, last: bool = False) -> str | None:
 
 
 def _with(headers: Iterable[Any], added: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
-    """Return the headers with ours; others' cookies stay, a Cache-Control that allows caching does not."""
+    """Return the headers with ours added; others' cookies stay, a Cache-Control that allows caching is removed."""
     names = {name.lower().encode() for name, _ in added if name == "Cache-Control"}
     kept = [(name, value) for name, value in headers if name.lower() not in names]
     return kept + [(name.lower().encode(), value.encode("latin-1")) for name, value in added]

@@ -1,6 +1,6 @@
-"""Websessions in Flask: `flask.session`, `flask.flash` and everything built on them work as always.
+"""Websessions in Flask: `flask.session`, `flask.flash` and everything built on them work as usual.
 
-Runs the flows in the calling thread, on a store's blocking side. Knows no store.
+Runs the flows in the calling thread, on a store's blocking face. Knows no store.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FlaskSessions", "check_csrf", "csrf_exempt", "honour", "init_flask"]
 
-# Flask's option, ours, and what Flask has where nobody said anything.
+# Flask's option, ours, and Flask's default.
 COOKIE_OPTIONS = (
     ("SESSION_COOKIE_NAME", "name", "session"),
     ("APPLICATION_ROOT", "path", "/"),
@@ -54,14 +54,14 @@ View = TypeVar("View", bound=Callable[..., Any])
 
 
 class FlaskSessions(SessionInterface):
-    """Flask's interface to websessions. The application's own settings of the cookie are honoured."""
+    """Flask's interface to websessions. It honours the application's own cookie settings."""
 
     def __init__(self, sessions: WebSessions[Any]) -> None:
         self.sessions = sessions
         self._is_ready = False
 
     def open_session(self, app: Any, request: Any) -> Any:
-        """Load the websession before the request is routed; a store that does not answer is a 503.
+        """Load the websession before the request is routed; a store that does not answer gives a 503.
 
         Args:
             app: the application.
@@ -77,7 +77,7 @@ class FlaskSessions(SessionInterface):
         try:
             session = self.sessions.blocking.load(visit_of(request.environ, self.sessions))
         except StoreError as error:
-            # Flask opens sessions outside of its error handling, so the request goes on and is refused there.
+            # Flask opens sessions outside of its error handling, so the request continues and is refused later.
             session = self.sessions.blocking.anonymous(visit_of(request.environ, self.sessions))
             session.state.degraded = True
             request.environ["mangonel.store_error"] = error
@@ -85,15 +85,15 @@ class FlaskSessions(SessionInterface):
         return session
 
     def save_session(self, app: Any, session: Any, response: Any) -> None:
-        """Store what changed and set the cookie.
+        """Store the changes and set the cookie.
 
         Args:
             app: the application.
-            session: what `open_session` returned.
-            response: the answer; Flask calls this.
+            session: the result of `open_session`.
+            response: the response; Flask calls this.
 
         Raises:
-            WebSessionError: the session's values cannot be stored; nothing of them was.
+            WebSessionError: the session's values cannot be stored; none of them were.
         """
         if not isinstance(session, WebSession):
             return
@@ -107,7 +107,7 @@ class FlaskSessions(SessionInterface):
             _refuse(response, error.status)
             return
         except WebSessionError:
-            # Its values cannot be stored. What was given up is committed with Flask's answer to that, or without one.
+            # Its values cannot be stored. A given-up id is committed with Flask's error response, or without one.
             session.state.was_answered = False
             raise
         if response.is_streamed:
@@ -124,12 +124,12 @@ class FlaskSessions(SessionInterface):
 
 
 def init_flask(app: Any, sessions: WebSessions[Any], *, csrf: bool = False) -> None:
-    """Let `flask.session` be one of these websessions.
+    """Make `flask.session` one of these websessions.
 
     Args:
         app: a Flask application.
-        sessions: what its requests use.
-        csrf: check every request that is not GET, HEAD, OPTIONS or TRACE, but for views with `csrf_exempt`.
+        sessions: the websessions for its requests.
+        csrf: check every request other than GET, HEAD, OPTIONS and TRACE, except for views with `csrf_exempt`.
 
     Example:
         >>> import flask
@@ -153,7 +153,7 @@ def init_flask(app: Any, sessions: WebSessions[Any], *, csrf: bool = False) -> N
     app.before_request_funcs.setdefault(None, [])[:0] = first
 
     def end_without_answer(error: BaseException | None) -> None:
-        """Commit what must hold where an exception went past `save_session`, as while debugging."""
+        """Commit the parts that must hold if an exception skipped `save_session`, as in debug mode."""
         # Not `flask.session`, which counts as reading it.
         session = flask.request.environ.get(KEY) if flask.has_request_context() else None
         if error is None or not isinstance(session, WebSession) or session.state.was_answered:
@@ -181,14 +181,14 @@ def init_flask(app: Any, sessions: WebSessions[Any], *, csrf: bool = False) -> N
 
 
 def honour(config: Any, sessions: WebSessions[Any]) -> None:
-    """Take over what an application's configuration says about its session cookie.
+    """Apply the session cookie settings of an application's configuration.
 
     Args:
-        config: the application's.
-        sessions: what its requests use.
+        config: the application's configuration.
+        sessions: the websessions for its requests.
 
     Raises:
-        UsageError: the two contradict each other, or Flask's cannot be had.
+        UsageError: the two contradict each other, or a Flask setting is not supported.
 
     Example:
         >>> honour({"SESSION_COOKIE_NAME": "shop", "SESSION_COOKIE_SAMESITE": "Strict"}, sessions)
@@ -227,13 +227,13 @@ def honour(config: Any, sessions: WebSessions[Any]) -> None:
 
 
 def check_csrf(token: str | None = None) -> None:
-    """Check where the request comes from, and its token: an argument, else the field `_csrf`, else X-CSRF-Token.
+    """Check the origin of the request, and its token: the argument, else the field `_csrf`, else X-CSRF-Token.
 
     Args:
-        token: None: the one that the request carries.
+        token: the token. None: the request's.
 
     Raises:
-        CSRFError: answered with 403 by the handler that `init_flask` registered.
+        CSRFError: the handler that `init_flask` registered answers 403.
 
     Example:
         >>> @app.post("/change")
@@ -247,10 +247,10 @@ def check_csrf(token: str | None = None) -> None:
 
 
 def csrf_exempt(view: View) -> View:
-    """Let a view do without the check of `init_flask(…, csrf=True)`, as one that other servers call.
+    """Exempt a view from the check of `init_flask(…, csrf=True)`, for example one that other servers call.
 
     Args:
-        view: a function.
+        view: a view function.
 
     Example:
         >>> from flask import Flask

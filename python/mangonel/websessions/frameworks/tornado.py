@@ -1,9 +1,9 @@
-"""Websessions in Tornado: a mixin that loads before the handler's method and stores before the answer leaves.
+"""Websessions in Tornado: a mixin that loads before the handler's method and stores before the response leaves.
 
-`finish()` marks the handler finished with Tornado's private `_finished`, commits in a task and finishes then, so that
-a client that was answered finds what was stored. A test guards that this Tornado still has it.
+`finish()` marks the handler as finished with Tornado's private `_finished`, commits in a task and then finishes, so
+that a client that has its response finds everything stored. A test checks that Tornado still has this attribute.
 
-Knows no store. A WebSocket gets its cookie with the handshake and saves by itself.
+Knows no store. A WebSocket gets its cookie with the handshake, and saves by itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SWITCHING_PROTOCOLS = 101
 
 
 class _Done:
-    """What `prepare()` returns when there is nothing to wait for; cheaper than a coroutine."""
+    """The result of `prepare()` if there is nothing to wait for; cheaper than a coroutine."""
 
     __slots__ = ()
 
@@ -51,11 +51,11 @@ _DONE = _Done()
 
 
 class _HandlersVisit(Visit):
-    """A visit that asks its handler only for what somebody wants to know."""
+    """A visit that reads its handler only on demand."""
 
     __slots__ = ("__weakref__", "_handler")
 
-    # Every reader's request makes one, so its fields are set from outside: no call of a function of Python's.
+    # Made for every reader's request, so its fields are set from outside, without a call of a Python function.
     __init__ = object.__init__
     _handler: SessionMixin
     takes_cookies = True
@@ -77,33 +77,33 @@ class _NobodysVisit(_HandlersVisit):
     cookie = None
 
 
-# What a websession knows of its request when the answer has left. Without it, handler and websession would refer to
+# The websession's view of its request after the response has left. Without it, handler and websession would refer to
 # each other, and every request would be left to the garbage collector.
 _LEFT = Visit(takes_cookies=False)
 
 
 class SessionMixin(_Base):
-    """Put before `RequestHandler`: `class Base(SessionMixin, RequestHandler)`; give `Application` a `sessions=`.
+    """A mixin for handlers: `class Base(SessionMixin, RequestHandler)`; pass `sessions=` to `Application`.
 
-    A `prepare()` of your own begins with `await super().prepare()`.
+    A `prepare()` of your own must begin with `await super().prepare()`.
 
     Attributes:
-        use_session: False for handlers that never need one: no store call at all.
-        check_csrf: True: what is not GET, HEAD, OPTIONS or TRACE must come from a page of ours, and needs a token, in
-            the field `_csrf` or the header X-CSRF-Token.
-        session_revalidate: for WebSockets: look so often, in seconds or as "60s", whether the websession has ended, and
-            close with 4401 then. None: never.
+        use_session: False for handlers that never need one: there is no store call at all.
+        check_csrf: True: requests other than GET, HEAD, OPTIONS and TRACE must come from our own pages and carry a
+            token, in the field `_csrf` or the header X-CSRF-Token.
+        session_revalidate: for WebSockets: how often to check whether the websession has ended, in seconds or as "60s";
+            if it has, close with 4401. None: never.
     """
 
     use_session = True
     check_csrf = False
     session_revalidate: Any = None
 
-    # None until `prepare()`; _NOBODY after it for a request without a cookie, until somebody asks.
+    # None until `prepare()`; after it _NOBODY for a request without a cookie, until the first access.
     _websession: WebSession[Any] | None = None
     _websession_watch: asyncio.Task[None] | None = None
     _websession_failed = False
-    # Whose method comes next, for each class of handlers. `super()` would look for it at every request.
+    # The class whose method comes next, by handler class. `super()` would search for it at every request.
     _websession_prepares: Any = None
     _websession_finishes: Any = None
     _websession_flushes: Any = None
@@ -120,7 +120,7 @@ class SessionMixin(_Base):
         """The websession of this request.
 
         Raises:
-            UsageError: it is switched off here, or `prepare()` was overridden without `await super().prepare()`.
+            UsageError: it is disabled here, or `prepare()` was overridden without `await super().prepare()`.
         """
         session = self._websession
         if session is None or session is _NOBODY:
@@ -147,19 +147,20 @@ class SessionMixin(_Base):
         if not self.use_session:
             return base if base is not None else _DONE
         if base is None and not self.check_csrf and not self.request.headers.get_list("Cookie"):
-            # Most readers are nobody: this path is what they cost. Only a `prepare()` of their own awaits it.
+            # Most readers have no cookie, and this path is their cost. Only a `prepare()` of their own awaits it.
             self._websession = _NOBODY
             return None if type(self).prepare is _PREPARE else _DONE
         return self._prepare_websession(base)
 
     def finish(self, chunk: str | bytes | dict[str, Any] | None = None) -> asyncio.Future[None]:
-        """Store what changed, then finish the answer.
+        """Store the changes, then finish the response.
 
         Args:
-            chunk: the last part of the answer.
+            chunk: the last part of the response.
 
         Raises:
-            HTTPError: the store did not answer when the request began, and it was to end or to log somebody in.
+            HTTPError: the store did not answer at the start of the request, and the websession should end or log in a
+                user.
 
         Example:
             >>> class Page(SessionMixin, RequestHandler):
@@ -171,12 +172,12 @@ class SessionMixin(_Base):
         if session is _NOBODY or session is None or self._finished:
             return self._websession_finishes.finish(self, chunk)  # type: ignore[no-any-return]
         if self._status_code == SWITCHING_PROTOCOLS:
-            # The stream is taken away as soon as we return.
+            # The stream is detached as soon as this returns.
             return self._finish_handshake(session)
         try:
             plan = last_plan(session, 500 if self._websession_failed else self._status_code)
         except StoreError as error:
-            # It was not loaded; what is left to do is to say so.
+            # It was not loaded, so all that remains is the error.
             self._websession = _NOBODY
             raise self._http_error(error) from error
         if plan == NOTHING:
@@ -188,17 +189,17 @@ class SessionMixin(_Base):
             return future
         if chunk is not None:
             self.write(chunk)
-        # From here on the handler counts as finished, as far as Tornado and the application can see.
+        # From here on Tornado and the application see the handler as finished.
         self._finished = True
         commit = asyncio.get_running_loop().create_task(self._commit_and_finish(session, plan))
         leave(session, commit)
         return commit
 
     def flush(self, include_footers: bool = False) -> asyncio.Future[None]:
-        """Send what there is; the first time the cookie goes along, which takes no store.
+        """Send the data so far; the first time with the cookie, which needs no store call.
 
         Args:
-            include_footers: as for Tornado's own.
+            include_footers: as for Tornado's method.
 
         Example:
             >>> class Page(SessionMixin, RequestHandler):
@@ -216,11 +217,11 @@ class SessionMixin(_Base):
         return self._websession_flushes.flush(self, include_footers)  # type: ignore[no-any-return]
 
     def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
-        """Answer with an error; one of this package's with the status that suits it.
+        """Respond with an error; errors of this package have their own status.
 
         Args:
             status_code: the status.
-            kwargs: as for Tornado's own; `exc_info` is the exception that the handler raised.
+            kwargs: as for Tornado's method; `exc_info` is the exception of the handler.
 
         Example:
             >>> class Page(SessionMixin, RequestHandler):
@@ -230,18 +231,18 @@ class SessionMixin(_Base):
         error = (kwargs.get("exc_info") or (None, None))[1]
         if isinstance(error, WebSessionError) and status_code == 500:
             status_code = error.status
-        # Of a streamed answer the status has left, and the handler failed all the same.
+        # The status of a streamed response has left, and the handler failed nevertheless.
         self._websession_failed = self._headers_written
         super().send_error(status_code, **kwargs)
 
     def on_session_end(self) -> None:
-        """Called when a WebSocket's websession has ended meanwhile; closes it."""
+        """Called when a WebSocket's websession has ended; closes the WebSocket."""
         close: Any = getattr(self, "close", None)
         if close is not None:
             close(ENDED_CODE, "the websession has ended")
 
     def visit(self) -> Visit:
-        """Return what the websession wants to know of this request; override to add signals."""
+        """Return the websession's view of this request; override it to add signals."""
         # HTTP/2 front ends may send several headers.
         headers = self.request.headers
         visit: _HandlersVisit = _HandlersVisit()
@@ -280,7 +281,7 @@ class SessionMixin(_Base):
         return session
 
     def _anonymous(self) -> WebSession[Any]:
-        # A request without a cookie gets here, and most readers are one: no detour for them.
+        # Requests without a cookie come here, and most are: no detour for them.
         sessions = self.application.settings.get("sessions") or self.sessions
         if type(sessions) is str:
             sessions = self.sessions  # which says what is expected
@@ -325,16 +326,16 @@ class SessionMixin(_Base):
             status = failed.status if isinstance(failed, WebSessionError) else 500
             log.error("cannot store the websession of %s: %s", self.request.path, failed)
             if self._headers_written:
-                # Too late for a status; the client sees that the answer is cut.
+                # Too late for a status; the client sees a truncated response.
                 self._finished = True
                 self.request.connection.stream.close()  # type: ignore[union-attr]
                 return
-            # An answer that may be shown, but nothing of this request is kept.
+            # A response that may be shown, but nothing of this request is kept.
             discard(session)
             if plan == END:
                 session.state.degraded = True
             self._websession = _NOBODY
-            # Answers by finish(), which has nothing to commit any more.
+            # Responds with finish(), which has nothing to commit any more.
             self.send_error(status, exc_info=(type(failed), failed, failed.__traceback__))
             return
         self._send_cookie(session)
@@ -351,7 +352,7 @@ class SessionMixin(_Base):
     def _add(self, added: list[tuple[str, str]]) -> None:
         headers = self._headers
         for name, value in added:
-            # Of all these there may be more than one, but for Cache-Control.
+            # There may be several of each, except Cache-Control.
             if name in headers and name != "Cache-Control":
                 headers.add(name, value)
             else:
@@ -368,12 +369,12 @@ class SessionMixin(_Base):
                 continue  # told as an event; the next look may do better
 
     def on_connection_close(self) -> None:
-        """Stop watching the websession of a WebSocket, and end what was to end, whatever became of the handler."""
+        """Stop checking a WebSocket's websession, and commit its end if requested, even if the handler failed."""
         if self._websession_watch is not None:
             self._websession_watch.cancel()
         session = self._websession
         if session is not None and session is not _NOBODY and session.state.had_end:
-            # Values are stored by save() or with the answer, but what was ended has ended.
+            # Values are stored by save() or with the response, but an end takes effect in any case.
             end_late(session)
         super().on_connection_close()
 
@@ -385,16 +386,16 @@ class SessionMixin(_Base):
 
 
 def _next_with(name: str, cls: type) -> type | None:
-    """Return the class that `super()` finds a method in, seen from the mixin; None in a mixin of mixins.
+    """Return the class in which `super()` finds a method, as seen from the mixin; None in a mixin of mixins.
 
-    The method itself is looked up at each call: tracing libraries replace it.
+    The method itself is looked up at each call, since tracing libraries replace it.
     """
     order = cls.__mro__
     after = order[order.index(SessionMixin) + 1 :]
     return next((each for each in after if name in each.__dict__), None)
 
 
-# Stands for the websession that nobody asked for yet. Nothing is ever done with it.
+# Stands for a websession that was not accessed yet. It is never used.
 _NOBODY: Any = object()
 _PREPARE = SessionMixin.prepare
 _VISIT = SessionMixin.visit

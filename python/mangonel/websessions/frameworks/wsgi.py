@@ -1,6 +1,6 @@
-"""Websessions in any WSGI application: `environ["mangonel.session"]`, stored before the answer's start leaves.
+"""Websessions in any WSGI application: `environ["mangonel.session"]`, stored before the response starts.
 
-Runs the flows in the calling thread, on a store's blocking side. Knows no store.
+Runs the flows in the calling thread, on a store's blocking face. Knows no store.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Answer:
         self._server_write: Any = None
 
     def start(self, status: str, headers: Headers, exc_info: Any = None) -> Any:
-        """Commit, then start the answer."""
+        """Commit, then start the response."""
         self._status = int(status.split(" ", 1)[0])
         self._commit(self._status)
         self.session.state.headers_left = True
@@ -113,10 +113,10 @@ class _Answer:
         return self._server_write(data)
 
     def failed(self, error: BaseException) -> list[bytes]:
-        """Commit what must hold although the application failed; answer where a cookie has to reach the browser.
+        """Commit the parts that hold even if the application failed; respond if a cookie must reach the browser.
 
         Raises:
-            BaseException: the application's, for the server to answer.
+            BaseException: the application's, for the server to handle.
         """
         state = self.session.state
         if self._held is not None:
@@ -163,7 +163,7 @@ class _Answer:
             if plan != NOTHING:
                 state.sessions.blocking.commit(self.session, plan)
         except WebSessionError as error:
-            # Where its values are what cannot be stored, what was given up is still to be committed, by `failed`.
+            # If its values cannot be stored, `failed` still commits a given-up id.
             state.was_answered = error.status != 500
             raise
 
@@ -172,7 +172,7 @@ class _Answer:
 
 
 class _Body:
-    """The answer's body, whose first part may be made after the application returned."""
+    """The response's body, whose first part may be made after the application has returned."""
 
     def __init__(self, body: Iterable[bytes], answer: _Answer) -> None:
         self._body = body
@@ -197,11 +197,11 @@ class _Body:
 
 
 def visit_of(environ: dict[str, Any], sessions: WebSessions[Any]) -> Visit:
-    """Return what a websession wants to know of a WSGI request.
+    """Return a websession's view of a WSGI request.
 
     Args:
-        environ: the request, as the server made it.
-        sessions: whose cookie is looked for.
+        environ: the request, from the server.
+        sessions: the websessions whose cookie to look for.
 
     Example:
         >>> visit_of({"HTTP_COOKIE": "__Host-sid=x", "wsgi.url_scheme": "https"}, sessions).is_secure
@@ -226,7 +226,7 @@ def visit_of(environ: dict[str, Any], sessions: WebSessions[Any]) -> Visit:
 
 
 def with_headers(headers: Headers, added: Headers) -> Headers:
-    """Return an answer's headers with ours; a Cache-Control that allows caching goes."""
+    """Return the response's headers with ours added; a Cache-Control that allows caching is removed."""
     replaced = {name.lower() for name, _ in added if name == "Cache-Control"}
     return [(name, value) for name, value in headers if name.lower() not in replaced] + added
 

@@ -1,4 +1,4 @@
-"""Where websessions are kept: one file for each engine, imported only when it is used.
+"""The stores of websessions: one file for each engine, imported only when it is used.
 
 To add one, write its file with a class of the four methods and put its URL schemes into `urls.SCHEMES`; the contract
 suite picks it up from there.

@@ -1,7 +1,8 @@
-"""Calls of requests that arrive at once, in one command: what comes while some are under way waits for the next one.
-Each request hears of its own call and of no other's.
+"""Combines concurrent calls into one command; each request receives only the result of its own call.
 
-A call that comes alone is sent alone and at once. Knows no driver and no command.
+Calls that arrive while commands are in flight wait for the next one.
+
+A single call is sent alone and at once. Knows no driver and no command.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import Generic, TypeVar
 
 __all__ = ["Shared"]
 
-# Commands under way before others wait for one to end: while the server works on one, the next is being made.
+# Commands in flight before others wait for one to end: while the server works on one, the next is being made.
 UNDER_WAY = 2
-# Calls of a command; the server works on batches of this size anyway.
+# Calls in one command; the server works in batches of this size anyway.
 MOST = 64
 
 Asked = TypeVar("Asked")
@@ -22,11 +23,11 @@ Answer = TypeVar("Answer")
 
 
 class Shared(Generic[Asked, Answer]):
-    """Calls of one kind, of one event loop.
+    """Calls of one kind on one event loop.
 
     Args:
         alone: makes one call.
-        together: makes several in one command; returns their answers in order, an exception for one that failed.
+        together: makes several calls in one command; returns the results in order, an exception for each that failed.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Shared(Generic[Asked, Answer]):
         self._senders: set[asyncio.Task[None]] = set()
 
     async def call(self, asked: Asked) -> Answer:
-        """Make a call, alone or with others."""
+        """Make a call, alone or together with others."""
         if self._busy >= UNDER_WAY:
             future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
             self._waiting.append((asked, future))
@@ -61,12 +62,12 @@ class Shared(Generic[Asked, Answer]):
         sender.add_done_callback(self._senders.discard)
 
     async def _send(self) -> None:
-        """Send what waits, until nothing does."""
+        """Send the waiting calls until there are none."""
         batch: list[tuple[Asked, asyncio.Future[Answer]]] = []
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
-                # Who has given up meanwhile was told that nothing is certain; nothing is the better answer.
+                # Callers that gave up meanwhile do not know the outcome, so sending nothing is better.
                 batch = [(asked, future) for asked, future in batch if not future.done()]
                 if not batch:
                     continue
@@ -84,7 +85,7 @@ class Shared(Generic[Asked, Answer]):
                         future.set_result(answer)
         finally:
             self._busy -= 1
-            # Of a loop that ends; after a normal end nobody is left.
+            # The loop is ending; after a normal end no calls are left.
             for _, future in (*batch, *self._waiting):
                 if not future.done():
                     future.cancel()

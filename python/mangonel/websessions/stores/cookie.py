@@ -1,6 +1,6 @@
-"""The store of `cookie:`, which is none: the websession travels in its cookie, sealed; see `stateless.py`.
+"""The placeholder store of `cookie:`: the websession is in its cookie, sealed; see `stateless.py`.
 
-A call that gets here nevertheless is a bug of ours.
+A call that reaches it is a bug of ours.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class NoStore:
 
 
 def from_url(url: StoreURL) -> NoStore:
-    """Return it for `cookie:`."""
+    """Return the placeholder store for `cookie:`."""
     url.finish()
     return NoStore()
 
 
 def blocking_from_url(url: StoreURL) -> NoStore:
-    """Return it for `cookie:`."""
+    """Return the placeholder store for `cookie:`."""
     url.finish()
     return NoStore()

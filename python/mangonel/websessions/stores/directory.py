@@ -1,7 +1,7 @@
-"""Websessions as files, one for each, in 256 folders; several processes of one machine may share them.
+"""Websessions as one file each, in 256 folders; several processes on one machine may share them.
 
-An insert or a write holds a lock on its folder, writes a temporary file beside the record and renames it. A file's time
-of modification is when it expires, so a purge reads no contents. The event loop waits on a small pool of threads.
+An insert or a write locks its folder, writes a temporary file beside the record and renames it. A file's modification
+time is its expiry, so a purge reads no contents. On an event loop a small thread pool does the work.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class BlockingDirectoryStore:
     """Websessions in a folder.
 
     Args:
-        path: of the folder; made when missing, readable by its owner only.
+        path: path of the folder; created if missing, readable by its owner only.
         durable: wait for the disk at every write.
     """
 
@@ -55,7 +55,7 @@ class BlockingDirectoryStore:
         self._known: set[str] = set()
 
     def get(self, key: bytes) -> Record | None:
-        """Return the record, perhaps an expired one."""
+        """Return the record, which may have expired."""
         return _record(key, _read(self._file(key)))
 
     def put(self, record: Record, expected: int) -> bool:
@@ -89,7 +89,7 @@ class BlockingDirectoryStore:
         return removed
 
     def purge(self, now: float, limit: int = 1000) -> int:
-        """Remove what expired, going by the files' times."""
+        """Remove expired records, by the files' times."""
         removed = 0
         for entry in self._entries():
             try:
@@ -98,7 +98,7 @@ class BlockingDirectoryStore:
             except FileNotFoundError:
                 continue
             with self._locked(entry.path):
-                # Looked at again under the lock: a touch may have been faster.
+                # Checked again under the lock: a touch may have been faster.
                 stored = _read(entry.path)
                 if stored is not None and expires_of(stored) < now:
                     removed += _remove(entry.path)
@@ -120,7 +120,7 @@ class BlockingDirectoryStore:
         return found
 
     def setup(self) -> None:
-        """Make the folders."""
+        """Create the folders."""
         for shard in range(256):
             os.makedirs(os.path.join(self.path, f"{shard:02x}"), mode=0o700, exist_ok=True)
 
@@ -149,7 +149,7 @@ class BlockingDirectoryStore:
             yield
 
     def _write(self, name: str, data: bytes) -> None:
-        # Beside the record, since a rename does not cross file systems.
+        # Beside the record, since a rename cannot cross file systems.
         temporary = f"{name}.{os.getpid()}-{threading.get_ident()}-{next(self._serial)}.tmp"
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -170,10 +170,10 @@ class BlockingDirectoryStore:
 
 @contextmanager
 def locked_file(path: str) -> Iterator[None]:
-    """Hold the lock on a file, which is made when missing; other processes and other threads wait.
+    """Hold the lock on a file, which is created if missing; other processes and threads wait.
 
     Args:
-        path: of the file.
+        path: path of the file.
 
     Example:
         >>> with locked_file("counter.lock"):
@@ -222,9 +222,9 @@ def _record(key: bytes, stored: bytes | None) -> Record | None:
 
 
 class InThreads:
-    """A blocking store on an event loop, in a pool of threads of its own.
+    """A blocking store on an event loop, in a thread pool of its own.
 
-    A call that takes longer than `timeout` seconds fails; its thread goes on until the disk answers.
+    A call that takes longer than `timeout` seconds fails; its thread continues until the disk answers.
     """
 
     def __init__(self, blocking: Any, threads: int = THREADS, timeout: float = TIMEOUT) -> None:
@@ -261,12 +261,12 @@ class InThreads:
         await self._run(self.blocking.setup)
 
     async def aclose(self) -> None:
-        """End the threads that are idle."""
+        """End the idle threads."""
         self._pool.shutdown(wait=False)
 
     async def _run(self, call: Callable[..., T], *arguments: Any) -> T:
         future = asyncio.get_running_loop().run_in_executor(self._pool, call, *arguments)
-        # In a name, as in _faces/aio.py.
+        # Kept in a name, as in _faces/aio.py.
         limit = asyncio.timeout(self._timeout)
         async with limit:
             return await future

@@ -1,8 +1,9 @@
-"""Websessions in Memcached, by emcache; pymemcache on the blocking side.
+"""Websessions in Memcached, with emcache; pymemcache on the blocking face.
 
-One value for each, in the form for blobs. An insert is `add`; a write is `gets` and `cas`, two trips. The expiry is
-absolute. Memcached forgets when it is full or restarted, and cannot look for a user: give `epochs=` to end all of
-somebody's websessions. The two sides place keys on several servers by different rules: use one of them then.
+One value per websession, in the blob form. An insert is `add`; a write is `gets` and `cas`, two round trips. The expiry
+is absolute. Memcached forgets when it is full or restarted, and cannot search by user: pass `epochs=` to be able to end
+all of a user's websessions. The two faces distribute keys over several servers by different rules, so use only one of
+them then.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ CLOSING = 0.5  # seconds until what does not end is told again
 TIMEOUT = 5.0
 CONNECTIONS = 16
 
-# A touch competes with writers only; each round one of them has won.
+# A touch competes only with writers; in each round one of them succeeds.
 ROUNDS = 16
 
 
 def _exptime(expires: float) -> int:
-    # Small numbers would be taken for seconds from now, so the past is given as a negative number.
-    # The protocol's times are 31 bits; what lives longer is capped, since the flows judge time anyway.
+    # Small numbers would mean seconds from now, so the past is a negative number.
+    # The protocol's times have 31 bits; later ones are capped, since the flows check times anyway.
     return min(math.ceil(expires), 2**31 - 1) if expires > 2_592_000 else -1
 
 
@@ -52,10 +53,10 @@ class MemcachedStore:
 
     Args:
         hosts: pairs of host and port.
-        prefix: of every key.
+        prefix: prefix of every key.
         timeout: seconds for each call.
-        connections: the most for each server.
-        tls: the files of a connection over TLS; None: without.
+        connections: the most connections to each server.
+        tls: the files for TLS. None: no TLS.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class MemcachedStore:
         return True
 
     async def touch(self, key: bytes, expires: float) -> bool:
-        """Move `expires`, which stands in the value too."""
+        """Move `expires`, which is in the value too."""
         client = self._client or await self._connect()
         name = self._prefix + b2a_hex(key)
         for _ in range(ROUNDS):
@@ -134,7 +135,7 @@ class MemcachedStore:
         if client is None:
             return
         closing = asyncio.ensure_future(client.close())
-        # emcache cancels its attempt to connect, and waits for it; one that fails in that moment would go on for ever.
+        # emcache cancels its attempt to connect and waits for it; an attempt that fails at that moment would never end.
         while not (await asyncio.wait([closing], timeout=CLOSING))[0]:
             closing.cancel()
         if not closing.cancelled():
@@ -156,7 +157,7 @@ class MemcachedStore:
         return self._client
 
     async def _shake_hands(self, host: str, port: int) -> None:
-        """Raise what is wrong with a server's certificate; emcache would only log it and let the caller wait."""
+        """Raise for an invalid server certificate; emcache would only log it and let the caller wait."""
         opening = asyncio.open_connection(host, port, ssl=self._context)
         try:
             _, writer = await asyncio.wait_for(opening, self._timeout)
@@ -168,7 +169,7 @@ class MemcachedStore:
 
 
 class BlockingMemcachedStore:
-    """The same for threads, by pymemcache."""
+    """The same for threads, with pymemcache."""
 
     def __init__(self, client: Any, *, prefix: str = "websession:") -> None:
         self._client = client
@@ -251,9 +252,9 @@ def blocking_from_url(url: StoreURL) -> BlockingMemcachedStore:
 
 
 def _let_contexts_through() -> None:
-    """Let emcache's pools take a context where they take a switch.
+    """Make emcache's pools accept a context where they accept a flag.
 
-    With a CA of its own emcache would look at no host name, and trust every authority of the system besides.
+    With a custom CA, emcache would check no host name, and trust all of the system's authorities too.
     """
     from emcache import connection_pool
 

@@ -1,4 +1,4 @@
-"""Websessions in the memory of one process: for tests, for development, and as the definition of what a store does.
+"""Websessions in the memory of one process: for tests and development, and as the definition of a store.
 
 Everything happens between two awaits, so nothing needs a lock on a loop; threads share one.
 """
@@ -16,12 +16,12 @@ from mangonel.websessions.record import Record
 
 __all__ = ["BlockingMemoryStore", "MemoryStore"]
 
-# How many records are looked at for every record that is inserted.
+# How many records to check for every record that is inserted.
 SWEEP = 4
 
 
 class BlockingMemoryStore:
-    """A dict, and what removes from it."""
+    """A dict with a purge."""
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         import time
@@ -32,7 +32,7 @@ class BlockingMemoryStore:
         self._sweep: list[bytes] = []
 
     def get(self, key: bytes) -> Record | None:
-        """Return the record, perhaps an expired one."""
+        """Return the record, which may have expired."""
         return self.records.get(key)
 
     def put(self, record: Record, expected: int) -> bool:
@@ -60,7 +60,7 @@ class BlockingMemoryStore:
         return sum(self.records.pop(key, None) is not None for key in keys)
 
     def find(self, user: str) -> list[Record]:
-        """Return the user's records; looks at all."""
+        """Return the user's records; scans all records."""
         return [record for record in list(self.records.values()) if record.user == user]
 
     def purge(self, now: float, limit: int = 1000) -> int:
@@ -79,7 +79,7 @@ class BlockingMemoryStore:
         }
 
     def _sweep_some(self) -> None:
-        # A purge in instalments, so that nobody has to call one: each insert looks at a few others.
+        # A purge in instalments, so that none has to be called: each insert checks a few other records.
         if not self._sweep:
             if len(self.records) < SWEEP:
                 return
@@ -93,12 +93,12 @@ class BlockingMemoryStore:
 
 
 class MemoryStore:
-    """The same on an event loop; `blocking` is its other side, with the same records.
+    """The same on an event loop; `blocking` is its other face, with the same records.
 
     Args:
-        clock: when to take records for expired; the default is the machine's.
-        delay: seconds that every call takes, to try what a slow store does.
-        fail_after: calls that succeed before each one fails; None: never.
+        clock: decides when records have expired; by default the machine's.
+        delay: seconds that every call takes, to simulate a slow store.
+        fail_after: how many calls succeed before all others fail. None: never fail.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class MemoryStore:
 
     @property
     def records(self) -> dict[bytes, Record]:
-        """What is stored, by key."""
+        """The stored records by key."""
         return self.blocking.records
 
     def disturb(self, *, delay: float = 0.0, fail_after: int | None = None) -> None:
@@ -124,7 +124,7 @@ class MemoryStore:
 
         Args:
             delay: seconds that each call takes.
-            fail_after: how many calls still succeed. None: all of them.
+            fail_after: how many more calls succeed. None: all of them.
 
         Example:
             >>> store = MemoryStore()
@@ -138,7 +138,7 @@ class MemoryStore:
         self._is_plain = not delay and fail_after is None
 
     async def get(self, key: bytes) -> Record | None:
-        """Return the record, perhaps an expired one."""
+        """Return the record, which may have expired."""
         if not self._is_plain:
             await self._suffer()
         return self.blocking.records.get(key)
@@ -191,7 +191,7 @@ class MemoryStore:
 
 
 def from_url(url: Any) -> MemoryStore:
-    """Return a store for `memory:`; all with one URL in one process share their records."""
+    """Return a store for `memory:`; in one process, all stores with the same URL share their records."""
     url.finish()
     shared = _SHARED.setdefault(url.text, BlockingMemoryStore())
     return MemoryStore(blocking=shared)

@@ -1,4 +1,4 @@
-"""A store that counts its calls and times them, in front of any other: for events, and for whoever asserts counts."""
+"""A store that counts and times the calls of another: for events, and for tests that assert counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Meter"]
 
 
 class Meter:
-    """Passes everything on. `calls` is the sum, `by_name` the calls of each method."""
+    """Passes everything on. `calls` is the total, `by_name` the calls of each method."""
 
     def __init__(self, store: Any) -> None:
         self.store = store
@@ -20,7 +20,7 @@ class Meter:
         self._start = time.perf_counter()
 
     def seconds(self) -> float:
-        """Seconds since it was made."""
+        """Seconds since it was created."""
         return time.perf_counter() - self._start
 
     def _count(self, name: str) -> None:
@@ -52,5 +52,5 @@ class Meter:
         return removed
 
     def __getattr__(self, name: str) -> Any:
-        # Capabilities: there if the store has them.
+        # Capabilities: present if the store has them.
         return getattr(self.store, name)

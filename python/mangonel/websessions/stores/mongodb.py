@@ -1,14 +1,14 @@
-"""Websessions in MongoDB, by this driver: one document for each, whose `_id` is the key.
+"""Websessions in MongoDB, with this driver: one document each, whose `_id` is the key.
 
     {_id: key, v: version, d: data, c: created, i: issued, e: expires, l: deadline, s: sid, w: writes,
      u: user, n: next, p: prev, b: label, r: epoch}
 
-A TTL index on `e` removes what expired; the flows judge time before that. Reads go to the primary. What ends a
-websession is acknowledged by a majority, so that a failover cannot bring it back. Spec: none but the driver's own API.
+A TTL index on `e` removes expired records; the flows check times before that. Reads go to the primary. Ending a
+websession is acknowledged by a majority, so that a failover cannot revive it. Spec: none but the driver's own API.
 
-A client that is opened for a URL does without the driver's retryable writes, for which the server keeps a document of
-its own up to date: a quarter of its time for an insert. A record tells by itself which writes it came to be by, so the
-store repeats its writes once and looks then whether the first had arrived.
+A client that is opened for a URL does not use the driver's retryable writes, for which the server updates a document of
+its own: a quarter of its time for an insert. Each record lists its last writes. So the store repeats a write once, and
+sees in the record whether the first one had arrived.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DUPLICATE = 11000
 UNAUTHORIZED = 13
 INDEX_DIFFERS = (85, 86)
 
-# What tells by which writes a record came to be.
+# The fields that show which writes made a record.
 LOOK = {"v": 1, "w": 1}
 
 log = logging.getLogger("mangonel.websessions")
@@ -47,7 +47,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
 
 
-# The server is ending its work as a primary, or shutting down: nothing was written, another one may take it.
+# The server is stepping down or shutting down: nothing was written, and another server may accept it.
 MOVED = _core.RETRYABLE_CODES
 
 
@@ -56,12 +56,12 @@ def _date(seconds: float) -> datetime:
 
 
 class _Documents:
-    """From records to documents and back; the same for both faces."""
+    """Converts records to documents and back; the same for both faces."""
 
     def __init__(self, collection: Any, *, durable: bool = False, documents: bool = False) -> None:
         from importlib import import_module
 
-        # An application that has PyMongo's client may share that one; the names are the same.
+        # An application with PyMongo's client may share that one; the names are the same.
         is_peer = type(collection).__module__.partition(".")[0] == "pymongo"
         driver, types = ("pymongo", "bson") if is_peer else ("mangonel", "mangonel.bson")
         bson = import_module(types)
@@ -115,7 +115,7 @@ class _Documents:
         return document
 
     def ready(self, record: Record, expected: int) -> _Write:
-        """Return a write, encoded: what cannot be is this request's error and nobody else's."""
+        """Return an encoded write; an encoding error is then raised only for this request."""
         return _Write(record, expected, self._raw(self._to_bytes(self.document(record))))
 
     def record(self, document: dict[str, Any]) -> Record:
@@ -142,10 +142,10 @@ class _Documents:
         )
 
     def arrived(self, write: _Write, document: dict[str, Any] | None) -> bool:
-        """Return whether what is stored, of which `LOOK` was asked for, came to be by a write.
+        """Return whether a write is among those that made the stored record; `document` has the fields of `LOOK`.
 
         Raises:
-            StoreError: too many writes came later.
+            StoreError: too many writes followed to tell.
         """
         if document is None:
             return False
@@ -153,18 +153,18 @@ class _Documents:
         return has_write(found, write.record)
 
     def may_repeat(self, error: Exception) -> bool:
-        """Return whether a write that failed like this should be sent once more."""
+        """Return whether a write with this error should be sent again."""
         if isinstance(error, self._hopeless | self.bulk_failure):
             return False
         code = getattr(error, "code", None)
         return code is None or code in MOVED
 
     def target(self, record: Record) -> Any:
-        """Return the collection to write a record with: what ends a websession must survive a failover."""
+        """Return the collection for writing a record: ending a websession must survive a failover."""
         return self.sure if record.is_final else self.plain
 
     def judge_setup(self, error: Exception) -> None:
-        """Say what is missing where the indexes could not be made; what nobody foresaw is raised."""
+        """Report what is missing if the indexes could not be created; raise unexpected errors."""
         if getattr(error, "code", None) not in (UNAUTHORIZED, *INDEX_DIFFERS):
             raise error
         log.warning(
@@ -176,7 +176,7 @@ class _Documents:
 
 
 class _Write(NamedTuple):
-    """A record, the version that must be there, and the record's document."""
+    """A record, the version that must be stored before, and the record's document."""
 
     record: Record
     expected: int
@@ -188,11 +188,11 @@ class MongoStore:
 
     Args:
         collection: `client.app.websessions`.
-        durable: every write is journaled by a majority; otherwise only what ends a websession waits for a majority.
-        documents: store the data as a document that can be read with the shell; for `codec="bson"` without `seal`.
-        client: one to close with the store.
-        sets_up: make the indexes before the first write; False: `setup()` is called where that is allowed.
-        repeats: write once more when a line breaks or a primary steps down, for a client with `retryWrites=false`.
+        durable: a majority journals every write; otherwise only ending a websession waits for a majority.
+        documents: store the data as a document readable in the shell; for `codec="bson"` without `seal`.
+        client: a client to close with the store.
+        sets_up: create the indexes before the first write. False: call `setup()` where that is allowed.
+        repeats: repeat a write after a network error or a step-down, for a client with `retryWrites=false`.
     """
 
     def __init__(
@@ -220,25 +220,25 @@ class MongoStore:
         self._touches: Shared[tuple[bytes, datetime], bool]
 
     async def get(self, key: bytes) -> Record | None:
-        """Return the record, perhaps an expired one."""
+        """Return the record, which may have expired."""
         if self._loop is not asyncio.get_running_loop():
             self._enter()
         return await self._loads.call(key)
 
     async def put(self, record: Record, expected: int) -> bool:
-        """Write if the stored version is `expected`: an insert, or a replacement that names the version."""
+        """Write if the stored version is `expected`: an insert, or a replacement with the version in its filter."""
         if self._loop is not asyncio.get_running_loop():
             self._enter()
         write = self._documents.ready(record, expected)
         if not self._is_set_up:
             await self._set_up()
         if record.is_final:
-            # Alone: who ended a websession is known of the command that did, and it waits for a majority.
+            # Alone: the command that ended a websession must be known, and it waits for a majority.
             return await self._write_one(write)
         return await (self._writes if expected else self._inserts).call(write)
 
     async def _set_up(self) -> None:
-        # Once for each process, by whoever is first; the others need not wait, since records need no index.
+        # Once for each process, by the first request; the others need not wait, since records work without indexes.
         self._is_set_up = True
         try:
             await self.setup()
@@ -249,7 +249,7 @@ class MongoStore:
             raise
 
     def _enter(self) -> None:
-        # What is shared belongs to a loop, as what waits for it does.
+        # The shared state belongs to a loop, as do its waiters.
         self._loop = asyncio.get_running_loop()
         self._loads = Shared(self._load_one, self._load_many)
         self._inserts = Shared(self._write_one, self._insert_many)
@@ -261,7 +261,7 @@ class MongoStore:
         return self._record(document) if document is not None else None
 
     async def _load_many(self, keys: list[bytes]) -> list[Record | None]:
-        # A batch of the size asked for, so that one reply has them all.
+        # A batch of the requested size, so that one reply has all documents.
         found = await self._plain.find({"_id": {"$in": keys}}, batch_size=len(keys) + 1).to_list()
         records = {document["_id"]: self._record(document) for document in found}
         return [records.get(key) for key in keys]
@@ -272,11 +272,11 @@ class MongoStore:
         except self._failures as error:
             if not self._repeats or not self._documents.may_repeat(error):
                 raise
-        # Refused now: by what somebody else wrote, or by this very record, which had arrived.
+        # Refused now: because of another request's write, or because this very record had arrived.
         return await self._put(write) or await self._has(write)
 
     async def _each(self, writes: list[_Write]) -> Sequence[bool | BaseException]:
-        """Write each for itself, because the server refused one of them; some have arrived."""
+        """Write each record separately, because the server refused one of them; some have arrived."""
 
         async def again(write: _Write) -> bool:
             return await self._put(write) or await self._has(write)
@@ -298,7 +298,7 @@ class MongoStore:
         return [number not in refused for number in range(len(writes))]
 
     async def _refused(self, writes: list[_Write]) -> set[int]:
-        """Insert; return the places of those whose key is taken."""
+        """Insert; return the positions of records whose key exists already."""
         try:
             await self._plain.insert_many([write.document for write in writes], ordered=False)
         except self._documents.bulk_failure as error:
@@ -320,7 +320,7 @@ class MongoStore:
         return await self._replaced(writes)
 
     async def _replaced(self, writes: list[_Write]) -> Sequence[bool | BaseException]:
-        """Replace; the server counts all together, and each record tells by which writes it came to be."""
+        """Replace; the server returns one count for all, and each record lists the writes that made it."""
         replace_one = self._documents.replace_one
         commands = [
             replace_one({"_id": write.record.key, "v": write.expected}, write.document) for write in writes
@@ -334,7 +334,7 @@ class MongoStore:
         return self._documents.arrived(write, await self._plain.find_one({"_id": write.record.key}, LOOK))
 
     async def _arrived(self, writes: list[_Write]) -> list[bool | BaseException]:
-        """Return which of the writes what is stored now came to be by; an error where that cannot be told."""
+        """Return for each write whether it is among those that made the stored record; an error if that is unknown."""
         selector = {"_id": {"$in": [write.record.key for write in writes]}}
         documents = await self._plain.find(selector, LOOK, batch_size=len(writes) + 1).to_list()
         stored = {document["_id"]: document for document in documents}
@@ -385,7 +385,7 @@ class MongoStore:
             result = await self._plain.bulk_write(commands, ordered=False)
         if result.matched_count == len(touches):
             return [True] * len(touches)
-        # The server counts them together; what is there was touched.
+        # The server counts them together; existing records were touched.
         keys = [key for key, _ in touches]
         found = await self._plain.find({"_id": {"$in": keys}}, {"_id": 1}, batch_size=len(keys) + 1).to_list()
         there = {document["_id"] for document in found}
@@ -407,7 +407,7 @@ class MongoStore:
         return [self._record(document) for document in await self._plain.find({"u": {"$eq": user}}).to_list()]
 
     async def purge(self, now: float, limit: int = 1000) -> int:
-        """Remove expired records now, rather than when the server's TTL monitor comes by, every minute."""
+        """Remove expired records now, instead of at the next run of the server's TTL monitor, within a minute."""
         dead = await self._plain.find({"e": {"$lt": _date(now)}}, {"_id": 1}).limit(limit).to_list()
         if not dead:
             return 0
@@ -423,7 +423,7 @@ class MongoStore:
         }
 
     async def setup(self) -> None:
-        """Make the indexes: expiry by the server, and users."""
+        """Create the indexes: for expiry by the server, and for users."""
         await self._plain.create_index("e", expireAfterSeconds=0, name="expiry")
         await self._plain.create_index("u", sparse=True, name="user")
         self._is_set_up = True
@@ -546,7 +546,7 @@ class BlockingMongoStore:
 
 
 def from_url(url: StoreURL) -> MongoStore:
-    """Return a store for `mongodb://host/database?collection=…&durable=…&documents=…` and the driver's own options."""
+    """Return a store for `mongodb://host/database?collection=…&durable=…&documents=…` and the driver's options."""
     from mangonel import AsyncMongoClient
 
     text, database, collection, own = _parts(url)
@@ -564,7 +564,7 @@ def blocking_from_url(url: StoreURL) -> BlockingMongoStore:
 
 
 def _strictly(client: Any, text: str) -> Any:
-    """Open a client; what the driver only warns of, for PyMongo's sake, is an error in a store's URL."""
+    """Open a client; the driver's warnings, which follow PyMongo, are errors in a store's URL."""
     import warnings
 
     with warnings.catch_warnings():
@@ -581,14 +581,14 @@ def _parts(url: StoreURL) -> tuple[str, str, str, dict[str, bool]]:
     own["sets_up"] = url.take("setup", True, flag)
     database = url.path.strip("/") or "app"
     names = {name.lower() for name in url.options}
-    # A server that does not answer must not hold a visitor for ever.
+    # An unreachable server must not make a visitor wait for ever.
     for name in ("socketTimeoutMS", "serverSelectionTimeoutMS"):
         if name.lower() not in names:
             url.options[name] = TIMEOUT_MS
     if "retrywrites" not in names:
         url.options["retryWrites"] = "false"
         own["repeats"] = True
-    # The driver checks the rest, and refuses what it does not know.
+    # The driver checks the rest, and refuses unknown options.
     text = url.without_query()
     if not url.path:
         text += "/"

@@ -1,8 +1,8 @@
-"""Websessions in MySQL or MariaDB, by asyncmy; PyMySQL on the blocking side.
+"""Websessions in MySQL or MariaDB, with asyncmy; PyMySQL on the blocking face.
 
-One InnoDB row for each. A duplicate key answers an insert with error 1062, which is taken for "somebody was there"; a
-write names the version, and FOUND_ROWS counts rows that were matched, so that an equal touch counts too. Values are
-always parameters, and always positional.
+One InnoDB row each. Error 1062, a duplicate key, means that another request inserted first. A write names the version,
+and FOUND_ROWS counts matched rows, so that a touch without a change counts too. Values are always positional
+parameters.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class MySQLStore:
 
     Args:
         connect: arguments of `asyncmy.connect`: host, port, user, password, db, unix_socket, ssl.
-        table: its name.
+        table: name of the table.
         timeout: seconds for each call.
-        connections: the most.
+        connections: the most connections.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class MySQLStore:
         self._free = asyncio.Semaphore(connections)
 
     async def get(self, key: bytes) -> Record | None:
-        """Return the record, perhaps an expired one."""
+        """Return the record, which may have expired."""
         _, rows = await self._run(self._sql.get, [key])
         return record_of(rows[0]) if rows else None
 
@@ -119,7 +119,7 @@ class MySQLStore:
         return Statements.stats_of(rows[0])
 
     async def setup(self) -> None:
-        """Make the table."""
+        """Create the table."""
         query = "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = %s"
         _, rows = await self._send(query, [self._sql.table])
         if not rows[0][0]:  # asked first, since IF NOT EXISTS prints a warning for a table that exists
@@ -144,7 +144,7 @@ class MySQLStore:
         return await self._send(query, values)
 
     async def _send(self, query: str, values: list[Any]) -> tuple[int, Any]:
-        # In a name, as in _faces/aio.py.
+        # Kept in a name, as in _faces/aio.py.
         limit = asyncio.timeout(self._timeout)
         async with limit, self._free:
             connection = self._idle.pop() if self._idle else await asyncmy.connect(**self._connect)
@@ -158,7 +158,7 @@ class MySQLStore:
                 is_sound = True
                 raise
             finally:
-                # One that owes a reply is never used again.
+                # A connection that owes a reply is never used again.
                 if is_sound:
                     self._idle.append(connection)
                 else:
@@ -167,7 +167,7 @@ class MySQLStore:
 
 
 class BlockingMySQLStore:
-    """The same for threads, by PyMySQL, one connection for each thread."""
+    """The same for threads, with PyMySQL, one connection for each thread."""
 
     def __init__(self, connect: dict[str, Any], *, table: str = TABLE, timeout: float = TIMEOUT) -> None:
         import pymysql
@@ -265,7 +265,7 @@ class BlockingMySQLStore:
 
 
 def _told(error: Exception, table: str) -> Exception:
-    """Return what to raise where the table could not be made."""
+    """Return the error to raise if the table could not be created."""
     if error.args[0] not in NO_RIGHT:
         return error
     return PermissionError(

@@ -1,7 +1,7 @@
-"""Websessions in PostgreSQL, by asyncpg; psycopg on the blocking side.
+"""Websessions in PostgreSQL, with asyncpg; psycopg on the blocking face.
 
-One row for each. An insert that meets a row does nothing; a write names the version. The index on `e` is a BRIN, which
-leaves updates of other columns on their page. Set `statement_cache_size=0` behind PgBouncer.
+One row each. An insert that meets an existing row does nothing; a write names the version. The index on `e` is a BRIN
+index, which lets updates of other columns stay on their page. Set `statement_cache_size=0` behind PgBouncer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CREATE INDEX IF NOT EXISTS {table}_u ON {table} (u) WHERE u IS NOT NULL;
 COMMENT ON TABLE {table} IS 'websessions, schema {version}'
 """
 
-# Two processes that make the same table at once trip over the catalogue, whatever IF NOT EXISTS says.
+# Two processes that create the same table at once conflict in the catalogue, despite IF NOT EXISTS.
 SETUP_LOCK = 0x6D61_6E67_6F6E
 
 
@@ -44,7 +44,7 @@ NO_RIGHT = (
 
 
 async def _no_reset(connection: Any) -> None:
-    """Connections here never listen, lock or set anything, so there is nothing to reset: it would cost a trip."""
+    """Do nothing: connections here never listen, lock or set anything, and a reset would cost a round trip."""
 
 
 class PostgresStore:
@@ -52,9 +52,9 @@ class PostgresStore:
 
     Args:
         dsn: connection string.
-        table: its name.
+        table: name of the table.
         durable: False: `synchronous_commit=off`, so a crash may lose the last second.
-        connect: further arguments of `asyncpg.create_pool`.
+        connect: more arguments of `asyncpg.create_pool`.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class PostgresStore:
         self._lock = asyncio.Lock()
 
     async def get(self, key: bytes) -> Record | None:
-        """Return the record, perhaps an expired one."""
+        """Return the record, which may have expired."""
         row = await self._run("fetchrow", self._sql.get, key)
         return record_of(row) if row is not None else None
 
@@ -111,7 +111,7 @@ class PostgresStore:
         return [record_of(row) for row in await self._run("fetch", self._sql.find, user)]
 
     async def purge(self, now: float, limit: int = 1000) -> int:
-        """Remove expired records; several processes may do it at once."""
+        """Remove expired records; several processes may do so at once."""
         table = self._sql.table
         query = (
             f"DELETE FROM {table} WHERE k = ANY(ARRAY("
@@ -124,7 +124,7 @@ class PostgresStore:
         return Statements.stats_of(await self._run("fetchrow", self._sql.stats, round(now * 1000)))
 
     async def setup(self) -> None:
-        """Make the table and its indexes."""
+        """Create the table and its indexes."""
         pool = self._pool or await self._open()
         schema = SCHEMA.format(table=self._sql.table, version=SCHEMA_VERSION)
         async with pool.acquire() as connection, connection.transaction():
@@ -170,7 +170,7 @@ def _count(status: str) -> int:
 
 
 class BlockingPostgresStore:
-    """The same for threads, by psycopg, one connection for each thread."""
+    """The same for threads, with psycopg, one connection for each thread."""
 
     def __init__(
         self, dsn: str, *, table: str = TABLE, durable: bool = True, timeout: float = TIMEOUT
@@ -283,7 +283,7 @@ def _own(url: StoreURL) -> dict[str, Any]:
 def _dsn(url: StoreURL) -> str:
     from urllib.parse import quote, urlencode
 
-    # What both clients understand; both refuse what they do not know.
+    # The options that both clients know; both refuse unknown ones.
     names = ("host", "sslmode", "sslrootcert", "sslcert", "sslkey")
     rest: dict[str, str] = {name: url.take(name) for name in names if name in url.options}
     url.finish()

@@ -1,7 +1,7 @@
-"""What a store is: four methods, and capabilities that an engine has or has not. Knows no engine.
+"""The interface of a store: four methods, and optional capabilities. Knows no engine.
 
-A store judges no time and no user: everything that matters for security stands above it, in the flows. What an engine
-cannot do is a missing capability, never an approximation.
+A store judges neither times nor users: the flows make all security decisions. An engine that cannot do something lacks
+the capability; it never approximates.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ __all__ = ["BlockingStore", "Finds", "Manages", "Purges", "Stats", "Store"]
 
 
 class Store(Protocol):
-    """A store on an event loop. Whatever it raises is taken for "the store is down"."""
+    """A store on an event loop. Any exception means that the store failed."""
 
     async def get(self, key: bytes) -> Record | None:
-        """Return the record, perhaps an expired one, or None.
+        """Return the record, which may have expired, or None.
 
         Args:
             key: SHA-256 of the cookie's token, 32 bytes.
 
         Raises:
-            Exception: whatever the engine raises; it is taken for "the store is down".
+            Exception: any error of the engine; it means that the store failed.
 
         Example:
             >>> store = MemoryStore()
@@ -35,14 +35,14 @@ class Store(Protocol):
         """Write the record if the stored version is `expected`; 0 means absent.
 
         Args:
-            record: the whole record; its version is already the new one.
-            expected: the version that must be stored now; 0: none may be there.
+            record: the whole record, with its new version.
+            expected: the version that must be stored now; 0 if there must be none.
 
         Returns:
-            False when somebody was faster, or the record is gone. Nothing was written then.
+            False if another request was faster, or the record is gone. Then nothing was written.
 
         Raises:
-            Exception: whatever the engine raises; it is taken for "the store is down".
+            Exception: any error of the engine; it means that the store failed.
 
         Example:
             >>> record = Record(bytes(32), b"", 1, created=0.0, expires=9e9, deadline=9e9, issued=0.0)
@@ -52,14 +52,14 @@ class Store(Protocol):
         """
 
     async def touch(self, key: bytes, expires: float) -> bool:
-        """Move `expires` and nothing else. False: gone.
+        """Move `expires` and nothing else. False: the record is gone.
 
         Args:
             key: as for `get`.
             expires: seconds since the epoch.
 
         Raises:
-            Exception: whatever the engine raises; it is taken for "the store is down".
+            Exception: any error of the engine; it means that the store failed.
 
         Example:
             >>> await MemoryStore().touch(bytes(32), 9e9)
@@ -73,7 +73,7 @@ class Store(Protocol):
             keys: as for `get`.
 
         Raises:
-            Exception: whatever the engine raises; it is taken for "the store is down".
+            Exception: any error of the engine; it means that the store failed.
 
         Example:
             >>> await MemoryStore().delete(bytes(32))
@@ -99,16 +99,16 @@ class BlockingStore(Protocol):
 
 @runtime_checkable
 class Finds(Protocol):
-    """Capability: knows a user's records."""
+    """Capability: can find a user's records."""
 
     async def find(self, user: str) -> list[Record]:
-        """Return the user's records; expired and ended ones may be among them.
+        """Return the user's records; some may have expired or ended.
 
         Args:
-            user: as it was given to `login`.
+            user: the name passed to `login`.
 
         Raises:
-            Exception: whatever the engine raises; it is taken for "the store is down".
+            Exception: any error of the engine; it means that the store failed.
 
         Example:
             >>> await MemoryStore().find("ada")
@@ -125,10 +125,10 @@ class Purges(Protocol):
 
         Args:
             now: seconds since the epoch.
-            limit: how many at once.
+            limit: the most records to remove.
 
         Raises:
-            Exception: whatever the engine raises; it is taken for "the store is down".
+            Exception: any error of the engine; it means that the store failed.
 
         Example:
             >>> await MemoryStore().purge(2e9)
@@ -138,7 +138,7 @@ class Purges(Protocol):
 
 @runtime_checkable
 class Stats(Protocol):
-    """Capability: can count what it holds."""
+    """Capability: can count its records."""
 
     async def stats(self, now: float) -> dict[str, int]:
         """Return figures by name: records, expired, users, bytes, as far as the engine knows.
@@ -147,7 +147,7 @@ class Stats(Protocol):
             now: seconds since the epoch.
 
         Raises:
-            Exception: whatever the engine raises; it is taken for "the store is down".
+            Exception: any error of the engine; it means that the store failed.
 
         Example:
             >>> (await MemoryStore().stats(2e9))["records"]
@@ -160,14 +160,14 @@ class Manages(Protocol):
     """Capability: has a schema or connections."""
 
     async def setup(self) -> None:
-        """Make tables and indexes. May be called again and by several processes."""
+        """Create tables and indexes. May be called again and by several processes."""
 
     async def aclose(self) -> None:
         """Close connections."""
 
 
 class Immediate:
-    """A blocking store behind the asynchronous names: its coroutines never suspend, so `finished` can run a flow."""
+    """A blocking store with asynchronous methods: its coroutines never suspend, so `finished` can run a flow."""
 
     def __init__(self, store: BlockingStore) -> None:
         self.store = store
@@ -190,7 +190,7 @@ class Immediate:
 
 
 class ImmediateFinds(Immediate):
-    """The same for a store that knows a user's records."""
+    """The same for a store that can find a user's records."""
 
     async def find(self, user: str) -> list[Record]:
         """As `Finds.find`."""
@@ -199,5 +199,5 @@ class ImmediateFinds(Immediate):
 
 
 def immediate(store: BlockingStore) -> Immediate:
-    """Return the store behind the asynchronous names, with `find` where it has it."""
+    """Return the store with asynchronous methods, including `find` if it has one."""
     return ImmediateFinds(store) if hasattr(store, "find") else Immediate(store)

@@ -1,11 +1,11 @@
-"""Websessions in Redis or Valkey, by redis-py with hiredis.
+"""Websessions in Redis or Valkey, with redis-py and hiredis.
 
-One string for each, in the form for blobs, with the engine's own expiry. An insert is `SET … NX`; a write is a script
-on the version at the start of the value. A user's keys are in a sorted set, scored by their deadlines; an end or a
-renewal takes the key out of it.
+One string each, in the blob form, with the engine's own expiry. An insert is `SET … NX`; a write is a script that
+checks the version at the start of the value. A user's keys are in a sorted set, scored by their deadlines; an end or a
+renewal removes the key from it.
 
-A failover may lose the last second of writes, ends included: set `wait=` to hear from so many replicas before an end
-counts. One server, or Sentinel's; `redis_cluster.py` is for a cluster.
+A failover may lose the last second of writes, including ends: set `wait=` to wait for that many replicas before an end
+counts. For one server or Sentinel; `redis_cluster.py` is for a cluster.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from mangonel.websessions.stores.urls import StoreURL
 __all__ = ["BlockingRedisStore", "RedisStore"]
 
 TIMEOUT = 5.0
-# Below the time that the client waits for any answer.
+# Shorter than the client's timeout for any reply.
 WAIT_MS = 4000
 CONNECTIONS = 50
-# Of clients that raise rather than wait for one.
+# For clients that raise instead of waiting for a connection.
 MOST_CONNECTIONS = 1024
 
 SENTINEL = ("redis+sentinel", "rediss+sentinel")
@@ -56,7 +56,7 @@ if ARGV[5] and not KEYS[2] then
   elseif kind == 0xd9 then user = string.sub(value, at + 2, at + 1 + number(at + 1, 1))
   elseif kind == 0xda then user = string.sub(value, at + 3, at + 2 + number(at + 1, 2)) end
   if user then
-    -- In a cluster the user's set is elsewhere, and whoever asked takes the key out of it.
+    -- In a cluster the user's set is elsewhere, and the caller takes the key out of it.
     if ARGV[4] == '' then found = user else redis.call('ZREM', ARGV[4] .. user, ARGV[5]) end
   end
 end
@@ -78,18 +78,18 @@ return 1
 
 
 class _Commands:
-    """What to send, and what the answers mean; the same for both faces."""
+    """The commands, and the meaning of their replies; the same for both faces."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix.encode()
         self.users = self.prefix + b"user:"
 
     def name(self, key: bytes) -> bytes:
-        """The name of a record."""
+        """Return the name of a record."""
         return self.prefix + key
 
     def insert(self, record: Record) -> tuple[Any, ...]:
-        """The command of an insert without a user."""
+        """Return the command of an insert without a user."""
         return (
             "SET",
             self.prefix + record.key,
@@ -100,23 +100,23 @@ class _Commands:
         )
 
     def script(self, record: Record, expected: int) -> tuple[Any, ...]:
-        """The keys and arguments of PUT."""
+        """Return the keys and arguments of PUT."""
         version = expected.to_bytes(8, "big") if expected else b""
         first = (version, pack_record(record), milliseconds(record.expires))
         if record.user is None:
-            # What is left of a user's websession leaves the user's set.
+            # The trace of a user's websession leaves the user's set.
             leaves = (self.users, record.key) if record.next is not None and expected else ()
             return (1, self.prefix + record.key, *first, *leaves)
         names = (self.prefix + record.key, self.users + record.user.encode())
         return (2, *names, *first, milliseconds(record.deadline), record.key)
 
     def touch(self, key: bytes, expires: float) -> tuple[Any, ...]:
-        """The keys and arguments of TOUCH."""
+        """Return the keys and arguments of TOUCH."""
         at = milliseconds(expires)
         return (1, self.prefix + key, at.to_bytes(8, "big", signed=True), at)
 
     def record(self, key: bytes, value: bytes | None) -> Record | None:
-        """The record in a value; somebody else's value is none."""
+        """Return the record in a value, or None for a value that is not ours."""
         if value is None:
             return None
         try:
@@ -126,7 +126,7 @@ class _Commands:
 
 
 def milliseconds(seconds: float) -> int:
-    # Zero and less would be refused rather than be in the past.
+    # Zero and negative numbers would be refused, although they are in the past.
     return max(round(seconds * 1000), 1)
 
 
@@ -139,9 +139,9 @@ class RedisStore:
 
     Args:
         client: a `redis.asyncio.Redis` that does not decode responses.
-        prefix: of every key.
-        wait: replicas that must have an end before it counts; 0: none.
-        others: clients to close with this one, as Sentinel's.
+        prefix: prefix of every key.
+        wait: how many replicas must have an end before it counts; 0: none.
+        others: other clients to close with this one, such as Sentinel's.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class RedisStore:
         return int(await send("DEL", *map(self._commands.name, keys)))
 
     async def find(self, user: str) -> list[Record]:
-        """Return the user's records, and forget those that are no more."""
+        """Return the user's records, and remove keys of records that are gone."""
         name = self._commands.users + user.encode()
         keys = await self._send("ZRANGE", name, 0, -1)
         if not keys:
@@ -191,7 +191,7 @@ class RedisStore:
         return [record for record in found if record is not None and record.user == user]
 
     async def stats(self, now: float) -> dict[str, int]:
-        """Return counts, by walking through all keys."""
+        """Return counts, by scanning all keys."""
         records = users = 0
         async for name in self._client.scan_iter(match=self._commands.prefix + b"*", count=1000):
             if name.startswith(self._commands.users):
@@ -217,7 +217,7 @@ class RedisStore:
             return await self._send("EVAL", script, *arguments)
 
     async def _send_and_wait(self, *arguments: Any) -> Any:
-        # On one connection: WAIT speaks of the writes of its own.
+        # On one connection: WAIT covers the writes of its own connection.
         pipeline = self._client.pipeline(transaction=False)
         pipeline.execute_command(*arguments)
         pipeline.execute_command("WAIT", self._wait, WAIT_MS)
@@ -305,13 +305,13 @@ class BlockingRedisStore:
 
 
 def judge(heard: int, wanted: int) -> None:
-    """Refuse an end of which too few replicas have heard."""
+    """Raise if too few replicas have received an end."""
     if heard < wanted:
         raise ConnectionError(f"expected {wanted} replicas to have the end of a websession, {heard} do")
 
 
 def from_url(url: StoreURL) -> RedisStore:
-    """Return a store for `redis://`, `rediss://`, `valkey://`, `valkeys://`, `unix://`, and for Sentinel's.
+    """Return a store for `redis://`, `rediss://`, `valkey://`, `valkeys://`, `unix://`, and for Sentinel.
 
     Options: prefix, wait, connections, timeout, db, and tls, tlsCAFile, tlsCertificateKeyFile.
     """
@@ -338,11 +338,11 @@ def blocking_from_url(url: StoreURL) -> BlockingRedisStore:
 
 
 class Group:
-    """What the URL of several servers says: `scheme://user:password@a:1,b:2/service/db?…`.
+    """The parts of a URL with several servers: `scheme://user:password@a:1,b:2/service/db?…`.
 
     Attributes:
         hosts: addresses.
-        service: the name that Sentinel knows the servers by; "" for a cluster.
+        service: Sentinel's name for the servers; "" for a cluster.
         own: arguments of the store.
         keywords: arguments of each client.
         sentinel: arguments of each client of a Sentinel.
@@ -397,7 +397,7 @@ def _parts(url: StoreURL) -> tuple[str, dict[str, Any], dict[str, Any]]:
         "timeout": timeout,
         "socket_timeout": timeout,
         "socket_connect_timeout": timeout,
-        # The older protocol is the faster one here, and all that is needed.
+        # The older protocol is faster here, and sufficient.
         "protocol": 2,
     }
     database = url.take("db", None, int)

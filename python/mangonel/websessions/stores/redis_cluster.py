@@ -1,8 +1,8 @@
-"""Websessions in a Redis or Valkey Cluster, by redis-py.
+"""Websessions in a Redis or Valkey Cluster, with redis-py.
 
-As `redis.py`, but a user's set and records lie in different slots, so no script reaches both: a key is put into the set
-before its record is written, and taken out after that has ended. What a crash leaves there is found by `find`, and
-expires. What ends a user's websessions does not depend on it: their epoch is a record like any other.
+As `redis.py`, but a user's set and records are in different slots, so no script can change both: a key is added to the
+set before its record is written, and removed after the record has ended. `find` removes keys that a crash leaves there;
+they also expire. Ending a user's websessions does not depend on the set: the user's epoch is a record like any other.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ JOIN_SHA = sha1(JOIN).hexdigest()
 
 
 def _put(store: Any, record: Record, expected: int) -> tuple[Any, ...]:
-    """The keys and arguments of PUT for a record alone."""
+    """Return the keys and arguments of PUT for a record alone."""
     arguments: tuple[Any, ...] = store._commands.script(record, expected)
     if record.user is not None:
         _, name, _, *first = arguments
         return (1, name, *first[:3])
-    # With an empty prefix in place of the users', the script returns whose it was.
+    # With an empty prefix for users, the script returns the record's former user.
     return arguments[:5] + (("", record.key) if len(arguments) > 5 else ())
 
 
@@ -72,7 +72,7 @@ class RedisClusterStore(RedisStore):
         self._send = self._send_connected
 
     async def _send_connected(self, *arguments: Any) -> Any:
-        # Several first commands at once would break each other's connections.
+        # Several concurrent first commands would break each other's connections.
         if not self._is_connected:
             async with self._first:
                 await self._client.initialize()
@@ -101,7 +101,7 @@ class RedisClusterStore(RedisStore):
         return sum(await asyncio.gather(*(send("DEL", name) for name in names)))
 
     async def find(self, user: str) -> list[Record]:
-        """Return the user's records, and forget those that are no more."""
+        """Return the user's records, and remove keys of records that are gone."""
         name = self._commands.users + user.encode()
         found = await asyncio.gather(*map(self.get, keys := await self._send("ZRANGE", name, 0, -1)))
         live = [record for record in found if record is not None and record.user == user]
@@ -119,10 +119,10 @@ class RedisClusterStore(RedisStore):
 
     async def _send_and_wait(self, *arguments: Any) -> Any:
         key = _first_key(arguments)
-        # A redirection is followed here, and remembered.
+        # Follows a redirection here, and remembers it.
         await self._send("EXISTS", key)
         commands = [PipelineCommand(0, *arguments), PipelineCommand(1, "WAIT", self._wait, WAIT_MS)]
-        # All on one connection of that node: WAIT speaks of the writes of its own.
+        # All on one connection of that node: WAIT covers the writes of its own connection.
         await self._client.get_node_from_key(key).execute_pipeline(commands)
         answer, heard = [command.result for command in commands]
         for result in (answer, heard):
@@ -166,7 +166,7 @@ class BlockingRedisClusterStore(BlockingRedisStore):
         return live
 
     def setup(self) -> None:
-        """As `RedisClusterStore.setup`; it is connected already."""
+        """Do as `RedisClusterStore.setup` does; the client is connected already."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -202,5 +202,5 @@ def blocking_from_url(url: StoreURL) -> BlockingRedisClusterStore:
 
 
 def _group(url: StoreURL) -> Group:
-    # No client repeats a write by itself: the second one would be refused for what the first one wrote.
+    # No client repeats a write by itself: a repeated write would be refused because of the first one.
     return Group(url, PORT)

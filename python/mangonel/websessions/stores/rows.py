@@ -1,4 +1,4 @@
-"""Records as rows, for the engines that speak SQL: names of columns, and from a row to a record. Knows no engine.
+"""Records as rows for SQL engines: names of columns, and conversion from and to records. Knows no engine.
 
 Times are whole milliseconds, so that every engine keeps them exactly.
 """
@@ -17,17 +17,17 @@ __all__ = ["COLUMNS", "SCHEMA_VERSION", "record_of", "table_name", "values_of"]
 # key, version, data, created, issued, expires, deadline, sid, user, next, prev, label, epoch, writes
 COLUMNS = ("k", "v", "d", "c", "i", "e", "l", "s", "u", "n", "p", "b", "r", "w")
 
-# Raised with every change of the columns; `setup()` carries a table from one to the next.
+# Raised with every change of the columns; `setup()` migrates a table to the next version.
 SCHEMA_VERSION = 1
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
 def table_name(name: str) -> str:
-    """Return a table's name that may stand in SQL without quotes.
+    """Return the name of a table if it is valid in SQL without quotes.
 
     Raises:
-        UsageError: it may not.
+        UsageError: it is not.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"expected table as letters, digits and underscores, got {name!r}")
@@ -91,7 +91,7 @@ def record_of(row: Sequence[Any]) -> Record:
 
 
 class Statements:
-    """The statements of a store for one table; `mark` gives the n-th placeholder, counted from 1."""
+    """The statements of a store for one table; `mark` returns the n-th placeholder, counted from 1."""
 
     def __init__(self, table: str, mark: Any) -> None:
         names = ", ".join(COLUMNS)

@@ -1,7 +1,7 @@
-"""Websessions in one file: for development, and because the fork had it.
+"""Websessions in one file: for development, and for compatibility with the fork.
 
-Every write reads and writes the whole file under a lock, so the cost grows with the number of websessions. For anything
-that is used by others take `sqlite:`, which is one file as well.
+Every write reads and writes the whole file under a lock, so the cost grows with the number of websessions. In
+production use `sqlite:`, which is one file as well.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Contents = dict[bytes, bytes]
 _decode = msgspec.msgpack.Decoder(Contents).decode
 _encode = msgspec.msgpack.Encoder().encode
 
-# So that no file of somebody else's is ever taken for ours and overwritten.
+# A marker, so that no other file is taken for ours and overwritten.
 MAGIC = b"mangonel websessions 1\n"
 
 
@@ -39,14 +39,14 @@ class BlockingSingleFileStore:
     """Websessions in one file.
 
     Args:
-        path: of the file; made when missing, readable by its owner only. Beside it there will be a lock file.
+        path: path of the file; created if missing, readable by its owner only. A lock file is created beside it.
     """
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
 
     def get(self, key: bytes) -> Record | None:
-        """Return the record, perhaps an expired one."""
+        """Return the record, which may have expired."""
         stored = self._read().get(key)
         if stored is None:
             return None
@@ -90,7 +90,7 @@ class BlockingSingleFileStore:
         return [record for record in records if record is not None and record.user == user]
 
     def purge(self, now: float, limit: int = 1000) -> int:
-        """Remove what expired."""
+        """Remove expired records."""
         dead = [key for key, stored in self._read().items() if expires_of(stored) < now][:limit]
         return self.delete(*dead) if dead else 0
 
@@ -104,7 +104,7 @@ class BlockingSingleFileStore:
         }
 
     def setup(self) -> None:
-        """Make the file."""
+        """Create the file."""
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         with self._locked():
             if not os.path.exists(self.path):

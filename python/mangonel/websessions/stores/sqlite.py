@@ -1,7 +1,7 @@
-"""Websessions in SQLite, by aiosqlite; the standard library's sqlite3 on the blocking side.
+"""Websessions in SQLite, with aiosqlite; the standard library's sqlite3 on the blocking face.
 
-One row for each, in a table without rowids. The log is written ahead, so readers do not wait for the writer; several
-processes of one machine may share the file.
+One row each, in a table without rowids. The database uses a write-ahead log, so readers do not wait for the writer;
+several processes on one machine may share the file.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def _purge(table: str) -> str:
 
 
 class SQLiteStore:
-    """Websessions in a table, on an event loop; one connection in a thread of its own.
+    """Websessions in a table, on an event loop; one connection with a thread of its own.
 
     Args:
-        path: of the file.
-        table: its name.
+        path: path of the file.
+        table: name of the table.
         durable: wait for the disk at every write; otherwise a crash of the machine may lose the last writes.
         timeout: seconds to wait for another writer.
     """
@@ -69,7 +69,7 @@ class SQLiteStore:
         self._lock = asyncio.Lock()
 
     async def get(self, key: bytes) -> Record | None:
-        """Return the record, perhaps an expired one."""
+        """Return the record, which may have expired."""
         rows, _ = await self._run(self._sql.get, [key])
         return record_of(rows[0]) if rows else None
 
@@ -104,7 +104,7 @@ class SQLiteStore:
         return Statements.stats_of(rows[0])
 
     async def setup(self) -> None:
-        """Make the table and its indexes."""
+        """Create the table and its indexes."""
         connection = self._connection or await self._open()
         await connection.executescript(SCHEMA.format(table=self._sql.table, version=SCHEMA_VERSION))
 
@@ -116,7 +116,7 @@ class SQLiteStore:
 
     async def _run(self, query: str, values: list[Any]) -> tuple[list[Any], int]:
         connection = self._connection or await self._open()
-        # One hop to the thread for everything, not one for each call of a cursor.
+        # One hop to the thread for everything, instead of one for each call of a cursor.
         try:
             answer: tuple[list[Any], int] = await connection._execute(
                 _execute, connection._conn, query, values
@@ -140,7 +140,7 @@ class SQLiteStore:
 
 
 def _prepare_file(path: str) -> None:
-    """Make the file, for its owner only: it holds who is logged in. SQLite's other files follow it."""
+    """Create the file for its owner only: it stores who is logged in. SQLite's other files get the same mode."""
     _check_folder(path)
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
@@ -166,7 +166,7 @@ def _execute(connection: sqlite3.Connection, query: str, values: list[Any]) -> t
 
 
 class BlockingSQLiteStore:
-    """The same for threads, one connection for each."""
+    """The same for threads, one connection for each thread."""
 
     def __init__(
         self, path: str, *, table: str = TABLE, durable: bool = False, timeout: float = TIMEOUT

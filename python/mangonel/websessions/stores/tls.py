@@ -1,7 +1,7 @@
-"""TLS to the engines whose clients leave it to their caller: options of a URL, and what a refused certificate means.
+"""TLS for engines whose clients leave it to the caller: URL options, and advice about refused certificates.
 
-MongoDB's driver and PostgreSQL's clients read their own options; the other stores take MongoDB's names. A certificate
-and its host's name are always verified: there is no option to do without. Knows no engine.
+MongoDB's driver and PostgreSQL's clients read their own options; the other stores use MongoDB's names. Certificate and
+host name are always verified: there is no option to disable that. Knows no engine.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["TLSFiles", "advice", "take_tls"]
 
 
 class TLSFiles:
-    """What a URL says about TLS.
+    """The TLS options of a URL.
 
     Attributes:
-        ca: file of the authorities that may have signed the server's certificate; None: the system's.
-        pair: file of a certificate and its key to be known by; None: none.
+        ca: file of the authorities that may have signed the server's certificate. None: the system's.
+        pair: file of a client certificate and its key. None: none.
     """
 
     def __init__(self, ca: str | None, pair: str | None) -> None:
@@ -34,7 +34,7 @@ class TLSFiles:
         """Return a context that verifies certificate and host name.
 
         Raises:
-            UsageError: a file is not there, or holds something else.
+            UsageError: a file does not exist, or has other contents.
         """
         import ssl
 
@@ -51,10 +51,10 @@ class TLSFiles:
 
 
 def take_tls(url: StoreURL, *, secure: bool = False) -> TLSFiles | None:
-    """Take `tls`, `tlsCAFile` and `tlsCertificateKeyFile` out of a store's URL; None: without TLS.
+    """Remove `tls`, `tlsCAFile` and `tlsCertificateKeyFile` from a store's URL. None: no TLS.
 
     Args:
-        secure: the URL's scheme asks for TLS by itself.
+        secure: whether the URL's scheme requires TLS.
 
     Raises:
         UsageError: they contradict each other or the scheme, or a file cannot be used.
@@ -68,10 +68,10 @@ def take_tls(url: StoreURL, *, secure: bool = False) -> TLSFiles | None:
 
 
 def advice(error: BaseException, url: Any) -> str:
-    """Return what is wrong and what would help, where a store failed because of its server's certificate; else "".
+    """Return the fault and the remedy if a store failed because of its server's certificate; else "".
 
     Args:
-        url: the store's; anything else names no place.
+        url: the store's URL; anything else names no server.
     """
     found = _refusal(error)
     if not found:
@@ -81,7 +81,7 @@ def advice(error: BaseException, url: Any) -> str:
         parsed = StoreURL(url)
         option = "sslrootcert" if parsed.scheme.startswith("postgres") else option
         place = hide_password(parsed.without_query())
-        # Options of MongoDB have no case.
+        # MongoDB's options are case-insensitive.
         named = {name.lower(): value for name, value in parsed.options.items()}.get(option.lower())
         authorities = f"{option}={named}" if named else authorities
     return (
@@ -91,7 +91,7 @@ def advice(error: BaseException, url: Any) -> str:
 
 
 def _refusal(error: BaseException) -> str:
-    """Return how the certificate was refused, told by the innermost that knows; "" where it was not that."""
+    """Return why the certificate was refused, by the innermost error that tells; "" for other errors."""
     chain: list[BaseException] = [error]
     found = ""
     for each in chain:
