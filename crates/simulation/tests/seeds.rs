@@ -1,5 +1,6 @@
 //! A thousand seeds, each a few seconds of clients, servers, network and what happens to them.
 
+use mangonel_simulation::picture::draw;
 use mangonel_simulation::{Plan, play};
 
 const SEEDS: u64 = 1000;
@@ -47,5 +48,16 @@ fn the_world_is_as_rough_as_it_says() {
     assert!(operations > 15_000 && elections > 20 && rollbacks > 0, "{operations} {elections} {rollbacks}");
     for how in ["ok", "network", "refused", "timeout", "server selection", "wait queue", "time limit"] {
         assert!(endings.contains_key(how), "no operation ended so: {how}, {endings:?}");
+    }
+}
+
+#[test]
+fn a_run_is_drawn_with_all_who_took_part() {
+    let plan = Plan::new(7);
+    let (report, trace) = play(&plan, true);
+    let page = draw(&plan, &report, &trace.words, "make simulate SEED=7");
+    assert!(page.ends_with("</svg></body></html>\n") && page.contains("make simulate SEED=7"));
+    for who in ["Client(0)", "Member(0)"] {
+        assert!(page.contains(&format!(">{who}</text>")), "{who} has no column");
     }
 }
