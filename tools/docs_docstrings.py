@@ -39,13 +39,17 @@ def _add_twins(module: Any, twins: Any) -> None:
 
 
 def _add_those_of(found: Class, read: Class) -> None:
-    for name in list(read.members):
+    # The reference shows members in this order.
+    members = dict(read.members)
+    read.members.clear()
+    for name, member in members.items():
+        read.members[name] = member
         twin, overloads = found.members.get(f"a{name}"), found.overloads.get(f"a{name}")
         if twin is None and overloads:
             twin = Function(f"a{name}", docstring=_docstring(f"As `{name}`, on asyncio.", found))
             twin.overloads, twin.labels = overloads, overloads[0].labels
         if twin is not None:
-            twin.lineno = read.members[name].lineno
+            twin.lineno = member.lineno
             read.set_member(twin.name, twin)
 
 
