@@ -187,7 +187,7 @@ class Context:
         self._check(lib.mongocrypt_ctx_setopt_query_type(self._handle, name.encode(), -1))
 
     def set_contention(self, factor: int) -> None:
-        """Set over how many index entries equal values are spread."""
+        """Set the contention factor: the number of index entries over which equal values are spread."""
         if not isinstance(factor, int):
             raise TypeError(f"expected contention_factor to be an int, got {type(factor)}")
         self._check(lib.mongocrypt_ctx_setopt_contention_factor(self._handle, factor))

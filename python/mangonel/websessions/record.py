@@ -34,12 +34,12 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         deadline: the absolute limit.
         user: the user after a login.
         next: renewed: the key of the next record. `ENDED`: rotated away or logged out.
-        prev: the key that this record was renewed from, until its own id is first presented. After a rotation or a
-            login ended the record: the key of the new one, until an end followed.
+        prev: the key that this record was renewed from, until its own id is first presented. In a record that a
+            rotation or a login has ended: the key of the new record, unless that has ended too.
         issued: when this id was made; renewal counts from here. For a renewed or ended record: when that happened.
         sid: names the websession across renewals in listings and logs; neither a key nor a token.
         label: the application's name for listings, such as "Firefox on Linux". After a login ended the record: "login".
-        epoch: the user's revocations that the login had seen; a later one ends it. Of the user's epoch: its own number.
+        epoch: the user's revocations that the login had seen; a later one ends it. In an epoch's record: its number.
         writes: a random mark of each of the last writes, the newest at the end; see `writes.py`.
     """
 

@@ -188,8 +188,8 @@ def front(dots: Sequence[Series]) -> list[Series]:
 def dots(title: str, series: Sequence[Series], across: str, upwards: str) -> str:
     """Draw one dot of rate and cost each, on logarithmic axes, with a line through the front and a key.
 
-    A series on the front is not beaten in both figures by any other; limits are diamonds and do not count. Between two
-    of the front nothing is known, so the line has steps.
+    A series on the front is not beaten in both figures by any other; limits are diamonds and do not count. The line
+    has steps, since nothing is known between two points of the front.
     """
     ordered = sorted(series, key=lambda dot: -dot.points[0][0])
     best, rows, told = front(ordered), [], []
