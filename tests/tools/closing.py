@@ -64,7 +64,7 @@ class ClosingLines:
                 continue
             title = f"{kind}: {KINDS[kind]}"
             lines.append(f"{title:<55}" + "".join(f"{counts[name]:>9}" for name in OUTCOMES))
-        lines += ["skipped, by reason"]
+        lines += ["skipped, by reason"] if self._reasons else []
         common = self._reasons.most_common(REASONS)
         lines += [f"{count:>9}  {' '.join(reason.split())[:110]}" for reason, count in common]
         if rare := self._reasons.total() - sum(count for _, count in common):
@@ -109,7 +109,8 @@ class Progress:
         if report.skipped and not hasattr(report, "wasxfail"):
             return "skipped", "", ""
         if report.failed:
-            return "failed" if report.when == "call" else "error", "", ""
+            # The words stand in the summary at the end.
+            return ("failed", "", "FAILED") if report.when == "call" else ("error", "", "ERROR")
         return None
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:

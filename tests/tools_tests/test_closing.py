@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from tools.closing import ClosingLines, kind_of
+from tools.closing import ClosingLines, Progress, kind_of
 
 
 def report(nodeid: str, outcome: str, when: str = "call", **more: Any) -> Any:
     found = {"nodeid": nodeid, "when": when, "outcome": outcome, "longrepr": None, "duration": 1.5}
-    return SimpleNamespace(**found, passed=outcome == "passed", skipped=outcome == "skipped", **more)
+    states = {name: outcome == name for name in ("passed", "failed", "skipped")}
+    return SimpleNamespace(**found, **states, **more)
 
 
 def closing(root: Path, *reports: Any) -> list[str]:
@@ -56,3 +57,23 @@ def test_a_test_counts_once_and_a_reason_as_often_as_it_is_given(tmp_path: Path)
     assert [line.split()[-4:] for line in lines if line.startswith("official:")] == [["1", "1", "1", "1"]]
     assert "workers' time: spec 9 s" in lines
     assert [line.split() for line in lines if "needs mongos" in line] == [["1", "needs", "mongos"]]
+
+
+def test_what_fails_is_called_so_in_the_summary_and_nothing_has_a_letter(pytestconfig: pytest.Config) -> None:
+    progress = Progress(pytestconfig)
+    found = [
+        progress.pytest_report_teststatus(report("a.py::a", outcome, when))
+        for outcome, when in (
+            ("passed", "call"),
+            ("failed", "call"),
+            ("failed", "setup"),
+            ("skipped", "setup"),
+        )
+    ]
+
+    assert found == [
+        ("passed", "", ""),
+        ("failed", "", "FAILED"),
+        ("error", "", "ERROR"),
+        ("skipped", "", ""),
+    ]
