@@ -422,7 +422,8 @@ class Machine(RuleBasedStateMachine):
         copy = self.pick(index)
         memory, changed, base, was_uncertain = (
             state_of(copy.document),
-            copy.changed,
+            # What was set to None is pending, though None was read.
+            copy.changed | (set(copy.document.changes()) & set(FIELDS)),
             copy.loaded,
             copy.is_uncertain,
         )
