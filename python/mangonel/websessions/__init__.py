@@ -32,6 +32,7 @@ from mangonel.websessions.session import Flash, Visit, WebSession
 from mangonel.websessions.settings import Content, Cookie, Keys, Lifetime, Outages, Protection, Users
 from mangonel.websessions.settled import new_key
 from mangonel.websessions.stores.memory import MemoryStore
+from mangonel.websessions.stores.urls import StoreURL, register_store
 from mangonel.websessions.users import Handle
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "SessionMoved",
     "SessionTooLarge",
     "StoreError",
+    "StoreURL",
     "TooManySessions",
     "Unsupported",
     "UsageError",
@@ -61,4 +63,5 @@ __all__ = [
     "WebSessionError",
     "WebSessions",
     "new_key",
+    "register_store",
 ]

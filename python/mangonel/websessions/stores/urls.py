@@ -6,13 +6,17 @@ Standard parsing: percent-encoding, IPv6 in brackets, defaults really applied. A
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
 from mangonel.websessions.errors import UsageError
 
-__all__ = ["SCHEMES", "StoreURL", "open_blocking", "open_store"]
+__all__ = ["SCHEMES", "StoreURL", "open_blocking", "open_store", "register_store"]
+
+# Entry points of other packages: name the scheme, value the module.
+GROUP = "mangonel.websessions.stores"
 
 # Scheme: the module in this package. Each has `from_url(StoreURL)` and `blocking_from_url(StoreURL)`.
 SCHEMES = {
@@ -50,6 +54,11 @@ EXTRAS = {
 }
 
 
+# The schemes of other packages, with the dotted names of their modules.
+_REGISTERED: dict[str, str] = {}
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*", re.ASCII)
+
+
 class StoreURL:
     """A URL taken apart.
 
@@ -77,7 +86,21 @@ class StoreURL:
         self.options = dict(parse_qsl(parts.query, keep_blank_values=True))
 
     def take(self, name: str, default: Any = None, convert: Callable[[str], Any] = str) -> Any:
-        """Take one option out, converted; `default` when it is absent."""
+        """Take one option out of the query and return it, converted.
+
+        Args:
+            name: the option's.
+            default: returned where the URL does not have it.
+            convert: from its text to its value, as `int`; raises ValueError for any other text.
+
+        Raises:
+            UsageError: the option's text cannot be converted.
+
+        Example:
+            >>> url = StoreURL("scratch://host/app?size=10")
+            >>> url.take("size", 100, int), url.take("size", 100, int)
+            (10, 100)
+        """
         if name not in self.options:
             return default
         value = self.options.pop(name)
@@ -119,16 +142,41 @@ def hide_password(text: str) -> str:
     return urlunsplit(parts._replace(netloc="…@" + parts.netloc.rpartition("@")[2]))
 
 
+def register_store(scheme: str, module: str) -> None:
+    """Open the URLs of a scheme with a store of your own.
+
+    A package can do the same by an entry point in the group `mangonel.websessions.stores`, whose name is the scheme and
+    whose value the module.
+
+    Args:
+        scheme: the part of the URL before the colon, as "etcd".
+        module: the dotted name of a module, imported at first use. Its `from_url(url)` returns a store for event loops,
+            its `blocking_from_url(url)` one for threads; both get a `StoreURL` and connect to nothing yet.
+
+    Raises:
+        UsageError: the scheme cannot stand in a URL, or belongs to another store.
+
+    Example:
+        >>> register_store("etcd", "my_application.etcd_store")
+    """
+    if not _SCHEME.fullmatch(scheme):
+        raise UsageError(f"expected scheme as letters, digits, +, - and . in lower case, got {scheme!r}")
+    owner = SCHEMES.get(scheme) or _REGISTERED.get(scheme, module)
+    if owner != module:
+        raise UsageError(
+            f"expected a scheme that no store has, got {scheme!r}, which {owner} has; choose another"
+        )
+    _REGISTERED[scheme] = module
+
+
 def open_store(url: str) -> Any:
     """Return an asynchronous store for a URL. Connects to nothing yet."""
-    parsed, module = _module_for(url)
-    return module.from_url(parsed)
+    return _opened(url, "from_url")
 
 
 def open_blocking(url: str) -> Any:
     """Return a blocking store for a URL. Connects to nothing yet."""
-    parsed, module = _module_for(url)
-    return module.blocking_from_url(parsed)
+    return _opened(url, "blocking_from_url")
 
 
 def check_url(url: str) -> StoreURL:
@@ -141,20 +189,38 @@ def check_url(url: str) -> StoreURL:
         UsageError: it is no URL, or no store's.
     """
     parsed = StoreURL(url)
-    if parsed.scheme not in SCHEMES:
+    if parsed.scheme not in SCHEMES and _registered(parsed.scheme) is None:
         raise UsageError(
-            f"expected a store's URL with one of the schemes {', '.join(SCHEMES)}, got {hide_password(url)!r}"
+            f"expected a store's URL with one of the schemes {', '.join((*SCHEMES, *_REGISTERED))}, "
+            f"got {hide_password(url)!r}; register_store() adds one"
         )
     return parsed
 
 
-def _module_for(url: str) -> tuple[StoreURL, Any]:
+def _registered(scheme: str) -> str | None:
+    """Return the module that was registered for a scheme, by a call or by an entry point."""
+    if scheme not in _REGISTERED and scheme:
+        from importlib.metadata import entry_points
+
+        for found in entry_points(group=GROUP, name=scheme):
+            register_store(scheme, found.value)
+    return _REGISTERED.get(scheme)
+
+
+def _opened(url: str, function: str) -> Any:
     parsed = check_url(url)
-    name = SCHEMES[parsed.scheme]
+    name = SCHEMES.get(parsed.scheme)
     try:
-        return parsed, importlib.import_module(f"mangonel.websessions.stores.{name}")
+        module = importlib.import_module(
+            f"mangonel.websessions.stores.{name}" if name is not None else _REGISTERED[parsed.scheme]
+        )
     except ImportError as error:
-        extra = EXTRAS.get(name)
+        extra = EXTRAS.get(name or "")
         if extra is None:
             raise
         raise UsageError(f"{error}; the {name} store comes with: pip install mangonel[{extra}]") from error
+    opener: Any = getattr(module, function, None)
+    if opener is None:
+        side = "event loops" if function == "from_url" else "threads, as Flask's and WSGI's"
+        raise UsageError(f"expected {function}() in {module.__name__}, got none: it has no store for {side}")
+    return opener(parsed)
