@@ -15,6 +15,8 @@ use crate::world::{Event, World};
 pub(crate) struct Observer {
     line: Option<usize>,
     deframer: Deframer,
+    /// Whether a whole message is there.
+    is_whole: bool,
     ticket: u64,
     /// Whether it waits for a moment, not for its connection.
     is_resting: bool,
@@ -74,7 +76,7 @@ impl World {
     pub(crate) fn drop_observer_line(&mut self, client: usize, member: usize, is_pinger: bool) {
         let observer = self.drivers[client].observers.get_mut(&(member, is_pinger));
         let line = observer.and_then(|observer| {
-            observer.deframer = Deframer::default();
+            (observer.deframer, observer.is_whole) = (Deframer::default(), false);
             observer.line.take()
         });
         if let Some(line) = line {
@@ -102,17 +104,19 @@ impl World {
             let count = left.len().min(window.len());
             window[..count].copy_from_slice(&left[..count]);
             left = &left[count..];
-            if observer.deframer.received(count).is_err() {
-                return self.blame(format!("client {client} cannot read a hello"));
+            match observer.deframer.received(count) {
+                Ok(is_whole) => observer.is_whole = is_whole,
+                Err(_) => return self.blame(format!("client {client} cannot read a hello")),
             }
         }
         // One reply for each step: the next is read when the monitor asks for it.
-        if observer.is_resting {
+        if observer.is_resting || !observer.is_whole {
             return;
         }
         let Some(message) = observer.deframer.message().map(<[u8]>::to_vec) else { return };
-        if observer.deframer.consume().is_err() {
-            return self.blame(format!("client {client} cannot read on behind a hello"));
+        match observer.deframer.consume() {
+            Ok(is_whole) => observer.is_whole = is_whole,
+            Err(_) => return self.blame(format!("client {client} cannot read on behind a hello")),
         }
         let (now, address) = (self.queue.now(), plan::address(member));
         match read_reply(&message) {

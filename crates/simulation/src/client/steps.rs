@@ -352,7 +352,7 @@ impl World {
             }
             return;
         };
-        let mut left = bytes;
+        let (mut left, mut is_whole) = (bytes, false);
         while !left.is_empty() {
             let window = known.deframer.window();
             let count = left.len().min(window.len());
@@ -360,14 +360,17 @@ impl World {
             left = &left[count..];
             match known.deframer.received(count) {
                 Ok(false) => {}
-                Ok(true) => break,
+                Ok(true) => {
+                    is_whole = true;
+                    break;
+                }
                 Err(error) => return self.blame(format!("client {client} cannot read a message: {error}")),
             }
         }
         if !left.is_empty() {
             return self.blame(format!("client {client} got more than one message on {link:?}"));
         }
-        let Some(message) = known.deframer.message().map(<[u8]>::to_vec) else {
+        let Some(message) = known.deframer.message().filter(|_| is_whole).map(<[u8]>::to_vec) else {
             return;
         };
         if known.deframer.consume().is_err() {
