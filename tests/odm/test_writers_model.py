@@ -436,7 +436,8 @@ class Machine(RuleBasedStateMachine):
             return
         for name in FIELDS:
             wanted = memory[name] if name in changed else copy.loaded[name]
-            if name in changed - {"n", "keys"} and is_append(base[name], memory[name]):
+            is_empty = base[name] is None and memory[name] == []
+            if name in changed - {"n", "keys"} and (is_empty or is_append(base[name], memory[name])):
                 if was_uncertain:
                     continue
                 if copy.loaded[name] is not None:
