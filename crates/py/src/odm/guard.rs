@@ -40,6 +40,14 @@ impl Guard {
         });
     }
 
+    /// The set at this path still is that of these elements, in any order.
+    pub(super) fn is_set_of(&mut self, path: &[u8], elements: &[Element<'_>]) {
+        self.condition(path, |out| {
+            super::update::array(out, b"$all", elements.iter());
+            append(out, 0x10, b"$size", &(elements.len() as i32).to_le_bytes());
+        });
+    }
+
     /// The list at this path still has each of these elements.
     pub(super) fn has_all<'a>(&mut self, path: &[u8], elements: impl Iterator<Item = &'a Element<'a>>) {
         self.condition(path, |out| super::update::array(out, b"$all", elements));

@@ -189,7 +189,14 @@ impl Update {
                 (true, true) => {}
                 (false, true) => each(&mut self.add_to_set, path, added.into_iter()),
                 (true, false) => array(&mut self.pull_all, path, gone.into_iter()),
-                _ => self.replace(path, was, is),
+                // No update adds to a list and pulls from it.
+                _ => {
+                    if !self.rules.is_guarded && (!self.rules.is_assigned || has_common(was.value, is.value))
+                    {
+                        self.guard.is_set_of(path, &before);
+                    }
+                    self.set(path, is);
+                }
             };
         }
         if after.len() > before.len() && all_same(&before, &after[..before.len()]) {

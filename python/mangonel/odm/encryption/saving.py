@@ -114,6 +114,8 @@ def findable_guard(document: Any, guard: dict[str, Any]) -> dict[str, Any]:
         length: int | None = None
         if isinstance(condition.get("$eq"), list):
             name, length = path, len(condition["$eq"])
+        elif "$size" in condition:
+            name, length = path, condition["$size"]
         elif place.partition(".")[0].isdigit() and isinstance(
             held(document, cls.__plan__.by_key[name].name), list
         ):
