@@ -436,6 +436,7 @@ class Machine(RuleBasedStateMachine):
             return
         for name in FIELDS:
             wanted = memory[name] if name in changed else copy.loaded[name]
+            copy.assigned.add(name)
             is_empty = base[name] is None and memory[name] == []
             if name in changed - {"n", "keys"} and (is_empty or is_append(base[name], memory[name])):
                 if was_uncertain:
@@ -443,7 +444,6 @@ class Machine(RuleBasedStateMachine):
                 if copy.loaded[name] is not None:
                     wanted = copy.loaded[name] + memory[name][len(base[name] or []) :]
             assert after[name] == wanted, (name, base[name], memory[name], copy.loaded[name])
-            copy.assigned.add(name)
 
     @rule(
         index=st.integers(0, 3),
