@@ -11,7 +11,7 @@ from store_names import STORES
 
 from mangonel.websessions import UsageError, Visit, WebSessions
 from mangonel.websessions.answer import headers_of
-from mangonel.websessions.stores.protocol import Immediate, immediate
+from mangonel.websessions.stores._threads import Immediate, flows_of
 from mangonel.websessions.stores.urls import SCHEMES, open_blocking, open_store
 from mangonel.websessions.testing import CONTRACT, a_record, store_contract
 
@@ -73,7 +73,7 @@ async def test_both_sides_read_each_other(url: str) -> None:
     assert blocking.put(other, 0)
     assert blocking.get(one.key) == one
     assert await asynchronous.get(other.key) == other
-    assert hasattr(immediate(blocking), "find") == hasattr(asynchronous, "find")
+    assert hasattr(flows_of(blocking), "find") == hasattr(asynchronous, "find")
     await asynchronous.aclose()
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from mangonel.errors import AutoReconnect, NotPrimaryError, OperationFailure
 from mangonel.websessions.record import ENDED
+from mangonel.websessions.stores._threads import Immediate
 from mangonel.websessions.stores.mongodb import MongoStore
-from mangonel.websessions.stores.protocol import Immediate
 from mangonel.websessions.stores.urls import open_blocking, open_store
 from mangonel.websessions.testing import a_record, changed
 

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mangonel._core import run_now
 from mangonel.websessions import stateless
 from mangonel.websessions.commit import commit_flow
 from mangonel.websessions.errors import StoreError, Unsupported, UsageError, WebSessionError
@@ -18,8 +19,8 @@ from mangonel.websessions.load import alive_flow, load_flow, reload_flow
 from mangonel.websessions.machine import END, NOTHING, ROTATE, decide
 from mangonel.websessions.session import WebSession
 from mangonel.websessions.stateless import load_stateless_flow
+from mangonel.websessions.stores._threads import flows_of
 from mangonel.websessions.stores.memory import MemoryStore
-from mangonel.websessions.stores.protocol import Immediate, immediate
 from mangonel.websessions.timeouts import SharedTimeout
 from mangonel.websessions.users import Handle, of_flow, revoke_flow, revoke_user_flow
 
@@ -28,23 +29,12 @@ if TYPE_CHECKING:
     from mangonel.websessions.settled import Settled
     from mangonel.websessions.stores.protocol import BlockingStore, Store
 
-__all__ = ["AsyncFace", "BlockingFace", "finished"]
+__all__ = ["AsyncFace", "BlockingFace"]
 
 T = TypeVar("T")
 
 # Websessions with connections that a forked child must not share with its parent.
 _faces: weakref.WeakSet[_Face] = weakref.WeakSet()
-
-
-def finished(flow: Coroutine[Any, Any, T]) -> T:
-    """Run a flow whose store never suspends; return its result."""
-    try:
-        flow.send(None)
-    except StopIteration as end:
-        value: T = end.value
-        return value
-    flow.close()
-    raise RuntimeError("a flow on a blocking store suspended")
 
 
 class _Face:
@@ -299,16 +289,19 @@ class BlockingFace(_Face):
 
     def __init__(self, sessions: Settled[Any], store: Any, epochs: Any) -> None:
         super().__init__(sessions, store, epochs)
-        self._store: Immediate | None = None
-        self._epochs: Immediate | None = None
+        self._own: Any = None  # the stores with blocking methods
+        self._own_epochs: Any = None
+        self._store: Any = None
+        self._epochs: Any = None
 
     def store(self) -> Any:
-        """Return the store, wrapped with asynchronous methods."""
+        """Return the store's flows."""
         if self._store is None:
-            self._epochs = (
-                immediate(_blocking(self._given_epochs)) if self._given_epochs is not None else None
-            )
-            self._store = immediate(_blocking(self._given))
+            if self._given_epochs is not None:
+                self._own_epochs = _blocking(self._given_epochs)
+                self._epochs = flows_of(self._own_epochs)
+            self._own = _blocking(self._given)
+            self._store = flows_of(self._own)
         return self._store
 
     def epochs(self, store: Any) -> Any:
@@ -320,7 +313,7 @@ class BlockingFace(_Face):
         sessions = self._sessions
         try:
             load = load_stateless_flow if sessions.is_stateless else load_flow
-            session = finished(load(sessions, self.store(), visit))
+            session = run_now(load(sessions, self.store(), visit))
         except WebSessionError:
             raise
         except Exception as error:
@@ -348,7 +341,7 @@ class BlockingFace(_Face):
             stateless.commit(session, plan)
             return
         try:
-            finished(commit_flow(self._sessions, self.store(), session, plan))
+            run_now(commit_flow(self._sessions, self.store(), session, plan))
         except WebSessionError:
             session.state.cookie = None
             raise
@@ -384,13 +377,14 @@ class BlockingFace(_Face):
     def setup(self) -> None:
         """Make the schema."""
         self.store()
-        for store in filter(None, (self._store, self._epochs)):
-            if hasattr(store.store, "setup"):
-                store.store.setup()
+        for store in (self._own, self._own_epochs):
+            if hasattr(store, "setup"):
+                store.setup()
 
     def purge(self, batch: int = 1000) -> int:
         """Remove expired records batch by batch."""
-        store: Any = self.store().store
+        self.store()
+        store = self._own
         if not hasattr(store, "purge"):
             raise Unsupported(f"{type(store).__name__} has nothing to purge: its engine removes what expired")
         total = 0
@@ -402,13 +396,14 @@ class BlockingFace(_Face):
 
     def close(self) -> None:
         """Close the store that was opened for a URL."""
-        store, self._store, self._epochs = self._store, None, None
-        if store is not None and isinstance(self._given, str) and hasattr(store.store, "close"):
-            store.store.close()
+        store = self._own
+        self.forget()
+        if isinstance(self._given, str) and hasattr(store, "close"):
+            store.close()
 
     def forget(self) -> None:
         """Reopen the store in a forked child."""
-        self._store = self._epochs = None
+        self._own = self._own_epochs = self._store = self._epochs = None
 
     def check_thread(self, what: str) -> None:
         """As `AsyncFace.check_thread`; every thread is allowed."""
@@ -419,7 +414,7 @@ class BlockingFace(_Face):
 
     def _run(self, flow: Coroutine[Any, Any, T]) -> T:
         try:
-            return finished(flow)
+            return run_now(flow)
         except WebSessionError:
             raise
         except Exception as error:

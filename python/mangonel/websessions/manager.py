@@ -24,8 +24,8 @@ from mangonel.websessions.settings import (
     grouped,
 )
 from mangonel.websessions.settled import Data, Settled
+from mangonel.websessions.stores._threads import NeverSuspends
 from mangonel.websessions.stores.meter import Meter
-from mangonel.websessions.stores.protocol import Immediate
 
 if TYPE_CHECKING:
     from mangonel.websessions.session import WebSession
@@ -219,7 +219,7 @@ class WebSessions(Settled[Data]):
         if not self.epochs_apart:
             return store if hasattr(store, "find") else None
         inner = store.store if isinstance(store, Meter) else store
-        face = self.blocking if isinstance(inner, Immediate) else self.asynchronous
+        face = self.blocking if isinstance(inner, NeverSuspends) else self.asynchronous
         return face.epochs(store)
 
     def __repr__(self) -> str:

@@ -8,7 +8,6 @@ parameters.
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import Any
 
 import asyncmy
@@ -16,8 +15,8 @@ import asyncmy.errors
 from asyncmy.constants.CLIENT import FOUND_ROWS
 
 from mangonel.websessions.errors import UsageError
-from mangonel.websessions.record import Record
-from mangonel.websessions.stores.rows import Statements, record_of, table_name, values_of
+from mangonel.websessions.stores._threads import PerThread, PurgesOnThreads
+from mangonel.websessions.stores.rows import RowStore, Statements
 from mangonel.websessions.stores.tls import take_tls
 from mangonel.websessions.stores.urls import StoreURL
 
@@ -43,7 +42,35 @@ CREATE TABLE IF NOT EXISTS {table} (
 """
 
 
-class MySQLStore:
+PURGE = "DELETE FROM {table} WHERE e < {now} LIMIT {limit}"
+
+
+class _Table(RowStore):
+    _duplicate = DUPLICATE
+
+    def __init__(self, connect: dict[str, Any], *, table: str = TABLE, timeout: float = TIMEOUT) -> None:
+        self._options = {
+            **connect,
+            "autocommit": True,
+            "client_flag": FOUND_ROWS,
+            "charset": "utf8mb4",
+            "connect_timeout": timeout,
+        }
+        self._sql = Statements(table, lambda n: "%s", PURGE)
+        self._timeout = timeout
+
+    async def setup(self) -> None:
+        """Create the table."""
+        query = "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = %s"
+        rows, _ = await self._send(query, [self._sql.table])
+        if not rows[0][0]:  # asked first, since IF NOT EXISTS prints a warning for a table that exists
+            await self._send(SCHEMA.format(table=self._sql.table), [])
+
+    async def _send(self, query: str, values: list[Any]) -> tuple[Any, int]:
+        raise NotImplementedError
+
+
+class MySQLStore(_Table):
     """Websessions in a table, on an event loop.
 
     Args:
@@ -53,6 +80,8 @@ class MySQLStore:
         connections: the most connections.
     """
 
+    _refusal = asyncmy.errors.IntegrityError
+
     def __init__(
         self,
         connect: dict[str, Any],
@@ -61,69 +90,9 @@ class MySQLStore:
         timeout: float = TIMEOUT,
         connections: int = CONNECTIONS,
     ) -> None:
-        self._connect = {
-            **connect,
-            "autocommit": True,
-            "client_flag": FOUND_ROWS,
-            "charset": "utf8mb4",
-            "connect_timeout": timeout,
-        }
-        self._sql = Statements(table_name(table), lambda n: "%s")
-        self._timeout = timeout
+        super().__init__(connect, table=table, timeout=timeout)
         self._idle: list[Any] = []
         self._free = asyncio.Semaphore(connections)
-
-    async def get(self, key: bytes) -> Record | None:
-        """Return the record, which may have expired."""
-        _, rows = await self._run(self._sql.get, [key])
-        return record_of(rows[0]) if rows else None
-
-    async def put(self, record: Record, expected: int) -> bool:
-        """Write if the stored version is `expected`."""
-        if expected:
-            count, _ = await self._run(self._sql.update, Statements.update_values(record, expected))
-            return count == 1
-        try:
-            await self._run(self._sql.insert, values_of(record))
-        except asyncmy.errors.IntegrityError as error:
-            if error.args[0] == DUPLICATE:
-                return False
-            raise
-        return True
-
-    async def touch(self, key: bytes, expires: float) -> bool:
-        """Move `e`."""
-        count, _ = await self._run(self._sql.touch, [round(expires * 1000), key])
-        return count == 1
-
-    async def delete(self, *keys: bytes) -> int:
-        """Remove records."""
-        marks = ", ".join(["%s"] * len(keys))
-        count, _ = await self._run(f"DELETE FROM {self._sql.table} WHERE k IN ({marks})", list(keys))
-        return count
-
-    async def find(self, user: str) -> list[Record]:
-        """Return the user's records."""
-        _, rows = await self._run(self._sql.find, [user])
-        return [record_of(row) for row in rows]
-
-    async def purge(self, now: float, limit: int = 1000) -> int:
-        """Remove expired records."""
-        query = f"DELETE FROM {self._sql.table} WHERE e < %s LIMIT %s"
-        count, _ = await self._run(query, [round(now * 1000), limit])
-        return count
-
-    async def stats(self, now: float) -> dict[str, int]:
-        """Return counts."""
-        _, rows = await self._run(self._sql.stats, [round(now * 1000)])
-        return Statements.stats_of(rows[0])
-
-    async def setup(self) -> None:
-        """Create the table."""
-        query = "SELECT count(*) FROM information_schema.tables WHERE table_schema = database() AND table_name = %s"
-        _, rows = await self._send(query, [self._sql.table])
-        if not rows[0][0]:  # asked first, since IF NOT EXISTS prints a warning for a table that exists
-            await self._send(SCHEMA.format(table=self._sql.table), [])
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -131,7 +100,7 @@ class MySQLStore:
         for connection in idle:
             await connection.ensure_closed()
 
-    async def _run(self, query: str, values: list[Any]) -> tuple[int, Any]:
+    async def _run(self, query: str, values: list[Any]) -> tuple[Any, int]:
         try:
             return await self._send(query, values)
         except asyncmy.errors.ProgrammingError as error:
@@ -143,11 +112,11 @@ class MySQLStore:
             raise _told(error, self._sql.table) from error
         return await self._send(query, values)
 
-    async def _send(self, query: str, values: list[Any]) -> tuple[int, Any]:
+    async def _send(self, query: str, values: list[Any]) -> tuple[Any, int]:
         # Kept in a name, as in _faces/aio.py.
         limit = asyncio.timeout(self._timeout)
         async with limit, self._free:
-            connection = self._idle.pop() if self._idle else await asyncmy.connect(**self._connect)
+            connection = self._idle.pop() if self._idle else await asyncmy.connect(**self._options)
             is_sound = False
             try:
                 async with connection.cursor() as cursor:
@@ -163,105 +132,55 @@ class MySQLStore:
                     self._idle.append(connection)
                 else:
                     connection.close()
-        return count, rows
+        return rows, count
 
 
-class BlockingMySQLStore:
-    """The same for threads, with PyMySQL, one connection for each thread."""
-
+class _InThreads(PerThread, _Table):
     def __init__(self, connect: dict[str, Any], *, table: str = TABLE, timeout: float = TIMEOUT) -> None:
+        super().__init__(connect, table=table, timeout=timeout)
         import pymysql
 
-        self._open: Any = pymysql.connect
-        self._integrity: type[Exception] = pymysql.err.IntegrityError
-        connect = dict(connect)
-        self._connect = {
-            "database": connect.pop("db"),
-            **connect,
-            "autocommit": True,
-            "client_flag": FOUND_ROWS,
-            "charset": "utf8mb4",
-            "connect_timeout": timeout,
+        self._client: Any = pymysql
+        self._refusal: type[Exception] = pymysql.err.IntegrityError
+        self._options |= {
+            "database": self._options.pop("db"),
             "read_timeout": timeout,
             "write_timeout": timeout,
         }
-        self._sql = Statements(table_name(table), lambda n: "%s")
-        self._local = threading.local()
 
-    def get(self, key: bytes) -> Record | None:
-        """As `MySQLStore.get`."""
-        _, rows = self._run(self._sql.get, [key])
-        return record_of(rows[0]) if rows else None
-
-    def put(self, record: Record, expected: int) -> bool:
-        """As `MySQLStore.put`."""
-        if expected:
-            return self._run(self._sql.update, Statements.update_values(record, expected))[0] == 1
+    async def _run(self, query: str, values: list[Any]) -> tuple[Any, int]:
         try:
-            self._run(self._sql.insert, values_of(record))
-        except self._integrity as error:
-            if error.args[0] == DUPLICATE:
-                return False
-            raise
-        return True
-
-    def touch(self, key: bytes, expires: float) -> bool:
-        """As `MySQLStore.touch`."""
-        return self._run(self._sql.touch, [round(expires * 1000), key])[0] == 1
-
-    def delete(self, *keys: bytes) -> int:
-        """As `MySQLStore.delete`."""
-        marks = ", ".join(["%s"] * len(keys))
-        return self._run(f"DELETE FROM {self._sql.table} WHERE k IN ({marks})", list(keys))[0]
-
-    def find(self, user: str) -> list[Record]:
-        """As `MySQLStore.find`."""
-        return [record_of(row) for row in self._run(self._sql.find, [user])[1]]
-
-    def purge(self, now: float, limit: int = 1000) -> int:
-        """As `MySQLStore.purge`."""
-        return self._run(f"DELETE FROM {self._sql.table} WHERE e < %s LIMIT %s", [round(now * 1000), limit])[
-            0
-        ]
-
-    def setup(self) -> None:
-        """As `MySQLStore.setup`."""
-        self._send(SCHEMA.format(table=self._sql.table), [])
-
-    def close(self) -> None:
-        """Close this thread's connection."""
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            self._local.connection = None
-            connection.close()
-
-    def _run(self, query: str, values: list[Any]) -> tuple[int, Any]:
-        import pymysql
-
-        try:
-            return self._send(query, values)
-        except pymysql.err.ProgrammingError as error:
+            return await self._send(query, values)
+        except self._client.err.ProgrammingError as error:
             if error.args[0] != NO_TABLE:
                 raise
         try:
-            self.setup()
-        except pymysql.err.MySQLError as error:
+            await self.setup()
+        except self._client.err.MySQLError as error:
             raise _told(error, self._sql.table) from error
-        return self._send(query, values)
+        return await self._send(query, values)
 
-    def _send(self, query: str, values: list[Any]) -> tuple[int, Any]:
-        connection = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = self._local.connection = self._open(**self._connect)
+    async def _send(self, query: str, values: list[Any]) -> tuple[Any, int]:
+        connection = self._connection()
         try:
             with connection.cursor() as cursor:
                 count = cursor.execute(query, values or None)
-                return count, cursor.fetchall()
-        except self._integrity:
+                return cursor.fetchall(), count
+        except self._refusal:
             raise
         except BaseException:
-            self.close()
+            await self.aclose()
             raise
+
+    def _connect(self) -> Any:
+        return self._client.connect(**self._options)
+
+
+class BlockingMySQLStore(PurgesOnThreads):
+    """The same for threads, with PyMySQL, one connection for each thread."""
+
+    def __init__(self, connect: dict[str, Any], *, table: str = TABLE, timeout: float = TIMEOUT) -> None:
+        super().__init__(_InThreads(connect, table=table, timeout=timeout))
 
 
 def _told(error: Exception, table: str) -> Exception:

@@ -7,13 +7,13 @@ index, which lets updates of other columns stay on their page. Set `statement_ca
 from __future__ import annotations
 
 import asyncio
-import threading
+from collections.abc import Callable
 from typing import Any
 
 import asyncpg
 
-from mangonel.websessions.record import Record
-from mangonel.websessions.stores.rows import SCHEMA_VERSION, Statements, record_of, table_name, values_of
+from mangonel.websessions.stores._threads import PerThread, PurgesOnThreads
+from mangonel.websessions.stores.rows import SCHEMA_VERSION, RowStore, Statements
 from mangonel.websessions.stores.urls import StoreURL, flag
 
 __all__ = ["BlockingPostgresStore", "PostgresStore"]
@@ -36,6 +36,11 @@ COMMENT ON TABLE {table} IS 'websessions, schema {version}'
 # Two processes that create the same table at once conflict in the catalogue, despite IF NOT EXISTS.
 SETUP_LOCK = 0x6D61_6E67_6F6E
 
+# Several processes may purge at once.
+PURGE = (
+    "DELETE FROM {table} WHERE k = ANY(ARRAY("
+    "SELECT k FROM {table} WHERE e < {now} LIMIT {limit} FOR UPDATE SKIP LOCKED))"
+)
 
 NO_RIGHT = (
     "there is no table {table}, and this user may not make it: {error}; "
@@ -47,7 +52,17 @@ async def _no_reset(connection: Any) -> None:
     """Do nothing: connections here never listen, lock or set anything, and a reset would cost a round trip."""
 
 
-class PostgresStore:
+class _Statements(Statements):
+    def delete(self, keys: list[bytes]) -> tuple[str, list[Any]]:
+        """Return one statement for any number of keys, which is prepared once."""
+        return f"DELETE FROM {self.table} WHERE k = ANY({self.mark(1)})", [keys]
+
+
+def _statements(table: str, mark: Callable[[int], str]) -> _Statements:
+    return _Statements(table, mark, PURGE, " ON CONFLICT DO NOTHING")
+
+
+class PostgresStore(RowStore):
     """Websessions in a table, on an event loop.
 
     Args:
@@ -68,7 +83,7 @@ class PostgresStore:
         **connect: Any,
     ) -> None:
         self._dsn = dsn
-        self._sql = Statements(table_name(table), lambda n: f"${n}")
+        self._sql = _statements(table, lambda n: f"${n}")
         self._connect = {
             "min_size": 1,
             "max_size": connections,
@@ -82,46 +97,6 @@ class PostgresStore:
         self._timeout = timeout
         self._pool: Any = None
         self._lock = asyncio.Lock()
-
-    async def get(self, key: bytes) -> Record | None:
-        """Return the record, which may have expired."""
-        row = await self._run("fetchrow", self._sql.get, key)
-        return record_of(row) if row is not None else None
-
-    async def put(self, record: Record, expected: int) -> bool:
-        """Write if the stored version is `expected`."""
-        if expected:
-            status = await self._run("execute", self._sql.update, *Statements.update_values(record, expected))
-        else:
-            status = await self._run(
-                "execute", f"{self._sql.insert} ON CONFLICT DO NOTHING", *values_of(record)
-            )
-        return _count(status) == 1
-
-    async def touch(self, key: bytes, expires: float) -> bool:
-        """Move `e`."""
-        return _count(await self._run("execute", self._sql.touch, round(expires * 1000), key)) == 1
-
-    async def delete(self, *keys: bytes) -> int:
-        """Remove records."""
-        return _count(await self._run("execute", f"DELETE FROM {self._sql.table} WHERE k = ANY($1)", keys))
-
-    async def find(self, user: str) -> list[Record]:
-        """Return the user's records."""
-        return [record_of(row) for row in await self._run("fetch", self._sql.find, user)]
-
-    async def purge(self, now: float, limit: int = 1000) -> int:
-        """Remove expired records; several processes may do so at once."""
-        table = self._sql.table
-        query = (
-            f"DELETE FROM {table} WHERE k = ANY(ARRAY("
-            f"SELECT k FROM {table} WHERE e < $1 LIMIT $2 FOR UPDATE SKIP LOCKED))"
-        )
-        return _count(await self._run("execute", query, round(now * 1000), limit))
-
-    async def stats(self, now: float) -> dict[str, int]:
-        """Return counts."""
-        return Statements.stats_of(await self._run("fetchrow", self._sql.stats, round(now * 1000)))
 
     async def setup(self) -> None:
         """Create the table and its indexes."""
@@ -137,20 +112,23 @@ class PostgresStore:
         if pool is not None:
             await pool.close()
 
-    async def _run(self, method: str, query: str, *values: Any) -> Any:
+    async def _run(self, query: str, values: list[Any]) -> tuple[list[Any], int]:
         try:
-            return await self._send(method, query, *values)
+            return await self._send(query, values)
         except asyncpg.UndefinedTableError:
             await self._set_up()
-        return await self._send(method, query, *values)
+        return await self._send(query, values)
 
-    async def _send(self, method: str, query: str, *values: Any) -> Any:
+    async def _send(self, query: str, values: list[Any]) -> tuple[list[Any], int]:
         pool = self._pool or await self._open()
         connection = await pool.acquire(timeout=self._timeout)
         try:
-            return await getattr(connection, method)(query, *values)
+            if query.startswith("SELECT"):
+                return await connection.fetch(query, *values), 0
+            status = await connection.execute(query, *values)
         finally:
             await pool.release(connection)
+        return [], int(status.rpartition(" ")[2])
 
     async def _set_up(self) -> None:
         try:
@@ -165,57 +143,17 @@ class PostgresStore:
         return self._pool
 
 
-def _count(status: str) -> int:
-    return int(status.rpartition(" ")[2])
-
-
-class BlockingPostgresStore:
-    """The same for threads, with psycopg, one connection for each thread."""
-
-    def __init__(
-        self, dsn: str, *, table: str = TABLE, durable: bool = True, timeout: float = TIMEOUT
-    ) -> None:
+class _InThreads(PerThread, RowStore):
+    def __init__(self, dsn: str, table: str, durable: bool, timeout: float) -> None:
+        super().__init__()
         self._dsn = dsn
-        self._sql = Statements(table_name(table), lambda n: "%s")
+        self._sql = _statements(table, lambda n: "%s")
         self._options = f"-c statement_timeout={int(timeout * 1000)}"
         if not durable:
             self._options += " -c synchronous_commit=off"
         self._timeout = timeout
-        self._local = threading.local()
 
-    def get(self, key: bytes) -> Record | None:
-        """As `PostgresStore.get`."""
-        row = self._run(self._sql.get, [key]).fetchone()
-        return record_of(row) if row is not None else None
-
-    def put(self, record: Record, expected: int) -> bool:
-        """As `PostgresStore.put`."""
-        if expected:
-            return bool(self._run(self._sql.update, Statements.update_values(record, expected)).rowcount == 1)
-        return bool(self._run(f"{self._sql.insert} ON CONFLICT DO NOTHING", values_of(record)).rowcount == 1)
-
-    def touch(self, key: bytes, expires: float) -> bool:
-        """As `PostgresStore.touch`."""
-        return bool(self._run(self._sql.touch, [round(expires * 1000), key]).rowcount == 1)
-
-    def delete(self, *keys: bytes) -> int:
-        """As `PostgresStore.delete`."""
-        return int(self._run(f"DELETE FROM {self._sql.table} WHERE k = ANY(%s)", [list(keys)]).rowcount)
-
-    def find(self, user: str) -> list[Record]:
-        """As `PostgresStore.find`."""
-        return [record_of(row) for row in self._run(self._sql.find, [user]).fetchall()]
-
-    def purge(self, now: float, limit: int = 1000) -> int:
-        """As `PostgresStore.purge`."""
-        table = self._sql.table
-        query = (
-            f"DELETE FROM {table} WHERE k = ANY(ARRAY("
-            f"SELECT k FROM {table} WHERE e < %s LIMIT %s FOR UPDATE SKIP LOCKED))"
-        )
-        return int(self._run(query, [round(now * 1000), limit]).rowcount)
-
-    def setup(self) -> None:
+    async def setup(self) -> None:
         """As `PostgresStore.setup`."""
         connection = self._connection()
         with connection.transaction():
@@ -223,35 +161,34 @@ class BlockingPostgresStore:
             for statement in SCHEMA.format(table=self._sql.table, version=SCHEMA_VERSION).split(";"):
                 connection.execute(statement)
 
-    def close(self) -> None:
-        """Close this thread's connection."""
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._local.connection = None
-
-    def _run(self, query: str, values: list[Any]) -> Any:
+    async def _run(self, query: str, values: list[Any]) -> tuple[list[Any], int]:
         import psycopg.errors
 
         try:
-            return self._connection().execute(query, values, binary=True)
+            cursor = self._connection().execute(query, values, binary=True)
         except psycopg.errors.UndefinedTable:
-            pass
-        try:
-            self.setup()
-        except psycopg.errors.InsufficientPrivilege as error:
-            raise PermissionError(NO_RIGHT.format(table=self._sql.table, error=error)) from error
-        return self._connection().execute(query, values, binary=True)
+            try:
+                await self.setup()
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise PermissionError(NO_RIGHT.format(table=self._sql.table, error=error)) from error
+            cursor = self._connection().execute(query, values, binary=True)
+        return (cursor.fetchall() if cursor.description else []), cursor.rowcount
 
-    def _connection(self) -> Any:
+    def _connect(self) -> Any:
         import psycopg
 
-        connection = getattr(self._local, "connection", None)
-        if connection is None or connection.closed:
-            connection = self._local.connection = psycopg.connect(
-                self._dsn, autocommit=True, connect_timeout=max(int(self._timeout), 1), options=self._options
-            )
-        return connection
+        return psycopg.connect(
+            self._dsn, autocommit=True, connect_timeout=max(int(self._timeout), 1), options=self._options
+        )
+
+
+class BlockingPostgresStore(PurgesOnThreads):
+    """The same for threads, with psycopg, one connection for each thread."""
+
+    def __init__(
+        self, dsn: str, *, table: str = TABLE, durable: bool = True, timeout: float = TIMEOUT
+    ) -> None:
+        super().__init__(_InThreads(dsn, table, durable, timeout))
 
 
 def from_url(url: StoreURL) -> PostgresStore:

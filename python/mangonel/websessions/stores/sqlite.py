@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-import threading
 from typing import Any
 
 import aiosqlite
 
 from mangonel.websessions.errors import UsageError
-from mangonel.websessions.record import Record
-from mangonel.websessions.stores.rows import SCHEMA_VERSION, Statements, record_of, table_name, values_of
+from mangonel.websessions.stores._threads import PerThread, PurgesOnThreads
+from mangonel.websessions.stores.rows import SCHEMA_VERSION, RowStore, Statements
 from mangonel.websessions.stores.urls import StoreURL, flag
 
 __all__ = ["BlockingSQLiteStore", "SQLiteStore"]
@@ -34,6 +33,7 @@ CREATE INDEX IF NOT EXISTS {table}_e ON {table} (e);
 CREATE INDEX IF NOT EXISTS {table}_u ON {table} (u) WHERE u IS NOT NULL;
 PRAGMA user_version = {version}
 """
+PURGE = "DELETE FROM {table} WHERE k IN (SELECT k FROM {table} WHERE e < {now} LIMIT {limit})"
 
 
 def _pragmas(durable: bool, timeout: float) -> list[str]:
@@ -44,11 +44,18 @@ def _pragmas(durable: bool, timeout: float) -> list[str]:
     ]
 
 
-def _purge(table: str) -> str:
-    return f"DELETE FROM {table} WHERE k IN (SELECT k FROM {table} WHERE e < ? LIMIT ?)"
+class _Table(RowStore):
+    def __init__(
+        self, path: str, *, table: str = TABLE, durable: bool = False, timeout: float = TIMEOUT
+    ) -> None:
+        self._path = path
+        self._sql = Statements(table, lambda n: "?", PURGE, " ON CONFLICT DO NOTHING")
+        self._schema = SCHEMA.format(table=table, version=SCHEMA_VERSION)
+        self._pragmas = _pragmas(durable, timeout)
+        self._timeout = timeout
 
 
-class SQLiteStore:
+class SQLiteStore(_Table):
     """Websessions in a table, on an event loop; one connection with a thread of its own.
 
     Args:
@@ -61,52 +68,14 @@ class SQLiteStore:
     def __init__(
         self, path: str, *, table: str = TABLE, durable: bool = False, timeout: float = TIMEOUT
     ) -> None:
-        self._path = path
-        self._sql = Statements(table_name(table), lambda n: "?")
-        self._pragmas = _pragmas(durable, timeout)
-        self._timeout = timeout
+        super().__init__(path, table=table, durable=durable, timeout=timeout)
         self._connection: Any = None
         self._lock = asyncio.Lock()
-
-    async def get(self, key: bytes) -> Record | None:
-        """Return the record, which may have expired."""
-        rows, _ = await self._run(self._sql.get, [key])
-        return record_of(rows[0]) if rows else None
-
-    async def put(self, record: Record, expected: int) -> bool:
-        """Write if the stored version is `expected`."""
-        if expected:
-            _, count = await self._run(self._sql.update, Statements.update_values(record, expected))
-        else:
-            _, count = await self._run(f"{self._sql.insert} ON CONFLICT DO NOTHING", values_of(record))
-        return count == 1
-
-    async def touch(self, key: bytes, expires: float) -> bool:
-        """Move `e`."""
-        return (await self._run(self._sql.touch, [round(expires * 1000), key]))[1] == 1
-
-    async def delete(self, *keys: bytes) -> int:
-        """Remove records."""
-        marks = ", ".join("?" * len(keys))
-        return (await self._run(f"DELETE FROM {self._sql.table} WHERE k IN ({marks})", list(keys)))[1]
-
-    async def find(self, user: str) -> list[Record]:
-        """Return the user's records."""
-        return [record_of(row) for row in (await self._run(self._sql.find, [user]))[0]]
-
-    async def purge(self, now: float, limit: int = 1000) -> int:
-        """Remove expired records."""
-        return (await self._run(_purge(self._sql.table), [round(now * 1000), limit]))[1]
-
-    async def stats(self, now: float) -> dict[str, int]:
-        """Return counts."""
-        rows, _ = await self._run(self._sql.stats, [round(now * 1000)])
-        return Statements.stats_of(rows[0])
 
     async def setup(self) -> None:
         """Create the table and its indexes."""
         connection = self._connection or await self._open()
-        await connection.executescript(SCHEMA.format(table=self._sql.table, version=SCHEMA_VERSION))
+        await connection.executescript(self._schema)
 
     async def aclose(self) -> None:
         """Close the connection and end its thread."""
@@ -165,75 +134,35 @@ def _execute(connection: sqlite3.Connection, query: str, values: list[Any]) -> t
         cursor.close()
 
 
-class BlockingSQLiteStore:
-    """The same for threads, one connection for each thread."""
-
-    def __init__(
-        self, path: str, *, table: str = TABLE, durable: bool = False, timeout: float = TIMEOUT
-    ) -> None:
-        self._path = path
-        self._sql = Statements(table_name(table), lambda n: "?")
-        self._pragmas = _pragmas(durable, timeout)
-        self._timeout = timeout
-        self._local = threading.local()
-
-    def get(self, key: bytes) -> Record | None:
-        """As `SQLiteStore.get`."""
-        rows, _ = self._run(self._sql.get, [key])
-        return record_of(rows[0]) if rows else None
-
-    def put(self, record: Record, expected: int) -> bool:
-        """As `SQLiteStore.put`."""
-        if expected:
-            return self._run(self._sql.update, Statements.update_values(record, expected))[1] == 1
-        return self._run(f"{self._sql.insert} ON CONFLICT DO NOTHING", values_of(record))[1] == 1
-
-    def touch(self, key: bytes, expires: float) -> bool:
-        """As `SQLiteStore.touch`."""
-        return self._run(self._sql.touch, [round(expires * 1000), key])[1] == 1
-
-    def delete(self, *keys: bytes) -> int:
-        """As `SQLiteStore.delete`."""
-        marks = ", ".join("?" * len(keys))
-        return self._run(f"DELETE FROM {self._sql.table} WHERE k IN ({marks})", list(keys))[1]
-
-    def find(self, user: str) -> list[Record]:
-        """As `SQLiteStore.find`."""
-        return [record_of(row) for row in self._run(self._sql.find, [user])[0]]
-
-    def purge(self, now: float, limit: int = 1000) -> int:
-        """As `SQLiteStore.purge`."""
-        return self._run(_purge(self._sql.table), [round(now * 1000), limit])[1]
-
-    def setup(self) -> None:
+class _InThreads(PerThread, _Table):
+    async def setup(self) -> None:
         """As `SQLiteStore.setup`."""
-        self._connection().executescript(SCHEMA.format(table=self._sql.table, version=SCHEMA_VERSION))
+        self._connection().executescript(self._schema)
 
-    def close(self) -> None:
-        """Close this thread's connection."""
-        connection = getattr(self._local, "connection", None)
-        if connection is not None:
-            self._local.connection = None
-            connection.close()
-
-    def _run(self, query: str, values: list[Any]) -> tuple[list[Any], int]:
+    async def _run(self, query: str, values: list[Any]) -> tuple[list[Any], int]:
         try:
             return _execute(self._connection(), query, values)
         except sqlite3.OperationalError as error:
             if "no such table" not in str(error):
                 raise
-        self.setup()
+        await self.setup()
         return _execute(self._connection(), query, values)
 
-    def _connection(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            _prepare_file(self._path)
-            connection = sqlite3.connect(self._path, isolation_level=None, timeout=self._timeout)
-            for pragma in self._pragmas:
-                connection.execute(pragma)
-            self._local.connection = connection
+    def _connect(self) -> sqlite3.Connection:
+        _prepare_file(self._path)
+        connection = sqlite3.connect(self._path, isolation_level=None, timeout=self._timeout)
+        for pragma in self._pragmas:
+            connection.execute(pragma)
         return connection
+
+
+class BlockingSQLiteStore(PurgesOnThreads):
+    """The same for threads, one connection for each thread."""
+
+    def __init__(
+        self, path: str, *, table: str = TABLE, durable: bool = False, timeout: float = TIMEOUT
+    ) -> None:
+        super().__init__(_InThreads(path, table=table, durable=durable, timeout=timeout))
 
 
 def from_url(url: StoreURL) -> SQLiteStore:
