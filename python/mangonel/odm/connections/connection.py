@@ -92,9 +92,7 @@ class Connection(ConnectionTwins):
                 database = self.database(is_async)
             found = database.get_collection(
                 model.__collection_name__(),
-                codec_options=codec_options(
-                    getattr(model, "__tz_aware__", True), self.clients.get(is_async).codec_options
-                ),
+                codec_options=codec_options(getattr(model, "__tz_aware__", True), database.codec_options),
                 write_concern=options.get("write_concern"),
                 read_concern=options.get("read_concern"),
                 read_preference=options.get("read_preference"),
