@@ -10,7 +10,7 @@ import pytest
 
 from mangonel.errors import AutoReconnect, NotPrimaryError, OperationFailure
 from mangonel.websessions.record import ENDED
-from mangonel.websessions.stores._threads import Immediate
+from mangonel.websessions.stores._threads import flows_of
 from mangonel.websessions.stores.mongodb import MongoStore
 from mangonel.websessions.stores.urls import open_blocking, open_store
 from mangonel.websessions.testing import a_record, changed
@@ -21,9 +21,8 @@ WRITES = ("insert_one", "insert_many", "replace_one", "bulk_write", "update_one"
 class Trouble:
     """A collection whose next writes fail: after they arrived, or before."""
 
-    def __init__(self, collection: Any, is_async: bool) -> None:
+    def __init__(self, collection: Any) -> None:
         self._collection = collection
-        self._is_async = is_async
         self.losing: list[tuple[bool, Exception]] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -37,19 +36,15 @@ class Trouble:
                 await call(*arguments, **keywords)
             raise error
 
-        def called(*arguments: Any, **keywords: Any) -> Any:
-            if arrives:
-                call(*arguments, **keywords)
-            raise error
-
-        return awaited if self._is_async else called
+        return awaited
 
 
 async def troubled(url: str, side: str) -> tuple[Any, Trouble]:
-    store: Any = open_store(url) if side == "asynchronous" else open_blocking(url)
-    trouble = Trouble(store._plain, side == "asynchronous")
+    """Return the flows of a store, which are the same on both sides."""
+    store: Any = open_store(url) if side == "asynchronous" else flows_of(open_blocking(url))
+    trouble = Trouble(store._plain)
     store._plain = store._documents.plain = store._documents.sure = trouble
-    return (store if side == "asynchronous" else Immediate(store)), trouble
+    return store, trouble
 
 
 SIDES = pytest.mark.parametrize("side", ["asynchronous", "blocking"])
@@ -116,9 +111,9 @@ async def test_a_write_is_repeated_once_and_only_where_that_may_help(
 def test_the_drivers_own_retries_can_be_had_instead(
     option: str, repeats: bool, store_url: Callable[[str], str]
 ) -> None:
-    store: Any = open_blocking(store_url("mongodb") + option)
-    assert store._repeats is repeats
-    assert store._client.options.retry_writes is not repeats
+    store = open_blocking(store_url("mongodb") + option)
+    assert store.flows._repeats is repeats
+    assert store.flows._client.options.retry_writes is not repeats
     store.close()
 
 
@@ -126,7 +121,7 @@ class Counting(Trouble):
     """A collection that counts its commands."""
 
     def __init__(self, collection: Any) -> None:
-        super().__init__(collection, True)
+        super().__init__(collection)
         self.commands: list[str] = []
 
     def __getattr__(self, name: str) -> Any:

@@ -190,8 +190,8 @@ async def test_a_redis_that_wants_to_know_its_clients_is_shown_their_certificate
     secure_url: Callable[[str], str], authorities: tuple[Certificates, Certificates]
 ) -> None:
     url = secure_url("redis")
-    store = open_blocking(url)
-    store._send("CONFIG", "SET", "tls-auth-clients", "yes")
+    store: Any = open_blocking(url)
+    await store.flows._send("CONFIG", "SET", "tls-auth-clients", "yes")
     try:
         known = open_store(f"{url}&tlsCertificateKeyFile={quote(str(authorities[0].pair))}")
         assert await known.get(b"k" * 32) is None
@@ -201,7 +201,7 @@ async def test_a_redis_that_wants_to_know_its_clients_is_shown_their_certificate
         await known.aclose()
         await unknown.aclose()
     finally:
-        store._send("CONFIG", "SET", "tls-auth-clients", "no")
+        await store.flows._send("CONFIG", "SET", "tls-auth-clients", "no")
         store.close()
 
 

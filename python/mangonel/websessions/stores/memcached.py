@@ -15,10 +15,12 @@ from binascii import b2a_hex
 from typing import Any
 
 import emcache
+import msgspec
 from emcache.protocol import MemcacheAsciiProtocol
 
 from mangonel.websessions.errors import UsageError
 from mangonel.websessions.record import Record, pack_record, unpack_record, version_of, with_expires
+from mangonel.websessions.stores._threads import NeverSuspends, OnThreads
 from mangonel.websessions.stores.tls import TLSFiles, take_tls
 from mangonel.websessions.stores.urls import StoreURL
 
@@ -48,34 +50,11 @@ def _record(key: bytes, value: bytes | None) -> Record | None:
         return None
 
 
-class MemcachedStore:
-    """Websessions in Memcached, on an event loop.
+class _Flows:
+    """The flows of both faces, over a client with the methods of emcache's."""
 
-    Args:
-        hosts: pairs of host and port.
-        prefix: prefix of every key.
-        timeout: seconds for each call.
-        connections: the most connections to each server.
-        tls: the files for TLS. None: no TLS.
-    """
-
-    def __init__(
-        self,
-        hosts: list[tuple[str, int]],
-        *,
-        prefix: str = "websession:",
-        timeout: float = TIMEOUT,
-        connections: int = CONNECTIONS,
-        tls: TLSFiles | None = None,
-    ) -> None:
-        self._addresses = hosts
-        self._context: Any = tls.context() if tls is not None else None
-        self._hosts = [emcache.MemcachedHostAddress(host, port) for host, port in hosts]
-        self._prefix = prefix.encode()
-        self._timeout = timeout
-        self._connections = connections
-        self._client: Any = None
-        self._lock = asyncio.Lock()
+    _client: Any
+    _prefix: bytes
 
     async def get(self, key: bytes) -> Record | None:
         """Return the record."""
@@ -129,6 +108,40 @@ class MemcachedStore:
             removed += 1
         return removed
 
+    async def _connect(self) -> Any:
+        """Return a client for the first call."""
+        raise NotImplementedError
+
+
+class MemcachedStore(_Flows):
+    """Websessions in Memcached, on an event loop.
+
+    Args:
+        hosts: pairs of host and port.
+        prefix: prefix of every key.
+        timeout: seconds for each call.
+        connections: the most connections to each server.
+        tls: the files for TLS. None: no TLS.
+    """
+
+    def __init__(
+        self,
+        hosts: list[tuple[str, int]],
+        *,
+        prefix: str = "websession:",
+        timeout: float = TIMEOUT,
+        connections: int = CONNECTIONS,
+        tls: TLSFiles | None = None,
+    ) -> None:
+        self._addresses = hosts
+        self._context: Any = tls.context() if tls is not None else None
+        self._hosts = [emcache.MemcachedHostAddress(host, port) for host, port in hosts]
+        self._prefix = prefix.encode()
+        self._timeout = timeout
+        self._connections = connections
+        self._client = None
+        self._lock = asyncio.Lock()
+
     async def aclose(self) -> None:
         """Close the connections."""
         client, self._client = self._client, None
@@ -168,50 +181,53 @@ class MemcachedStore:
         writer.close()
 
 
-class BlockingMemcachedStore:
+class _Item(msgspec.Struct):
+    value: bytes
+    cas: Any = None
+
+
+class _Awaited:
+    """A client of pymemcache with emcache's methods, which do not suspend here."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    async def get(self, name: bytes) -> _Item | None:
+        value = self.client.get(name)
+        return _Item(value) if value is not None else None
+
+    async def gets(self, name: bytes) -> _Item | None:
+        value, token = self.client.gets(name)
+        return _Item(value, token) if value is not None else None
+
+    async def add(self, name: bytes, value: bytes, *, exptime: int) -> None:
+        if not self.client.add(name, value, expire=exptime, noreply=False):
+            raise emcache.StorageCommandError
+
+    async def cas(self, name: bytes, value: bytes, token: Any, *, exptime: int) -> None:
+        if not self.client.cas(name, value, token, expire=exptime, noreply=False):
+            raise emcache.StorageCommandError
+
+    async def delete(self, name: bytes) -> None:
+        if not self.client.delete(name, noreply=False):
+            raise emcache.CommandError
+
+
+class _InThreads(NeverSuspends, _Flows):
+    def __init__(self, client: Any, prefix: str) -> None:
+        self._client = _Awaited(client)
+        self._prefix = prefix.encode()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        self._client.client.close()
+
+
+class BlockingMemcachedStore(OnThreads):
     """The same for threads, with pymemcache."""
 
     def __init__(self, client: Any, *, prefix: str = "websession:") -> None:
-        self._client = client
-        self._prefix = prefix.encode()
-
-    def get(self, key: bytes) -> Record | None:
-        """As `MemcachedStore.get`."""
-        return _record(key, self._client.get(self._prefix + b2a_hex(key)))
-
-    def put(self, record: Record, expected: int) -> bool:
-        """As `MemcachedStore.put`."""
-        name, value, exptime = (
-            self._prefix + b2a_hex(record.key),
-            pack_record(record),
-            _exptime(record.expires),
-        )
-        if not expected:
-            return bool(self._client.add(name, value, expire=exptime, noreply=False))
-        stored, token = self._client.gets(name)
-        if stored is None or version_of(stored) != expected:
-            return False
-        return bool(self._client.cas(name, value, token, expire=exptime, noreply=False))
-
-    def touch(self, key: bytes, expires: float) -> bool:
-        """As `MemcachedStore.touch`."""
-        name = self._prefix + b2a_hex(key)
-        for _ in range(ROUNDS):
-            stored, token = self._client.gets(name)
-            if stored is None:
-                return False
-            changed = with_expires(stored, expires)
-            if self._client.cas(name, changed, token, expire=_exptime(expires), noreply=False):
-                return True
-        return True
-
-    def delete(self, *keys: bytes) -> int:
-        """As `MemcachedStore.delete`."""
-        return sum(bool(self._client.delete(self._prefix + b2a_hex(key), noreply=False)) for key in keys)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
+        super().__init__(_InThreads(client, prefix))
 
 
 def from_url(url: StoreURL) -> MemcachedStore:

@@ -26,6 +26,7 @@ from mangonel import _core
 from mangonel.websessions.errors import StoreError, UsageError
 from mangonel.websessions.record import Record
 from mangonel.websessions.stores._sharing import Shared
+from mangonel.websessions.stores._threads import NeverSuspends, PurgesOnThreads
 from mangonel.websessions.stores.urls import StoreURL, flag
 from mangonel.websessions.writes import has_write
 
@@ -88,8 +89,8 @@ class _Documents:
         self._to_bytes: Any = bson.encode
         self._raw: Any = import_module(f"{types}.raw_bson").RawBSONDocument
 
-    def document(self, record: Record) -> dict[str, Any]:
-        """Return the document of a record."""
+    def ready(self, record: Record, expected: int) -> _Write:
+        """Return an encoded write; an encoding error is then raised only for this request."""
         data: Any = record.data if self._decode is None or not record.data else self._decode(record.data)
         document = {
             "_id": record.key,
@@ -112,11 +113,7 @@ class _Documents:
             document["b"] = record.label
         if record.epoch:
             document["r"] = record.epoch
-        return document
-
-    def ready(self, record: Record, expected: int) -> _Write:
-        """Return an encoded write; an encoding error is then raised only for this request."""
-        return _Write(record, expected, self._raw(self._to_bytes(self.document(record))))
+        return _Write(record, expected, self._raw(self._to_bytes(document)))
 
     def record(self, document: dict[str, Any]) -> Record:
         """Return the record of a document."""
@@ -183,7 +180,133 @@ class _Write(NamedTuple):
     document: Any
 
 
-class MongoStore:
+class _Flows:
+    """The flows of both faces, in a collection whose methods are awaited."""
+
+    def __init__(
+        self,
+        collection: Any,
+        *,
+        durable: bool = False,
+        documents: bool = False,
+        client: Any = None,
+        repeats: bool = False,
+        sets_up: bool = True,
+    ) -> None:
+        self._documents = _Documents(collection, durable=durable, documents=documents)
+        self._client = client
+        self._repeats = repeats
+        self._plain = self._documents.plain
+        self._duplicate = self._documents.duplicate
+        self._failures = self._documents.failures
+        self._is_set_up = not sets_up
+        self._record = self._documents.record
+
+    async def get(self, key: bytes) -> Record | None:
+        """Return the record, which may have expired."""
+        document = await self._plain.find_one({"_id": key})
+        return self._record(document) if document is not None else None
+
+    async def put(self, record: Record, expected: int) -> bool:
+        """Write if the stored version is `expected`: an insert, or a replacement with the version in its filter."""
+        write = self._documents.ready(record, expected)
+        if not self._is_set_up:
+            await self._set_up()
+        return await self._write_one(write)
+
+    async def _set_up(self) -> None:
+        # Once for each process, by the first request; the others need not wait, since records work without indexes.
+        self._is_set_up = True
+        try:
+            await self.setup()
+        except self._documents.refusal as error:
+            self._documents.judge_setup(error)
+        except BaseException:
+            self._is_set_up = False
+            raise
+
+    async def _write_one(self, write: _Write) -> bool:
+        try:
+            return await self._put(write)
+        except self._failures as error:
+            if not self._repeats or not self._documents.may_repeat(error):
+                raise
+        # Refused now: because of another request's write, or because this very record had arrived.
+        return await self._put(write) or await self._has(write)
+
+    async def _has(self, write: _Write) -> bool:
+        return self._documents.arrived(write, await self._plain.find_one({"_id": write.record.key}, LOOK))
+
+    async def _put(self, write: _Write) -> bool:
+        collection = self._documents.target(write.record)
+        if write.expected:
+            selector = {"_id": write.record.key, "v": write.expected}
+            return bool((await collection.replace_one(selector, write.document)).matched_count)
+        try:
+            await collection.insert_one(write.document)
+        except self._duplicate:
+            return False
+        return True
+
+    async def touch(self, key: bytes, expires: float) -> bool:
+        """Move `e`."""
+        return await self._touch_one((key, _date(expires)))
+
+    async def _touch_one(self, touch: tuple[bytes, datetime]) -> bool:
+        selector, change = {"_id": touch[0]}, {"$set": {"e": touch[1]}}
+        try:
+            result = await self._plain.update_one(selector, change)
+        except self._failures as error:
+            if not self._repeats or not self._documents.may_repeat(error):
+                raise
+            result = await self._plain.update_one(selector, change)
+        return bool(result.matched_count)
+
+    async def delete(self, *keys: bytes) -> int:
+        """Remove records, acknowledged by a majority."""
+        selector = {"_id": keys[0] if len(keys) == 1 else {"$in": list(keys)}}
+        try:
+            result = await self._documents.sure.delete_many(selector)
+        except self._failures as error:
+            if not self._repeats or not self._documents.may_repeat(error):
+                raise
+            result = await self._documents.sure.delete_many(selector)
+        return int(result.deleted_count)
+
+    async def find(self, user: str) -> list[Record]:
+        """Return the user's records."""
+        return [
+            self._record(document) for document in await self._all(self._plain.find({"u": {"$eq": user}}))
+        ]
+
+    async def purge(self, now: float, limit: int = 1000) -> int:
+        """Remove expired records now, instead of at the next run of the server's TTL monitor, within a minute."""
+        dead = await self._all(self._plain.find({"e": {"$lt": _date(now)}}, {"_id": 1}).limit(limit))
+        if not dead:
+            return 0
+        result = await self._plain.delete_many({"_id": {"$in": [document["_id"] for document in dead]}})
+        return int(result.deleted_count)
+
+    async def stats(self, now: float) -> dict[str, int]:
+        """Return counts."""
+        return {
+            "records": await self._plain.count_documents({}),
+            "expired": await self._plain.count_documents({"e": {"$lt": _date(now)}}),
+            "users": len(await self._plain.distinct("u")),
+        }
+
+    async def setup(self) -> None:
+        """Create the indexes: for expiry by the server, and for users."""
+        await self._plain.create_index("e", expireAfterSeconds=0, name="expiry")
+        await self._plain.create_index("u", sparse=True, name="user")
+        self._is_set_up = True
+
+    async def _all(self, cursor: Any) -> list[Any]:
+        """Return what a cursor finds."""
+        raise NotImplementedError
+
+
+class MongoStore(_Flows):
     """Websessions in a collection of an `AsyncMongoClient`, which the application may share.
 
     Args:
@@ -205,14 +328,9 @@ class MongoStore:
         repeats: bool = False,
         sets_up: bool = True,
     ) -> None:
-        self._documents = _Documents(collection, durable=durable, documents=documents)
-        self._client = client
-        self._repeats = repeats
-        self._plain = self._documents.plain
-        self._duplicate = self._documents.duplicate
-        self._failures = self._documents.failures
-        self._is_set_up = not sets_up
-        self._record = self._documents.record
+        super().__init__(
+            collection, durable=durable, documents=documents, client=client, repeats=repeats, sets_up=sets_up
+        )
         self._loop: Any = None
         self._loads: Shared[bytes, Record | None]
         self._inserts: Shared[_Write, bool]
@@ -237,43 +355,19 @@ class MongoStore:
             return await self._write_one(write)
         return await (self._writes if expected else self._inserts).call(write)
 
-    async def _set_up(self) -> None:
-        # Once for each process, by the first request; the others need not wait, since records work without indexes.
-        self._is_set_up = True
-        try:
-            await self.setup()
-        except self._documents.refusal as error:
-            self._documents.judge_setup(error)
-        except BaseException:
-            self._is_set_up = False
-            raise
-
     def _enter(self) -> None:
         # The shared state belongs to a loop, as do its waiters.
         self._loop = asyncio.get_running_loop()
-        self._loads = Shared(self._load_one, self._load_many)
+        self._loads = Shared(super().get, self._load_many)
         self._inserts = Shared(self._write_one, self._insert_many)
         self._writes = Shared(self._write_one, self._write_many)
         self._touches = Shared(self._touch_one, self._touch_many)
-
-    async def _load_one(self, key: bytes) -> Record | None:
-        document = await self._plain.find_one({"_id": key})
-        return self._record(document) if document is not None else None
 
     async def _load_many(self, keys: list[bytes]) -> list[Record | None]:
         # A batch of the requested size, so that one reply has all documents.
         found = await self._plain.find({"_id": {"$in": keys}}, batch_size=len(keys) + 1).to_list()
         records = {document["_id"]: self._record(document) for document in found}
         return [records.get(key) for key in keys]
-
-    async def _write_one(self, write: _Write) -> bool:
-        try:
-            return await self._put(write)
-        except self._failures as error:
-            if not self._repeats or not self._documents.may_repeat(error):
-                raise
-        # Refused now: because of another request's write, or because this very record had arrived.
-        return await self._put(write) or await self._has(write)
 
     async def _each(self, writes: list[_Write]) -> Sequence[bool | BaseException]:
         """Write each record separately, because the server refused one of them; some have arrived."""
@@ -330,9 +424,6 @@ class MongoStore:
             return [True] * len(writes)
         return await self._arrived(writes)
 
-    async def _has(self, write: _Write) -> bool:
-        return self._documents.arrived(write, await self._plain.find_one({"_id": write.record.key}, LOOK))
-
     async def _arrived(self, writes: list[_Write]) -> list[bool | BaseException]:
         """Return for each write whether it is among those that made the stored record; an error if that is unknown."""
         selector = {"_id": {"$in": [write.record.key for write in writes]}}
@@ -346,32 +437,11 @@ class MongoStore:
                 found.append(error)
         return found
 
-    async def _put(self, write: _Write) -> bool:
-        collection = self._documents.target(write.record)
-        if write.expected:
-            selector = {"_id": write.record.key, "v": write.expected}
-            return bool((await collection.replace_one(selector, write.document)).matched_count)
-        try:
-            await collection.insert_one(write.document)
-        except self._duplicate:
-            return False
-        return True
-
     async def touch(self, key: bytes, expires: float) -> bool:
         """Move `e`."""
         if self._loop is not asyncio.get_running_loop():
             self._enter()
         return await self._touches.call((key, _date(expires)))
-
-    async def _touch_one(self, touch: tuple[bytes, datetime]) -> bool:
-        selector, change = {"_id": touch[0]}, {"$set": {"e": touch[1]}}
-        try:
-            result = await self._plain.update_one(selector, change)
-        except self._failures as error:
-            if not self._repeats or not self._documents.may_repeat(error):
-                raise
-            result = await self._plain.update_one(selector, change)
-        return bool(result.matched_count)
 
     async def _touch_many(self, touches: list[tuple[bytes, datetime]]) -> Sequence[bool | BaseException]:
         commands = [self._documents.update_one({"_id": key}, {"$set": {"e": at}}) for key, at in touches]
@@ -391,50 +461,51 @@ class MongoStore:
         there = {document["_id"] for document in found}
         return [key in there for key in keys]
 
-    async def delete(self, *keys: bytes) -> int:
-        """Remove records, acknowledged by a majority."""
-        selector = {"_id": keys[0] if len(keys) == 1 else {"$in": list(keys)}}
-        try:
-            result = await self._documents.sure.delete_many(selector)
-        except self._failures as error:
-            if not self._repeats or not self._documents.may_repeat(error):
-                raise
-            result = await self._documents.sure.delete_many(selector)
-        return int(result.deleted_count)
-
-    async def find(self, user: str) -> list[Record]:
-        """Return the user's records."""
-        return [self._record(document) for document in await self._plain.find({"u": {"$eq": user}}).to_list()]
-
-    async def purge(self, now: float, limit: int = 1000) -> int:
-        """Remove expired records now, instead of at the next run of the server's TTL monitor, within a minute."""
-        dead = await self._plain.find({"e": {"$lt": _date(now)}}, {"_id": 1}).limit(limit).to_list()
-        if not dead:
-            return 0
-        result = await self._plain.delete_many({"_id": {"$in": [document["_id"] for document in dead]}})
-        return int(result.deleted_count)
-
-    async def stats(self, now: float) -> dict[str, int]:
-        """Return counts."""
-        return {
-            "records": await self._plain.count_documents({}),
-            "expired": await self._plain.count_documents({"e": {"$lt": _date(now)}}),
-            "users": len(await self._plain.distinct("u")),
-        }
-
-    async def setup(self) -> None:
-        """Create the indexes: for expiry by the server, and for users."""
-        await self._plain.create_index("e", expireAfterSeconds=0, name="expiry")
-        await self._plain.create_index("u", sparse=True, name="user")
-        self._is_set_up = True
-
     async def aclose(self) -> None:
         """Close the client, if this store opened it."""
         if self._client is not None:
             await self._client.close()
 
+    async def _all(self, cursor: Any) -> list[Any]:
+        found: list[Any] = await cursor.to_list()
+        return found
 
-class BlockingMongoStore:
+
+class _Awaited:
+    """A blocking collection whose methods are awaited and do not suspend."""
+
+    def __init__(self, collection: Any) -> None:
+        self._collection = collection
+        self.name = collection.name
+        self.find = collection.find  # gives a cursor at once
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._collection, name)
+
+        async def awaited(*arguments: Any, **options: Any) -> Any:
+            return call(*arguments, **options)
+
+        setattr(self, name, awaited)
+        return awaited
+
+
+class _InThreads(NeverSuspends, _Flows):
+    def __init__(self, collection: Any, **options: Any) -> None:
+        super().__init__(collection, **options)
+        documents = self._documents
+        documents.plain, documents.sure = _Awaited(documents.plain), _Awaited(documents.sure)
+        self._plain = documents.plain
+
+    async def aclose(self) -> None:
+        """Close the client, if this store opened it."""
+        if self._client is not None:
+            self._client.close()
+
+    async def _all(self, cursor: Any) -> list[Any]:
+        return list(cursor)
+
+
+class BlockingMongoStore(PurgesOnThreads):
     """The same for threads, in a collection of `MongoClient`."""
 
     def __init__(
@@ -447,102 +518,8 @@ class BlockingMongoStore:
         repeats: bool = False,
         sets_up: bool = True,
     ) -> None:
-        self._documents = _Documents(collection, durable=durable, documents=documents)
-        self._client = client
-        self._repeats = repeats
-        self._plain = self._documents.plain
-        self._is_set_up = not sets_up
-
-    def get(self, key: bytes) -> Record | None:
-        """As `MongoStore.get`."""
-        document = self._plain.find_one({"_id": key})
-        return self._documents.record(document) if document is not None else None
-
-    def put(self, record: Record, expected: int) -> bool:
-        """As `MongoStore.put`."""
-        if not self._is_set_up:
-            self._is_set_up = True
-            try:
-                self.setup()
-            except self._documents.refusal as error:
-                self._documents.judge_setup(error)
-            except BaseException:
-                self._is_set_up = False
-                raise
-        write = self._documents.ready(record, expected)
-        try:
-            return self._put(write)
-        except self._documents.failures as error:
-            if not self._repeats or not self._documents.may_repeat(error):
-                raise
-        return self._put(write) or self._has(write)
-
-    def _has(self, write: _Write) -> bool:
-        return self._documents.arrived(write, self._plain.find_one({"_id": write.record.key}, LOOK))
-
-    def _put(self, write: _Write) -> bool:
-        collection = self._documents.target(write.record)
-        if write.expected:
-            selector = {"_id": write.record.key, "v": write.expected}
-            return bool(collection.replace_one(selector, write.document).matched_count)
-        try:
-            collection.insert_one(write.document)
-        except self._documents.duplicate:
-            return False
-        return True
-
-    def touch(self, key: bytes, expires: float) -> bool:
-        """As `MongoStore.touch`."""
-        change = {"$set": {"e": _date(expires)}}
-        try:
-            result = self._plain.update_one({"_id": key}, change)
-        except self._documents.failures as error:
-            if not self._repeats or not self._documents.may_repeat(error):
-                raise
-            result = self._plain.update_one({"_id": key}, change)
-        return bool(result.matched_count)
-
-    def delete(self, *keys: bytes) -> int:
-        """As `MongoStore.delete`."""
-        selector = {"_id": keys[0] if len(keys) == 1 else {"$in": list(keys)}}
-        try:
-            result = self._documents.sure.delete_many(selector)
-        except self._documents.failures as error:
-            if not self._repeats or not self._documents.may_repeat(error):
-                raise
-            result = self._documents.sure.delete_many(selector)
-        return int(result.deleted_count)
-
-    def find(self, user: str) -> list[Record]:
-        """As `MongoStore.find`."""
-        return [self._documents.record(document) for document in self._plain.find({"u": {"$eq": user}})]
-
-    def purge(self, now: float, limit: int = 1000) -> int:
-        """As `MongoStore.purge`."""
-        dead = [
-            document["_id"]
-            for document in self._plain.find({"e": {"$lt": _date(now)}}, {"_id": 1}).limit(limit)
-        ]
-        return int(self._plain.delete_many({"_id": {"$in": dead}}).deleted_count) if dead else 0
-
-    def stats(self, now: float) -> dict[str, int]:
-        """As `MongoStore.stats`."""
-        return {
-            "records": self._plain.count_documents({}),
-            "expired": self._plain.count_documents({"e": {"$lt": _date(now)}}),
-            "users": len(self._plain.distinct("u")),
-        }
-
-    def setup(self) -> None:
-        """As `MongoStore.setup`."""
-        self._plain.create_index("e", expireAfterSeconds=0, name="expiry")
-        self._plain.create_index("u", sparse=True, name="user")
-        self._is_set_up = True
-
-    def close(self) -> None:
-        """Close the client, if this store opened it."""
-        if self._client is not None:
-            self._client.close()
+        options = {"durable": durable, "documents": documents, "repeats": repeats, "sets_up": sets_up}
+        super().__init__(_InThreads(collection, client=client, **options))
 
 
 def from_url(url: StoreURL) -> MongoStore:

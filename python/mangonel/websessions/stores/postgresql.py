@@ -172,7 +172,7 @@ class _InThreads(PerThread, RowStore):
             except psycopg.errors.InsufficientPrivilege as error:
                 raise PermissionError(NO_RIGHT.format(table=self._sql.table, error=error)) from error
             cursor = self._connection().execute(query, values, binary=True)
-        return (cursor.fetchall() if cursor.description else []), cursor.rowcount
+        return (cursor.fetchall() if query.startswith("SELECT") else []), cursor.rowcount
 
     def _connect(self) -> Any:
         import psycopg

@@ -23,6 +23,7 @@ from redis.sentinel import Sentinel
 
 from mangonel.websessions.errors import UsageError
 from mangonel.websessions.record import Record, pack_record, unpack_record
+from mangonel.websessions.stores._threads import FindsOnThreads, NeverSuspends
 from mangonel.websessions.stores.tls import take_tls
 from mangonel.websessions.stores.urls import StoreURL
 
@@ -134,22 +135,14 @@ PUT_SHA = sha1(PUT).hexdigest()
 TOUCH_SHA = sha1(TOUCH).hexdigest()
 
 
-class RedisStore:
-    """Websessions in Redis, on an event loop.
-
-    Args:
-        client: a `redis.asyncio.Redis` that does not decode responses.
-        prefix: prefix of every key.
-        wait: how many replicas must have an end before it counts; 0: none.
-        others: other clients to close with this one, such as Sentinel's.
-    """
+class RedisFlows:
+    """The flows of both faces, over a client's `_send` and `_execute`."""
 
     def __init__(
         self, client: Any, *, prefix: str = "websession:", wait: int = 0, others: Sequence[Any] = ()
     ) -> None:
         self._client = client
         self._others = others
-        self._send = client.execute_command
         self._commands = _Commands(prefix)
         self._wait = wait
 
@@ -190,25 +183,10 @@ class RedisStore:
             await self._send("ZREM", name, *gone)
         return [record for record in found if record is not None and record.user == user]
 
-    async def stats(self, now: float) -> dict[str, int]:
-        """Return counts, by scanning all keys."""
-        records = users = 0
-        async for name in self._client.scan_iter(match=self._commands.prefix + b"*", count=1000):
-            if name.startswith(self._commands.users):
-                users += 1
-            else:
-                records += 1
-        return {"records": records, "users": users}
-
     async def setup(self) -> None:
         """Load the scripts."""
         for script in (PUT, TOUCH):
             await self._send("SCRIPT", "LOAD", script)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        for client in (self._client, *self._others):
-            await client.aclose(close_connection_pool=True)
 
     async def _run(self, script: bytes, sha: str, arguments: tuple[Any, ...]) -> Any:
         try:
@@ -221,87 +199,77 @@ class RedisStore:
         pipeline = self._client.pipeline(transaction=False)
         pipeline.execute_command(*arguments)
         pipeline.execute_command("WAIT", self._wait, WAIT_MS)
-        answer, heard = await pipeline.execute()
+        answer, heard = await self._execute(pipeline)
         judge(heard, self._wait)
         return answer
 
+    async def _send(self, *arguments: Any) -> Any:
+        """Send a command; return its reply."""
+        raise NotImplementedError
 
-class BlockingRedisStore:
-    """The same for threads, with a `redis.Redis`."""
+    async def _execute(self, pipeline: Any) -> Any:
+        """Send a pipeline; return its replies."""
+        raise NotImplementedError
+
+
+class RedisStore(RedisFlows):
+    """Websessions in Redis, on an event loop.
+
+    Args:
+        client: a `redis.asyncio.Redis` that does not decode responses.
+        prefix: prefix of every key.
+        wait: how many replicas must have an end before it counts; 0: none.
+        others: other clients to close with this one, such as Sentinel's.
+    """
 
     def __init__(
         self, client: Any, *, prefix: str = "websession:", wait: int = 0, others: Sequence[Any] = ()
     ) -> None:
-        self._client = client
-        self._others = others
-        self._send = client.execute_command
-        self._commands = _Commands(prefix)
-        self._wait = wait
+        super().__init__(client, prefix=prefix, wait=wait, others=others)
+        self._send = client.execute_command  # type: ignore[method-assign]
 
-    def get(self, key: bytes) -> Record | None:
-        """As `RedisStore.get`."""
-        return self._commands.record(key, self._send("GET", self._commands.prefix + key))
+    async def stats(self, now: float) -> dict[str, int]:
+        """Return counts, by scanning all keys."""
+        records = users = 0
+        async for name in self._client.scan_iter(match=self._commands.prefix + b"*", count=1000):
+            if name.startswith(self._commands.users):
+                users += 1
+            else:
+                records += 1
+        return {"records": records, "users": users}
 
-    def put(self, record: Record, expected: int) -> bool:
-        """As `RedisStore.put`."""
-        waits = self._wait and record.is_final
-        if not expected and record.user is None:
-            send = self._send_and_wait if waits else self._send
-            return send(*self._commands.insert(record)) is not None
-        arguments = self._commands.script(record, expected)
-        if waits:
-            return bool(self._send_and_wait("EVAL", PUT, *arguments))
-        return bool(self._run(PUT, PUT_SHA, arguments))
+    async def aclose(self) -> None:
+        """Close the connections."""
+        for client in (self._client, *self._others):
+            await client.aclose(close_connection_pool=True)
 
-    def touch(self, key: bytes, expires: float) -> bool:
-        """As `RedisStore.touch`."""
-        return bool(self._run(TOUCH, TOUCH_SHA, self._commands.touch(key, expires)))
+    async def _execute(self, pipeline: Any) -> Any:
+        return await pipeline.execute()
 
-    def delete(self, *keys: bytes) -> int:
-        """As `RedisStore.delete`."""
-        send = self._send_and_wait if self._wait else self._send
-        return int(send("DEL", *map(self._commands.name, keys)))
 
-    def find(self, user: str) -> list[Record]:
-        """As `RedisStore.find`."""
-        name = self._commands.users + user.encode()
-        keys = self._send("ZRANGE", name, 0, -1)
-        if not keys:
-            return []
-        values = self._send("MGET", *map(self._commands.name, keys))
-        found = [self._commands.record(key, value) for key, value in zip(keys, values, strict=True)]
-        gone = [key for key, record in zip(keys, found, strict=True) if record is None or record.user != user]
-        if gone:
-            self._send("ZREM", name, *gone)
-        return [record for record in found if record is not None and record.user == user]
+class RedisInThreads(NeverSuspends, RedisFlows):
+    """The same flows over a client that waits in the thread."""
 
-    def setup(self) -> None:
-        """As `RedisStore.setup`."""
-        for script in (PUT, TOUCH):
-            self._send("SCRIPT", "LOAD", script)
-
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connections."""
         for client in (self._client, *self._others):
             client.close()
             client.connection_pool.disconnect()
 
-    def _run(self, script: bytes, sha: str, arguments: tuple[Any, ...]) -> Any:
-        try:
-            return self._send("EVALSHA", sha, *arguments)
-        except NoScriptError:
-            return self._send("EVAL", script, *arguments)
+    async def _send(self, *arguments: Any) -> Any:
+        return self._client.execute_command(*arguments)
 
-    def _server_of(self, arguments: tuple[Any, ...]) -> Any:
-        return self._client
+    async def _execute(self, pipeline: Any) -> Any:
+        return pipeline.execute()
 
-    def _send_and_wait(self, *arguments: Any) -> Any:
-        pipeline = self._server_of(arguments).pipeline(transaction=False)
-        pipeline.execute_command(*arguments)
-        pipeline.execute_command("WAIT", self._wait, WAIT_MS)
-        answer, heard = pipeline.execute()
-        judge(heard, self._wait)
-        return answer
+
+class BlockingRedisStore(FindsOnThreads):
+    """The same for threads, with a `redis.Redis`."""
+
+    def __init__(
+        self, client: Any, *, prefix: str = "websession:", wait: int = 0, others: Sequence[Any] = ()
+    ) -> None:
+        super().__init__(RedisInThreads(client, prefix=prefix, wait=wait, others=others))
 
 
 def judge(heard: int, wanted: int) -> None:

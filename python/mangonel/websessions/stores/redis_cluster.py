@@ -8,8 +8,9 @@ they also expire. Ending a user's websessions does not depend on the set: the us
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
 from hashlib import sha1
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from redis.asyncio.cluster import ClusterNode as AsyncNode
 from redis.asyncio.cluster import PipelineCommand
@@ -26,6 +27,8 @@ from mangonel.websessions.stores.redis import (
     WAIT_MS,
     BlockingRedisStore,
     Group,
+    RedisFlows,
+    RedisInThreads,
     RedisStore,
     judge,
     milliseconds,
@@ -33,6 +36,8 @@ from mangonel.websessions.stores.redis import (
 from mangonel.websessions.stores.urls import StoreURL
 
 __all__ = ["BlockingRedisClusterStore", "RedisClusterStore"]
+
+T = TypeVar("T")
 
 PORT = 6379
 
@@ -62,23 +67,7 @@ def _first_key(arguments: tuple[Any, ...]) -> bytes:
     return key
 
 
-class RedisClusterStore(RedisStore):
-    """Websessions in a cluster, on an event loop; `client` is a `redis.asyncio.RedisCluster`."""
-
-    def __init__(self, client: Any, *, prefix: str = "websession:", wait: int = 0) -> None:
-        super().__init__(client, prefix=prefix, wait=wait)
-        self._first = asyncio.Lock()
-        self._is_connected = False
-        self._send = self._send_connected
-
-    async def _send_connected(self, *arguments: Any) -> Any:
-        # Several concurrent first commands would break each other's connections.
-        if not self._is_connected:
-            async with self._first:
-                await self._client.initialize()
-                self._is_connected = True
-        return await self._client.execute_command(*arguments)
-
+class _ClusterFlows(RedisFlows):
     async def put(self, record: Record, expected: int) -> bool:
         """Write if the stored version is `expected`."""
         if not expected and record.user is None:
@@ -96,18 +85,39 @@ class RedisClusterStore(RedisStore):
 
     async def delete(self, *keys: bytes) -> int:
         """Remove records."""
-        names = map(self._commands.name, keys)
         send = self._send_and_wait if self._wait else self._send
-        return sum(await asyncio.gather(*(send("DEL", name) for name in names)))
+        return sum(await self._all(send("DEL", self._commands.name(key)) for key in keys))
 
     async def find(self, user: str) -> list[Record]:
         """Return the user's records, and remove keys of records that are gone."""
         name = self._commands.users + user.encode()
-        found = await asyncio.gather(*map(self.get, keys := await self._send("ZRANGE", name, 0, -1)))
+        found = await self._all(map(self.get, keys := await self._send("ZRANGE", name, 0, -1)))
         live = [record for record in found if record is not None and record.user == user]
         if gone := set(keys) - {record.key for record in live}:
             await self._send("ZREM", name, *gone)
         return live
+
+    async def _all(self, flows: Iterable[Coroutine[Any, Any, T]]) -> Sequence[T]:
+        """Return the results of flows that do not depend on one another."""
+        raise NotImplementedError
+
+
+class RedisClusterStore(_ClusterFlows, RedisStore):
+    """Websessions in a cluster, on an event loop; `client` is a `redis.asyncio.RedisCluster`."""
+
+    def __init__(self, client: Any, *, prefix: str = "websession:", wait: int = 0) -> None:
+        super().__init__(client, prefix=prefix, wait=wait)
+        self._first = asyncio.Lock()
+        self._is_connected = False
+        self._send = self._send_connected  # type: ignore[method-assign]
+
+    async def _send_connected(self, *arguments: Any) -> Any:
+        # Several concurrent first commands would break each other's connections.
+        if not self._is_connected:
+            async with self._first:
+                await self._client.initialize()
+                self._is_connected = True
+        return await self._client.execute_command(*arguments)
 
     async def setup(self) -> None:
         """Connect; scripts are sent where they are missing."""
@@ -116,6 +126,9 @@ class RedisClusterStore(RedisStore):
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.aclose()
+
+    async def _all(self, flows: Iterable[Coroutine[Any, Any, T]]) -> Sequence[T]:
+        return await asyncio.gather(*flows)
 
     async def _send_and_wait(self, *arguments: Any) -> Any:
         key = _first_key(arguments)
@@ -132,50 +145,29 @@ class RedisClusterStore(RedisStore):
         return answer
 
 
-class BlockingRedisClusterStore(BlockingRedisStore):
-    """The same for threads, with a `redis.RedisCluster`."""
-
-    def put(self, record: Record, expected: int) -> bool:
-        """As `RedisClusterStore.put`."""
-        if not expected and record.user is None:
-            return super().put(record, expected)
-        if record.user is not None:
-            name = self._commands.users + record.user.encode()
-            self._run(JOIN, JOIN_SHA, (1, name, milliseconds(record.deadline), record.key))
-        if self._wait and record.is_final:
-            done = self._send_and_wait("EVAL", PUT, *_put(self, record, expected))
-        else:
-            done = self._run(PUT, PUT_SHA, _put(self, record, expected))
-        if isinstance(done, bytes):
-            self._send("ZREM", self._commands.users + done, record.key)
-        return bool(done)
-
-    def delete(self, *keys: bytes) -> int:
-        """As `RedisClusterStore.delete`."""
-        send = self._send_and_wait if self._wait else self._send
-        return sum(send("DEL", self._commands.name(key)) for key in keys)
-
-    def find(self, user: str) -> list[Record]:
-        """As `RedisClusterStore.find`."""
-        name = self._commands.users + user.encode()
-        keys = self._send("ZRANGE", name, 0, -1)
-        found = [self.get(key) for key in keys]
-        live = [record for record in found if record is not None and record.user == user]
-        if gone := set(keys) - {record.key for record in live}:
-            self._send("ZREM", name, *gone)
-        return live
-
-    def setup(self) -> None:
+class _InThreads(_ClusterFlows, RedisInThreads):
+    async def setup(self) -> None:
         """Do as `RedisClusterStore.setup` does; the client is connected already."""
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connections."""
         self._client.close()
 
-    def _server_of(self, arguments: tuple[Any, ...]) -> Any:
+    async def _all(self, flows: Iterable[Coroutine[Any, Any, T]]) -> Sequence[T]:
+        return [await flow for flow in flows]
+
+    async def _send_and_wait(self, *arguments: Any) -> Any:
         key = _first_key(arguments)
-        self._send("EXISTS", key)
-        return self._client.get_redis_connection(self._client.get_node_from_key(key))
+        await self._send("EXISTS", key)
+        server = self._client.get_redis_connection(self._client.get_node_from_key(key))
+        return await RedisInThreads(server, wait=self._wait)._send_and_wait(*arguments)
+
+
+class BlockingRedisClusterStore(BlockingRedisStore):
+    """The same for threads, with a `redis.RedisCluster`."""
+
+    def __init__(self, client: Any, *, prefix: str = "websession:", wait: int = 0) -> None:
+        self.flows: Any = _InThreads(client, prefix=prefix, wait=wait)
 
 
 def from_url(url: StoreURL) -> RedisClusterStore:
