@@ -11,6 +11,7 @@ import pytest
 from browser import Browser
 
 from mangonel.websessions import UsageError, Visit, WebSessions, register_store
+from mangonel.websessions.record import Record
 from mangonel.websessions.stores.urls import open_store
 from mangonel.websessions.testing import store_contract
 
@@ -82,3 +83,31 @@ def test_what_cannot_be_registered_or_opened_says_why(names: tuple[str, str], tm
     register_store(scheme, module)
     with pytest.raises(UsageError, match=r"expected blocking_from_url\(\) in .*no store for threads"):
         WebSessions(f"{scheme}://host").blocking.load(Visit("__Host-sid=" + "a" * 43))
+
+
+def test_a_subclass_of_a_store_for_threads_is_asked_by_its_own_methods(tmp_path: Path) -> None:
+    pytest.importorskip("aiosqlite")
+    from mangonel.websessions.stores.sqlite import BlockingSQLiteStore
+
+    class Noting(BlockingSQLiteStore):
+        def __init__(self, path: Path) -> None:
+            super().__init__(str(path))
+            self.noted: list[str] = []
+
+        def put(self, record: Record, expected: int) -> bool:
+            self.noted.append("put")
+            return super().put(record, expected)
+
+    class Purging(BlockingSQLiteStore):
+        def purge(self, now: float, limit: int = 1000) -> int:
+            return 0 if limit == 7 else 1
+
+    noting = Noting(tmp_path / "noting.db")
+    face = WebSessions(noting, events=lambda event: None).blocking
+    session = face.load(Visit())
+    session["n"] = 1
+    face.commit(session)
+    assert noting.noted == ["put"]
+    assert face.stats()["records"] == 1
+    assert WebSessions(Purging(str(tmp_path / "purging.db"))).blocking.purge(7) == 0
+    noting.close()

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from browser import Browser
 from redis_groups import cluster, guarded_by_sentinel
-from test_contract import Both
 
 from mangonel.engines.certificates import certify
 from mangonel.engines.programs import Missing
 from mangonel.websessions import StoreError, UsageError, Visit, WebSessions
+from mangonel.websessions.stores._threads import Immediate
 from mangonel.websessions.stores.urls import open_blocking, open_store
 from mangonel.websessions.testing import store_contract
 from tools.needed import go_without
@@ -45,7 +45,7 @@ async def test_both_sides_keep_the_contract(url: str) -> None:
     await store.aclose()
     blocking = open_blocking(url)
     blocking.setup()
-    await store_contract(Both(blocking))
+    await store_contract(Immediate(blocking))
     blocking.close()
 
 

@@ -38,12 +38,29 @@ _faces: weakref.WeakSet[_Face] = weakref.WeakSet()
 
 
 class _Face:
+    """The flows of both faces, each defined once."""
+
+    waits: bool
+
     def __init__(self, sessions: Settled[Any], store: Any, epochs: Any) -> None:
         self._sessions = sessions
         self._given = store
         self._given_epochs = epochs
         self.title = store.split(":", 1)[0] if isinstance(store, str) else type(store).__name__
+        self._store: Any = None
+        self._epochs: Any = None
+        # The time limit of a request's calls, for stores that can be waited for on a loop.
+        self._is_instant = True
+        self._timeout: Any = None
         _faces.add(self)
+
+    def store(self) -> Any:
+        """Return the store's flows."""
+        raise NotImplementedError
+
+    def epochs(self, store: Any) -> Any:
+        """Return the store of users' epochs."""
+        return self._epochs if self._epochs is not None else store
 
     def forget(self) -> None:
         """In a forked child, drop connections that belong to the parent."""
@@ -68,38 +85,13 @@ class _Face:
         session.state.degraded = True
         return session
 
+    def anonymous(self, visit: Visit) -> WebSession[Any]:
+        """Return the empty websession of a request without our cookie."""
+        session: WebSession[Any] = WebSession(self._sessions, visit)
+        session.state.face = self
+        return session
 
-class AsyncFace(_Face):
-    """Runs flows on an event loop."""
-
-    waits = True
-
-    def __init__(self, sessions: Settled[Any], store: Any, epochs: Any) -> None:
-        super().__init__(sessions, store, epochs)
-        # A store that never waits needs no limit, which would cost half as much again as everything else.
-        self._is_instant = isinstance(store, MemoryStore) or (
-            isinstance(store, str) and store.startswith(("memory:", "cookie:"))
-        )
-        self._loop: Any = None
-        self._store: Any = None
-        self._epochs: Any = None
-        self._timeout: Any = None
-        # Stores opened for a URL, by event loop: a client's sockets belong to one loop.
-        self._opened: list[tuple[weakref.ref[Any], Any, Any]] = []
-
-    def store(self) -> Store:
-        """Return the store for the running loop and this process."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            self._enter(loop)
-        store: Store = self._store
-        return store
-
-    def epochs(self, store: Store) -> Store:
-        """Return the store of users' epochs."""
-        return self._epochs if self._epochs is not None else store
-
-    async def load(self, visit: Visit) -> WebSession[Any]:
+    async def _load_flow(self, visit: Visit) -> WebSession[Any]:
         """Return the websession of a request.
 
         Raises:
@@ -132,13 +124,7 @@ class AsyncFace(_Face):
         session.state.face = self
         return session
 
-    def anonymous(self, visit: Visit) -> WebSession[Any]:
-        """Return the empty websession of a request without our cookie."""
-        session: WebSession[Any] = WebSession(self._sessions, visit)
-        session.state.face = self
-        return session
-
-    async def commit(self, session: WebSession[Any], plan: int | None = None) -> None:
+    async def _commit_flow(self, session: WebSession[Any], plan: int | None = None) -> None:
         """Store the changes; then the websession's headers contain the cookie to send, if any.
 
         Raises:
@@ -149,7 +135,7 @@ class AsyncFace(_Face):
         if plan == NOTHING:
             return
         if self._sessions.is_stateless:
-            await self._run(stateless.epoch_at_login_flow(self._sessions, self.store(), session))
+            await self._told(stateless.epoch_at_login_flow(self._sessions, self.store(), session))
             stateless.commit(session, plan)
             return
         try:
@@ -176,44 +162,45 @@ class AsyncFace(_Face):
             if not self._may_hide(session, plan):
                 raise failure from error
 
-    async def save(self, session: WebSession[Any]) -> None:
+    async def _save_flow(self, session: WebSession[Any]) -> None:
         """Store the websession now."""
         plan = decide(session)
-        await self.commit(session, plan)
+        await self._commit_flow(session, plan)
         if plan != END:
             session.state.check_not_gone()
 
-    async def reload(self, session: WebSession[Any]) -> bool:
+    async def _reload_flow(self, session: WebSession[Any]) -> bool:
         """Read the websession again."""
-        return await self._run(reload_flow(self._sessions, self.store(), session))
+        return await self._told(reload_flow(self._sessions, self.store(), session))
 
-    async def is_alive(self, session: WebSession[Any]) -> bool:
+    async def _is_alive_flow(self, session: WebSession[Any]) -> bool:
         """Return whether a websession has not ended or changed hands; changes nothing in it."""
-        return await self._run(alive_flow(self._sessions, self.store(), session))
+        return await self._told(alive_flow(self._sessions, self.store(), session))
 
-    async def of(self, user: str, current: WebSession[Any] | None = None) -> list[Handle]:
+    async def _of_flow(self, user: str, current: WebSession[Any] | None = None) -> list[Handle]:
         """Return a user's websessions."""
-        return await self._run(of_flow(self._sessions, self.store(), user, current))
+        return await self._told(of_flow(self._sessions, self.store(), user, current))
 
-    async def revoke(self, handle: Handle) -> bool:
+    async def _revoke_flow(self, handle: Handle) -> bool:
         """End one websession."""
-        return await self._run(revoke_flow(self._sessions, self.store(), handle.user, handle.id))
+        return await self._told(revoke_flow(self._sessions, self.store(), handle.user, handle.id))
 
-    async def revoke_user(self, user: str, except_: WebSession[Any] | None = None) -> int:
+    async def _revoke_user_flow(self, user: str, except_: WebSession[Any] | None = None) -> int:
         """End a user's websessions."""
-        return await self._run(revoke_user_flow(self._sessions, self.store(), user, except_))
+        return await self._told(revoke_user_flow(self._sessions, self.store(), user, except_))
 
-    async def setup(self) -> None:
+    async def _setup_flow(self) -> None:
         """Make the schema."""
-        for store in filter(None, (self.store(), self._epochs)):
-            if hasattr(store, "setup"):
-                await store.setup()
+        store = self.store()
+        for each in (store, self._epochs):
+            if hasattr(each, "setup"):
+                await each.setup()
 
-    async def purge(self, batch: int = 1000) -> int:
+    async def _purge_flow(self, batch: int = 1000) -> int:
         """Remove expired records batch by batch."""
         store: Any = self.store()
         if not hasattr(store, "purge"):
-            raise Unsupported(f"{type(store).__name__} has nothing to purge: its engine removes what expired")
+            raise Unsupported(f"the {self.title} store has nothing to purge: its engine removes what expired")
         total = 0
         while removed := await store.purge(self._sessions.now(), batch):
             total += removed
@@ -221,13 +208,63 @@ class AsyncFace(_Face):
                 break
         return total
 
-    async def stats(self) -> dict[str, int]:
+    async def _stats_flow(self) -> dict[str, int]:
         """Return figures about the store."""
         store: Any = self.store()
         if not hasattr(store, "stats"):
-            raise Unsupported(f"{type(store).__name__} cannot count what it holds")
+            raise Unsupported(f"the {self.title} store cannot count what it holds")
         found: dict[str, int] = await store.stats(self._sessions.now())
         return found
+
+    async def _run_flow(self, flow: Callable[[Settled[Any], Any], Coroutine[Any, Any, T]]) -> T:
+        """Run a flow of another module on the store."""
+        return await self._told(flow(self._sessions, self.store()))
+
+    async def _told(self, flow: Coroutine[Any, Any, T]) -> T:
+        """Await a flow; an error of the store becomes StoreError."""
+        try:
+            return await flow
+        except WebSessionError:
+            raise
+        except Exception as error:
+            raise self._fail(error) from error
+
+
+class AsyncFace(_Face):
+    """Awaits the flows on an event loop."""
+
+    waits = True
+
+    load = _Face._load_flow
+    commit = _Face._commit_flow
+    save = _Face._save_flow
+    reload = _Face._reload_flow
+    is_alive = _Face._is_alive_flow
+    of = _Face._of_flow
+    revoke = _Face._revoke_flow
+    revoke_user = _Face._revoke_user_flow
+    setup = _Face._setup_flow
+    purge = _Face._purge_flow
+    stats = _Face._stats_flow
+    run = _Face._run_flow
+
+    def __init__(self, sessions: Settled[Any], store: Any, epochs: Any) -> None:
+        super().__init__(sessions, store, epochs)
+        # A store that never waits needs no limit, which would cost half as much again as everything else.
+        self._is_instant = isinstance(store, MemoryStore) or (
+            isinstance(store, str) and store.startswith(("memory:", "cookie:"))
+        )
+        self._loop: Any = None
+        # Stores opened for a URL, by event loop: a client's sockets belong to one loop.
+        self._opened: list[tuple[weakref.ref[Any], Any, Any]] = []
+
+    def store(self) -> Store:
+        """Return the store for the running loop and this process."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._enter(loop)
+        store: Store = self._store
+        return store
 
     async def aclose(self) -> None:
         """Close the store that was opened for a URL on this loop."""
@@ -259,18 +296,6 @@ class AsyncFace(_Face):
                 "make it `async def`, or leave it to the end of the request, which stores what changed"
             ) from None
 
-    async def run(self, flow: Callable[[Settled[Any], Any], Coroutine[Any, Any, T]]) -> T:
-        """Run a flow of another module on the store."""
-        return await self._run(flow(self._sessions, self.store()))
-
-    async def _run(self, flow: Coroutine[Any, Any, T]) -> T:
-        try:
-            return await flow
-        except WebSessionError:
-            raise
-        except Exception as error:
-            raise self._fail(error) from error
-
     def _enter(self, loop: Any) -> None:
         self._opened = [entry for entry in self._opened if entry[0]() is not None]
         entry = next((entry for entry in self._opened if entry[0]() is loop), None)
@@ -283,116 +308,66 @@ class AsyncFace(_Face):
 
 
 class BlockingFace(_Face):
-    """Runs flows in the calling thread. Threads may share its store."""
+    """Runs the flows in the calling thread, on stores that never suspend. Threads may share its store."""
 
     waits = False
 
     def __init__(self, sessions: Settled[Any], store: Any, epochs: Any) -> None:
         super().__init__(sessions, store, epochs)
-        self._own: Any = None  # the stores with blocking methods
-        self._own_epochs: Any = None
-        self._store: Any = None
-        self._epochs: Any = None
+        self._own: Any = None  # the store with blocking methods
 
     def store(self) -> Any:
-        """Return the store's flows."""
+        """Return the store's flows for this process."""
         if self._store is None:
             if self._given_epochs is not None:
-                self._own_epochs = _blocking(self._given_epochs)
-                self._epochs = flows_of(self._own_epochs)
+                self._epochs = flows_of(_blocking(self._given_epochs))
             self._own = _blocking(self._given)
             self._store = flows_of(self._own)
         return self._store
 
-    def epochs(self, store: Any) -> Any:
-        """Return the store of users' epochs."""
-        return self._epochs if self._epochs is not None else store
-
     def load(self, visit: Visit) -> WebSession[Any]:
         """As `AsyncFace.load`."""
-        sessions = self._sessions
-        try:
-            load = load_stateless_flow if sessions.is_stateless else load_flow
-            session = run_now(load(sessions, self.store(), visit))
-        except WebSessionError:
-            raise
-        except Exception as error:
-            failure = self._fail(error)
-            if sessions.on_store_error == "raise":
-                raise failure from error
-            session = self._degraded(visit)
-        session.state.face = self
-        return session
-
-    def anonymous(self, visit: Visit) -> WebSession[Any]:
-        """As `AsyncFace.anonymous`."""
-        session: WebSession[Any] = WebSession(self._sessions, visit)
-        session.state.face = self
-        return session
+        return run_now(self._load_flow(visit))
 
     def commit(self, session: WebSession[Any], plan: int | None = None) -> None:
         """As `AsyncFace.commit`."""
-        if plan is None:
-            plan = decide(session)
-        if plan == NOTHING:
-            return
-        if self._sessions.is_stateless:
-            self._run(stateless.epoch_at_login_flow(self._sessions, self.store(), session))
-            stateless.commit(session, plan)
-            return
-        try:
-            run_now(commit_flow(self._sessions, self.store(), session, plan))
-        except WebSessionError:
-            session.state.cookie = None
-            raise
-        except Exception as error:
-            failure = self._fail(error, session)
-            session.state.cookie = None
-            if not self._may_hide(session, plan):
-                raise failure from error
+        run_now(self._commit_flow(session, plan))
 
     def save(self, session: WebSession[Any]) -> None:
-        """Store the websession now."""
-        plan = decide(session)
-        self.commit(session, plan)
-        if plan != END:
-            session.state.check_not_gone()
+        """As `AsyncFace.save`."""
+        run_now(self._save_flow(session))
 
     def reload(self, session: WebSession[Any]) -> bool:
-        """Read the websession again."""
-        return self._run(reload_flow(self._sessions, self.store(), session))
+        """As `AsyncFace.reload`."""
+        return run_now(self._reload_flow(session))
 
     def of(self, user: str, current: WebSession[Any] | None = None) -> list[Handle]:
-        """Return a user's websessions."""
-        return self._run(of_flow(self._sessions, self.store(), user, current))
+        """As `AsyncFace.of`."""
+        return run_now(self._of_flow(user, current))
 
     def revoke(self, handle: Handle) -> bool:
-        """End one websession."""
-        return self._run(revoke_flow(self._sessions, self.store(), handle.user, handle.id))
+        """As `AsyncFace.revoke`."""
+        return run_now(self._revoke_flow(handle))
 
     def revoke_user(self, user: str, except_: WebSession[Any] | None = None) -> int:
-        """End a user's websessions."""
-        return self._run(revoke_user_flow(self._sessions, self.store(), user, except_))
+        """As `AsyncFace.revoke_user`."""
+        return run_now(self._revoke_user_flow(user, except_))
 
     def setup(self) -> None:
-        """Make the schema."""
-        self.store()
-        for store in (self._own, self._own_epochs):
-            if hasattr(store, "setup"):
-                store.setup()
+        """As `AsyncFace.setup`."""
+        run_now(self._setup_flow())
 
     def purge(self, batch: int = 1000) -> int:
-        """Remove expired records batch by batch."""
-        self.store()
-        store = self._own
-        if not hasattr(store, "purge"):
-            raise Unsupported(f"{type(store).__name__} has nothing to purge: its engine removes what expired")
-        total = 0
-        while removed := store.purge(self._sessions.now(), batch):
-            total += removed
-            if removed < batch:
-                break
-        return total
+        """As `AsyncFace.purge`."""
+        return run_now(self._purge_flow(batch))
+
+    def stats(self) -> dict[str, int]:
+        """As `AsyncFace.stats`."""
+        return run_now(self._stats_flow())
+
+    def run(self, flow: Callable[[Settled[Any], Any], Coroutine[Any, Any, T]]) -> T:
+        """As `AsyncFace.run`."""
+        return run_now(self._run_flow(flow))
 
     def close(self) -> None:
         """Close the store that was opened for a URL."""
@@ -403,22 +378,10 @@ class BlockingFace(_Face):
 
     def forget(self) -> None:
         """Reopen the store in a forked child."""
-        self._own = self._own_epochs = self._store = self._epochs = None
+        self._own = self._store = self._epochs = None
 
     def check_thread(self, what: str) -> None:
         """As `AsyncFace.check_thread`; every thread is allowed."""
-
-    def run(self, flow: Callable[[Settled[Any], Any], Coroutine[Any, Any, T]]) -> T:
-        """As `AsyncFace.run`."""
-        return self._run(flow(self._sessions, self.store()))
-
-    def _run(self, flow: Coroutine[Any, Any, T]) -> T:
-        try:
-            return run_now(flow)
-        except WebSessionError:
-            raise
-        except Exception as error:
-            raise self._fail(error) from error
 
 
 def _opened(given: Any) -> Any:

@@ -13,7 +13,7 @@ import struct
 
 import msgspec
 
-__all__ = ["ENDED", "Record", "all_but_data", "pack_record", "unpack_record", "with_expires"]
+__all__ = ["ENDED", "Record", "all_but_data", "pack_record", "stored_record", "unpack_record", "with_expires"]
 
 # `next` of a record that was ended, not renewed: following it leads nowhere.
 ENDED = b""
@@ -121,6 +121,16 @@ def all_but_data(record: Record) -> bytes:
     return record.key + msgspec.msgpack.encode(
         (record.version, *(round(each * 1000) for each in times), *rest)
     )
+
+
+def stored_record(key: bytes, stored: bytes | None) -> Record | None:
+    """Return the record in what a store has for a key; None for nothing, and for bytes that are something else."""
+    if stored is None:
+        return None
+    try:
+        return unpack_record(key, stored)
+    except ValueError:
+        return None
 
 
 def unpack_record(key: bytes, packed: bytes) -> Record:

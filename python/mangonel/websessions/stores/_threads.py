@@ -101,46 +101,30 @@ class PurgesOnThreads(FindsOnThreads):
 
 
 class Immediate(NeverSuspends):
-    """Flows of a blocking store that was written by hand."""
+    """Flows of a blocking store that was written by hand; each of its methods is awaited."""
 
-    def __init__(self, store: BlockingStore) -> None:
+    def __init__(self, store: Any) -> None:
         self.store = store
 
-    async def get(self, key: bytes) -> Record | None:
-        """As `Store.get`."""
-        return self.store.get(key)
+    def __getattr__(self, name: str) -> Any:
+        getattr(self.store, name)  # raises for a capability that the store lacks
 
-    async def put(self, record: Record, expected: int) -> bool:
-        """As `Store.put`."""
-        return self.store.put(record, expected)
+        async def awaited(*arguments: Any, **options: Any) -> Any:
+            return getattr(self.store, name)(*arguments, **options)
 
-    async def touch(self, key: bytes, expires: float) -> bool:
-        """As `Store.touch`."""
-        return self.store.touch(key, expires)
-
-    async def delete(self, *keys: bytes) -> int:
-        """As `Store.delete`."""
-        return self.store.delete(*keys)
+        setattr(self, name, awaited)
+        return awaited
 
 
-class ImmediateFinds(Immediate):
-    """The same for a store that can find a user's records."""
-
-    async def find(self, user: str) -> list[Record]:
-        """As `Finds.find`."""
-        found: list[Record] = self.store.find(user)  # type: ignore[attr-defined]
-        return found
-
-
-OWN = ("get", "put", "touch", "delete", "find")
+METHODS = ("get", "put", "touch", "delete", "find", "setup", "purge", "stats")
 
 
 def flows_of(store: BlockingStore) -> Any:
     """Return flows that never suspend: a store's own, or flows of its methods."""
     kind = type(store)
     if isinstance(store, OnThreads) and all(
-        getattr(kind, name, None) in (None, getattr(FindsOnThreads, name)) for name in OWN
+        getattr(kind, name, None) in (None, getattr(PurgesOnThreads, name)) for name in METHODS
     ):
         return store.flows
     # A subclass with methods of its own is asked by them.
-    return ImmediateFinds(store) if hasattr(store, "find") else Immediate(store)
+    return Immediate(store)

@@ -20,7 +20,7 @@ from mangonel.websessions.record import (
     Record,
     expires_of,
     pack_record,
-    unpack_record,
+    stored_record,
     version_of,
     with_expires,
 )
@@ -56,7 +56,7 @@ class BlockingDirectoryStore:
 
     def get(self, key: bytes) -> Record | None:
         """Return the record, which may have expired."""
-        return _record(key, _read(self._file(key)))
+        return stored_record(key, _read(self._file(key)))
 
     def put(self, record: Record, expected: int) -> bool:
         """Write if the stored version is `expected`."""
@@ -210,15 +210,6 @@ def _remove(name: str) -> int:
     except FileNotFoundError:
         return 0
     return 1
-
-
-def _record(key: bytes, stored: bytes | None) -> Record | None:
-    if stored is None:
-        return None
-    try:
-        return unpack_record(key, stored)
-    except ValueError:
-        return None
 
 
 class InThreads:

@@ -19,7 +19,7 @@ import msgspec
 from emcache.protocol import MemcacheAsciiProtocol
 
 from mangonel.websessions.errors import UsageError
-from mangonel.websessions.record import Record, pack_record, unpack_record, version_of, with_expires
+from mangonel.websessions.record import Record, pack_record, stored_record, version_of, with_expires
 from mangonel.websessions.stores._threads import NeverSuspends, OnThreads
 from mangonel.websessions.stores.tls import TLSFiles, take_tls
 from mangonel.websessions.stores.urls import StoreURL
@@ -41,15 +41,6 @@ def _exptime(expires: float) -> int:
     return min(math.ceil(expires), 2**31 - 1) if expires > 2_592_000 else -1
 
 
-def _record(key: bytes, value: bytes | None) -> Record | None:
-    if value is None:
-        return None
-    try:
-        return unpack_record(key, value)
-    except ValueError:
-        return None
-
-
 class _Flows:
     """The flows of both faces, over a client with the methods of emcache's."""
 
@@ -59,7 +50,7 @@ class _Flows:
     async def get(self, key: bytes) -> Record | None:
         """Return the record."""
         item = await (self._client or await self._connect()).get(self._prefix + b2a_hex(key))
-        return _record(key, item.value) if item is not None else None
+        return stored_record(key, item.value) if item is not None else None
 
     async def put(self, record: Record, expected: int) -> bool:
         """Write if the stored version is `expected`."""

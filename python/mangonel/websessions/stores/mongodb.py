@@ -14,21 +14,17 @@ sees in the record whether the first one had arrived.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from datetime import datetime
+from typing import Any
 from urllib.parse import quote, urlencode
 
-from msgspec.structs import replace
-
-from mangonel import _core
 from mangonel.websessions.errors import StoreError, UsageError
 from mangonel.websessions.record import Record
+from mangonel.websessions.stores._documents import LOOK, Documents, Write, date_of
 from mangonel.websessions.stores._sharing import Shared
-from mangonel.websessions.stores._threads import NeverSuspends, PurgesOnThreads
+from mangonel.websessions.stores._threads import Immediate, NeverSuspends, PurgesOnThreads
 from mangonel.websessions.stores.urls import StoreURL, flag
-from mangonel.websessions.writes import has_write
 
 __all__ = ["BlockingMongoStore", "MongoStore"]
 
@@ -36,148 +32,6 @@ COLLECTION = "websessions"
 TIMEOUT_MS = "5000"
 
 DUPLICATE = 11000
-UNAUTHORIZED = 13
-INDEX_DIFFERS = (85, 86)
-
-# The fields that show which writes made a record.
-LOOK = {"v": 1, "w": 1}
-
-log = logging.getLogger("mangonel.websessions")
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND = timedelta(milliseconds=1)
-
-
-# The server is stepping down or shutting down: nothing was written, and another server may accept it.
-MOVED = _core.RETRYABLE_CODES
-
-
-def _date(seconds: float) -> datetime:
-    return datetime.fromtimestamp(round(seconds * 1000) / 1000, UTC)
-
-
-class _Documents:
-    """Converts records to documents and back; the same for both faces."""
-
-    def __init__(self, collection: Any, *, durable: bool = False, documents: bool = False) -> None:
-        from importlib import import_module
-
-        # An application with PyMongo's client may share that one; the names are the same.
-        is_peer = type(collection).__module__.partition(".")[0] == "pymongo"
-        driver, types = ("pymongo", "bson") if is_peer else ("mangonel", "mangonel.bson")
-        bson = import_module(types)
-        CodecOptions = import_module(f"{types}.codec_options").CodecOptions  # noqa: N806
-        errors = import_module(f"{driver}.errors")
-        ReadPreference = import_module(f"{driver}.read_preferences").ReadPreference  # noqa: N806
-        WriteConcern = import_module(f"{driver}.write_concern").WriteConcern  # noqa: N806
-
-        self.duplicate: type[Exception] = errors.DuplicateKeyError
-        self.bulk_failure: type[Exception] = errors.BulkWriteError
-        self.refusal: type[Exception] = errors.OperationFailure
-        self.failures: tuple[type[Exception], ...] = (errors.AutoReconnect, errors.OperationFailure)
-        self._hopeless: type[Exception] = errors.ServerSelectionTimeoutError
-        options: Any = CodecOptions(tz_aware=True)
-        concern = WriteConcern("majority", j=True) if durable else None
-        base = collection.with_options(codec_options=options, read_preference=ReadPreference.PRIMARY)
-        self.plain: Any = base.with_options(write_concern=concern) if concern else base
-        self.sure: Any = self.plain if durable else base.with_options(write_concern=WriteConcern("majority"))
-        self._decode: Any = bson.decode if documents else None
-        self._encode: Any = bson.encode if documents else None
-        operations = import_module(f"{driver}.operations")
-        self.replace_one: Any = operations.ReplaceOne
-        self.update_one: Any = operations.UpdateOne
-        self._to_bytes: Any = bson.encode
-        self._raw: Any = import_module(f"{types}.raw_bson").RawBSONDocument
-
-    def ready(self, record: Record, expected: int) -> _Write:
-        """Return an encoded write; an encoding error is then raised only for this request."""
-        data: Any = record.data if self._decode is None or not record.data else self._decode(record.data)
-        document = {
-            "_id": record.key,
-            "v": record.version,
-            "d": data,
-            "c": record.created,
-            "i": record.issued,
-            "e": _date(record.expires),
-            "l": record.deadline,
-            "s": record.sid,
-            "w": record.writes,
-        }
-        if record.user is not None:
-            document["u"] = record.user
-        if record.next is not None:
-            document["n"] = record.next
-        if record.prev is not None:
-            document["p"] = record.prev
-        if record.label is not None:
-            document["b"] = record.label
-        if record.epoch:
-            document["r"] = record.epoch
-        return _Write(record, expected, self._raw(self._to_bytes(document)))
-
-    def record(self, document: dict[str, Any]) -> Record:
-        """Return the record of a document."""
-        data = document["d"]
-        if type(data) is not bytes:
-            data = self._encode(data) if self._encode is not None else b""
-        get = document.get
-        return Record(
-            document["_id"],
-            data,
-            document["v"],
-            document["c"],
-            (document["e"] - EPOCH) / MILLISECOND / 1000,
-            document["l"],
-            get("u"),
-            get("n"),
-            get("p"),
-            document["i"],
-            document["s"],
-            get("b"),
-            int(get("r", 0)),  # not the driver's Int64, which nothing but BSON encodes
-            document["w"],
-        )
-
-    def arrived(self, write: _Write, document: dict[str, Any] | None) -> bool:
-        """Return whether a write is among those that made the stored record; `document` has the fields of `LOOK`.
-
-        Raises:
-            StoreError: too many writes followed to tell.
-        """
-        if document is None:
-            return False
-        found = replace(write.record, version=document["v"], writes=document["w"])
-        return has_write(found, write.record)
-
-    def may_repeat(self, error: Exception) -> bool:
-        """Return whether a write with this error should be sent again."""
-        if isinstance(error, self._hopeless | self.bulk_failure):
-            return False
-        code = getattr(error, "code", None)
-        return code is None or code in MOVED
-
-    def target(self, record: Record) -> Any:
-        """Return the collection for writing a record: ending a websession must survive a failover."""
-        return self.sure if record.is_final else self.plain
-
-    def judge_setup(self, error: Exception) -> None:
-        """Report what is missing if the indexes could not be created; raise unexpected errors."""
-        if getattr(error, "code", None) not in (UNAUTHORIZED, *INDEX_DIFFERS):
-            raise error
-        log.warning(
-            "cannot make the indexes of %s: %s; without the index on e, nothing that expired is removed: "
-            "run `mangonel websessions setup URL` once as one who may",
-            self.plain.name,
-            error,
-        )
-
-
-class _Write(NamedTuple):
-    """A record, the version that must be stored before, and the record's document."""
-
-    record: Record
-    expected: int
-    document: Any
 
 
 class _Flows:
@@ -193,7 +47,7 @@ class _Flows:
         repeats: bool = False,
         sets_up: bool = True,
     ) -> None:
-        self._documents = _Documents(collection, durable=durable, documents=documents)
+        self._documents = Documents(collection, durable=durable, documents=documents)
         self._client = client
         self._repeats = repeats
         self._plain = self._documents.plain
@@ -225,7 +79,7 @@ class _Flows:
             self._is_set_up = False
             raise
 
-    async def _write_one(self, write: _Write) -> bool:
+    async def _write_one(self, write: Write) -> bool:
         try:
             return await self._put(write)
         except self._failures as error:
@@ -234,10 +88,10 @@ class _Flows:
         # Refused now: because of another request's write, or because this very record had arrived.
         return await self._put(write) or await self._has(write)
 
-    async def _has(self, write: _Write) -> bool:
+    async def _has(self, write: Write) -> bool:
         return self._documents.arrived(write, await self._plain.find_one({"_id": write.record.key}, LOOK))
 
-    async def _put(self, write: _Write) -> bool:
+    async def _put(self, write: Write) -> bool:
         collection = self._documents.target(write.record)
         if write.expected:
             selector = {"_id": write.record.key, "v": write.expected}
@@ -250,7 +104,7 @@ class _Flows:
 
     async def touch(self, key: bytes, expires: float) -> bool:
         """Move `e`."""
-        return await self._touch_one((key, _date(expires)))
+        return await self._touch_one((key, date_of(expires)))
 
     async def _touch_one(self, touch: tuple[bytes, datetime]) -> bool:
         selector, change = {"_id": touch[0]}, {"$set": {"e": touch[1]}}
@@ -281,7 +135,7 @@ class _Flows:
 
     async def purge(self, now: float, limit: int = 1000) -> int:
         """Remove expired records now, instead of at the next run of the server's TTL monitor, within a minute."""
-        dead = await self._all(self._plain.find({"e": {"$lt": _date(now)}}, {"_id": 1}).limit(limit))
+        dead = await self._all(self._plain.find({"e": {"$lt": date_of(now)}}, {"_id": 1}).limit(limit))
         if not dead:
             return 0
         result = await self._plain.delete_many({"_id": {"$in": [document["_id"] for document in dead]}})
@@ -291,7 +145,7 @@ class _Flows:
         """Return counts."""
         return {
             "records": await self._plain.count_documents({}),
-            "expired": await self._plain.count_documents({"e": {"$lt": _date(now)}}),
+            "expired": await self._plain.count_documents({"e": {"$lt": date_of(now)}}),
             "users": len(await self._plain.distinct("u")),
         }
 
@@ -333,8 +187,8 @@ class MongoStore(_Flows):
         )
         self._loop: Any = None
         self._loads: Shared[bytes, Record | None]
-        self._inserts: Shared[_Write, bool]
-        self._writes: Shared[_Write, bool]
+        self._inserts: Shared[Write, bool]
+        self._writes: Shared[Write, bool]
         self._touches: Shared[tuple[bytes, datetime], bool]
 
     async def get(self, key: bytes) -> Record | None:
@@ -369,15 +223,15 @@ class MongoStore(_Flows):
         records = {document["_id"]: self._record(document) for document in found}
         return [records.get(key) for key in keys]
 
-    async def _each(self, writes: list[_Write]) -> Sequence[bool | BaseException]:
+    async def _each(self, writes: list[Write]) -> Sequence[bool | BaseException]:
         """Write each record separately, because the server refused one of them; some have arrived."""
 
-        async def again(write: _Write) -> bool:
+        async def again(write: Write) -> bool:
             return await self._put(write) or await self._has(write)
 
         return await asyncio.gather(*map(again, writes), return_exceptions=True)
 
-    async def _insert_many(self, writes: list[_Write]) -> Sequence[bool | BaseException]:
+    async def _insert_many(self, writes: list[Write]) -> Sequence[bool | BaseException]:
         try:
             refused = await self._refused(writes)
         except self._documents.bulk_failure:
@@ -391,7 +245,7 @@ class MongoStore(_Flows):
                 return await self._arrived(writes)
         return [number not in refused for number in range(len(writes))]
 
-    async def _refused(self, writes: list[_Write]) -> set[int]:
+    async def _refused(self, writes: list[Write]) -> set[int]:
         """Insert; return the positions of records whose key exists already."""
         try:
             await self._plain.insert_many([write.document for write in writes], ordered=False)
@@ -403,7 +257,7 @@ class MongoStore(_Flows):
             return {each["index"] for each in errors}
         return set()
 
-    async def _write_many(self, writes: list[_Write]) -> Sequence[bool | BaseException]:
+    async def _write_many(self, writes: list[Write]) -> Sequence[bool | BaseException]:
         try:
             return await self._replaced(writes)
         except self._documents.bulk_failure:
@@ -413,7 +267,7 @@ class MongoStore(_Flows):
                 raise
         return await self._replaced(writes)
 
-    async def _replaced(self, writes: list[_Write]) -> Sequence[bool | BaseException]:
+    async def _replaced(self, writes: list[Write]) -> Sequence[bool | BaseException]:
         """Replace; the server returns one count for all, and each record lists the writes that made it."""
         replace_one = self._documents.replace_one
         commands = [
@@ -424,7 +278,7 @@ class MongoStore(_Flows):
             return [True] * len(writes)
         return await self._arrived(writes)
 
-    async def _arrived(self, writes: list[_Write]) -> list[bool | BaseException]:
+    async def _arrived(self, writes: list[Write]) -> list[bool | BaseException]:
         """Return for each write whether it is among those that made the stored record; an error if that is unknown."""
         selector = {"_id": {"$in": [write.record.key for write in writes]}}
         documents = await self._plain.find(selector, LOOK, batch_size=len(writes) + 1).to_list()
@@ -441,7 +295,7 @@ class MongoStore(_Flows):
         """Move `e`."""
         if self._loop is not asyncio.get_running_loop():
             self._enter()
-        return await self._touches.call((key, _date(expires)))
+        return await self._touches.call((key, date_of(expires)))
 
     async def _touch_many(self, touches: list[tuple[bytes, datetime]]) -> Sequence[bool | BaseException]:
         commands = [self._documents.update_one({"_id": key}, {"$set": {"e": at}}) for key, at in touches]
@@ -471,22 +325,13 @@ class MongoStore(_Flows):
         return found
 
 
-class _Awaited:
-    """A blocking collection whose methods are awaited and do not suspend."""
+class _Awaited(Immediate):
+    """A blocking collection whose methods are awaited."""
 
     def __init__(self, collection: Any) -> None:
-        self._collection = collection
+        super().__init__(collection)
         self.name = collection.name
         self.find = collection.find  # gives a cursor at once
-
-    def __getattr__(self, name: str) -> Any:
-        call = getattr(self._collection, name)
-
-        async def awaited(*arguments: Any, **options: Any) -> Any:
-            return call(*arguments, **options)
-
-        setattr(self, name, awaited)
-        return awaited
 
 
 class _InThreads(NeverSuspends, _Flows):

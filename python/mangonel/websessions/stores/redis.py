@@ -22,7 +22,7 @@ from redis.exceptions import NoScriptError
 from redis.sentinel import Sentinel
 
 from mangonel.websessions.errors import UsageError
-from mangonel.websessions.record import Record, pack_record, unpack_record
+from mangonel.websessions.record import Record, pack_record, stored_record
 from mangonel.websessions.stores._threads import FindsOnThreads, NeverSuspends
 from mangonel.websessions.stores.tls import take_tls
 from mangonel.websessions.stores.urls import StoreURL
@@ -116,15 +116,6 @@ class _Commands:
         at = milliseconds(expires)
         return (1, self.prefix + key, at.to_bytes(8, "big", signed=True), at)
 
-    def record(self, key: bytes, value: bytes | None) -> Record | None:
-        """Return the record in a value, or None for a value that is not ours."""
-        if value is None:
-            return None
-        try:
-            return unpack_record(key, value)
-        except ValueError:
-            return None
-
 
 def milliseconds(seconds: float) -> int:
     # Zero and negative numbers would be refused, although they are in the past.
@@ -148,7 +139,7 @@ class RedisFlows:
 
     async def get(self, key: bytes) -> Record | None:
         """Return the record."""
-        return self._commands.record(key, await self._send("GET", self._commands.prefix + key))
+        return stored_record(key, await self._send("GET", self._commands.prefix + key))
 
     async def put(self, record: Record, expected: int) -> bool:
         """Write if the stored version is `expected`."""
@@ -177,7 +168,7 @@ class RedisFlows:
         if not keys:
             return []
         values = await self._send("MGET", *map(self._commands.name, keys))
-        found = [self._commands.record(key, value) for key, value in zip(keys, values, strict=True)]
+        found = [stored_record(key, value) for key, value in zip(keys, values, strict=True)]
         gone = [key for key, record in zip(keys, found, strict=True) if record is None or record.user != user]
         if gone:
             await self._send("ZREM", name, *gone)

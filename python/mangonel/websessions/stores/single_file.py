@@ -17,7 +17,7 @@ from mangonel.websessions.record import (
     Record,
     expires_of,
     pack_record,
-    unpack_record,
+    stored_record,
     version_of,
     with_expires,
 )
@@ -47,13 +47,7 @@ class BlockingSingleFileStore:
 
     def get(self, key: bytes) -> Record | None:
         """Return the record, which may have expired."""
-        stored = self._read().get(key)
-        if stored is None:
-            return None
-        try:
-            return unpack_record(key, stored)
-        except ValueError:
-            return None
+        return stored_record(key, self._read().get(key))
 
     def put(self, record: Record, expected: int) -> bool:
         """Write if the stored version is `expected`."""
