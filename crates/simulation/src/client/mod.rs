@@ -93,7 +93,7 @@ pub(crate) struct Driver {
     /// The newest cluster time that it was told.
     pub(crate) told: u64,
     pub(crate) keeps_up: bool,
-    /// How many operations ended, and how many of them well.
+    /// How many operations that could succeed ended, and how many of them well.
     pub(crate) ended: (u64, u64),
     /// Since when it takes a member for the primary.
     pub(crate) primary: Option<(usize, Instant)>,

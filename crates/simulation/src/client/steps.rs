@@ -5,11 +5,13 @@ use mangonel_proto::frame::Deframer;
 use mangonel_proto::ids::LinkId;
 use mangonel_proto::operation::Operation;
 use mangonel_proto::pool::Pool;
+use mangonel_proto::read_preference::Mode;
 
 use super::{Agent, Link};
 use crate::desk::{Ask, Ending};
 use crate::network::{Chunk, Owner};
 use crate::plan;
+use crate::server::member::Duty;
 use crate::trace::Who;
 use crate::wire::Request;
 use crate::world::{Event, World};
@@ -236,8 +238,14 @@ impl World {
         exchange.give_up(&mut driver.client, is_kept, now);
         self.note_link(client, worker);
         self.report.operations += 1;
-        let counted = &mut self.drivers[client].ended;
-        *counted = (counted.0 + 1, counted.1 + u64::from(ending.is_ok()));
+        let wants_secondary =
+            exchange.operation().read_preference.as_ref().is_some_and(|wish| wish.mode() == Mode::Secondary);
+        let bearing = self.plan.members.iter().filter(|(duty, _)| *duty == Duty::Bearing).count();
+        // A set of one has no secondary to read from.
+        if bearing > 1 || !wants_secondary {
+            let counted = &mut self.drivers[client].ended;
+            *counted = (counted.0 + 1, counted.1 + u64::from(ending.is_ok()));
+        }
         self.judge_ending(client, worker, &exchange, &ending);
         self.go_on_with(client, worker, Some(Box::new(ending)));
     }
