@@ -1,7 +1,7 @@
 //! Connections between clients and members: bytes take their time, arrive in order, are cut anywhere, or never arrive.
 //! Knows no message.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use mangonel_proto::ids::LinkId;
@@ -34,7 +34,10 @@ pub enum Chunk {
 #[derive(Debug, Default)]
 struct Way {
     last: Option<Instant>,
-    stalled: Vec<Chunk>,
+    /// What was sent and has not arrived, in the order of the stream.
+    sent: VecDeque<Chunk>,
+    /// How many chunks should have arrived, and did not get through.
+    held: usize,
     /// After so many bytes more the connection breaks.
     cut_after: Option<usize>,
 }
@@ -79,14 +82,12 @@ pub struct Network {
     chance: Chance,
 }
 
-/// When a chunk arrives.
+/// When the next chunk of a connection arrives.
 pub struct Arrival {
     /// The connection.
     pub line: usize,
     /// Whether it goes to the member.
     pub to_server: bool,
-    /// What arrives.
-    pub chunk: Chunk,
     /// When.
     pub when: Instant,
 }
@@ -170,34 +171,39 @@ impl Network {
             (chunk, _) => chunks.push(chunk),
         }
         let mut arrivals: Vec<Arrival> =
-            chunks.into_iter().map(|chunk| self.arrival(line, to_server, chunk, now)).collect();
+            chunks.into_iter().map(|chunk| self.put(line, to_server, chunk, now)).collect();
         if is_cut {
-            arrivals.push(self.arrival(line, !to_server, Chunk::End, now));
+            arrivals.push(self.put(line, !to_server, Chunk::End, now));
         }
         arrivals
     }
 
-    fn arrival(&mut self, line: usize, to_server: bool, chunk: Chunk, now: Instant) -> Arrival {
+    fn put(&mut self, line: usize, to_server: bool, chunk: Chunk, now: Instant) -> Arrival {
+        self.lines[line].ways[usize::from(to_server)].sent.push_back(chunk);
+        self.arrival(line, to_server, now)
+    }
+
+    fn arrival(&mut self, line: usize, to_server: bool, now: Instant) -> Arrival {
         let (client, member) = (self.lines[line].client, self.lines[line].member);
         let soonest = now + self.delay(client, member);
         let way = &mut self.lines[line].ways[usize::from(to_server)];
         let when = way.last.map_or(soonest, |last| last.max(soonest));
         way.last = Some(when);
-        Arrival { line, to_server, chunk, when }
+        Arrival { line, to_server, when }
     }
 
-    /// Takes what arrives. Returns it unless it does not get through now.
-    pub fn pass(&mut self, line: usize, to_server: bool, chunk: Chunk) -> Option<Chunk> {
+    /// Returns what arrives: the next chunk of the stream, unless it does not get through now.
+    pub fn pass(&mut self, line: usize, to_server: bool) -> Option<Chunk> {
         if self.lines[line].is_dead {
             return None;
         }
         let is_blocked = self.is_blocked(line, to_server);
         let way = &mut self.lines[line].ways[usize::from(to_server)];
-        if is_blocked || !way.stalled.is_empty() {
-            way.stalled.push(chunk);
+        if is_blocked {
+            way.held += 1;
             return None;
         }
-        Some(chunk)
+        way.sent.pop_front()
     }
 
     /// Sends again what did not get through, as TCP does. Returns what arrives when.
@@ -208,10 +214,8 @@ impl Network {
                 if self.is_blocked(line, to_server) {
                     continue;
                 }
-                let stalled = std::mem::take(&mut self.lines[line].ways[usize::from(to_server)].stalled);
-                for chunk in stalled {
-                    arrivals.push(self.arrival(line, to_server, chunk, now));
-                }
+                let held = std::mem::take(&mut self.lines[line].ways[usize::from(to_server)].held);
+                arrivals.extend((0..held).map(|_| self.arrival(line, to_server, now)));
             }
         }
         arrivals

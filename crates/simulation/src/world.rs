@@ -25,8 +25,8 @@ pub(crate) enum Event {
     Server(ServerEvent),
     /// A connection reaches its member, or does not.
     Opened(usize),
-    /// A chunk arrives.
-    Arrives(usize, bool, Chunk),
+    /// The next chunk of a connection arrives, in one direction.
+    Arrives(usize, bool),
     /// The time of what an agent of a client waits for is over.
     Timer(usize, Agent, u64),
     /// A client looks after its pools.
@@ -183,8 +183,8 @@ impl World {
         match event {
             Event::Server(event) => self.set.handle(event, now),
             Event::Opened(line) => self.opened(line),
-            Event::Arrives(line, to_server, chunk) => {
-                if let Some(chunk) = self.network.pass(line, to_server, chunk) {
+            Event::Arrives(line, to_server) => {
+                if let Some(chunk) = self.network.pass(line, to_server) {
                     self.arrived(line, to_server, chunk);
                 }
             }
@@ -264,8 +264,8 @@ impl World {
     }
 
     pub(crate) fn schedule(&mut self, arrivals: Vec<Arrival>) {
-        for Arrival { line, to_server, chunk, when } in arrivals {
-            self.queue.at(when, Event::Arrives(line, to_server, chunk));
+        for Arrival { line, to_server, when } in arrivals {
+            self.queue.at(when, Event::Arrives(line, to_server));
         }
     }
 
