@@ -15,6 +15,7 @@ import sys
 from _weakref import ref
 from asyncio import get_running_loop
 from collections.abc import Callable, Coroutine
+from functools import partial
 from inspect import isawaitable
 from os import strerror
 from ssl import SSLError
@@ -341,7 +342,8 @@ class _LoopState:
                     await self._connect(sock, target)
                     tune(sock)
                     if proxy is not None:
-                        await self._pass(sock, proxy, address)
+                        send, receive = self.loop.sock_sendall, self.loop.sock_recv
+                        await proxy.connect_flow(address, partial(send, sock), partial(receive, sock))
                     if self._security is not None:
                         secured = await self._shake_hands(sock, address, self._security)
                     if self._is_streamed(sock):
@@ -397,23 +399,6 @@ class _LoopState:
                 raise
             # The operating system's message: loops replace it by the address.
             raise OSError(error.errno, strerror(error.errno)) from None
-
-    async def _pass(self, sock: socket.socket, proxy: Proxy, address: Address) -> None:
-        """Have the proxy at the other end connect to `address`."""
-        steps = proxy.steps(address)
-        received: bytes | None = None
-        while True:
-            try:
-                message, missing = steps.send(received)  # type: ignore[arg-type]  # None begins
-            except StopIteration:
-                return
-            await self.loop.sock_sendall(sock, message)
-            received = b""
-            while len(received) < missing:
-                piece = await self.loop.sock_recv(sock, missing - len(received))
-                if not piece:
-                    raise ConnectionResetError("the proxy closed the connection")
-                received += piece
 
     async def _shake_hands(self, sock: socket.socket, address: Address, security: Security) -> Secured:
         secured = Secured(security, address)

@@ -7,6 +7,8 @@ import sys
 from _thread import allocate_lock, start_new_thread
 from time import monotonic
 
+from mangonel._core import run_now
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
@@ -215,23 +217,17 @@ def open_socket(address: Address, limit: Callable[[], float | None], proxy: Prox
 def _through(proxy: Proxy, address: Address, limit: Callable[[], float | None]) -> socket:
     """Return a socket that the proxy has connected to `address`."""
     sock = open_socket(proxy.address, limit)
+
+    async def send(message: bytes) -> None:
+        sock.settimeout(limit())
+        sock.sendall(message)
+
+    async def receive(size: int) -> bytes:
+        sock.settimeout(limit())
+        return sock.recv(size)
+
     try:
-        steps = proxy.steps(address)
-        received: bytes | None = None
-        while True:
-            try:
-                message, missing = steps.send(received)  # type: ignore[arg-type]  # None begins
-            except StopIteration:
-                break
-            sock.settimeout(limit())
-            sock.sendall(message)
-            received = b""
-            while len(received) < missing:
-                sock.settimeout(limit())
-                piece = sock.recv(missing - len(received))
-                if not piece:
-                    raise ConnectionResetError("the proxy closed the connection")
-                received += piece
+        run_now(proxy.connect_flow(address, send, receive))
         sock.settimeout(None)
     except BaseException:
         sock.close()

@@ -1,4 +1,4 @@
-"""A client's SOCKS5 proxy (RFC 1928, RFC 1929): its half of the conversation, as steps that either face takes.
+"""A client's SOCKS5 proxy (RFC 1928, RFC 1929): its half of the conversation, as a flow that each face runs.
 
 Spec: socks5-support. The proxy looks the host's name up.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Awaitable, Callable
+    from typing import Any
 
     from mangonel.typings import _Address
 
@@ -50,22 +51,42 @@ class Proxy:
             name, secret = username.encode(), password.encode()
             self._credentials = b"".join(bytes([len(text)]) + text for text in (name, secret))
 
-    def steps(self, target: _Address) -> Generator[tuple[bytes, int], bytes, None]:
-        """Yield what to send next and how many bytes to receive then; take these bytes.
+    async def connect_flow(
+        self,
+        target: _Address,
+        send: Callable[[bytes], Awaitable[Any]],
+        receive: Callable[[int], Awaitable[bytes]],
+    ) -> None:
+        """Have the proxy at the other end of a socket connect to a server.
 
         Args:
             target: the server to reach. A Unix socket is on this machine and never reached through a proxy.
+            send: sends all of the bytes.
+            receive: returns at most so many bytes that the proxy sent, and none once it has closed the connection.
 
         Raises:
             ProxyError: the proxy refused, or speaks something else.
+            ConnectionResetError: the proxy closed the connection.
         """
+
+        async def ask(message: bytes, size: int) -> bytes:
+            if message:
+                await send(message)
+            answer = b""
+            while len(answer) < size:
+                piece = await receive(size - len(answer))
+                if not piece:
+                    raise ConnectionResetError("the proxy closed the connection")
+                answer += piece
+            return answer
+
         methods = (
             [_NO_AUTHENTICATION] if self._credentials is None else [_NO_AUTHENTICATION, _USERNAME_PASSWORD]
         )
-        chosen = yield _VERSION + bytes([len(methods), *methods]), 2
+        chosen = await ask(_VERSION + bytes([len(methods), *methods]), 2)
         self._check_version(chosen)
         if chosen[1] == _USERNAME_PASSWORD and self._credentials is not None:
-            answer = yield _PASSWORD_VERSION + self._credentials, 2
+            answer = await ask(_PASSWORD_VERSION + self._credentials, 2)
             if answer[1] != 0:
                 raise self._error("refused proxyUsername and proxyPassword")
         elif chosen[1] != _NO_AUTHENTICATION:
@@ -75,15 +96,15 @@ class Proxy:
         host, port = target
         name = host.encode("ascii" if host.isascii() else "idna")
         place = bytes([len(name)]) + name + (port or 0).to_bytes(2)
-        head = yield _VERSION + _CONNECT + _NAME + place, 4
+        head = await ask(_VERSION + _CONNECT + _NAME + place, 4)
         self._check_version(head)
         if head[1] != 0:
             reason = _REFUSALS.get(head[1], f"reply {head[1]}")
             raise self._error(f"did not connect to {host}:{port}: {reason}")
         size = _ADDRESS_SIZES.get(head[3])
         if size is None:
-            size = (yield b"", 1)[0]
-        yield b"", size + 2
+            size = (await ask(b"", 1))[0]
+        await ask(b"", size + 2)
 
     def _check_version(self, answer: bytes) -> None:
         if answer[:1] != _VERSION:
