@@ -114,7 +114,7 @@ class _Database(
         Example:
             >>> client.shop.with_options(write_concern=WriteConcern(w="majority"))
         """
-        return self._plain_class(  # type: ignore[no-any-return]
+        made: _Database[_DocumentType] = self._plain_class(
             self._client,
             self._database_name,
             codec_options or self.codec_options,
@@ -122,6 +122,7 @@ class _Database(
             write_concern or self.write_concern,
             read_concern or self.read_concern,
         )
+        return made
 
     def get_collection(
         self,

@@ -144,7 +144,7 @@ class _Collection(
         return made
 
     def __getitem__(self, name: str) -> _Collection[_DocumentType]:
-        return self._plain_class(  # type: ignore[no-any-return]
+        made: _Collection[_DocumentType] = self._plain_class(
             self._database,
             f"{self._name}.{name}",
             False,
@@ -153,6 +153,7 @@ class _Collection(
             self.write_concern,
             self.read_concern,
         )
+        return made
 
     def __getattr__(self, name: str) -> _Collection[_DocumentType]:
         if name.startswith("_"):
