@@ -30,6 +30,7 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
             "mangonel.cursor_shared",
         ),
     ),
+    "partitions": ("Partitions", ("mangonel.api.Partition", "mangonel.api.AsyncPartition")),
     "sessions": ("Sessions and transactions", ("mangonel.client_session", "mangonel.api.AsyncClientSession")),
     "change-streams": ("Change streams", ("mangonel.change_stream", "mangonel.asynchronous.change_stream")),
     "operations": (

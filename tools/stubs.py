@@ -27,7 +27,14 @@ SOURCES = Path(__file__).resolve().parent.parent / "python"
 # The modules with public classes; each joins definitions with a face, class by class.
 TARGETS = ("mangonel.api", "mangonel.gridfs.api", "mangonel.encryption.api")
 # The modules whose classes a target names as its own.
-PARTS = {"mangonel.api": ("mangonel._api.blocking_client", "mangonel._api.blocking", "mangonel._api.aio")}
+PARTS = {
+    "mangonel.api": (
+        "mangonel._api.blocking_client",
+        "mangonel._api.blocking",
+        "mangonel._api.aio",
+        "mangonel._api.partitions",
+    )
+}
 
 # Methods that pass their arguments to a constructor: their stub shows its signature without the first argument. A
 # parameter that the method itself names keeps the method's annotation.
@@ -53,6 +60,11 @@ _TRANSACTION_ARGUMENTS = """\
     max_commit_time_ms: int | None = None,
 """
 
+_ON = (
+    "@overload\ndef on(self, client: MongoClient[Any]) -> Partition[_DocumentType]: ...\n"
+    "@overload\ndef on(self, client: AsyncMongoClient[Any]) -> AsyncPartition[_DocumentType]: ..."
+)
+
 # Methods whose types depend on an argument or on the face: their blocking and asyncio stubs.
 WRITTEN_OUT = {
     ("_Cursor", "__getitem__"): (
@@ -77,6 +89,7 @@ WRITTEN_OUT = {
         f"{_TRANSACTION_ARGUMENTS}) -> _Result: ...",
     ),
     ("_RawBatchCommandCursor", "__getitem__"): ("", ""),
+    ("_Partition", "on"): (_ON, _ON),
 }
 
 # Iteration returns the class's type parameter; it is implemented in Rust, without types.

@@ -19,6 +19,7 @@ _MODULES = {
         "AsyncCollectionChangeStream AsyncCommandCursor AsyncCursor AsyncDatabase "
         "AsyncDatabaseChangeStream AsyncMongoClient AsyncRawBatchCommandCursor AsyncRawBatchCursor"
     ),
+    "_api.partitions": "AsyncPartition Partition",
     "_core": "AsyncCursorBase BlockingCursor",
     "_faces.blocking": "BlockingPort",
     "_shared.coroutine_functions": "coroutine_functions",

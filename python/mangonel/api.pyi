@@ -868,6 +868,23 @@ class Collection(Generic[_DocumentType]):
         **kwargs: object,
     ) -> dict[str, Any]: ...
     def options(self, session: ClientSession | None = None, comment: object = None) -> dict[str, Any]: ...
+    def partitions(
+        self,
+        count: int,
+        filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None,
+        *,
+        snapshot: bool = False,
+        ordered: bool = False,
+        by: str = "auto",
+        connect: Callable[[], object] | str | None = None,
+        batch_size: int = 0,
+        comment: object = None,
+        max_time_ms: int | None = None,
+        no_cursor_timeout: bool = False,
+        allow_partial_results: bool = False,
+        let: Mapping[str, object] | None = None,
+    ) -> list[Partition[_DocumentType]]: ...
     def watch(
         self,
         pipeline: _Pipeline | None = None,
@@ -1826,6 +1843,23 @@ class AsyncCollection(Generic[_DocumentType]):
         session: AsyncClientSession | None = None,
         comment: object = None,
     ) -> dict[str, Any]: ...
+    async def partitions(
+        self,
+        count: int,
+        filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None,
+        *,
+        snapshot: bool = False,
+        ordered: bool = False,
+        by: str = "auto",
+        connect: Callable[[], object] | str | None = None,
+        batch_size: int = 0,
+        comment: object = None,
+        max_time_ms: int | None = None,
+        no_cursor_timeout: bool = False,
+        allow_partial_results: bool = False,
+        let: Mapping[str, object] | None = None,
+    ) -> list[AsyncPartition[_DocumentType]]: ...
     async def watch(
         self,
         pipeline: _Pipeline | None = None,
@@ -2229,3 +2263,81 @@ class AsyncMongoClient(Generic[_DocumentType]):
     def write_concern(self) -> WriteConcern: ...
     @property
     def read_concern(self) -> ReadConcern: ...
+
+class Partition(Generic[_DocumentType]):
+    def __init__(self) -> None: ...
+    def __reduce__(self) -> tuple[object, ...]: ...
+    def __repr__(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def low(self) -> RawBSONDocument | None: ...
+    @property
+    def high(self) -> RawBSONDocument | None: ...
+    @property
+    def shard(self) -> str | None: ...
+    @property
+    def snapshot_time(self) -> Timestamp | None: ...
+    @overload
+    def on(self, client: MongoClient[Any]) -> Partition[_DocumentType]: ...
+    @overload
+    def on(self, client: AsyncMongoClient[Any]) -> AsyncPartition[_DocumentType]: ...
+    def find(self) -> Cursor[_DocumentType]: ...
+    def to_arrow(
+        self,
+        schema: object = None,
+        *,
+        rows: int | None = None,
+        **options: Unpack[TableOptions],
+    ) -> _core.ArrowTable: ...
+    def iter_arrow(
+        self,
+        schema: object = None,
+        *,
+        rows: int | None = None,
+        **options: Unpack[TableOptions],
+    ) -> ArrowTables: ...
+    def to_polars(self, schema: object = None, **options: Unpack[TableOptions]) -> PolarsFrame: ...
+
+class AsyncPartition(Generic[_DocumentType]):
+    def __init__(self) -> None: ...
+    def __reduce__(self) -> tuple[object, ...]: ...
+    def __repr__(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def low(self) -> RawBSONDocument | None: ...
+    @property
+    def high(self) -> RawBSONDocument | None: ...
+    @property
+    def shard(self) -> str | None: ...
+    @property
+    def snapshot_time(self) -> Timestamp | None: ...
+    @overload
+    def on(self, client: MongoClient[Any]) -> Partition[_DocumentType]: ...
+    @overload
+    def on(self, client: AsyncMongoClient[Any]) -> AsyncPartition[_DocumentType]: ...
+    def find(self) -> AsyncCursor[_DocumentType]: ...
+    async def to_arrow(
+        self,
+        schema: object = None,
+        *,
+        rows: int | None = None,
+        **options: Unpack[TableOptions],
+    ) -> _core.ArrowTable: ...
+    def iter_arrow(
+        self,
+        schema: object = None,
+        *,
+        rows: int | None = None,
+        **options: Unpack[TableOptions],
+    ) -> ArrowTables: ...
+    async def to_polars(self, schema: object = None, **options: Unpack[TableOptions]) -> PolarsFrame: ...

@@ -75,13 +75,16 @@ _OPEN_PROPERTIES = frozenset(
 _LAST_PORT = 65_535
 
 
+def is_open_property(name: str) -> bool:
+    """Return whether a property of an authentication mechanism is not secret."""
+    return name.lower() in _OPEN_PROPERTIES
+
+
 def _shown(name: str, value: Any) -> str:
     if name == "document_class":
         return "dict" if value is dict else f"{value.__module__}.{value.__name__}"
     if name == "authmechanismproperties" and isinstance(value, dict):
-        return repr(
-            {key: found if key.lower() in _OPEN_PROPERTIES else "<redacted>" for key, found in value.items()}
-        )
+        return repr({key: found if is_open_property(key) else "<redacted>" for key, found in value.items()})
     if name.endswith("ms") and name != "wtimeoutms" and isinstance(value, int | float):
         # Stored in seconds, given in milliseconds.
         return str(int(value * 1000))

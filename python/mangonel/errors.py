@@ -19,6 +19,8 @@ One tree, ordered by fault: who has to act? PyMongo's names stand in it with PyM
     ├── OperationFailure                    the server said no
     │   ├── CursorNotFound
     │   ├── ExecutionTimeout
+    │   ├── SnapshotTooOld
+    │   ├── SnapshotUnavailable
     │   ├── WriteConcernError
     │   │   └── WTimeoutError
     │   ├── WriteError
@@ -73,6 +75,8 @@ __all__ = [
     "ProtocolError",
     "PyMongoError",
     "ServerSelectionTimeoutError",
+    "SnapshotTooOld",
+    "SnapshotUnavailable",
     "UsageError",
     "WTimeoutError",
     "WaitQueueTimeoutError",
@@ -259,6 +263,21 @@ class ExecutionTimeout(OperationFailure):
         return True
 
 
+class SnapshotTooOld(OperationFailure):
+    """The server no longer keeps the data of the moment that a snapshot reads. Nothing was changed.
+
+    Servers keep it for `minSnapshotHistoryWindowInSeconds`, 300 by default. Read again from a new snapshot.
+    """
+
+
+class SnapshotUnavailable(OperationFailure):
+    """The server cannot read this collection at this moment. Nothing was changed.
+
+    A collection that was just created or changed has a snapshot of a later moment, so the read may be repeated. Capped
+    collections, standalone servers and servers older than 5.0 have none.
+    """
+
+
 class WriteConcernError(OperationFailure):
     """The write was applied, but the write concern was not satisfied. Do not repeat it blindly."""
 
@@ -403,8 +422,18 @@ class DocumentTooLarge(InvalidDocument):
 
 NOT_PRIMARY_CODES = _core.NOT_PRIMARY_CODES
 DUPLICATE_KEY_CODES = frozenset({11000, 11001, 12582})
-_CLASS_BY_CODE: dict[int, type[OperationFailure]] = {43: CursorNotFound, 50: ExecutionTimeout}
+_CLASS_BY_CODE: dict[int, type[OperationFailure]] = {
+    43: CursorNotFound,
+    50: ExecutionTimeout,
+    239: SnapshotTooOld,
+    246: SnapshotUnavailable,
+}
 _CLASS_BY_CODE |= dict.fromkeys(DUPLICATE_KEY_CODES, DuplicateKeyError)
+
+_REMEDIES = {
+    239: "; read again from a new snapshot, or raise minSnapshotHistoryWindowInSeconds on every server",
+    246: "; read again, at a later moment; capped collections have no snapshots",
+}
 
 # The order in which configured time limits are named in messages.
 _TIMEOUT_NAMES = ("socketTimeoutMS", "timeoutMS", "connectTimeoutMS")
@@ -434,6 +463,8 @@ def command_error(
         return NotPrimaryError(message, reply)
     if code == 50:
         message += format_timeouts(timeouts)
+    elif code in _REMEDIES:
+        message += _REMEDIES[code]
     return _CLASS_BY_CODE.get(code or 0, OperationFailure)(message, code, reply, max_wire_version)
 
 

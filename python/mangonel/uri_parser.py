@@ -36,7 +36,7 @@ DEFAULT_PORT = 27017
 _FORBIDDEN_IN_DATABASE = frozenset('/ "$')
 
 # The options that tlsInsecure sets, which therefore may not stand beside it.
-_TLS_INSECURE = ("tlsAllowInvalidCertificates", "tlsAllowInvalidHostnames", "tlsDisableOCSPEndpointCheck")
+TLS_INSECURE = ("tlsAllowInvalidCertificates", "tlsAllowInvalidHostnames", "tlsDisableOCSPEndpointCheck")
 
 # The only options that a TXT record may set; DNS is not trusted with more.
 _TXT_OPTIONS = frozenset({"authsource", "replicaset", "loadbalanced"})
@@ -394,7 +394,7 @@ def check_security_options(options: CaseInsensitiveDict) -> None:
         raise InvalidURI(f"options {first} and {second} cannot be specified simultaneously")
 
     if options.get("tlsinsecure") is not None:
-        for name in _TLS_INSECURE:
+        for name in TLS_INSECURE:
             if name in options:
                 refuse("tlsInsecure", name)
     if options.get("tlsallowinvalidcertificates") is not None:
@@ -426,7 +426,7 @@ def normalize_options(options: CaseInsensitiveDict) -> None:
     """Convert options to the driver's own names: tlsInsecure to the options it sets, `ssl` to `tls`."""
     insecure = options.get("tlsinsecure")
     if insecure is not None:
-        for name in _TLS_INSECURE:
+        for name in TLS_INSECURE:
             options[name] = insecure
     if "ssl" in options:
         options["tls"] = options.pop("ssl")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mangonel._core import AsyncCursorBase
-from mangonel._light import Any
+from mangonel._light import Any, LateClass
 from mangonel._shared.client.client import _MongoClient
 from mangonel._shared.client.database import _Database
 from mangonel._shared.collection.collection import _Collection
@@ -82,6 +82,7 @@ class AsyncCollection(_Collection[Any]):
     _command_cursor_class = AsyncCommandCursor
     _raw_command_cursor_class = AsyncRawBatchCommandCursor
     _change_stream_class = AsyncCollectionChangeStream
+    _partition_class = LateClass("mangonel.api", "AsyncPartition")
 
 
 AsyncCollection._plain_class = AsyncCollection

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mangonel._core import BlockingCursor
-from mangonel._light import Any
+from mangonel._light import Any, LateClass
 from mangonel._shared.client.database import _Database
 from mangonel._shared.collection.collection import _Collection
 from mangonel._shared.cursors.change_stream import (
@@ -68,6 +68,7 @@ class Collection(_Collection[Any]):
     _command_cursor_class = CommandCursor
     _raw_command_cursor_class = RawBatchCommandCursor
     _change_stream_class = CollectionChangeStream
+    _partition_class = LateClass("mangonel.api", "Partition")
 
 
 Collection._plain_class = Collection

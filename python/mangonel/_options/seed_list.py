@@ -28,6 +28,7 @@ class SeedList:
         self._parts = parts
         self._given = given
         self._others = list(others)
+        self.name: str = parts["fqdn"]
         settings = CaseInsensitiveDict(parts["options"])
         settings.absorb(given)
         self.max_hosts: int = settings.get("srvmaxhosts") or 0

@@ -6,6 +6,7 @@ from mangonel._light import Generic
 from mangonel._shared.collection.admin import CollectionAdministration
 from mangonel._shared.collection.aggregation import CollectionAggregation
 from mangonel._shared.collection.indexes import CollectionIndexes
+from mangonel._shared.collection.partitions import CollectionPartitions
 from mangonel._shared.collection.reads import CollectionReads
 from mangonel._shared.collection.writes import CollectionWrites
 from mangonel._shared.cursors.watch import WatchedCollection
@@ -59,6 +60,7 @@ class _Collection(
     CollectionAggregation[_DocumentType],
     CollectionIndexes[_DocumentType],
     CollectionAdministration[_DocumentType],
+    CollectionPartitions[_DocumentType],
     WatchedCollection[_DocumentType],
     Generic[_DocumentType],
 ):

@@ -99,7 +99,8 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         if self._is_exhaust:
             refuse_encryption(self._port, "exhaust cursors do")
         preference, handle = collection._read_preference, None
-        has_concern = collection._read_concern._level is not None
+        # Parts of a snapshot have a moment of their own.
+        has_concern = collection._read_concern._level is not None and "readConcern" not in query
         if self._explicit is not None or BOUND:
             handle = self._enter_session()
             preference = preference_in(self._explicit, preference)

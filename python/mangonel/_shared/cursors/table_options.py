@@ -12,3 +12,4 @@ class TableOptions(TypedDict, total=False):
     missing: str
     categorical: bool
     parallel: int
+    ordered: bool

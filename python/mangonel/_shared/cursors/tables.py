@@ -63,13 +63,14 @@ class CursorTables:
         missing: str = "null",
         categorical: bool = False,
         parallel: int = 1,
+        ordered: bool = False,
     ) -> tuple[CursorTables | Ranges, _core.ColumnBuilder]:
         """Return what adds batches to a builder, this cursor or one for each of so many ranges, and the builder."""
         source: CursorTables | Ranges = self
-        if not (type(parallel) is int and parallel == 1):
+        if not (type(parallel) is int and parallel == 1) or ordered:
             from mangonel._shared.cursors.ranges import Ranges
 
-            source = Ranges(self, parallel)
+            source = Ranges(self, parallel, is_ordered=ordered)
         if type(rows) is not int or rows < 1:
             raise ValueError(f"expected at least 1 row in a chunk, got {rows!r}")
         if schema is None:
@@ -147,12 +148,17 @@ class CursorTables:
             parallel: how many cursors read at a time, each over a range of `_id`. 1 by default. Rows come in turns of
                 batches, in no order. The index on `_id` is used, with any filter. Each cursor holds a connection.
                 Meant for many documents on servers with spare cores. It cannot be combined with sort, skip, limit,
-                hint, min, max, collation, a session, or a tailable or exhaust cursor.
+                hint, min, max, collation, a session, or a tailable or exhaust cursor. With read concern "snapshot"
+                all cursors read the data of one moment.
+            ordered: rows in the order of `_id`, with any `parallel`; batches that arrive early wait in memory. False by
+                default. It cannot be combined with what `parallel` cannot be combined with.
 
         Raises:
             ColumnError: a value does not fit; the message has its path and the document's `_id`.
             ValueError: an argument has another value.
             InvalidOperation: `parallel` cannot be combined with the query; the message says why.
+            SnapshotUnavailable, SnapshotTooOld: the read concern is "snapshot", and the server does not have the data
+                of that moment. Nothing was returned; read again.
             OperationFailure, AutoReconnect: as for iterating.
 
         Example:
@@ -177,7 +183,7 @@ class CursorTables:
         Args:
             schema: as for `to_arrow`.
             rows: number of rows in one table; the last may have fewer.
-            options: `misfit`, `missing`, `categorical` and `parallel`, as for `to_arrow`.
+            options: `misfit`, `missing`, `categorical`, `parallel` and `ordered`, as for `to_arrow`.
 
         Raises:
             ValueError: an argument has another value.
@@ -194,7 +200,7 @@ class CursorTables:
 
         Args:
             schema: as for `to_arrow`.
-            options: `misfit`, `missing`, `categorical` and `parallel`, as for `to_arrow`.
+            options: `misfit`, `missing`, `categorical`, `parallel` and `ordered`, as for `to_arrow`.
 
         Raises:
             ColumnError: a value does not fit.
@@ -213,7 +219,7 @@ class CursorTables:
 
         Args:
             schema: as for `to_arrow`.
-            options: `misfit`, `missing`, `categorical` and `parallel`, as for `to_arrow`.
+            options: `misfit`, `missing`, `categorical`, `parallel` and `ordered`, as for `to_arrow`.
 
         Raises:
             ColumnError: a value does not fit.
@@ -232,7 +238,7 @@ class CursorTables:
 
         Args:
             schema: as for `to_arrow`.
-            options: `misfit`, `missing`, `categorical` and `parallel`, as for `to_arrow`.
+            options: `misfit`, `missing`, `categorical`, `parallel` and `ordered`, as for `to_arrow`.
 
         Raises:
             ColumnError: a value does not fit.

@@ -1,0 +1,20 @@
+"""Partitions of both faces: the definition joined with each. No logic lives here."""
+
+from __future__ import annotations
+
+from mangonel._light import Any, LateClass
+from mangonel._shared.coroutine_functions import coroutine_functions
+from mangonel._shared.partitions.part import _Partition
+
+
+class Partition(_Partition[Any]):
+    __module__ = "mangonel.api"
+    __doc__ = _Partition.__doc__
+    _client_class = LateClass("mangonel.api", "MongoClient")
+
+
+@coroutine_functions
+class AsyncPartition(_Partition[Any]):
+    __module__ = "mangonel.api"
+    __doc__ = _Partition.__doc__
+    _client_class = LateClass("mangonel.api", "AsyncMongoClient")

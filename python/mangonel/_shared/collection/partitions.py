@@ -1,0 +1,103 @@
+"""Splits a query of a collection into parts that are read by themselves, here or in other processes."""
+
+from __future__ import annotations
+
+from mangonel._light import Generic
+from mangonel._shared.base import CommandSource
+from mangonel._shared.returns import Returns
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from mangonel._shared.partitions.part import _Partition
+
+
+class CollectionPartitions(CommandSource, Generic[_DocumentType]):
+    """The parts of a collection's queries."""
+
+    # Set by each face in `api.py`.
+    _partition_class: type[Any]
+    _cursor_class: type[Any]
+
+    def partitions(
+        self,
+        count: int,
+        filter: Mapping[str, Any] | None = None,
+        projection: Mapping[str, Any] | Sequence[str] | None = None,
+        *,
+        snapshot: bool = False,
+        ordered: bool = False,
+        by: str = "auto",
+        connect: Callable[[], object] | str | None = None,
+        batch_size: int = 0,
+        comment: Any | None = None,
+        max_time_ms: int | None = None,
+        no_cursor_timeout: bool = False,
+        allow_partial_results: bool = False,
+        let: Mapping[str, Any] | None = None,
+    ) -> Returns[list[_Partition[_DocumentType]]]:
+        """Split a query into parts of about the same size, each of which reads by itself.
+
+        Together the parts return each document once if it exists, with the same `_id`, from this call to the end of the
+        reads; so writers do not matter to it. The parts are in the order of `_id`, whatever its types. They can be
+        pickled and read in other processes and on other machines. A pickle holds the client's hosts and options, and no
+        password.
+
+        Args:
+            count: how many parts; fewer if there are few documents. One more if a document has MaxKey as its `_id`.
+            filter, projection: as for `find`. The size of the parts does not depend on the filter.
+            snapshot: all parts read the data of one moment, that of this call. Servers keep it for
+                `minSnapshotHistoryWindowInSeconds`, 300 by default. Needs a replica set or sharded cluster of 5.0.
+            ordered: each part returns its documents in the order of `_id`.
+            by: how the parts are found. "sample": by a sample of `_id`. "chunks": by the chunk map of a sharded
+                collection; bounds are those of the shard key, and a part has whole chunks. "auto": the chunk map where
+                it has at least `count` chunks.
+            connect: how another process gets its client. None: from the environment variable `MANGONEL_URI`, or, if it
+                is not set, from this client's hosts and options, which suffice if none of them is secret. A string: the
+                name of another environment variable with a URI. A function that can be pickled: called there once; it
+                returns a client, a URI, or a mapping of a client's arguments.
+            batch_size, comment, max_time_ms, no_cursor_timeout, allow_partial_results, let: as for `find`.
+
+        Raises:
+            ValueError: `count` or `by` has another value. Nothing was sent.
+            InvalidOperation: a session is bound here.
+            SnapshotUnavailable: the deployment, or the collection, has no snapshot; the message says why.
+            ConfigurationError: `by` is "chunks", and the collection has no usable chunk map.
+            OperationFailure, AutoReconnect: as for `find`.
+
+        Example:
+            >>> parts = client.shop.orders.partitions(4, {"total": {"$gt": 1}})
+            >>> sum(len(part.to_arrow()) for part in parts)
+            2
+        """
+        from mangonel._shared.partitions.part import partitions_flow
+        from mangonel._shared.partitions.plan import METHODS, check
+
+        cursor = self._cursor_class(
+            self,
+            filter,
+            projection,
+            batch_size=batch_size,
+            comment=comment,
+            max_time_ms=max_time_ms,
+            no_cursor_timeout=no_cursor_timeout,
+            allow_partial_results=allow_partial_results,
+            let=let,
+        )
+        if by not in METHODS:
+            raise ValueError(f"expected one of {list(METHODS)} for by, got {by!r}")
+        check(cursor, count, "part as count", wanted="partitions() reads ranges of an index")
+        return self._port.flow(
+            partitions_flow(
+                cursor,
+                self._partition_class,
+                count,
+                by=by,
+                is_snapshot=snapshot,
+                is_ordered=ordered,
+                connect=connect,
+            )
+        )

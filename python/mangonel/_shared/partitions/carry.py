@@ -1,0 +1,220 @@
+"""Carries a client to other processes: its hosts and options, and no secret; the client there is made once.
+
+Passwords, and other secrets of a client's options, are taken from the environment of the other process, or from a
+function of the application. Spec: none.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import allocate_lock
+
+from mangonel._light import Mapping
+from mangonel._shared.settings import Settings
+from mangonel.client_options import is_open_property
+from mangonel.errors import ConfigurationError
+from mangonel.uri_parser import TLS_INSECURE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+ENVIRONMENT = "MANGONEL_URI"
+"""The environment variable with the URI for partitions of other processes."""
+
+# Options with a secret: the other process must have them from elsewhere.
+_SECRETS = ("proxypassword", "tlscertificatekeyfilepassword")
+# Objects that belong to this process.
+_FIXED = ("auto_encryption_opts", "ssl_context")
+# Options that partitions do not need, or carry themselves: settings of collections, listeners of this process.
+_LEFT_BEHIND = frozenset(
+    [
+        "connect",
+        "document_class",
+        "datetime_conversion",
+        "event_listeners",
+        "fsync",
+        "journal",
+        "maxstalenessseconds",
+        "password",
+        "read_preference",
+        "readconcernlevel",
+        "readpreference",
+        "readpreferencetags",
+        "tracing",
+        "type_registry",
+        "tz_aware",
+        "tzinfo",
+        "unicode_decode_error_handler",
+        "username",
+        "uuidrepresentation",
+        "w",
+        "waitqueuemultiple",
+        "wtimeoutms",
+    ]
+)
+# Their checks keep milliseconds; those of other times make seconds.
+_MILLISECONDS = ("localthresholdms",)
+
+
+class Carried:
+    """How another process reaches the deployment of a client.
+
+    Args:
+        uri: the hosts, without a user.
+        options: keyword arguments of the client.
+        lacking: what the options lack, for an error's message; None: nothing.
+        connect: a function, or the name of an environment variable, in place of all of these.
+    """
+
+    __slots__ = ("connect", "lacking", "options", "uri")
+
+    def __init__(
+        self,
+        uri: str | None,
+        options: dict[str, Any],
+        lacking: str | None,
+        connect: Callable[[], object] | str | None,
+    ) -> None:
+        self.uri, self.options, self.lacking, self.connect = uri, options, lacking, connect
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Carried, (self.uri, self.options, self.lacking, self.connect)
+
+    def key(self) -> Any:
+        """Return what tells clients apart."""
+        return self.uri, repr(sorted(self.options.items())), self.connect
+
+
+def carried(client: Any, connect: Callable[[], object] | str | None) -> Carried:
+    """Describe a client for another process.
+
+    Args:
+        client: of either face.
+        connect: as for `Collection.partitions`.
+
+    Raises:
+        ConfigurationError: the client has an option that only this process can have, and no `connect` is given.
+    """
+    made = client._options
+    given = made._options
+    if connect is not None:
+        # The function knows hosts and secrets, and may ask for the options.
+        return Carried(None, {}, None, connect)
+    for name in _FIXED:
+        if given.get(name) is not None:
+            raise ConfigurationError(
+                f"expected a client that can be made again in another process, got one with {name}; pass "
+                "connect=, a function that returns a client, to partitions()"
+            )
+    lacking = [name for name in _SECRETS if given.get(name)]
+    options = {name: value for name, value in map(_as_given, given.items()) if value is not None}
+    credentials = made._credentials
+    properties = options.get("authmechanismproperties") or {}
+    if credentials is not None:
+        if credentials.password is not None:
+            lacking.insert(0, f"the password of {credentials.username!r}")
+        elif credentials.username:
+            options["username"] = credentials.username
+        options.setdefault("authsource", credentials.source)
+        lacking += [name for name in properties if not is_open_property(name)]
+        if lacking:
+            # Without the secret, the rest of the credentials would not make a client.
+            for name in ("username", "authmechanism", "authmechanismproperties", "authsource"):
+                options.pop(name, None)
+    if "tlsinsecure" in options:
+        # It is refused beside the options that it sets.
+        for name in TLS_INSECURE:
+            options.pop(name.lower(), None)
+    for name in _SECRETS:
+        options.pop(name, None)
+    return Carried(_uri(made), options, ", ".join(lacking) or None, None)
+
+
+def _as_given(option: tuple[str, Any]) -> tuple[str, Any]:
+    """Return name and value as a client takes them, None to leave it out."""
+    name, value = option
+    name = name.lower()
+    if name in _LEFT_BEHIND or value is None:
+        return name, None
+    if name.endswith("ms") and name not in _MILLISECONDS:
+        return name, value * 1000
+    return name, value
+
+
+def _uri(options: Any) -> str:
+    if options.srv is not None:
+        return f"mongodb+srv://{options.srv.name}/"
+    from urllib.parse import quote
+
+    hosts = []
+    for host, port in options.seeds:
+        if port is None:
+            hosts.append(quote(host, safe=""))
+        else:
+            hosts.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    return f"mongodb://{','.join(hosts)}/"
+
+
+# One client for each deployment and face, for the life of the process. It works in a forked child, as any client does.
+_clients: dict[Any, Any] = {}
+_lock = allocate_lock()
+
+
+def client_for(carried: Carried, kind: type[Any]) -> Any:
+    """Return this process's client for a carried one; make it at first use. Sends nothing.
+
+    Args:
+        carried: as the other process described it.
+        kind: the class of the client.
+
+    Raises:
+        ConfigurationError: the environment lacks what it must have, or `connect` gave something else than a client, a
+            URI or options.
+    """
+    key = kind, *carried.key()
+    with _lock:
+        client = _clients.get(key)
+        if client is None or client._core.is_closed:
+            if not _clients:
+                from atexit import register
+
+                # Before the interpreter takes modules apart.
+                register(_clients.clear)
+            client = _clients[key] = _made(carried, kind)
+        return client
+
+
+def _made(carried: Carried, kind: type[Any]) -> Any:
+    connect = carried.connect
+    if connect is None:
+        uri = os.environ.get(ENVIRONMENT)
+        if uri is not None:
+            return kind(uri)
+        if carried.lacking is not None:
+            raise ConfigurationError(
+                f"expected the environment variable {ENVIRONMENT} in this process, got none, and a partition never "
+                f"carries {carried.lacking}; set it to a URI, or pass connect= to partitions()"
+            )
+        return kind(carried.uri, **carried.options)
+    if isinstance(connect, str):
+        uri = os.environ.get(connect)
+        if uri is None:
+            raise ConfigurationError(
+                f"expected a URI in the environment variable {connect}, as connect= says, got none; set it in this "
+                "process"
+            )
+        return kind(uri)
+    given = connect()
+    if isinstance(given, str):
+        return kind(given)
+    if isinstance(given, Settings) and getattr(given, "_core", None) is not None:
+        if given._port.is_async is not kind._port_class.is_async:  # type: ignore[attr-defined]  # a client's
+            raise ConfigurationError(f"expected {kind.__name__} from connect=, got {type(given).__name__}")
+        return given
+    if isinstance(given, Mapping):
+        return kind(**given)
+    raise ConfigurationError(
+        f"expected a client, a URI or a mapping of a client's arguments from connect=, got {type(given).__name__}"
+    )

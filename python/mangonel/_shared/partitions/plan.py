@@ -1,0 +1,309 @@
+"""Decides where the ranges of a query end: by a sample of `_id`, or by the chunk map of a sharded cluster.
+
+A range is a pair of bounds of an index. Unlike a comparison in a filter, bounds span types, in BSON's order. Together
+the ranges cover every key. Knows no partition and reads no document of the query.
+"""
+
+from __future__ import annotations
+
+from mangonel import _core
+from mangonel._core import KIND_READ
+from mangonel._shared.replies import ReplyTo
+from mangonel._shared.settings import BOUND
+from mangonel.bson.raw_bson import DEFAULT_RAW_BSON_OPTIONS, RawBSONDocument
+from mangonel.errors import ConfigurationError, InvalidOperation, OperationFailure, SnapshotUnavailable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from mangonel._shared.cursors.find_cursor import _Cursor
+    from mangonel.bson.timestamp import Timestamp
+    from mangonel.topology_description import TopologyDescription
+
+# Samples per range; enough that chance makes no range much larger than others.
+_SAMPLES = 16
+
+# What ranges cannot honour, by its name in a query, and why.
+_REFUSED = {
+    "sort": "rows of the ranges come in turns",
+    "skip": "no range knows how many the others skipped",
+    "limit": "no range knows how many the others have",
+    "hint": "ranges are those of the index on _id",
+    "min": "ranges have bounds of their own",
+    "max": "ranges have bounds of their own",
+    "collation": "the index on _id may have another",
+    "session": "a session sends one command at a time",
+}
+
+METHODS = ("auto", "sample", "chunks")
+
+_BY_ID = {"_id": 1}
+_MIN_KEY, _MAX_KEY = 0xFF, 0x7F  # types of BSON elements
+_FIRST_TYPE = 4  # where the type of a document's first element is
+# A standalone server, a server older than 5.0, and a moment in the future.
+_NO_SNAPSHOTS = {123, 72}
+_ROUTERS = frozenset(["Mongos", "LoadBalancer"])
+
+
+class Range:
+    """A range of an index: from `low` to below `high`; None stands for the index's end."""
+
+    __slots__ = ("high", "index", "is_last_key", "low", "shard")
+
+    def __init__(
+        self,
+        low: RawBSONDocument | None,
+        high: RawBSONDocument | None,
+        index: dict[str, Any] | RawBSONDocument = _BY_ID,
+        *,
+        shard: str | None = None,
+        is_last_key: bool = False,
+    ) -> None:
+        self.low, self.high, self.index, self.shard = low, high, index, shard
+        # The key after all others, MaxKey: an index scan with bounds ends before it.
+        self.is_last_key = is_last_key
+
+    def narrow(self, query: dict[str, Any], *, is_ordered: bool = False) -> None:
+        """Add this range to a find command."""
+        if self.is_last_key:
+            from mangonel.bson import MaxKey
+
+            last = dict.fromkeys(self.index, MaxKey())
+            query["filter"] = {"$and": [query["filter"], last]} if query["filter"] else last
+            return
+        if self.low is None is self.high and not is_ordered:
+            return
+        query["hint"] = self.index
+        query.update((name, bound) for name, bound in (("min", self.low), ("max", self.high)) if bound)
+        if is_ordered:
+            query["sort"] = self.index
+
+
+class Plan:
+    """The ranges of a query, in the order of the index, and the moment of all reads, or None."""
+
+    __slots__ = ("moment", "ranges")
+
+    def __init__(self, ranges: list[Range], moment: Timestamp | None) -> None:
+        self.ranges, self.moment = ranges, moment
+
+    @property
+    def read_concern(self) -> dict[str, Any] | None:
+        """The read concern of every range. None: that of the collection."""
+        return None if self.moment is None else {"level": "snapshot", "atClusterTime": self.moment}
+
+
+def check(cursor: Any, count: Any, name: str, *, wanted: str) -> None:
+    """Raise if a query cannot be read in this many ranges.
+
+    Args:
+        cursor: the query.
+        count: how many.
+        name: what the caller calls `count`.
+        wanted: what the caller asked for, for the message.
+
+    Raises:
+        ValueError: not a valid number.
+        InvalidOperation: the query has no ranges; the message says why.
+    """
+    if type(count) is not int or count < 1:
+        raise ValueError(f"expected at least 1 {name}, got {count!r}")
+    if not hasattr(cursor, "_clone"):
+        raise InvalidOperation(f"{wanted}, and the results of a command have none; use find")
+    if cursor._id is not None or cursor._is_closed or cursor._started is not None:
+        raise InvalidOperation(f"{wanted}, and this cursor was read from before; clone() it")
+    query = cursor._query
+    asked = {**query, "limit": cursor._asked_limit, "session": cursor._explicit}
+    for field, why in _REFUSED.items():
+        if asked.get(field):
+            raise InvalidOperation(f"{wanted}, which does not go with {field}: {why}")
+    if BOUND and cursor._enter_session() is not None:
+        raise InvalidOperation(f"{wanted}, which does not go with a bound session: {_REFUSED['session']}")
+    if cursor._is_exhaust or "tailable" in query or "awaitData" in query:
+        kind = "an exhaust cursor" if cursor._is_exhaust else "a tailable cursor"
+        raise InvalidOperation(f"{wanted}, which does not go with {kind}: the ranges' cursors are plain ones")
+
+
+async def plan_flow(
+    cursor: _Cursor[Any],
+    count: int,
+    *,
+    by: str = "sample",
+    is_snapshot: bool = False,
+    finds_last_key: bool = False,
+) -> Plan:
+    """Return at most `count` ranges for a checked query, and one more for a key that an index scan leaves out.
+
+    Args:
+        cursor: the query; it is not read from.
+        count: how many ranges are wanted.
+        by: "sample", "chunks" (the chunk map) or "auto": the chunk map where it has enough chunks.
+        is_snapshot: choose the moment that all reads share.
+        finds_last_key: ask whether the last key, MaxKey, exists, and leave out its range if not.
+
+    Raises:
+        SnapshotUnavailable: the deployment has no snapshots.
+        ConfigurationError: `by` is "chunks", and the collection has no usable chunk map.
+    """
+    if cursor._is_empty:
+        return Plan([], None)
+    if count == 1 and not is_snapshot and by != "chunks":
+        return Plan([Range(None, None)], None)
+    ids, moment = await _sample_flow(cursor, _SAMPLES * count, is_snapshot)
+    ranges = None
+    if by != "sample":
+        ranges = await _chunks_flow(cursor, count, is_required=by == "chunks")
+    if ranges is None:
+        cuts = (len(ids) * place // count for place in range(1, count))
+        ranges = _between([ids[cut] for cut in cuts if 0 < cut < len(ids)])
+    plan = Plan(ranges, moment)
+    if len(ranges) > 1:
+        last = Range(None, None, ranges[-1].index, is_last_key=True)
+        is_hashed = "hashed" in last.index.values()
+        if not is_hashed and (not finds_last_key or await _has_last_key_flow(cursor, last, plan)):
+            ranges.append(last)
+    return plan
+
+
+def _between(bounds: list[RawBSONDocument]) -> list[Range]:
+    """Return the ranges between sorted bounds, which may repeat: a sample may contain the same document twice."""
+    # Nothing lies beyond MinKey and MaxKey.
+    bounds = [bound for bound in bounds if bound.raw[_FIRST_TYPE] not in (_MIN_KEY, _MAX_KEY)]
+    bounds = [bound for place, bound in enumerate(bounds) if not place or bound != bounds[place - 1]]
+    return [Range(low, high) for low, high in zip([None, *bounds], [*bounds, None], strict=True)]
+
+
+async def _command_flow(cursor: _Cursor[Any], command: dict[str, Any], concern: dict[str, Any] | None) -> Any:
+    """Run a read on the collection of a query; return the reply, whose documents stay raw: ids come back unchanged."""
+    collection = cursor._collection
+    if concern is not None:
+        command["readConcern"] = concern
+    else:
+        collection._add_read_concern(command, None)
+    operation = collection._operation(
+        command,
+        kind=KIND_READ,
+        read_preference=collection._read_preference,
+        codec=_core.Codec(DEFAULT_RAW_BSON_OPTIONS),
+    )
+    return await cursor._port.arun(operation)
+
+
+async def _sample_flow(
+    cursor: _Cursor[Any], size: int, is_snapshot: bool
+) -> tuple[list[RawBSONDocument], Timestamp | None]:
+    """Return sorted documents `{"_id": ...}` of a sample, and the moment of a snapshot."""
+    stages: list[Any] = [{"$sample": {"size": size}}, {"$project": _BY_ID}, {"$sort": _BY_ID}]
+    command = {"aggregate": cursor._collection._name, "pipeline": stages, "cursor": {"batchSize": size + 1}}
+    try:
+        reply = await _command_flow(cursor, command, {"level": "snapshot"} if is_snapshot else None)
+    except OperationFailure as error:
+        if is_snapshot and error.code in _NO_SNAPSHOTS:
+            raise SnapshotUnavailable(
+                "expected a replica set or sharded cluster of MongoDB 5.0 or newer for a snapshot, got: "
+                f"{error._message}; leave out the snapshot",
+                error.code,
+                error.details,
+            ) from error
+        raise
+    with ReplyTo("aggregate"):
+        found = reply["cursor"]
+        return list(found["firstBatch"]), found["atClusterTime"] if is_snapshot else None
+
+
+async def _has_last_key_flow(cursor: _Cursor[Any], last: Range, plan: Plan) -> bool:
+    from mangonel.bson import MaxKey
+
+    command = {"find": cursor._collection._name, "filter": dict.fromkeys(last.index, MaxKey()), "limit": 1}
+    command |= {"singleBatch": True, "projection": _BY_ID}
+    reply = await _command_flow(cursor, command, plan.read_concern)
+    with ReplyTo("find"):
+        return bool(reply["cursor"]["firstBatch"])
+
+
+# The chunk map of a sharded cluster.
+
+
+async def _chunks_flow(cursor: _Cursor[Any], count: int, *, is_required: bool) -> list[Range] | None:
+    """Return ranges made of whole chunks, or None where a sample is better.
+
+    Raises:
+        ConfigurationError: the map is required, and there is none.
+        OperationFailure: the map is required, and the user may not read it.
+    """
+    collection = cursor._collection
+    client = collection._client
+    if not is_required and not _has_routers(client.topology_description):
+        return None
+    try:
+        entry, chunks = await _chunk_map_flow(collection)
+        if not is_required and len(chunks) < count:
+            return None
+        problem = "it is not sharded" if entry is None or not chunks else None
+        if entry is not None and problem is None and not await _has_index_flow(cursor, entry["key"]):
+            problem = f"no index has exactly the fields of its shard key {dict(entry['key'])}"
+    except OperationFailure:
+        if is_required:
+            raise
+        # Without the right to read the database config, a sample serves as well.
+        return None
+    if problem is not None or entry is None:
+        if is_required:
+            raise ConfigurationError(
+                f'expected a chunk map of {collection.full_name}, and {problem}; use by="sample"'
+            )
+        return None
+    cuts = [len(chunks) * place // count for place in range(count)]
+    starts = sorted(set(cuts))
+    ranges = []
+    for place, start in enumerate(starts):
+        end = starts[place + 1] if place + 1 < len(starts) else len(chunks)
+        shards = {chunk["shard"] for chunk in chunks[start:end]}
+        low = chunks[start]["min"] if place else None
+        high = chunks[end]["min"] if end < len(chunks) else None
+        shard = shards.pop() if len(shards) == 1 else None
+        ranges.append(Range(low, high, dict(entry["key"]), shard=shard))
+    return ranges
+
+
+def _has_routers(topology: TopologyDescription) -> bool:
+    # A router that is the only host makes a topology of type Single.
+    return any(server.server_type_name in _ROUTERS for server in topology.server_descriptions().values())
+
+
+async def _chunk_map_flow(collection: Any) -> tuple[Any, list[Any]]:
+    """Return the entry of a collection among the sharded ones, or None, and its chunks in their order."""
+    from mangonel.read_concern import ReadConcern
+
+    name = collection.full_name
+    config = collection._client.get_database(
+        "config", codec_options=DEFAULT_RAW_BSON_OPTIONS, read_concern=ReadConcern("majority")
+    )
+    found = await config["collections"].find({"_id": name, "dropped": {"$ne": True}})._to_list_flow(None)
+    if not found or found[0].get("unsplittable"):
+        return None, []
+    entry = found[0]
+    # Chunks belong to a UUID since 5.0, before to the name.
+    owner = {"uuid": entry["uuid"]} if "uuid" in entry else {"ns": name}
+    chunks = await config["chunks"].find({"$or": [owner, {"ns": name}]}, sort={"min": 1})._to_list_flow(None)
+    return entry, chunks
+
+
+async def _has_index_flow(cursor: _Cursor[Any], key: RawBSONDocument) -> bool:
+    """Return whether an index has exactly these fields and every document: what bounds need."""
+    if dict(key) == _BY_ID:
+        return True
+    collection = cursor._collection
+    operation = collection._operation(
+        {"listIndexes": collection._name, "cursor": {"batchSize": 1000}},
+        kind=KIND_READ,
+        codec=_core.Codec(DEFAULT_RAW_BSON_OPTIONS),
+    )
+    reply = await cursor._port.arun(operation)
+    with ReplyTo("listIndexes"):
+        return any(
+            list(index["key"].items()) == list(key.items())
+            and not any(option in index for option in ("sparse", "partialFilterExpression", "collation"))
+            for index in reply["cursor"]["firstBatch"]
+        )
