@@ -7,7 +7,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any, ClassVar, Literal, Self, TypeVar, final, overload
+from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import Buffer, disjoint_base
 
@@ -80,6 +80,7 @@ __all__ = [
     "ServerLimits",
     "Session",
     "SessionKeys",
+    "TypeCounter",
     "Waiter",
     "WordQuestion",
     "WriteCommand",
@@ -225,6 +226,18 @@ class ArrowTable:
     def kinds(self) -> list[tuple[str, str]]: ...
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any: ...
     def __arrow_c_schema__(self) -> Any: ...
+
+# A place: the counts of its types by name, its fields, the values of its arrays.
+_Place: TypeAlias = tuple[dict[str, int], list[tuple[str, _Place]], _Place | None]
+
+@final
+class TypeCounter:
+    def __new__(cls) -> TypeCounter: ...
+    def add(self, batch: Batch) -> None: ...
+    def add_bytes(self, data: bytes) -> None: ...
+    @property
+    def left_out(self) -> int: ...
+    def found(self) -> _Place: ...
 
 @final
 class ArrowReader:

@@ -24,6 +24,18 @@ def _schema() -> ModuleType:
     return schema
 
 
+def _inferred() -> ModuleType:
+    from mangonel.arrow import inferred
+
+    return inferred
+
+
+def _documents() -> ModuleType:
+    from mangonel.odm.store import document
+
+    return document
+
+
 def _model_fields() -> ModuleType:
     from mangonel.odm.model import arrow_fields
 
@@ -38,5 +50,7 @@ def _shapes() -> ModuleType:
 
 register("mangonel.arrow.frames", _frames)
 register("mangonel.arrow.schema", _schema)
+register("mangonel.arrow.inferred", _inferred)
+register("mangonel.odm.store.document", _documents)
 register("mangonel.odm.model.arrow_fields", _model_fields)
 register("mangonel.odm.model.shapes", _shapes)

@@ -12,6 +12,7 @@ from mangonel._shared.cursors.table_options import TableOptions
 from mangonel._shared.cursors.tables import ArrowTables, NumpyArrays, PandasFrame, PolarsFrame
 from mangonel._shared.sessions.contexts import AsyncTransaction, BlockingTransaction
 from mangonel._shared.sessions.options import SessionOptions, TransactionOptions
+from mangonel.arrow.inferred import InferredSchema
 from mangonel.bson.codec_options import CodecOptions, TypeRegistry
 from mangonel.bson.dbref import DBRef
 from mangonel.bson.raw_bson import RawBSONDocument
@@ -781,6 +782,12 @@ class Collection(Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         **kwargs: object,
     ) -> list[Any]: ...
+    def infer_schema(
+        self,
+        filter: Mapping[str, object] | None = None,
+        *,
+        sample: int | None = None,
+    ) -> InferredSchema: ...
     def create_index(
         self,
         keys: _IndexKeyHint,
@@ -1752,6 +1759,12 @@ class AsyncCollection(Generic[_DocumentType]):
         hint: _IndexKeyHint | None = None,
         **kwargs: object,
     ) -> list[Any]: ...
+    async def infer_schema(
+        self,
+        filter: Mapping[str, object] | None = None,
+        *,
+        sample: int | None = None,
+    ) -> InferredSchema: ...
     async def create_index(
         self,
         keys: _IndexKeyHint,

@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "gridfs": ("mangonel.gridfs.cli", "store, fetch, list and remove files in a database"),
     "import": ("mangonel.jsonl._import", "insert the documents of a file of JSON lines"),
     "export": ("mangonel.jsonl._export", "write a collection to a file of JSON lines"),
+    "schema": ("mangonel.arrow._schema", "show the types in a collection, and how they drift"),
     "odm": ("mangonel.odm.cli", "look after the indexes, schemas and documents of models"),
     "websessions": ("mangonel.websessions.cli", "look after a store of HTTP sessions"),
     "lab": ("mangonel.lab.cli", "compare this driver with its peers on this machine"),

@@ -38,6 +38,11 @@ LINES: dict[str, tuple[int, str]] = {
     f"import {DEAD} {NOWHERE}": (2, f"mangonel import: No such file or directory: {NOWHERE}\n"),
     f"import {DEAD} orders.jsonl": (1, UNREACHED),
     f"export {DEAD} orders": (1, UNREACHED),
+    f"schema {DEAD} orders": (1, UNREACHED),
+    f"schema {DEAD} orders --check {NOWHERE}": (
+        2,
+        f"mangonel schema: No such file or directory: {NOWHERE}\n",
+    ),
     f"odm diff {DEAD} shop_models": (1, UNREACHED),
     f"odm pull {DEAD}": (1, UNREACHED),
     f"odm migrate {DEAD} migrations": (1, UNREACHED),

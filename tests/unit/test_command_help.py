@@ -20,6 +20,7 @@ WITH_URI = {
     "mangonel demo",
     "mangonel import",
     "mangonel export",
+    "mangonel schema",
     *(f"mangonel gridfs {name}" for name in ("put", "get", "ls", "rm")),
     *(f"mangonel odm {name}" for name in ("indexes", "check", "diff", "pull", "migrate")),
     *(f"mangonel websessions {name}" for name in ("setup", "purge", "stats", "list", "revoke")),
@@ -31,6 +32,7 @@ WITH_OUTPUT = {
     "mangonel odm pull",
     "mangonel odm schema",
     "mangonel export",
+    "mangonel schema",
     "mangonel completion",
     *(f"mangonel lab {name}" for name in ("first", "run", "report", "aa", "profile")),
 }

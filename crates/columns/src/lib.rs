@@ -13,6 +13,7 @@ mod null_paths;
 mod problem;
 pub mod rows;
 mod text;
+mod type_counts;
 mod widen;
 
 pub use bits::Bits;
@@ -23,6 +24,7 @@ pub use fields::Fields;
 pub use kind::{Field, Kind};
 pub use null_paths::NULL_PATHS;
 pub use problem::{Failure, Misfit};
+pub use type_counts::{MAX_PATHS, Place, TypeCounts};
 
 /// Levels of documents and arrays inside each other that become columns.
 pub const MAX_DEPTH: usize = 100;

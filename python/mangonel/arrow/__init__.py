@@ -12,13 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mangonel.arrow.errors import ColumnError
+from mangonel.arrow.errors import ColumnError, SchemaError
 from mangonel.arrow.frames import arrow_of, numpy_of, pandas_of, polars_of
+from mangonel.arrow.inferred import InferredField, InferredSchema
 from mangonel.arrow.schema import Schema
 
 __all__ = [
     "ColumnError",
+    "InferredField",
+    "InferredSchema",
     "Schema",
+    "SchemaError",
     "aggregate_arrow_all",
     "aggregate_numpy_all",
     "aggregate_pandas_all",

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command, add_output, add_uri
+from mangonel._command_line import EXIT_FAILURE, Parser, add_command, add_output, add_uri
 
 __all__ = ["add_arguments", "dispatch"]
 
@@ -49,20 +49,13 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
 def dispatch(options: argparse.Namespace) -> int:
     """Export, and print how many documents."""
     from mangonel import MongoClient
-    from mangonel.bson import json_util
+    from mangonel._query_argument import query_of
     from mangonel.jsonl import export_jsonl
     from mangonel.jsonl.errors import JSONLinesError
     from mangonel.jsonl.progress import Progress
 
     path = Path(options.output or f"{options.collection}.jsonl")
-    query: Any = None
-    if options.filter is not None:
-        try:
-            query = json_util.loads(options.filter)
-        except (ValueError, TypeError) as error:
-            raise UsageProblem(f"--filter is no extended JSON: {error}") from error
-        if not isinstance(query, dict):
-            raise UsageProblem("expected a JSON object for --filter")
+    query = query_of(options.filter)
     with MongoClient[Any](options.uri) as client:
         database = client[options.database] if options.database else client.get_default_database("test")
         collection = database[options.collection]

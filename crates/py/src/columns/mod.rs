@@ -5,6 +5,7 @@ mod import;
 mod interface;
 mod json_lines;
 mod source;
+mod type_counter;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use crate::driver::batch::{Batch, next_in};
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ColumnBuilder>()?;
     module.add_class::<ArrowTable>()?;
+    module.add_class::<type_counter::TypeCounter>()?;
     module.add_class::<source::ArrowReader>()?;
     module.add_class::<source::ArrowRows>()?;
     module.add_class::<source::ArrowSource>()?;

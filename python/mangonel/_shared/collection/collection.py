@@ -6,6 +6,7 @@ from mangonel._light import Generic
 from mangonel._shared.collection.admin import CollectionAdministration
 from mangonel._shared.collection.aggregation import CollectionAggregation
 from mangonel._shared.collection.indexes import CollectionIndexes
+from mangonel._shared.collection.inference import CollectionInference
 from mangonel._shared.collection.partitions import CollectionPartitions
 from mangonel._shared.collection.reads import CollectionReads
 from mangonel._shared.collection.writes import CollectionWrites
@@ -58,6 +59,7 @@ class _Collection(
     CollectionReads[_DocumentType],
     CollectionWrites[_DocumentType],
     CollectionAggregation[_DocumentType],
+    CollectionInference[_DocumentType],
     CollectionIndexes[_DocumentType],
     CollectionAdministration[_DocumentType],
     CollectionPartitions[_DocumentType],

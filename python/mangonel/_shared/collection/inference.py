@@ -1,0 +1,94 @@
+"""Infers the schema of a collection: `_core.TypeCounter` counts the types at each path of the documents.
+
+`mangonel.arrow`, on a higher floor and imported by name, describes what was found.
+"""
+
+from __future__ import annotations
+
+from mangonel._core import READ_BATCH
+from mangonel._light import Generic
+from mangonel._shared.above import above
+from mangonel._shared.base import CommandSource
+from mangonel._shared.replies import cursor_of
+from mangonel._shared.returns import Returns
+from mangonel.typings import _DocumentType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from mangonel import _core
+    from mangonel.arrow.inferred import InferredSchema
+
+
+class CollectionInference(CommandSource, Generic[_DocumentType]):
+    """Describes the documents of a collection."""
+
+    _name: str
+    _command_cursor_class: type[Any]
+
+    def _as_collection(self) -> Any:
+        raise NotImplementedError
+
+    def infer_schema(
+        self, filter: Mapping[str, Any] | None = None, *, sample: int | None = None
+    ) -> Returns[InferredSchema]:
+        """Return the types of the values at every path of the documents, with their counts.
+
+        Looks at every document that matches, once, without making Python objects of them; the GIL is released. The
+        result also proposes columns and a model, and compares itself with an earlier one.
+
+        Args:
+            filter: query document. None: all documents.
+            sample: look at so many documents, chosen at random by the server. None: at all. Rare fields and types are
+                missing in a sample.
+
+        Raises:
+            ValueError: `sample` is not a positive number.
+            OperationFailure, AutoReconnect: as for `find`.
+
+        Example:
+            >>> print(client.shop.orders.infer_schema())
+            2 documents
+              _id       int
+              total     double
+              customer  string
+        """
+        if sample is not None and (type(sample) is not int or sample < 1):
+            raise ValueError(f"expected at least 1 document as sample, got {sample!r}")
+        return self._port.flow(self._infer_flow(filter or {}, sample))
+
+    async def _infer_flow(self, filter: Mapping[str, Any], sample: int | None) -> InferredSchema:
+        from mangonel._core import TypeCounter
+
+        counter = TypeCounter()
+        cursor = await self._sampled_flow(filter, sample)
+        try:
+            while True:
+                batch = cursor._batch
+                if batch is not None and not batch.is_empty:
+                    counter.add(batch)
+                if cursor._id == 0 or not await cursor._fetch_flow():
+                    break
+        finally:
+            await cursor._close_flow()
+        found = above("mangonel.arrow.inferred").inferred(
+            sample is not None, counter.found(), counter.left_out
+        )
+        schema: InferredSchema = found
+        return schema
+
+    async def _sampled_flow(self, filter: Mapping[str, Any], sample: int | None) -> Any:
+        """Return a cursor over the documents, with its first batch if they are a sample."""
+        collection = self._as_collection()
+        if sample is None:
+            return collection.find(filter, prefetch=True)
+        stages: list[Any] = [{"$match": filter}] if filter else []
+        command = {
+            "aggregate": self._name,
+            "pipeline": [*stages, {"$sample": {"size": sample}}],
+            "cursor": {},
+        }
+        batch: _core.Batch = cursor_of(await self._port.arun(self._read_operation(command, READ_BATCH)))
+        return self._command_cursor_class(collection, batch, self._codec, 0, None, None, None)

@@ -1,0 +1,105 @@
+"""`mangonel schema`: shows the schema of a collection, proposes a model, and tells how a collection drifts."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command, add_output, add_uri
+
+__all__ = ["add_arguments", "dispatch"]
+
+
+def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose: str) -> Parser:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        name,
+        purpose,
+        description="Reads every document once, or a sample.",
+        example="""
+        mangonel schema mongodb://localhost/shop orders
+        mangonel schema mongodb://localhost/shop orders --as json -o orders.schema.json
+        mangonel schema mongodb://localhost/shop orders --check orders.schema.json
+        mangonel schema mongodb://localhost/shop orders --sample 10000 --as model
+        """,
+        failure="with --check, documents do not fit the saved schema; or the server could not be used",
+    )
+    add_uri(parser, "the deployment and the database")
+    parser.add_argument("collection", metavar="COLLECTION", help="whose documents to look at")
+    add_output(parser, "where to write it (default: the terminal)")
+    parser.add_argument("--database", metavar="NAME", help="where the URI names none (default: test)")
+    parser.add_argument("--filter", metavar="JSON", help="which documents, as extended JSON (default: all)")
+    parser.add_argument(
+        "--sample",
+        type=int,
+        metavar="N",
+        help="look at so many documents, chosen at random (default: at all)",
+    )
+    parser.add_argument(
+        "--as",
+        dest="form",
+        choices=("table", "json", "columns", "model"),
+        default="table",
+        metavar="FORM",
+        help="table, json (for --check), columns (a mangonel.arrow.Schema) or model (of the mapper) (default: table)",
+    )
+    parser.add_argument(
+        "--check",
+        metavar="FILE",
+        help="compare with a schema that --as json wrote; exit with 1 if there is a drift",
+    )
+    return parser
+
+
+def dispatch(options: argparse.Namespace) -> int:
+    """Infer the schema; print it, or how it differs."""
+    from mangonel import MongoClient
+    from mangonel._query_argument import query_of
+    from mangonel.arrow.inferred import InferredSchema
+
+    if options.sample is not None and options.sample < 1:
+        raise UsageProblem("expected at least 1 for --sample")
+    saved = InferredSchema.load(options.check) if options.check else None
+    with MongoClient[Any](options.uri) as client:
+        database = client[options.database] if options.database else client.get_default_database("test")
+        collection = database[options.collection]
+        found = collection.infer_schema(query_of(options.filter), sample=options.sample)
+    if saved is not None:
+        return _tell_drift(found.drift(saved), found.documents)
+    if not found.documents:
+        print(f"mangonel schema: no documents in {collection.full_name}", file=sys.stderr)
+        return EXIT_FAILURE
+    text = _text(found, options.form, options.collection)
+    if options.output:
+        Path(options.output).write_text(text + "\n", encoding="utf-8")
+    else:
+        print(text)
+    return 0
+
+
+def _text(found: Any, form: str, collection: str) -> str:
+    import json
+
+    if form == "json":
+        return json.dumps(found.to_dict(), indent=1, ensure_ascii=False)
+    if form == "columns":
+        return repr(found.schema)
+    if form == "model":
+        import re
+
+        words = re.findall(r"[^\W_]+", collection)
+        name = "".join(word[:1].upper() + word[1:] for word in words)
+        source: str = found.model(name if name.isidentifier() else "Model", collection)
+        return source.rstrip("\n")
+    return str(found)
+
+
+def _tell_drift(drift: list[str], documents: int) -> int:
+    for line in drift:
+        print(line)
+    if not drift:
+        print(f"{documents} documents fit the saved schema")
+    return EXIT_FAILURE if drift else 0
