@@ -34,6 +34,7 @@ from mangonel.odm.errors import (
     UnsupportedOption,
     ValidationError,
 )
+from mangonel.odm.expressions.computed import Computed, computed
 from mangonel.odm.expressions.conditions import (
     all_,
     between,
@@ -104,12 +105,14 @@ from mangonel.odm.store.files import File
 from mangonel.odm.store.mixins import KeepsChanges, SoftDelete, Timestamps
 from mangonel.odm.store.schema import IndexPlan
 from mangonel.odm.store.search import SearchIndex
+from mangonel.odm.store.unit import Unit
 
 __all__ = [
     "AnyRef",
     "BelongsTo",
     "Changes",
     "Commands",
+    "Computed",
     "Connection",
     "Custom",
     "DeleteDenied",
@@ -156,6 +159,7 @@ __all__ = [
     "StaleDocument",
     "Timestamps",
     "TooManyCommands",
+    "Unit",
     "UnsupportedOption",
     "Url",
     "ValidationError",
@@ -171,6 +175,7 @@ __all__ = [
     "between",
     "bit",
     "by_name",
+    "computed",
     "connect",
     "connection",
     "contains",

@@ -13,6 +13,8 @@ registry: dict[str, Any] = {}
 models: list[Any] = []
 # Objects that cache data about models: `forget()` makes them compute it again.
 keepers: weakref.WeakSet[Any] = weakref.WeakSet()
+# What upper floors offer to lower ones, by name.
+makers: dict[str, Any] = {}
 
 
 def documents() -> list[Any]:

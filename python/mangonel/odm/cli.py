@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from mangonel import _core
 from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command, add_output, add_uri
 
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ def _read_all(model: Any, collection: Any, limit: int, to: TextIO, query: Any = 
             try:
                 found = model.from_bson(data)
                 found.validate()
-                for key in found.extra:
+                for key in _core.odm_extra(found):
                     unknown[key] = unknown.get(key, 0) + 1
             except ValidationError as error:
                 faults += 1

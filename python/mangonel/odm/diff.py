@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from mangonel import bson
+from mangonel import _core, bson
 from mangonel.odm.errors import ValidationError
 from mangonel.odm.query.query import Query
 
@@ -65,7 +65,7 @@ def _of_documents(model: Any, collection: Any, sample: int) -> Iterator[str]:
                 text = f"{fault['path']}: {fault['message']}"
                 faults[text] = faults.get(text, 0) + 1
         else:
-            for key in found.extra:
+            for key in _core.odm_extra(found):
                 unknown[key] = unknown.get(key, 0) + 1
     for texts, words in ((faults, "do not fit"), (unknown, "have this key, which no field has")):
         for text, count in sorted(texts.items()):

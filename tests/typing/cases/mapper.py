@@ -1,6 +1,6 @@
 """What is known of the mapper's terminals and their twins: checked by `test_revealed_types.py`, never run."""
 
-from mangonel.odm import Connection, Document, File, Many, Query, Ref, Refs, inc
+from mangonel.odm import Connection, Document, F, File, Many, Query, Ref, Refs, add_to_set, field, inc, pull, set_
 
 
 class User(Document):
@@ -47,3 +47,54 @@ async def on_asyncio(user: User, users: Query[User], db: Connection) -> None:
     reveal_type(await db.arun(lambda: user.asave()))  # R: User
     await user.asave(where=1)  # E: incompatible type "int"
     await users.acount(1)  # E: Too many arguments
+
+
+class Parcel(Document):
+    extra: str = ""
+    tags: set[str] = field(default_factory=set)
+    marks: frozenset[int] = frozenset()
+
+
+def typed(user: User, parcel: Parcel, db: Connection) -> None:
+    reveal_type(parcel.extra)  # R: str
+    Parcel(extra=1)  # E: incompatible type "int"
+    Parcel.find().update(pull(Parcel.tags, "a"), add_to_set(Parcel.marks, 3), pull(Parcel.marks, 3))
+    pull(Parcel.extra, "a")  # E: incompatible type "str"
+    reveal_type(user.friends[0])  # R: Ref[User]
+    reveal_type(user.friends[:2])  # R: list[Ref[User]]
+    reveal_type([friend.value for friend in user.friends])  # R: list[User]
+    with db.transaction() as transaction:
+        reveal_type(transaction)  # R: Transaction
+    with db.unit() as unit:
+        reveal_type(unit)  # R: Unit
+    with User.watch() as changes:
+        for event in changes:
+            reveal_type(event)  # R: Event[User]
+            reveal_type(event.document)  # R: User | None
+    User.find().update(set_(User.age, F(User.age) + 1))
+    reveal_type(F(User.age) + 1)  # R: Computed[int]
+
+    @db.transaction(retry=True)
+    def named(name: str) -> User:
+        return User.get(name)
+
+    reveal_type(named("a"))  # R: User
+    named(1)  # E: incompatible type "int"
+
+
+async def typed_on_asyncio(user: User, db: Connection) -> None:
+    async with db.transaction() as transaction:
+        reveal_type(transaction)  # R: Transaction
+    async with db.unit() as unit:
+        reveal_type(unit)  # R: Unit
+    async with db.session() as session:
+        reveal_type(session)  # R: SessionBlock
+    async with User.watch() as changes:
+        async for event in changes:
+            reveal_type(event)  # R: Event[User]
+
+    @db.transaction(retry=True)
+    async def named(name: str) -> User:
+        return await User.aget(name)
+
+    reveal_type(await named("a"))  # R: User

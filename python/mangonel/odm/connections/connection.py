@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from mangonel import _core
-from mangonel.odm._registry import keepers
+from mangonel.odm._registry import keepers, makers
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import ConnectionTwins
 from mangonel.odm.connections.transactions import SessionBlock, Transaction, run_flow
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from mangonel.api import MongoClient
     from mangonel.odm.query.options import SessionOptions, TransactionOptions
+    from mangonel.odm.store.unit import Unit
 
 T = TypeVar("T")
 
@@ -152,6 +153,20 @@ class Connection(ConnectionTwins):
             ...     _ = Post(title="Tea").save(), user.update(inc(User.age))
         """
         return Transaction(self, {**options}, retry)
+
+    def unit(self, **options: Unpack[TransactionOptions]) -> Unit:
+        """Return a unit for `with` or `async with`: documents of several models that are stored together or not at all.
+
+        Args:
+            options: as for the driver's `start_transaction`.
+
+        Example:
+            >>> with db.unit() as unit:
+            ...     user.age = 40
+            ...     unit.save(user, Post(title="Tea", author=user))
+        """
+        made: Unit = makers["unit"](self, {**options})
+        return made
 
     @terminal
     def run(self, function: Callable[[], T], **options: Unpack[TransactionOptions]) -> T:

@@ -6,9 +6,9 @@ import functools
 import inspect
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from mangonel.errors import PyMongoError
 from mangonel.odm.connections.context import sessions
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mangonel.odm.connections.connection import Connection
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 # The transaction of this context.
 _current: ContextVar[Transaction | None] = ContextVar("mangonel_odm_transaction", default=None)
@@ -60,7 +61,7 @@ class SessionBlock(_Block):
         ...     User.find().options(read_preference=ReadPreference.SECONDARY).count()
     """
 
-    def __enter__(self) -> SessionBlock:
+    def __enter__(self) -> Self:
         self._session = self._connection.client.start_session(**self._options)
         self._enter()
         return self
@@ -69,14 +70,18 @@ class SessionBlock(_Block):
         self._leave()
         self._session.end_session()
 
-    def __aenter__(self) -> Any:
-        return self._connection.clients.get(True)._port.flow(self._aenter_flow())
+    def __aenter__(self) -> Coroutine[Any, Any, Self]:
+        entering: Coroutine[Any, Any, Self] = self._connection.clients.get(True)._port.flow(
+            self._aenter_flow()
+        )
+        return entering
 
-    def __aexit__(self, *exc_info: object) -> Any:
+    def __aexit__(self, *exc_info: object) -> Coroutine[Any, Any, None]:
         self._leave()
-        return self._session.end_session()
+        ending: Coroutine[Any, Any, None] = self._session.end_session()
+        return ending
 
-    async def _aenter_flow(self) -> SessionBlock:
+    async def _aenter_flow(self) -> Self:
         self._session = self._connection.aclient.start_session(**self._options)
         self._enter()
         return self
@@ -107,18 +112,18 @@ class Transaction(_Block):
         self._around: Transaction | None = None
         self._mark: Any = None
 
-    def __call__(self, function: Callable[..., T]) -> Callable[..., T]:
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
         """Make a function run in a transaction of its own, and again after transient failures."""
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
-            def arun(*args: Any, **kwargs: Any) -> Any:
+            def arun(*args: P.args, **kwargs: P.kwargs) -> Any:
                 return self._connection.arun(functools.partial(function, *args, **kwargs), **self._options)
 
             return arun
 
         @functools.wraps(function)
-        def run(*args: Any, **kwargs: Any) -> Any:
+        def run(*args: P.args, **kwargs: P.kwargs) -> T:
             return self._connection.run(functools.partial(function, *args, **kwargs), **self._options)
 
         return run
@@ -155,24 +160,26 @@ class Transaction(_Block):
             self._mark = None
             super()._leave()
 
-    def __enter__(self) -> Transaction:
+    def __enter__(self) -> Self:
         client = self._connection.clients.get(False)
-        entered: Transaction = client._port.flow(self._enter_flow(client))
+        entered: Self = client._port.flow(self._enter_flow(client))
         return entered
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         port = self._connection.clients.get(False)._port
         port.flow(self._exit_flow(kind, port))
 
-    def __aenter__(self) -> Any:
+    def __aenter__(self) -> Coroutine[Any, Any, Self]:
         client = self._connection.clients.get(True)
-        return client._port.flow(self._enter_flow(client))
+        entering: Coroutine[Any, Any, Self] = client._port.flow(self._enter_flow(client))
+        return entering
 
-    def __aexit__(self, kind: Any, error: Any, trace: Any) -> Any:
+    def __aexit__(self, kind: Any, error: Any, trace: Any) -> Coroutine[Any, Any, None]:
         port = self._connection.clients.get(True)._port
-        return port.flow(self._exit_flow(kind, port))
+        leaving: Coroutine[Any, Any, None] = port.flow(self._exit_flow(kind, port))
+        return leaving
 
-    async def _enter_flow(self, client: Any) -> Transaction:
+    async def _enter_flow(self, client: Any) -> Self:
         if self._begin(client):
             await client._port.call(_started, self._session, self._options)
         self._enter()

@@ -20,6 +20,12 @@ class Update:
         return f"Update({self.operator!r}, {self.key!r}, {self.value!r})"
 
 
+class Computing(Update):
+    """A change whose value the server computes: only a pipeline can express it."""
+
+    __slots__ = ()
+
+
 Change: TypeAlias = Update | Mapping[str, Any]
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from mangonel.bson import Decimal128
 from mangonel.odm.errors import ValidationError
-from mangonel.odm.expressions.changes import Update
+from mangonel.odm.expressions.changes import Computing, Update
+from mangonel.odm.expressions.computed import Arithmetic, Computed, fitted, operand
 from mangonel.odm.expressions.expr import Expr, Operand
 from mangonel.odm.expressions.geo import Geometry, Point
 from mangonel.odm.expressions.orders import Order
@@ -63,8 +64,11 @@ def update_of_path(field: Any, name: str, *args: Any) -> Update:
     return found
 
 
-class Path(Operand, Generic[T]):
-    """A field of a model class. Comparing it makes a condition; its attributes are fields of embedded documents."""
+class Path(Arithmetic[T], Operand):
+    """A field of a model class. Comparing it makes a condition; its attributes are fields of embedded documents.
+
+    Arithmetic with it makes a `Computed`, a value for `set_`.
+    """
 
     __slots__ = ("_is_element", "_join", "_keys", "_model", "_name", "_owner", "_resolved", "_text")
 
@@ -138,7 +142,7 @@ class Path(Operand, Generic[T]):
 
     def _dump(self, value: Any, is_element: bool | None = None) -> Any:
         """Return the value as stored in the database."""
-        if isinstance(value, (Path, Expr)):
+        if isinstance(value, (Arithmetic, Expr)):
             raise TypeError(
                 f"expected a value to compare {self._key!r} with, got {type(value).__name__}; use expr()"
             )
@@ -149,7 +153,7 @@ class Path(Operand, Generic[T]):
 
     def _stored(self, value: Any, is_element: bool | None = None) -> Any:
         """Return the value as an update stores it: of the field's type, or an error."""
-        if isinstance(value, (Path, Expr)):
+        if isinstance(value, (Arithmetic, Expr)):
             raise TypeError(f"expected a value to store in {self._key!r}, got {type(value).__name__}")
         return checked(
             self._owner,
@@ -158,6 +162,42 @@ class Path(Operand, Generic[T]):
             self._is_element if is_element is None else is_element,
             self._key,
         )
+
+    def _computed(self) -> Computed[T]:
+        """Return the field as an expression of the server: a missing value is the field's default.
+
+        Raises:
+            TypeError: it is in an element of a list.
+        """
+        field, (may_be_none, may_be_missing) = self._field(), self._check_way()
+        info = field.info
+        text: Any = f"${self._key}"
+        if may_be_none or field.nullable or info.default_factory is not None:
+            return Computed(text, field.type, True)
+        if field.is_required:
+            return Computed(text, field.type, may_be_missing)
+        return Computed({"$ifNull": [text, self._stored(info.default)]}, field.type)
+
+    def _check_way(self) -> tuple[bool, bool]:
+        """Return whether an embedded document on the way to the field may be None, and whether one may be missing.
+
+        Raises:
+            TypeError: there is a list on the way, so the path leads to several values, or to an element.
+        """
+        self._field()
+        if self._is_element:
+            raise TypeError(f"cannot compute with an element: {self!r}; expected a field")
+        current, may_be_none, may_be_missing = self._model, False, False
+        for key in (self._keys or ())[:-1]:
+            field = _field_named(key, current)
+            if field is None or field.model is None or field.is_list:
+                raise TypeError(
+                    f"cannot compute with a part of {key!r}: {self!r}; expected a field of one value"
+                )
+            may_be_none = may_be_none or field.nullable
+            may_be_missing = may_be_missing or not field.is_required
+            current = field.model
+        return may_be_none, may_be_missing
 
     def _amount(self, by: Any) -> Any:
         """Convert the operand of `inc` or `mul`: it has the number's type, but not its bounds."""
@@ -570,16 +610,36 @@ class Path(Operand, Generic[T]):
         return Expr({self._key: {"$geoIntersects": {"$geometry": geometry.to_geojson()}}})
 
     @_named
-    def set(self, value: T) -> Update:
+    def or_else(self, value: T) -> Computed[T]:
+        """Return the field's value, or another one where it is None or missing, to compute with.
+
+        Args:
+            value: the other value.
+
+        Example:
+            >>> User.find().update(set_(User.status, F(User.status).or_else("active")))
+            0
+        """
+        return self._computed().or_else(value)
+
+    @_named
+    def set(self, value: T | Arithmetic[T]) -> Update:
         """Return an update that sets the field.
 
         Args:
-            value: the new value.
+            value: the new value: one of the field's type, another field, or one that is computed from fields.
 
         Example:
             >>> User.find(User.name == "Ada").update(User.age.set(37))
             1
         """
+        if isinstance(value, Arithmetic):
+            field = self._field()
+            if self._check_way()[0]:
+                raise TypeError(
+                    f"cannot set {self!r} to a computed value: expected an embedded document that is never None"
+                )
+            return Computing("$set", self._key, fitted(operand(value), field.type, field.nullable, self._key))
         return Update("$set", self._key, self._stored(value))
 
     @_named

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, TypeAlias
 
+from mangonel.odm.expressions.computed import Computed
 from mangonel.odm.expressions.expr import Where, query_of
 from mangonel.odm.expressions.orders import Order
 from mangonel.odm.expressions.paths import Path
@@ -364,6 +365,8 @@ def _value(value: Any) -> Any:
     """Return an expression of the server, with its fields written out."""
     if isinstance(value, Path):
         return f"${value._key}"
+    if isinstance(value, Computed):
+        return value.expression
     if isinstance(value, Mapping):
         return {key: _value(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, overload
 
 from mangonel.odm.expressions.changes import Update
+from mangonel.odm.expressions.computed import Arithmetic
 from mangonel.odm.expressions.conditions import elem
 from mangonel.odm.expressions.expr import Where
 from mangonel.odm.expressions.paths import path_of, update_of_path
@@ -15,15 +16,23 @@ T = TypeVar("T")
 Number = TypeVar("Number", int, float, Any)
 
 
-def set_(field: T, value: T) -> Update:
+def set_(field: T, value: T | Arithmetic[T]) -> Update:
     """Set a field.
 
     Args:
         field: an attribute of the model, such as `User.name`.
-        value: the new value.
+        value: the new value: one of the field's type, another field as `F(User.name)`, or one that the server computes
+            from fields, such as `F(Order.net) + F(Order.tax)`. The update is a pipeline then, in which every field has
+            its value from before.
+
+    Raises:
+        ValidationError: the value does not fit the field, or a computed one may be None and the field may not.
+        TypeError: the server cannot compute with these types.
 
     Example:
         >>> User.find(User.name == "Ada").update(set_(User.age, 37))
+        1
+        >>> User.find(User.name == "Ada").update(set_(User.age, F(User.age) * 2 + 1))
         1
     """
     return update_of_path(field, "set", value)
@@ -215,7 +224,7 @@ def push(
     return Update("$push", path._key, change)
 
 
-def add_to_set(field: list[T] | None, *values: T) -> Update:
+def add_to_set(field: list[T] | set[T] | frozenset[T] | None, *values: T) -> Update:
     """Append values to a list unless it has them already.
 
     Args:
@@ -231,7 +240,7 @@ def add_to_set(field: list[T] | None, *values: T) -> Update:
     return Update("$addToSet", path._key, items[0] if len(items) == 1 else {"$each": items})
 
 
-def pull(field: list[T] | None, *values: T) -> Update:
+def pull(field: list[T] | set[T] | frozenset[T] | None, *values: T) -> Update:
     """Remove every element of a list that equals one of these values.
 
     Args:

@@ -152,8 +152,11 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
         return convert.to_json(self, exclude=exclude, only=only, by_key=by_key, include=include, also=also)
 
     @property
-    def extra(self) -> dict[str, Any]:
-        """A copy of the keys and values that no field covers; `set_extra` changes them."""
+    def extra(self) -> Any:
+        """A dict of the keys and values that no field covers, as a copy; `set_extra` changes them.
+
+        A model may have a field of this name, which then takes its place, unless the model is dynamic.
+        """
         found: dict[str, Any] = _core.odm_extra(self)
         return found
 

@@ -216,7 +216,7 @@ def _to_dict(
         value = getattr(instance, name)
         found[name] = plain(value() if callable(value) else value, by_key)
     if instance.__dynamic__:
-        extra = instance.extra
+        extra = _core.odm_extra(instance)
         for name in extra if chosen is None else extra.keys() & chosen.keys():
             if name not in left_out:
                 found[name] = extra[name]

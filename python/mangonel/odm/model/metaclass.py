@@ -92,6 +92,12 @@ class ModelMeta(_core.OdmMeta):
         is_abstract = bool(namespace.setdefault("__abstract__", False))
         fields = _inherited(bases)
         fields.update(own)
+        is_dynamic = namespace.get("__dynamic__", any(getattr(base, "__dynamic__", False) for base in bases))
+        if "extra" in fields and is_dynamic:
+            raise TypeError(
+                f"cannot call a field 'extra' in {name}: a dynamic model holds the keys without a field there; give "
+                'the attribute another name, and key="extra"'
+            )
         has_slot = {slot for base in bases for slot in getattr(base, "__all_members__", ())}
         slots = [] if is_abstract else [attribute for attribute in fields if attribute not in has_slot]
         if not is_abstract:
@@ -189,7 +195,7 @@ def _methods(base: Any) -> set[str]:
         if parent.__module__.startswith("mangonel.odm.") and isinstance(parent, ModelMeta)
         for name, value in vars(parent).items()
         if not name.startswith("_") and (callable(value) or isinstance(value, (classmethod, property)))
-    }
+    } - {"extra"}
 
 
 def _inherited(bases: tuple[type, ...]) -> dict[str, FieldInfo]:

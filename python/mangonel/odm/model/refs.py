@@ -360,6 +360,20 @@ class Refs(Generic[T], RefsTwins[T]):
             made._loaded = self._loaded.get(_hashable(id))
             yield made
 
+    @overload
+    def __getitem__(self, index: int) -> Ref[T]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Ref[T]]: ...
+    def __getitem__(self, index: int | slice) -> Ref[T] | list[Ref[T]]:
+        """Return the reference at an index, or those of a slice.
+
+        Example:
+            >>> post.readers.add(user)
+            >>> post.readers[0].id == user.id
+            True
+        """
+        return list(self)[index]
+
     def __len__(self) -> int:
         return len(self.ids)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mangonel.odm.expressions.changes import Change, update_of
+from mangonel.odm.expressions.computed import is_computing, pipeline_of
 
 
 def update_for(cls: Any, changes: Any, upsert: bool = False) -> Any:
@@ -17,6 +18,10 @@ def update_for(cls: Any, changes: Any, upsert: bool = False) -> Any:
         upsert: a document may be inserted by it, which needs the tag of its class to be found again.
     """
     tag = cls.__tag_value__ if upsert else None
+    taken: set[str] = set()
+    if is_computing(changes):
+        changes = [pipeline_of(changes)]
+        taken.update(changes[0][0]["$set"])
     if len(changes) != 1 or not isinstance(changes[0], list):
         update = changes_of(cls, changes)
         if tag is not None and not any(cls.__tag__ in group for group in update.values()):
@@ -28,6 +33,8 @@ def update_for(cls: Any, changes: Any, upsert: bool = False) -> Any:
             also[field.key] = {"$add": [{"$ifNull": [f"${field.key}", 0]}, 1]}
     if tag is not None:
         also[cls.__tag__] = {"$ifNull": [f"${cls.__tag__}", tag]}
+    # The changes may set such a key themselves.
+    also = {key: value for key, value in also.items() if key not in taken}
     return [*changes[0], {"$set": also}] if also else changes[0]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -148,19 +148,21 @@ class Changes(Generic[T], ChangesTwins[T]):
         closed: None = ended
         return closed
 
-    def __aenter__(self) -> Any:
+    def __aenter__(self) -> Coroutine[Any, Any, Changes[T]]:
         request = self._asked(True)
-        return request.port.flow(self._open_flow(request))
+        opening: Coroutine[Any, Any, Changes[T]] = request.port.flow(self._open_flow(request))
+        return opening
 
-    def __aexit__(self, *exc_info: object) -> Any:
+    def __aexit__(self, *exc_info: object) -> Coroutine[Any, Any, None]:
         return self.aclose()
 
     def __aiter__(self) -> Changes[T]:
         return self
 
-    def __anext__(self) -> Any:
+    def __anext__(self) -> Coroutine[Any, Any, Event[T]]:
         request = self._asked(True)
-        return request.port.flow(self._next_flow(request, "next"))
+        coming: Coroutine[Any, Any, Event[T]] = request.port.flow(self._next_flow(request, "next"))
+        return coming
 
 
 def _of_family(query: dict[str, Any]) -> list[Any]:

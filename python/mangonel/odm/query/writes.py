@@ -11,6 +11,7 @@ from mangonel.odm._twins import QueryWritesTwins
 from mangonel.odm.encryption.saving import update_all_flow
 from mangonel.odm.errors import UnsupportedOption, ValidationError
 from mangonel.odm.expressions.changes import Change, update_of
+from mangonel.odm.expressions.computed import is_computing
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.model.hooks import run_query_flow
 from mangonel.odm.model.invalid import located
@@ -235,6 +236,11 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         given = list(changes)
         if on_insert is None:
             return await self._find_and_update_flow(request, given, True, True, None)
+        if is_computing(given):
+            raise UnsupportedOption(
+                "upsert(on_insert=…) cannot honour a computed value beside it: what is inserted has no fields to "
+                "compute with yet; use get_or_create(), and then update()"
+            )
         if given:
             found = await self._find_and_update_flow(request, given, True, False, None)
             if found is not None:

@@ -1,0 +1,181 @@
+"""`db.unit()`: documents of several models that are stored together or not at all. Spec: transactions.
+
+The block collects what to save and to delete. Its end sends that in one transaction, in as few commands as references
+allow: a document is saved after those that it refers to, and deleted before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from mangonel import _core
+from mangonel.errors import BulkWriteError
+from mangonel.odm._registry import is_document, makers
+from mangonel.odm.connections.place import connection_of, place_of
+from mangonel.odm.connections.transactions import Transaction
+from mangonel.odm.errors import OdmError
+from mangonel.odm.model.belongs_to import held
+from mangonel.odm.model.refs import Ref, Refs
+from mangonel.odm.store import bulk, writes
+
+
+class Unit(Transaction):
+    """Documents that are saved and deleted as one unit at the end of the block, for `with` or `async with`.
+
+    If that fails, nothing is stored, and every document that the unit or the block touched gets its former state back.
+    What the block itself sends, such as a query's update, is part of the same transaction.
+
+    Example:
+        >>> with db.unit() as unit:
+        ...     unit.save(User(name="Max"), Post(title="Tea"))
+        >>> User.find(User.name == "Max").exists(), Post.find(Post.title == "Tea").exists()
+        (True, True)
+    """
+
+    def __init__(self, connection: Any, options: dict[str, Any]) -> None:
+        super().__init__(connection, options)
+        # By identity: different documents may be equal.
+        self._saved: dict[int, Any] = {}
+        self._deleted: dict[int, Any] = {}
+
+    def save(self, *documents: Any) -> None:
+        """Save documents when the block ends: new ones are inserted, changes are sent as the smallest updates.
+
+        Args:
+            documents: of any models of this deployment; a document that is named twice is saved once.
+
+        Raises:
+            TypeError: one is no document.
+            OdmError: the block has ended or not begun, or the document is deleted by the same unit.
+
+        Example:
+            >>> with db.unit() as unit:
+            ...     user.age = 40
+            ...     unit.save(user)
+        """
+        self._collect(documents, self._saved, self._deleted)
+
+    def delete(self, *documents: Any) -> None:
+        """Delete documents when the block ends, after all saves, following the delete rules of references to them.
+
+        Args:
+            documents: of any models of this deployment.
+
+        Raises:
+            TypeError: one is no document.
+            OdmError: the block has ended or not begun, or the document is saved by the same unit.
+
+        Example:
+            >>> with db.unit() as unit:
+            ...     unit.delete(post, user)
+        """
+        self._collect(documents, self._deleted, self._saved)
+
+    def _collect(self, documents: Iterable[Any], into: dict[int, Any], others: dict[int, Any]) -> None:
+        if self._session is None:
+            raise OdmError("expected a unit inside its block, got one outside: use `with db.unit() as unit`")
+        for document in documents:
+            if not is_document(document):
+                raise TypeError(f"expected documents, got {document!r}")
+            if connection_of(document).clients is not self._connection.clients:
+                raise OdmError(
+                    f"expected documents of the unit's deployment, got a {type(document).__name__} of another; use a "
+                    "unit for each"
+                )
+            if id(document) in others:
+                raise OdmError(f"cannot save and delete the same {type(document).__name__} in one unit")
+            into[id(document)] = document
+
+    async def _exit_flow(self, kind: Any, port: Any) -> None:
+        if kind is None:
+            try:
+                await self._store_flow(port)
+            except BaseException as error:
+                await self._end_flow(type(error), port)
+                raise
+        await self._end_flow(kind, port)
+
+    async def _end_flow(self, kind: Any, port: Any) -> None:
+        try:
+            await super()._exit_flow(kind, port)
+        finally:
+            self._session = None
+
+    async def _store_flow(self, port: Any) -> None:
+        """Send what was collected."""
+        session = self._session
+        saved = list(self._saved.values())
+        try:
+            for group in _groups(saved):
+                place = place_of(group[0], port.is_async, session)
+                if len(group) == 1:
+                    await writes.save_flow(group[0], place, True, False, None)
+                else:
+                    await bulk.save_all_flow(place, group, True)
+        except BulkWriteError as error:
+            # What was stored before it is rolled back.
+            error.not_stored = saved  # type: ignore[attr-defined]  # the mapper's addition
+            raise
+        for group in reversed(_groups(list(self._deleted.values()))):
+            for document in group:
+                await writes.delete_flow(document, place_of(document, port.is_async, session))
+
+
+makers["unit"] = Unit
+
+
+def _groups(documents: list[Any]) -> list[list[Any]]:
+    """Return the documents in groups of one collection each: a group's references lead to earlier groups.
+
+    Documents that refer to each other in a circle come in the order in which they were given.
+    """
+    known = {_name(document.__class__, document.id): document for document in documents}
+    levels: dict[int, int] = {}
+    for document in documents:
+        # Without recursion: a chain of references may be long.
+        stack: list[tuple[Any, bool]] = [(document, False)]
+        is_open: set[int] = set()
+        while stack:
+            current, is_left = stack.pop()
+            if is_left:
+                below = [levels[id(one)] for one in _targets(current, known) if id(one) in levels]
+                levels[id(current)] = max(below, default=-1) + 1
+            elif id(current) not in levels and id(current) not in is_open:
+                is_open.add(id(current))
+                stack.append((current, True))
+                stack += [(one, False) for one in _targets(current, known)]
+    groups: dict[Any, list[Any]] = {}
+    for document in sorted(documents, key=lambda document: levels[id(document)]):
+        where = (levels[id(document)], connection_of(document), document.__collection_name__())
+        groups.setdefault(where, []).append(document)
+    return list(groups.values())
+
+
+def _targets(document: Any, known: dict[Any, Any]) -> list[Any]:
+    """Return the documents of the unit that a document refers to."""
+    found: list[Any] = []
+    loaded = _core.odm_loaded(document)
+    for name, field in document.__plan__.fields.items():
+        # Only a model: an `AnyRef` knows its target by itself.
+        if name not in loaded or not isinstance(field.target, type):
+            continue
+        names = [_name(field.target, id) for id in _ids(held(document, name))]
+        found += [known[where] for where in names if where in known]
+    return [one for one in found if one is not document]
+
+
+def _ids(value: Any) -> list[Any]:
+    """Return the ids in a field of references."""
+    if isinstance(value, Refs):
+        return list(value.ids)
+    if isinstance(value, Ref) or is_document(value):
+        return [value.id]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [id for item in value for id in _ids(item)] if isinstance(value, (list, tuple)) else [value]
+
+
+def _name(model: Any, id: Any) -> tuple[str, str]:
+    """Return what tells a document from those of all collections; an id may have no hash."""
+    return model.__collection_name__(), repr(id)

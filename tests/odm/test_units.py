@@ -1,0 +1,218 @@
+"""A unit stores documents of several models together or not at all, each after those that it refers to."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mangonel.errors import BulkWriteError, DuplicateKeyError
+from mangonel.odm import (
+    BelongsTo,
+    Connection,
+    DeleteDenied,
+    Document,
+    Indexed,
+    OdmError,
+    Ref,
+    Refs,
+    StaleDocument,
+    Version,
+    count_commands,
+    field,
+    inc,
+)
+from mangonel.odm.store.unit import _groups
+from odm.conftest import Face
+
+
+class Company(Document):
+    name: Annotated[str, Indexed(unique=True)]
+
+
+class Person(Document):
+    company: Ref[Company] = field(on_delete="deny")
+    name: str
+    rev: Annotated[int, Version] = 0
+
+
+class Letter(Document):
+    sender: BelongsTo[Person]
+    readers: Refs[Person]
+    answers: list[Ref[Letter]] = field(default_factory=list)
+
+
+class Node(Document):
+    number: int
+    to: list[Ref[Node]] = field(default_factory=list)
+    by_name: dict[str, Ref[Node]] = field(default_factory=dict)
+
+
+async def _with_unit(db: Connection, face: Face, act: Any) -> None:
+    if face.is_async:
+        async with db.unit() as unit:
+            act(unit)
+    else:
+        with db.unit() as unit:
+            act(unit)
+
+
+def in_unit(db: Connection, face: Face, act: Any) -> None:
+    """Run a function of a unit inside of its block."""
+    if face.is_async:
+        face.wait(_with_unit(db, face, act))
+        return
+    with db.unit() as unit:
+        act(unit)
+
+
+def test_documents_are_sent_in_few_commands_each_after_its_references(db: Connection, face: Face) -> None:
+    company = Company(name="Tea")
+    people = [Person(company=company, name=name) for name in "abc"]
+    letter = Letter(sender=people[0], readers=people[1:])
+    with count_commands(db) as commands:
+        in_unit(db, face, lambda unit: unit.save(letter, *people, company))
+    names = [name for name, *_ in commands.sent]
+    assert names == ["insert", "insert", "insert", "commitTransaction"]
+    assert [
+        one.count_documents({}) for one in (Company.collection(), Person.collection(), Letter.collection())
+    ] == [
+        1,
+        3,
+        1,
+    ]
+    assert not any(one.is_new or one.is_changed for one in (letter, *people, company))
+
+
+def test_a_failure_stores_nothing_and_puts_every_document_back(db: Connection, face: Face) -> None:
+    Company.sync_indexes()
+    taken = Company(name="Tea").save()
+    person = Person(company=taken, name="a").save()
+    person.name = "b"
+    fresh, double = Person(company=taken, name="c"), Company(name="Tea")
+    fresh_company = Company(name="Coffee")
+    with pytest.raises((BulkWriteError, DuplicateKeyError)):
+        in_unit(db, face, lambda unit: unit.save(person, fresh, fresh_company, double))
+    assert (Company.find().count(), Person.find().count()) == (1, 1)
+    assert fresh.is_new
+    assert fresh_company.is_new
+    assert double.is_new
+    assert person.changes() == {"name": ("a", "b")}
+    assert person.rev == 0
+    double.name = "Milk"
+    in_unit(db, face, lambda unit: unit.save(person, fresh, fresh_company, double))
+    assert (Company.find().count(), Person.find().count(), person.rev) == (3, 2, 1)
+
+
+def test_a_stale_document_fails_the_whole_unit(db: Connection, face: Face) -> None:
+    company = Company(name="Tea").save()
+    person, other = Person(company=company, name="a").save(), Person(company=company, name="b").save()
+    Person.find(Person.id == person.id).update(inc(Person.rev, 5))
+    person.name = other.name = "c"
+    with pytest.raises(StaleDocument):
+        in_unit(db, face, lambda unit: unit.save(other, person))
+    assert Person.find(Person.name == "c").count() == 0
+    assert other.changes() == {"name": ("b", "c")}
+    assert person.changes() == {"name": ("a", "c")}
+
+
+def test_what_the_block_does_itself_is_part_of_the_unit(db: Connection, face: Face) -> None:
+    company = Company(name="Tea")
+
+    def fail(unit: Any) -> None:
+        unit.save(company)
+        company.name = "Coffee"
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        in_unit(db, face, fail)
+    assert (company.name, company.is_new, Company.find().count()) == (
+        "Tea",
+        True,
+        0,
+    )
+
+
+def test_deletions_come_last_and_referrers_go_first(db: Connection, face: Face) -> None:
+    company = Company(name="Tea").save()
+    person = Person(company=company, name="a").save()
+    with pytest.raises(DeleteDenied):
+        in_unit(db, face, lambda unit: unit.delete(company))
+    assert not company.is_deleted
+    assert Company.find().count() == 1
+    new = Company(name="Coffee")
+
+    def act(unit: Any) -> None:
+        unit.delete(company, person)
+        unit.save(new)
+
+    in_unit(db, face, act)
+    assert [one.name for one in Company.find()] == ["Coffee"]
+    assert person.is_deleted
+    assert company.is_deleted
+
+
+def test_a_unit_inside_a_transaction_joins_it(db: Connection) -> None:
+    company = Company(name="Tea")
+
+    def fail() -> None:
+        with db.transaction():
+            with db.unit() as unit:
+                unit.save(company)
+            assert Company.find().count() == 1
+            raise LookupError
+
+    with pytest.raises(LookupError):
+        fail()
+    assert company.is_new
+    assert Company.find().count() == 0
+
+
+def test_wrong_uses_are_refused(db: Connection, server: Any) -> None:
+    company = Company(name="Tea")
+    with pytest.raises(OdmError, match="inside its block"):
+        db.unit().save(company)
+    with db.unit() as unit:
+        with pytest.raises(TypeError, match="expected documents"):
+            unit.save(Company)
+        unit.save(company)
+        with pytest.raises(OdmError, match="save and delete the same"):
+            unit.delete(company)
+    with pytest.raises(OdmError, match="inside its block"):
+        unit.save(company)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans()), max_size=25),
+    st.permutations(range(10)),
+)
+def test_every_reference_leads_to_an_earlier_group_unless_it_is_in_a_circle(
+    db: Connection, edges: Any, order: Any
+) -> None:
+    nodes = [Node(number=number) for number in range(10)]
+    leads: dict[int, set[int]] = {number: set() for number in range(10)}
+    for start, end, is_map in edges:
+        leads[start].add(end)
+        if is_map:
+            nodes[start].by_name[str(end)] = nodes[end]  # type: ignore[assignment]
+        else:
+            nodes[start].to.append(nodes[end])  # type: ignore[arg-type]
+    groups = _groups([nodes[number] for number in order])
+    assert sorted(node.number for group in groups for node in group) == list(range(10))
+    place = {node.number: number for number, group in enumerate(groups) for node in group}
+    reach = {number: _reached(number, leads) for number in range(10)}
+    for start in leads:
+        for end in leads[start]:
+            if start not in reach[end]:
+                assert place[end] < place[start]
+
+
+def _reached(start: int, leads: dict[int, set[int]]) -> set[int]:
+    found, queue = set(), [start]
+    for current in queue:
+        queue += [end for end in leads[current] if end not in found]
+        found |= leads[current]
+    return found
