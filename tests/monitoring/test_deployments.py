@@ -164,8 +164,8 @@ def test_loggers_of_events_write_to_the_root_logger(
     face: Face, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     loggers = [getattr(event_loggers, name)() for name in event_loggers.__all__]
-    client = connect(*loggers)
     with caplog.at_level(logging.INFO):
+        client = connect(*loggers)
         face.run(lambda: client.admin.command("ping"))
         face.run(client.close)
 

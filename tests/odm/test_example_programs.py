@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mangonel.odm import Connection, DeleteDenied
-from odm.type_checkers import ROOT
+from tools.type_checkers import ROOT
 
 EXAMPLES = ROOT / "examples"
 

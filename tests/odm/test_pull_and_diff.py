@@ -13,7 +13,7 @@ import pytest
 from mangonel import MongoClient
 from mangonel.bson import CodecOptions, Decimal128, Int64, ObjectId, Regex, UuidRepresentation
 from mangonel.cli import main
-from odm.type_checkers import mypy_reports
+from tools.type_checkers import mypy_reports
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from docs.pages import blocks, pages
-from odm.type_checkers import ROOT, mypy_reports, pyright_reports
+from tools.type_checkers import ROOT, mypy_reports, pyright_reports
 
 PAGES = [page for page in pages() if page.is_relative_to(ROOT / "docs" / "odm")]
 

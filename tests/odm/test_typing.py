@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from odm.type_checkers import HERE, mypy_reports, pyright_reports
+from tools.type_checkers import SAMPLES, mypy_reports, pyright_reports
 
-SAMPLES = sorted((HERE / "samples").glob("*.py"))
-WRONG = HERE / "typing" / "wrong_uses.py"
+ACCEPTED = sorted((SAMPLES / "samples").glob("*.py"))
+WRONG = SAMPLES / "typing" / "wrong_uses.py"
 
 
 def wrong_lines() -> set[int]:
@@ -17,12 +17,12 @@ def wrong_lines() -> set[int]:
 
 
 def test_mypy_accepts_the_samples_and_reports_each_wrong_use() -> None:
-    found = mypy_reports(*SAMPLES, WRONG)
+    found = mypy_reports(*ACCEPTED, WRONG)
     assert {name for name, _ in found} == {WRONG.name}
     assert {line for _, line in found} == wrong_lines()
 
 
 def test_pyright_accepts_the_samples_and_reports_each_wrong_use(tmp_path: Path) -> None:
-    found = pyright_reports(tmp_path, *SAMPLES, WRONG)
+    found = pyright_reports(tmp_path, *ACCEPTED, WRONG)
     assert {name for name, _ in found} == {WRONG.name}
     assert {line for _, line in found} == wrong_lines()

@@ -7,41 +7,28 @@ that the line is an error which says `text`; every other line must be free of er
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
-CASES = Path(__file__).parent / "cases"
-ROOT = CASES.parent.parent.parent
+from tools.type_checkers import mypy_rows
 
-REPORT = re.compile(r"^(?P<file>[^:]+):(?P<line>\d+): (?P<kind>error|note): (?P<text>.*)$")
+CASES = Path(__file__).parent / "cases"
 EXPECTATION = re.compile(r"# (?P<kind>[RE]): (?P<text>.*?)\s*$")
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, list[str]]]:
+def reports() -> dict[str, dict[int, list[str]]]:
     """For each file, what mypy says of each line."""
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-pretty", "--hide-error-context"]
-    command += [
-        "--cache-dir",
-        str(ROOT / ".mypy_cache" / "typing_tests"),
-        *map(str, sorted(CASES.glob("*.py"))),
-    ]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     said: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for line in found.stdout.splitlines():
-        match = REPORT.match(line)
-        if match:
-            text = match["text"]
-            revealed = re.match(r'Revealed type is "(.*)"$', text)
-            if revealed:
-                said[Path(match["file"]).name][int(match["line"])].append(f"R: {short(revealed[1])}")
-            elif match["kind"] == "error":
-                said[Path(match["file"]).name][int(match["line"])].append(f"E: {text}")
-    assert found.returncode in (0, 1), found.stdout + found.stderr
+    for row in mypy_rows(*sorted(CASES.glob("*.py"))):
+        lines = said[Path(row["file"]).name][row["line"]]
+        revealed = re.match(r'Revealed type is "(.*)"$', row["message"])
+        if revealed:
+            lines.append(f"R: {short(revealed[1])}")
+        elif row["severity"] == "error":
+            lines.append(f"E: {row['message']}")
     return said
 
 

@@ -3,41 +3,42 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
+# Where the samples of the mapper find each other.
+SAMPLES = ROOT / "tests" / "odm"
+
+
+def mypy_rows(*files: Path) -> list[dict[str, Any]]:
+    """What mypy says of the files, in its strict mode: one row for each error and note.
+
+    The options are those of `make lint`, so the driver is checked once for all: what mypy remembers is shared.
+    """
+    pytest.importorskip("mypy")
+    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), "-O", "json"]
+    done = subprocess.run(
+        [*command, "--explicit-package-bases", *map(str, files)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "MYPYPATH": str(SAMPLES)},
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode < 2, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def mypy_reports(*files: Path) -> list[tuple[str, int]]:
     """The files and lines in which mypy finds errors."""
-    pytest.importorskip("mypy")
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--config-file=",
-        "--strict",
-        "--follow-imports=silent",
-        "--explicit-package-bases",
-        "-O",
-        "json",
-    ]
-    done = subprocess.run(
-        [*command, *map(str, files)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={"MYPYPATH": f"python:{HERE}", "PATH": ""},
-        check=False,
-    )
-    assert done.returncode < 2, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return [(Path(row["file"]).name, row["line"]) for row in found if row["severity"] == "error"]
+    return [(Path(row["file"]).name, row["line"]) for row in mypy_rows(*files) if row["severity"] == "error"]
 
 
 def pyright_reports(tmp_path: Path, *files: Path, **settings: bool) -> list[tuple[str, int]]:
@@ -47,7 +48,7 @@ def pyright_reports(tmp_path: Path, *files: Path, **settings: bool) -> list[tupl
         "include": [str(file) for file in files],
         "typeCheckingMode": "strict",
         "reportUnusedExpression": False,
-        "extraPaths": [str(ROOT / "python"), str(HERE)],
+        "extraPaths": [str(ROOT / "python"), str(SAMPLES)],
         "pythonVersion": "3.11",
         **settings,
     }
