@@ -94,6 +94,7 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "arrow": ("arrow: tables of columns", ("mangonel.arrow",)),
     "jsonl": ("jsonl: JSON lines", ("mangonel.jsonl",)),
+    "files": ("files: Parquet, Arrow IPC and CSV", ("mangonel.files",)),
     "bson-json": ("bson: extended JSON (json_util)", ("mangonel.bson.json_util",)),
     "gridfs": ("gridfs", ("mangonel.gridfs", "mangonel.gridfs.errors")),
     "encryption": ("encryption", ("mangonel.encryption",)),

@@ -47,7 +47,13 @@ UNREACHED = {"mangonel.errors": "ServerSelectionTimeoutError"}
 # Modules that not every installation has; the extra named after the command installs them.
 APART = ("mangonel.lab", "mangonel.demo", "mangonel.engines")
 # Module -> the extra of `pip install "mangonel[…]"` that installs it, where that is not named after the command.
-EXTRAS = {"dns": "srv", "publicsuffixlist": "srv", "botocore": "aws", "cryptography": "sealing"}
+EXTRAS = {
+    "pyarrow": "arrow",
+    "dns": "srv",
+    "publicsuffixlist": "srv",
+    "botocore": "aws",
+    "cryptography": "sealing",
+}
 # Modules of the standard library that Windows lacks.
 POSIX = ("fcntl", "resource")
 

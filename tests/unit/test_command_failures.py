@@ -38,6 +38,8 @@ LINES: dict[str, tuple[int, str]] = {
     f"import {DEAD} {NOWHERE}": (2, f"mangonel import: No such file or directory: {NOWHERE}\n"),
     f"import {DEAD} orders.jsonl": (1, UNREACHED),
     f"export {DEAD} orders": (1, UNREACHED),
+    f"export {DEAD} orders -o orders.parquet --mode plain": (2, "--mode is of JSON lines; leave it out"),
+    f"import {DEAD} orders.parquet": (1, 'pyarrow is not installed; pip install "mangonel[arrow]"'),
     f"schema {DEAD} orders": (1, UNREACHED),
     f"schema {DEAD} orders --check {NOWHERE}": (
         2,
@@ -114,6 +116,7 @@ json.dump(told, sys.stdout)
 def test_what_is_missing_is_named_with_what_helps(tmp_path: Path) -> None:
     (tmp_path / "shop_models.py").write_text(MODELS)
     (tmp_path / "orders.jsonl").write_text("{}\n")
+    (tmp_path / "orders.parquet").write_bytes(b"")
     (tmp_path / "migrations").mkdir()
     (tmp_path / "migrations/0001_first.py").write_text(MIGRATION)
     environment = {

@@ -76,6 +76,21 @@ class Schema:
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._fields = fields_of(schema)
 
+    @classmethod
+    def of_kinds(cls, fields: Sequence[tuple[str, _Kind]]) -> Schema:
+        """Return a schema with the columns of another one: what its `fields` gave.
+
+        Args:
+            fields: pairs of a name and a kind.
+
+        Example:
+            >>> Schema.of_kinds(Schema({"tags": [str]}).fields)
+            Schema({'tags': ('list', 'string')})
+        """
+        made = cls({})
+        made._fields = list(fields)
+        return made
+
     @property
     def fields(self) -> list[tuple[str, _Kind]]:
         """Names and kinds of the columns."""

@@ -1,4 +1,4 @@
-"""`mangonel import`: reads a file of JSON lines into a collection."""
+"""`mangonel import`: reads a file of JSON lines, Parquet, Arrow IPC or CSV into a collection."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_comma
 __all__ = ["add_arguments", "dispatch"]
 
 _SHOWN = 5
+_TABLES = ("parquet", "arrow", "csv")
 
 
 def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose: str) -> Parser:
@@ -20,12 +21,15 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         commands,
         name,
         purpose,
-        description="Lines are extended JSON of either format. Names that end in .gz or .zst are decompressed.",
+        description="The file's name says the format: .parquet, .arrow (or .ipc, .feather) and .csv are tables, which "
+        "need pyarrow, and so is a folder of such files; all others are JSON lines, extended JSON of either format, "
+        "decompressed if the name ends in .gz or .zst.",
         example="""
         mangonel import mongodb://localhost/shop orders.jsonl.gz
+        mangonel import mongodb://localhost/shop orders.parquet --threads 4 --resume orders.progress
         mangonel import mongodb://localhost/shop orders.jsonl --collection copies --resume orders.progress
         """,
-        failure="lines are no documents or were refused, or the server or a file could not be used",
+        failure="lines or rows are no documents or were refused, or the server or a file could not be used",
     )
     add_uri(parser, "the deployment and the database")
     parser.add_argument("file", metavar="FILE", help="what to read")
@@ -35,9 +39,15 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
     parser.add_argument(
         "--threads", type=int, default=2, metavar="N", help="how many parse and insert at a time (default: 2)"
     )
-    parser.add_argument("--skip-errors", action="store_true", help="go on after lines that are wrong")
+    parser.add_argument("--skip-errors", action="store_true", help="go on after lines or rows that are wrong")
     parser.add_argument(
         "--resume", metavar="PROGRESS", help="a file to keep the progress in, and to go on from after a break"
+    )
+    parser.add_argument(
+        "--format",
+        choices=("jsonl", *_TABLES),
+        metavar="FORMAT",
+        help="jsonl, parquet, arrow or csv (default: by the file's name)",
     )
     return parser
 
@@ -45,33 +55,37 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
 def dispatch(options: argparse.Namespace) -> int:
     """Import, and print how many documents."""
     from mangonel import MongoClient
-    from mangonel.jsonl import import_jsonl
+    from mangonel.files.errors import TransferError
     from mangonel.jsonl.errors import JSONLinesError
-    from mangonel.jsonl.files import is_compressed
-    from mangonel.jsonl.progress import Progress
 
     path = Path(options.file)
     if options.threads < 1:
         raise UsageProblem("expected at least 1 for --threads")
     if options.drop and options.resume and Path(options.resume).exists():
         raise UsageProblem("--drop would remove what is to be gone on with; remove the progress file as well")
-    total = 0 if is_compressed(path) else path.stat().st_size
-    progress = Progress(path.name, total, "bytes")
+    is_table = options.format in _TABLES or (options.format is None and _is_table(path))
+    progress = _progress(path, options.format, is_table)
     with MongoClient[Any](options.uri) as client:
         database = client[options.database] if options.database else client.get_default_database("test")
         collection = database[options.collection or path.name.partition(".")[0]]
         if options.drop:
             collection.drop()
+        shared: dict[str, Any] = {
+            "threads": options.threads,
+            "skip_errors": options.skip_errors,
+            "resume": options.resume,
+            "progress": progress,
+        }
         try:
-            found = import_jsonl(
-                collection,
-                path,
-                threads=options.threads,
-                skip_errors=options.skip_errors,
-                resume=options.resume,
-                progress=progress,
-            )
-        except JSONLinesError as error:
+            if is_table:
+                from mangonel.files import import_table
+
+                found: Any = import_table(collection, path, format=options.format, **shared)
+            else:
+                from mangonel.jsonl import import_jsonl
+
+                found = import_jsonl(collection, path, **shared)
+        except (JSONLinesError, TransferError) as error:
             progress.end()
             print(f"mangonel import: {error}", file=sys.stderr)
             return EXIT_FAILURE
@@ -81,5 +95,25 @@ def dispatch(options: argparse.Namespace) -> int:
     for problem in found.problems[:_SHOWN]:
         print(f"mangonel import: {problem}", file=sys.stderr)
     if found.failed > _SHOWN:
-        print(f"mangonel import: {found.failed - _SHOWN} more lines failed", file=sys.stderr)
+        kind = "rows" if is_table else "lines"
+        print(f"mangonel import: {found.failed - _SHOWN} more {kind} failed", file=sys.stderr)
     return EXIT_FAILURE if found.failed else 0
+
+
+def _is_table(path: Path) -> bool:
+    from mangonel.files.formats import FORMATS
+
+    endings = {ending for found in FORMATS.values() for ending in found.endings}
+    return path.is_dir() or path.suffix in endings
+
+
+def _progress(path: Path, format: str | None, is_table: bool) -> Any:
+    from mangonel.files.formats import format_of
+    from mangonel.jsonl.files import is_compressed
+    from mangonel.jsonl.progress import Progress
+
+    if not is_table:
+        return Progress(path.name, 0 if is_compressed(path) else path.stat().st_size, "bytes")
+    made = format_of(path, format)
+    paths = [each for each in path.iterdir() if each.suffix in made.endings] if path.is_dir() else [path]
+    return Progress(path.name, sum(map(made.total, paths)), "documents")

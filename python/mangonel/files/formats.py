@@ -1,0 +1,274 @@
+"""Formats of files of tables: what writes one, joins several of one schema, and reads rows from any place on.
+
+Knows no collection. pyarrow is imported on demand.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from mangonel.files.errors import TransferError
+
+__all__ = ["FORMATS", "Format", "Writer", "format_of"]
+
+_OBJECT_ID, _UUID = 12, 16
+
+
+class Writer(Protocol):
+    """Writes tables of one schema to a file."""
+
+    def write(self, table: Any) -> None:
+        """Append a `pyarrow.Table`."""
+
+    def close(self) -> None:
+        """Complete the file."""
+
+
+class Format(Protocol):
+    """One format."""
+
+    endings: tuple[str, ...]
+    """Endings of names."""
+    is_nested: bool
+    """Whether columns may be documents and arrays."""
+
+    def writer(self, path: Path, schema: Any, *, is_part: bool) -> Writer:
+        """Return what writes tables of a schema to a file; a part is joined to others later."""
+
+    def join(self, parts: Sequence[Path], path: Path, schema: Any) -> None:
+        """Write one file with the rows of all parts, in their order and in bounded memory."""
+
+    def rows(self, path: Path, start: int, count: int, schema: Any) -> Iterator[Any]:
+        """Yield tables of about `count` rows, from row number `start` on."""
+
+    def total(self, path: Path) -> int:
+        """Return the number of rows, or 0 if only reading the file tells it."""
+
+
+class _Parquet:
+    endings: tuple[str, ...] = (".parquet", ".pq")
+    is_nested: bool = True
+
+    def writer(self, path: Path, schema: Any, *, is_part: bool) -> Writer:
+        import pyarrow.parquet
+
+        writer: Writer = pyarrow.parquet.ParquetWriter(path, schema, compression="zstd")
+        return writer
+
+    def join(self, parts: Sequence[Path], path: Path, schema: Any) -> None:
+        import pyarrow.parquet
+
+        # As it is read, so that nothing is converted.
+        kept = pyarrow.parquet.read_schema(parts[0])
+        with pyarrow.parquet.ParquetWriter(path, kept, compression="zstd") as writer:
+            for part in parts:
+                with pyarrow.parquet.ParquetFile(part) as file:
+                    for group in range(file.num_row_groups):
+                        writer.write_table(file.read_row_group(group))
+
+    def rows(self, path: Path, start: int, count: int, schema: Any) -> Iterator[Any]:
+        import pyarrow.parquet
+
+        # Pages are read as they are needed: groups of other programs may be large.
+        with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
+            first = 0
+            for group in range(file.num_row_groups):
+                size = file.metadata.row_group(group).num_rows
+                if first + size > start:
+                    batches = file.iter_batches(batch_size=count, row_groups=[group])
+                    yield from _from(batches, max(start - first, 0))
+                first += size
+
+    def total(self, path: Path) -> int:
+        import pyarrow.parquet
+
+        return int(pyarrow.parquet.read_metadata(path).num_rows)
+
+
+class _Ipc:
+    endings: tuple[str, ...] = (".arrow", ".ipc", ".feather")
+    is_nested: bool = True
+
+    def writer(self, path: Path, schema: Any, *, is_part: bool) -> Writer:
+        import pyarrow
+
+        writer: Writer = pyarrow.ipc.new_file(path, schema)
+        return writer
+
+    def join(self, parts: Sequence[Path], path: Path, schema: Any) -> None:
+        import pyarrow
+
+        with pyarrow.ipc.new_file(path, schema) as writer:
+            for part in parts:
+                for table in self.rows(part, 0, 0, None):
+                    writer.write_table(table)
+
+    def rows(self, path: Path, start: int, count: int, schema: Any) -> Iterator[Any]:
+        import pyarrow
+
+        with pyarrow.memory_map(str(path)) as source:
+            file = pyarrow.ipc.open_file(source)
+            batches = (file.get_batch(place) for place in range(file.num_record_batches))
+            yield from _from(batches, start)
+
+    def total(self, path: Path) -> int:
+        import pyarrow
+
+        with pyarrow.memory_map(str(path)) as source:
+            file = pyarrow.ipc.open_file(source)
+            return sum(file.get_batch(place).num_rows for place in range(file.num_record_batches))
+
+
+class _Csv:
+    endings: tuple[str, ...] = (".csv",)
+    is_nested: bool = False
+
+    def writer(self, path: Path, schema: Any, *, is_part: bool) -> Writer:
+        return _CsvWriter(path, schema, has_header=not is_part)
+
+    def join(self, parts: Sequence[Path], path: Path, schema: Any) -> None:
+        _CsvWriter(path, schema, has_header=True).close()
+        with path.open("ab") as target:
+            for part in parts:
+                with part.open("rb") as source:
+                    while data := source.read(1 << 20):
+                        target.write(data)
+
+    def rows(self, path: Path, start: int, count: int, schema: Any) -> Iterator[Any]:
+        from pyarrow import csv
+
+        kinds = _csv_types(schema)
+        options = csv.ConvertOptions(
+            column_types={name: kind for name, (kind, _) in kinds.items()},
+            # An empty text is written in quotes; nothing at all is null.
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+        parse = csv.ParseOptions(newlines_in_values=True)
+        with csv.open_csv(path, convert_options=options, parse_options=parse) as reader:
+            for batch in _from(reader, start):
+                yield _converted(batch, {name: read for name, (_, read) in kinds.items() if read is not None})
+
+    def total(self, path: Path) -> int:
+        return 0
+
+
+class _CsvWriter:
+    """Ids and UUIDs become hexadecimal text, other bytes base64."""
+
+    def __init__(self, path: Path, schema: Any, *, has_header: bool) -> None:
+        import pyarrow
+        from pyarrow import csv
+
+        fields = [(field.name, _written_as(field.type)) for field in schema]
+        self._texts = {name: write for name, (write, _) in fields if write is not None}
+        plain = pyarrow.schema([pyarrow.field(name, kind) for name, (_, kind) in fields])
+        self._writer = csv.CSVWriter(path, plain, write_options=csv.WriteOptions(include_header=has_header))
+
+    def write(self, table: Any) -> None:
+        self._writer.write(_converted(table, self._texts))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _written_as(kind: Any) -> tuple[Callable[[bytes], Any] | None, Any]:
+    """Return what makes text of a column's bytes, and the column's type in the file."""
+    import pyarrow
+
+    plain = getattr(kind, "storage_type", kind)
+    if pyarrow.types.is_dictionary(plain):
+        return None, plain.value_type
+    if not (pyarrow.types.is_fixed_size_binary(plain) or pyarrow.types.is_binary(plain)):
+        return None, plain if not pyarrow.types.is_null(plain) else pyarrow.string()
+    width = plain.byte_width if pyarrow.types.is_fixed_size_binary(plain) else 0
+    if width == _OBJECT_ID:
+        return bytes.hex, pyarrow.string()
+    if width == _UUID:
+        return (lambda data: str(uuid.UUID(bytes=data))), pyarrow.string()
+    return (lambda data: base64.b64encode(data).decode()), pyarrow.string()
+
+
+def _csv_types(schema: Any) -> dict[str, tuple[Any, Any]]:
+    """Return the types to read columns with, and what makes bytes of their text, for the columns of a schema."""
+    import pyarrow
+
+    from mangonel.arrow.schema import fields_of
+    from mangonel.files.columns import OBJECT_ID, arrow_field
+
+    readers: dict[Any, Any] = {
+        "object_id": (bytes.fromhex, pyarrow.binary(_OBJECT_ID), OBJECT_ID),
+        "uuid": (lambda text: uuid.UUID(text).bytes, pyarrow.uuid(), None),
+        "binary": (base64.b64decode, pyarrow.binary(), None),
+    }
+    found: dict[str, tuple[Any, Any]] = {}
+    for name, kind in [] if schema is None else fields_of(schema):
+        if isinstance(kind, str) and kind in readers:
+            found[name] = pyarrow.string(), readers[kind]
+        else:
+            found[name] = arrow_field(name, kind).type, None
+    return found
+
+
+def _converted(batch: Any, texts: dict[str, Any]) -> Any:
+    """Return a table whose named columns were converted value by value."""
+    import pyarrow
+
+    table = batch if isinstance(batch, pyarrow.Table) else pyarrow.table(batch)
+    for name, how in texts.items():
+        convert, kind, metadata = how if isinstance(how, tuple) else (how, pyarrow.string(), None)
+        place = table.schema.get_field_index(name)
+        column = table.column(place)
+        chunks = [getattr(chunk, "storage", chunk) for chunk in column.chunks]
+        values = [
+            None if value is None else convert(value) for chunk in chunks for value in chunk.to_pylist()
+        ]
+        made = pyarrow.array(values, getattr(kind, "storage_type", kind))
+        if hasattr(kind, "storage_type"):
+            made = pyarrow.ExtensionArray.from_storage(kind, made)
+        table = table.set_column(place, pyarrow.field(name, kind, metadata=metadata), made)
+    return table
+
+
+def _from(batches: Any, start: int) -> Iterator[Any]:
+    """Yield tables of batches without their first rows."""
+    import pyarrow
+
+    for batch in batches:
+        if start < batch.num_rows:
+            yield pyarrow.table(batch.slice(start) if start else batch)
+        start = max(start - batch.num_rows, 0)
+
+
+FORMATS: dict[str, Format] = {"parquet": _Parquet(), "arrow": _Ipc(), "csv": _Csv()}
+
+
+def format_of(path: str | os.PathLike[str], name: str | None = None) -> Format:
+    """Return the format of a file by its name, or the named one.
+
+    Args:
+        path: the file, or a folder whose files have the format.
+        name: "parquet", "arrow" or "csv". None: by the ending.
+
+    Raises:
+        TransferError: neither tells a format.
+    """
+    if name is not None:
+        if name not in FORMATS:
+            raise TransferError(f"expected one of {list(FORMATS)} as format, got {name!r}")
+        return FORMATS[name]
+    endings = [ending for each in FORMATS.values() for ending in each.endings]
+    paths = [Path(path), *(sorted(Path(path).glob("*")) if Path(path).is_dir() else ())]
+    for each in paths:
+        for found in FORMATS.values():
+            if each.suffix in found.endings:
+                return found
+    raise TransferError(
+        f"expected a name that ends in {', '.join(endings)}, got {Path(path).name!r}; or give a format"
+    )

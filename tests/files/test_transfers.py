@@ -1,0 +1,333 @@
+"""Files of tables: what is exported is imported again; both go on after a kill, without a gap or a double."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import os
+import random
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mangonel import AsyncMongoClient, MongoClient, cli
+from mangonel.bson import Binary, MaxKey, MinKey, ObjectId
+from mangonel.errors import OperationFailure
+from mangonel.files import TransferError, export_table, import_table
+from mangonel.server import Server
+
+pa = pytest.importorskip("pyarrow")
+
+WHEN = datetime.datetime(2020, 1, 2)
+ENDINGS = (".parquet", ".arrow", ".csv")
+# Processes that are killed take a second each; the formats differ little in it.
+KILLED_ENDINGS = [
+    ".parquet",
+    pytest.param(".arrow", marks=pytest.mark.no_sample),
+    pytest.param(".csv", marks=pytest.mark.no_sample),
+]
+
+
+@pytest.fixture
+def database(standalone: Server) -> Iterator[Any]:
+    with MongoClient[Any](standalone.uri) as client:
+        database = client[f"files_{uuid.uuid4().hex[:8]}"]
+        yield database
+        client.drop_database(database.name)
+
+
+def nested(count: int) -> list[dict[str, Any]]:
+    """Documents whose columns bring each value back."""
+    chosen = random.Random(5)
+    return [
+        {
+            "_id": ObjectId(),
+            "n": number,
+            "x": number / 4,
+            "text": chosen.choice(["", "a,b", 'say "é"', "two\nlines", "null"]),
+            "at": WHEN + datetime.timedelta(seconds=number),
+            "by": Binary(number.to_bytes(16, "big"), 4),
+            "raw": bytes([number % 256]),
+            "yes": number % 2 == 0,
+            "in": {"id": ObjectId(), "tags": ["a", None, "b"][: number % 4]},
+        }
+        for number in range(count)
+    ]
+
+
+def sorted_by_id(documents: Any) -> list[Any]:
+    return sorted(documents, key=lambda document: str(document["_id"]))
+
+
+@pytest.mark.parametrize("ending", ENDINGS[:2])
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("split", [False, True])
+def test_exported_documents_are_imported_again(
+    database: Any, tmp_path: Path, ending: str, parts: int, split: bool
+) -> None:
+    path = tmp_path / f"rows{ending}"
+    documents = nested(500)
+    # Null, missing, and empty documents differ in a column of their own.
+    documents += [{"_id": ObjectId(), "n": None}, {"_id": ObjectId()}, {"_id": ObjectId(), "in": None}]
+    database.rows.insert_many(documents)
+
+    told = export_table(database.rows, path, parts=parts, split=split, missing="distinguish", parallel=2)
+    assert (told.documents, told.mixed) == (503, ())
+    assert path.is_dir() == split
+    assert sorted(each.name for each in tmp_path.iterdir()) == [path.name]
+    assert import_table(database.copies, path).inserted == 503
+
+    assert sorted_by_id(database.copies.find()) == sorted_by_id(documents)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_csv_has_text_for_what_it_lacks_and_a_schema_brings_values_back(
+    database: Any, tmp_path: Path, parts: int
+) -> None:
+    path = tmp_path / "rows.csv"
+    documents = nested(300)
+    database.rows.insert_many(documents)
+
+    assert export_table(database.rows, path, parts=parts).documents == 300
+    assert path.read_text().count('"_id"') == 1
+    schema = {"_id": ObjectId, "by": uuid.UUID, "raw": bytes}
+    assert import_table(database.copies, path, schema=schema).inserted == 300
+
+    found = sorted_by_id(database.copies.find())
+    for document in documents:
+        document["in"] = (
+            '{"id":{"$oid":"'
+            + str(document["in"]["id"])
+            + '"},"tags":'
+            + ("[" + ",".join("null" if tag is None else f'"{tag}"' for tag in document["in"]["tags"]) + "]}")
+        )
+    assert found == sorted_by_id(documents)
+
+
+def test_several_types_become_text_and_are_told(
+    database: Any, standalone: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mixed.parquet"
+    ids: list[Any] = [1, "one", 2.5, ObjectId(), None, True, MinKey(), MaxKey(), {"a": 1}, WHEN]
+    database.mixed.insert_many([{"_id": each, "n": number} for number, each in enumerate(ids)])
+
+    where = ["--database", database.name]
+    assert cli.main(["export", standalone.uri, "mixed", *where, "-o", str(path), "--parallel", "3"]) == 0
+    said = capsys.readouterr()
+    assert "10 documents written" in said.out
+    assert "_id: several types became text" in said.err
+    import pyarrow.parquet
+
+    assert sorted(pyarrow.parquet.read_table(path)["n"].to_pylist()) == list(range(10))
+    # Each kind of id is in some part, with bounds between any two of them.
+    assert export_table(database.mixed, path, parts=9).documents == 10
+
+
+def test_filter_projection_and_schema_choose_what_is_written(database: Any, tmp_path: Path) -> None:
+    path = tmp_path / "some.arrow"
+    database.rows.insert_many(nested(40))
+
+    export_table(database.rows, path, filter={"n": {"$gte": 30}}, projection=["n", "x"], parts=2)
+    table = pa.ipc.open_file(path).read_all()
+    assert table.column_names == ["_id", "n", "x"]
+    assert sorted(table["n"].to_pylist()) == list(range(30, 40))
+    assert export_table(database.rows, path, schema={"n": "int32"}).columns == ("n",)
+    assert pa.ipc.open_file(path).read_all().schema.field("n").type == pa.int32()
+
+
+KILLED = """
+import os, signal, sys
+from mangonel import MongoClient
+from mangonel.files import export_table, import_table, reading, writing
+
+writing._TABLE, reading._ROWS = 1, 100
+client = MongoClient(sys.argv[1])
+database = client[sys.argv[2]]
+calls = 0
+
+def stop(size, count):
+    global calls
+    calls += 1
+    if calls == int(sys.argv[4]):
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+EXPORT = "export_table(database.rows, sys.argv[3], parts=8, parallel=2, resume=True, progress=stop)"
+IMPORT = "import_table(database.copies, sys.argv[3], resume=sys.argv[3] + '.progress', progress=stop)"
+
+
+def killed(line: str, database: Any, path: Path, calls: int) -> None:
+    uri = "mongodb://{}:{}/".format(*database.client.address)
+    command = [sys.executable, "-c", f"{KILLED}\n{line}", uri, database.name, str(path), str(calls)]
+    assert subprocess.run(command, timeout=100, check=False).returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("ending", KILLED_ENDINGS)
+def test_a_killed_export_goes_on_with_the_parts_that_are_not_complete(
+    database: Any, tmp_path: Path, ending: str
+) -> None:
+    path = tmp_path / f"rows{ending}"
+    database.rows.insert_many([{"_id": number, "n": number * 2} for number in range(2_000)])
+    kept: set[Path] = set()
+    for calls in (7, 15):
+        killed(EXPORT, database, path, calls)
+        assert not path.exists()
+        complete = set((tmp_path / f"{path.name}.parts").glob(f"part-*{ending}"))
+        assert kept <= complete
+        kept = complete
+    told = export_table(database.rows, path, parts=8, resume=True)
+
+    assert told.resumed == len(kept) > 0
+    assert told.documents == 2_000
+    assert import_table(database.copies, path).inserted == 2_000
+    assert database.copies.find(sort={"_id": 1}).to_list() == database.rows.find(sort={"_id": 1}).to_list()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("ending", KILLED_ENDINGS)
+@pytest.mark.parametrize("has_id", [pytest.param(True, marks=pytest.mark.no_sample), False])
+def test_a_killed_import_goes_on_without_a_gap_or_a_double(
+    database: Any, tmp_path: Path, ending: str, has_id: bool
+) -> None:
+    path = tmp_path / f"rows{ending}"
+    database.rows.insert_many([{"_id": number, "n": number} for number in range(2_000)])
+    export_table(database.rows, path, parts=3, schema={"_id": int, "n": int} if has_id else {"n": int})
+    for calls in (1, 6):
+        killed(IMPORT, database, path, calls)
+    before = database.copies.count_documents({})
+    assert 0 < before < 2_000
+    told = import_table(database.copies, path, resume=f"{path}.progress")
+
+    assert told.inserted == 2_000 - before
+    assert sorted(row["n"] for row in database.copies.find()) == list(range(2_000))
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_resumed_must_be_the_same_transfer(database: Any, tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    database.rows.insert_many([{"_id": number} for number in range(100)])
+    killed(EXPORT, database, path, 1)
+    with pytest.raises(TransferError, match="with another filter"):
+        export_table(database.rows, path, filter={"_id": 1}, resume=True)
+    # Without `resume` it begins anew.
+    assert export_table(database.rows, path, filter={"_id": 1}).documents == 1
+
+    (tmp_path / "progress").write_text('{"sources": ["b.parquet"], "sizes": [1], "file": 0}')
+    with pytest.raises(TransferError, match="import"):
+        import_table(database.copies, path, resume=tmp_path / "progress")
+
+
+def test_refused_rows_are_named(database: Any, tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    database.rows.insert_many([{"_id": number} for number in range(10)])
+    export_table(database.rows, path)
+    database.copies.insert_one({"_id": 4})
+
+    with pytest.raises(TransferError, match=r"rows\.parquet, row 5: E11000"):
+        import_table(database.copies, path)
+    database.copies.delete_many({"_id": {"$ne": 4}})
+    told = import_table(database.copies, path, skip_errors=True)
+    assert (told.inserted, told.failed) == (9, 1)
+
+
+def test_what_cannot_be_done_is_refused(database: Any, standalone: Server, tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    rows = database.rows
+    for call, what in (
+        (lambda: export_table(rows, tmp_path / "a.txt"), "a name that ends in"),
+        (lambda: export_table(rows, path, format="xls"), "as format"),
+        (lambda: export_table(rows, path, snapshot=True, resume=True), "snapshot and resume"),
+        (lambda: export_table(rows, path, schema={"a": int}, projection=["a"]), "a schema alone"),
+        (lambda: export_table(rows, path, parallel=0), "parallel"),
+        (lambda: export_table(rows, tmp_path / "a.csv", missing="distinguish"), "missing"),
+        (lambda: export_table(rows, path, projection=["a.b"]), "without dots"),
+        (lambda: import_table(rows, path, schema={"a": int}), "CSV alone"),
+        (lambda: import_table(rows, path, threads=0), "thread"),
+        (lambda: import_table(rows, tmp_path), "a name that ends in"),
+    ):
+        with pytest.raises(ValueError, match=what):
+            call()
+    path.write_bytes(b"PAR1 is no table")
+    with pytest.raises(TransferError, match=r"a\.parquet"):
+        import_table(rows, path)
+
+    async def play() -> None:
+        async with AsyncMongoClient[Any](standalone.uri) as client:
+            with pytest.raises(TypeError, match="blocking face"):
+                export_table(client.a.b, path)
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_the_commands_export_and_import(
+    database: Any, standalone: Server, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, where = tmp_path / f"rows{ending}", ["--database", database.name]
+    database.rows.insert_many([{"_id": number} for number in range(50)])
+
+    assert cli.main(["export", standalone.uri, "rows", *where, "-o", str(path), "--resume"]) == 0
+    assert cli.main(["import", standalone.uri, str(path), *where, "--collection", "copies"]) == 0
+    assert database.copies.count_documents({}) == 50
+    assert cli.main(["import", standalone.uri, str(path), *where, "--collection", "copies"]) == 1
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        cli.main(["export", standalone.uri, "rows", *where, "-o", str(path), "--mode", "plain"])
+    assert "--mode is of JSON lines" in capsys.readouterr().err
+
+
+def test_a_failure_of_the_server_keeps_the_complete_parts(
+    standalone: Server, database: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.parquet"
+    database.rows.insert_many([{"_id": number, "n": number} for number in range(2_000)])
+    point = {"configureFailPoint": "failCommand", "data": {"failCommands": ["find"], "errorCode": 8000}}
+    admin = database.client.admin
+    # The schema is inferred by one find, and parts are read by the others.
+    admin.command({**point, "mode": {"skip": 4}})
+    try:
+        with pytest.raises(OperationFailure):
+            export_table(database.rows, path, parts=8, parallel=1)
+    finally:
+        admin.command({"configureFailPoint": "failCommand", "mode": "off"})
+
+    told = export_table(database.rows, path, parts=8, resume=True)
+    assert told.resumed > 0
+    assert told.documents == 2_000
+
+
+MEASURED = """
+import resource, sys
+from mangonel import MongoClient
+from mangonel.files import export_table, import_table
+
+database = MongoClient(sys.argv[1])[sys.argv[2]]
+export_table(database.few, sys.argv[3])
+import_table(database.few_copies, sys.argv[3])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+export_table(database.rows, sys.argv[3], parts=6)
+import_table(database.copies, sys.argv[3])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.no_sample
+def test_memory_is_bounded(database: Any, tmp_path: Path) -> None:
+    text = [os.urandom(500).hex() for _ in range(100)]
+    for start in range(0, 200_000, 20_000):
+        database.rows.insert_many(
+            [{"_id": number, "text": text[number % 100]} for number in range(start, start + 20_000)]
+        )
+    database.few.insert_many([{"_id": number, "text": text[number]} for number in range(100)])
+    uri = "mongodb://{}:{}/".format(*database.client.address)
+    command = [sys.executable, "-c", MEASURED, uri, database.name, str(tmp_path / "rows.parquet")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+
+    # 200 MB of documents.
+    assert int(ran.stdout) < 130_000
+    assert database.copies.estimated_document_count() == 200_000
