@@ -19,12 +19,14 @@ from mangonel.odm._registry import documents
 from mangonel.odm.connections.connection import Connection, connect, connection
 from mangonel.odm.connections.counted import Commands, count_commands
 from mangonel.odm.connections.identity import identity_map
+from mangonel.odm.connections.tenants import all_tenants, current_tenant, tenant
 from mangonel.odm.encryption.maps import encrypted_fields_map, schema_map
 from mangonel.odm.errors import (
     DeleteDenied,
     DocumentNotFound,
     MultipleDocuments,
     NotConnected,
+    NoTenant,
     NotFetched,
     NotLoaded,
     OdmError,
@@ -33,6 +35,7 @@ from mangonel.odm.errors import (
     TooManyCommands,
     UnsupportedOption,
     ValidationError,
+    WrongTenant,
 )
 from mangonel.odm.expressions.computed import Computed, computed
 from mangonel.odm.expressions.conditions import (
@@ -137,6 +140,7 @@ __all__ = [
     "MultiPoint",
     "MultiPolygon",
     "MultipleDocuments",
+    "NoTenant",
     "NotConnected",
     "NotFetched",
     "NotLoaded",
@@ -165,9 +169,11 @@ __all__ = [
     "ValidationError",
     "Vector",
     "Version",
+    "WrongTenant",
     "add_to_set",
     "after",
     "all_",
+    "all_tenants",
     "and_",
     "around",
     "asc",
@@ -181,6 +187,7 @@ __all__ = [
     "contains",
     "count_commands",
     "current_date",
+    "current_tenant",
     "desc",
     "documents",
     "each",
@@ -222,6 +229,7 @@ __all__ = [
     "size",
     "some",
     "startswith",
+    "tenant",
     "text",
     "unset",
     "where_js",

@@ -128,7 +128,7 @@ def dispatch(options: argparse.Namespace) -> int:
         else:
             print(text, end="")
         return 0
-    from mangonel.odm import connect
+    from mangonel.odm import all_tenants, connect
 
     aliases = {model.__connection__ for model in models}
     try:
@@ -137,7 +137,8 @@ def dispatch(options: argparse.Namespace) -> int:
         raise UsageProblem(str(error)) from error
     try:
         act = {"indexes": _indexes, "check": _check, "diff": _diff}[options.action]
-        return max([act(model, options) for model in models], default=0)
+        with all_tenants():
+            return max([act(model, options) for model in models], default=0)
     finally:
         for connection in connections:
             connection.close()

@@ -11,6 +11,8 @@ PyMongoError
     ├── ParallelSaveError    a document is saved while another save of the same instance is running
     ├── DeleteDenied         a delete rule forbids it
     ├── UnsupportedOption    an operation cannot honour an option of its query (also TypeError)
+    ├── NoTenant             a model with tenants was used without a tenant
+    ├── WrongTenant          a document would be stored for another tenant, or move to one
     ├── TooManyCommands      count_commands() found more than were allowed (also AssertionError)
     └── NotConnected         a model has no connection yet, or its connection was closed
 """
@@ -102,6 +104,14 @@ class DeleteDenied(OdmError):
 
 class NotConnected(OdmError):
     """A model was used before `connect()` set its database, or after its connection was closed. Nothing was sent."""
+
+
+class NoTenant(OdmError):
+    """A model that keeps tenants apart was used without a tenant. Nothing was sent."""
+
+
+class WrongTenant(OdmError):
+    """A document has another tenant than the context, or an update would change its tenant. Nothing was sent."""
 
 
 class TooManyCommands(OdmError, AssertionError):

@@ -17,6 +17,7 @@ from mangonel.odm.model.hooks import collect_hooks, forget_plain
 from mangonel.odm.model.plan import Plan
 from mangonel.odm.model.refs import InverseDescriptor
 from mangonel.odm.model.spelling import check_class_options
+from mangonel.odm.model.tenancy import check_tenant
 
 # A reference that cannot be None, by the text of its annotation; aliases are resolved at first use.
 _BARE_REF = re.compile(r"^\s*(\w+\.)?(?:Ref|BelongsTo)\[[\w.\"']+\]\s*$")
@@ -133,6 +134,8 @@ class ModelMeta(_core.OdmMeta):
         cls.__expressions__ = {attribute: Path(cls, attribute) for attribute in cls.__fields__}
         cls.__hooks__ = collect_hooks(cls)
         cls.__plan__ = Plan(cls, make_partial_class)
+        if cls.__is_document__ and not is_abstract:
+            check_tenant(cls)
         if not is_abstract:
             cls.__model__ = _core.OdmModel(cls)
             _adopt(cls)

@@ -14,6 +14,7 @@ from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.shapes import reader
 from mangonel.odm.query.columns import QueryColumns
 from mangonel.odm.query.request import Request
+from mangonel.odm.query.tenants import FIRST, restricted
 from mangonel.odm.query.typed import load_all, target
 
 if TYPE_CHECKING:
@@ -68,10 +69,10 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
     ) -> list[Any]:
         if self._is_none:
             return []
-        pipeline = list(pipeline)
+        pipeline = restricted(list(pipeline), self._model)
         stages: list[Any] = []
         # These stages must be the first.
-        if pipeline and next(iter(pipeline[0])) in ("$geoNear", "$search", "$vectorSearch", "$collStats"):
+        if pipeline and next(iter(pipeline[0])) in FIRST:
             stages.append(pipeline.pop(0))
         if request.filter:
             stages.append({"$match": request.filter})

@@ -15,6 +15,7 @@ from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.shapes import keys_of
 from mangonel.odm.query.options import FindOptions
 from mangonel.odm.query.request import Request
+from mangonel.odm.query.tenants import narrowed
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -537,7 +538,20 @@ class QueryBuilder(Generic[T]):
 
     @property
     def query(self) -> dict[str, Any]:
-        """The query document to send."""
+        """The query document to send; for a model with tenants, in this context.
+
+        Raises:
+            NoTenant: the model keeps tenants apart, and none is set.
+        """
+        return self._narrowed(False)
+
+    def _narrowed(self, is_exact: bool) -> dict[str, Any]:
+        """Return the query document for the tenant of this context; `is_exact`: whatever a collation says."""
+        query = self._conditions()
+        return query if self._model.__tenant__ is None else narrowed(self._model, query, is_exact)
+
+    def _conditions(self) -> dict[str, Any]:
+        """Return what the program asked for, of the classes of its model."""
         query = query_of(*self._where)
         tag = self._model.__tag_value__
         if tag is not None and not self._model.__is_root_of_family__():

@@ -8,6 +8,7 @@ from mangonel.odm.connections.transactions import after_commit_flow, after_rollb
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.hooks import has_hooks, run_flow
 from mangonel.odm.model.refs import flat_ids
+from mangonel.odm.query.tenants import check_document
 
 _SAVE_EVENTS = tuple(
     f"{when}_{event}"
@@ -28,6 +29,7 @@ def is_plain(cls: Any) -> bool:
             or sequences(cls)
             or cls.__keeps_changes__
             or touching(cls)
+            or (cls.__is_document__ and cls.__tenant__ is not None)
         )
     return found
 
@@ -77,6 +79,8 @@ async def before_insert_flow(document: Any, collection: Any, validate: bool) -> 
         await count_flow(document, collection, cls)
         document.__stamp__(True)
         document.__note_changes__()
+        if cls.__tenant__ is not None:
+            check_document(document)
 
 
 async def after_flow(document: Any, port: Any, event: str, place: Any = None) -> None:

@@ -98,7 +98,7 @@ class _Join:
     def stage(self, number: int) -> dict[str, Any]:
         """Return the stage that fetches the reference's document, for the lookup with this number in a pipeline."""
         target = self.target
-        has_scope = target.__default_scope__ is not None or target.__tag_value__ is not None
+        has_scope = any((target.__default_scope__, target.__tag_value__, target.__tenant__))
         if not has_scope and number in self._stages:
             return self._stages[number]
         stage: dict[str, Any] = {

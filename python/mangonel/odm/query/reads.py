@@ -505,7 +505,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     # Python's protocols.
 
     def __repr__(self) -> str:
-        return f"Query({self._model.__name__}, {self.query!r})"
+        return f"Query({self._model.__name__}, {self._conditions()!r})"
 
     def __bool__(self) -> bool:
         raise TypeError("a query has no truth value; use exists()")

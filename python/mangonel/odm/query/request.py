@@ -190,7 +190,11 @@ class Request:
         # As `query` has it, where there is at most one condition: a frame less.
         kind = type(where[0]) if len(where) == 1 else None
         self.filter: dict[str, Any]
-        if model.__tag_value__ is not None or (kind is not Expr and kind is not dict and where):
+        if model.__tenant__ is not None:
+            # A collation of the aggregation or the stream itself is not known yet.
+            is_exact = not wanted.is_find or options.get("collation") is not None
+            self.filter = query._narrowed(is_exact)
+        elif model.__tag_value__ is not None or (kind is not Expr and kind is not dict and where):
             self.filter = query.query
         elif kind is Expr:
             self.filter = where[0].query

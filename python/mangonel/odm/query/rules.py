@@ -9,6 +9,7 @@ from mangonel.odm.encryption.saving import update_all_flow
 from mangonel.odm.errors import DeleteDenied
 from mangonel.odm.query.request import MOST_IDS, dicts_flow
 from mangonel.odm.query.stamped import update_for
+from mangonel.odm.query.tenants import check_shared, tenant_filter
 
 
 def rules_of(model: Any) -> list[tuple[Any, Any, str]]:
@@ -49,6 +50,8 @@ async def plan_rules_flow(model: Any, ids: list[Any], request: Any) -> Plan:
         DeleteDenied: a rule forbids it. Nothing was changed.
     """
     plan = Plan()
+    if model.__tenant__ is None:
+        check_shared(model, [other for other, _, _ in rules_of(model)])
     queue: list[tuple[Any, list[Any]]] = [(model, ids)]
     seen: set[tuple[str, str]] = {(model.__collection_name__(), repr(id)) for id in ids}
     for current, current_ids in queue:
@@ -84,11 +87,16 @@ async def carry_out_flow(plan: Plan, request: Any) -> None:
         place = _place(other, request)
         change = {"$unset": {field.key: ""}} if rule == "nullify" else {"$pullAll": {field.key: ids}}
         change = update_for(other, [change])
-        await update_all_flow(place.collection, {field.key: {"$in": ids}}, change, place.session)
+        query = {field.key: {"$in": ids}}
+        if other.__tenant__ is not None:
+            query |= tenant_filter(other)
+        await update_all_flow(place.collection, query, change, place.session)
     for other, found in reversed(plan.cascades):
         place = _place(other, request)
         for start in range(0, len(found), MOST_IDS):
             query = {"_id": {"$in": found[start : start + MOST_IDS]}}
+            if other.__tenant__ is not None:
+                query |= tenant_filter(other)
             await erase_flow(other, place.collection, query, place.session)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from mangonel.odm.expressions.changes import Change, update_of
 from mangonel.odm.expressions.computed import is_computing, pipeline_of
+from mangonel.odm.query.tenants import check_update
 
 
 def update_for(cls: Any, changes: Any, upsert: bool = False) -> Any:
@@ -16,7 +17,15 @@ def update_for(cls: Any, changes: Any, upsert: bool = False) -> Any:
         cls: the model.
         changes: such as `inc(User.age)`, update documents, or one pipeline.
         upsert: a document may be inserted by it, which needs the tag of its class to be found again.
+
+    Raises:
+        WrongTenant: it would change the tenant of documents.
     """
+    update = _stamped(cls, changes, upsert)
+    return update if cls.__tenant__ is None else check_update(cls, update)
+
+
+def _stamped(cls: Any, changes: Any, upsert: bool) -> Any:
     tag = cls.__tag_value__ if upsert else None
     taken: set[str] = set()
     if is_computing(changes):

@@ -12,6 +12,7 @@ from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import ChangesTwins
 from mangonel.odm.query.builder import limited_flow
 from mangonel.odm.query.reads import raw_collection
+from mangonel.odm.query.tenants import watched
 
 T = TypeVar("T")
 
@@ -65,7 +66,10 @@ class Changes(Generic[T], ChangesTwins[T]):
     async def _open_flow(self, request: Any) -> Changes[T]:
         if self._stream is None:
             keywords = {**request.keywords, **self._options}
-            stages = [*_of_family(request.filter), *self._pipeline]
+            of_model = _of_family(self._query._conditions())
+            if self._model.__tenant__ is not None:
+                of_model += watched(self._model, self._options["full_document"])
+            stages = [*of_model, *self._pipeline]
             self._stream = await self._limited_flow(
                 request.port.call, _watch, raw_collection(request.collection), stages, keywords
             )

@@ -21,6 +21,7 @@ from mangonel.odm.query.reads import QueryReads, raw_collection
 from mangonel.odm.query.request import MOST_IDS, Request, filters_flow, ids_flow, is_windowed, unsupported
 from mangonel.odm.query.rules import carry_out_flow, erase_flow, has_rules, plan_rules_flow
 from mangonel.odm.query.stamped import update_for
+from mangonel.odm.query.tenants import check_upsert
 
 __all__ = ["QueryWrites"]
 
@@ -57,6 +58,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         if upsert and is_windowed(self):
             raise unsupported("update(upsert=True)", "limit" if self._options.get("limit") else "skip")
         update, port = update_for(self._model, changes, upsert), request.port
+        self._check_upsert(request, upsert, update)
         await run_query_flow(self._model, "before_query_update", port, request.filter, update)
         keywords = {**request.keywords, "upsert": upsert}
         if array_filters is not None:
@@ -124,6 +126,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         if self._is_none:
             return None
         update, port = update_for(self._model, changes, upsert), request.port
+        self._check_upsert(request, upsert, update)
         await run_query_flow(self._model, "before_query_update", port, request.filter, update)
         keywords = {**_first_of(request), "upsert": upsert, "return_document": new}
         if array_filters is not None:
@@ -133,6 +136,12 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         )
         await run_query_flow(self._model, "after_query_update", port, request.filter, update)
         return await self._made_flow(request, found)
+
+    def _check_upsert(self, request: Request, upsert: bool, update: Any) -> None:
+        if upsert and self._model.__tenant__ is not None:
+            groups = update if isinstance(update, list) else [update]
+            stored = (group.get(name) or {} for group in groups for name in ("$set", "$setOnInsert"))
+            check_upsert(self._model, request.filter, *stored)
 
     async def _made_flow(self, request: Request, found: Any) -> Any:
         """Return the instance for a raw document, or None."""

@@ -17,6 +17,7 @@ from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.hooks import around_flow, has_hooks
 from mangonel.odm.model.refs import stored_id
 from mangonel.odm.query.events import after_flow, before_flow, before_insert_flow, is_plain
+from mangonel.odm.query.tenants import tenant_filter
 from mangonel.odm.store.writes import guarded_filter, outcome_of, rebased_flow, save_flow
 from mangonel.operations import InsertOne, UpdateOne
 
@@ -250,8 +251,11 @@ async def _find_stale_flow(updates: list[_Write], missing: int, place: Place) ->
         for write in updates:
             write.is_stored = False
         return
-    ids = [stored_id(write.document.id) for write in updates]
-    found = await place.port.call(_found, place.collection, ids, place.session)
+    query: dict[str, Any] = {"_id": {"$in": [stored_id(write.document.id) for write in updates]}}
+    model = updates[0].document.__class__
+    if model.__tenant__ is not None:
+        query |= tenant_filter(model)
+    found = await place.port.call(_found, place.collection, query, place.session)
     stored = {repr(row["_id"]): row for row in found}
     options = place.collection.codec_options
     for write in updates:
@@ -274,5 +278,5 @@ async def _find_stale_flow(updates: list[_Write], missing: int, place: Place) ->
                 write.is_stored = None
 
 
-def _found(collection: Any, ids: list[Any], options: dict[str, Any]) -> Any:
-    return collection.find({"_id": {"$in": ids}}, **options).to_list()
+def _found(collection: Any, query: Any, options: dict[str, Any]) -> Any:
+    return collection.find(query, **options).to_list()

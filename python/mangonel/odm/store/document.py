@@ -14,6 +14,8 @@ from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import DocumentTwins
 from mangonel.odm.connections.connection import connection
 from mangonel.odm.connections.place import Place, connection_of, place_of
+from mangonel.odm.connections.tenants import ALL, tenant_or_all
+from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.changes import Change
 from mangonel.odm.expressions.expr import Where
 from mangonel.odm.model.base import Base
@@ -54,6 +56,7 @@ class Document(Base, DocumentTwins):
     - `__options__`: `write_concern`, `read_concern` and `read_preference` of its collection.
     - `__collection_options__`: options for the driver's `create_collection`, such as `capped`.
     - `__default_scope__`: a static method that takes a query and returns the one that `find()` starts from.
+    - `__tenant__ = "company"`: the field that tells the documents of tenants apart; see `tenant()`.
     - `__shard_key__ = {"tenant": 1}`: the fields of the shard key, with 1 or "hashed". They cannot change later.
     - `__view__ = (Order, pipeline)`: the model is a view, the result of a pipeline on another model. Read only.
     - `__root__ = True`: subclasses share the collection; the key `__tag__` tells them apart.
@@ -82,6 +85,7 @@ class Document(Base, DocumentTwins):
     __options__: ClassVar[dict[str, Any]] = {}
     __collection_options__: ClassVar[dict[str, Any]] = {}
     __default_scope__: ClassVar[Any] = None
+    __tenant__: ClassVar[str | None] = None
     __keeps_changes__: ClassVar[bool] = False
     __search_indexes__: ClassVar[list[SearchIndex]] = []
     __shard_key__: ClassVar[Mapping[str, int | str]] = {}
@@ -220,10 +224,17 @@ class Document(Base, DocumentTwins):
     def estimated_count(cls) -> int:
         """Return the approximate size of the collection, from its metadata. Ignores scopes and families.
 
+        Raises:
+            UnsupportedOption: the model keeps tenants apart, which the metadata does not.
+
         Example:
             >>> User.estimated_count()
             2
         """
+        if cls.__tenant__ is not None and tenant_or_all(cls) is not ALL:
+            raise UnsupportedOption(
+                f"estimated_count() cannot honour the tenants of {cls.__name__}: use find().count()"
+            )
         found: int = cls._bind(IS_ASYNC).estimated_document_count()
         return found
 

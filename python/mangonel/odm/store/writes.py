@@ -50,6 +50,7 @@ from mangonel.odm.query.events import (
 from mangonel.odm.query.query import Query
 from mangonel.odm.query.rules import carry_out_flow, plan_rules_flow
 from mangonel.odm.query.stamped import update_for
+from mangonel.odm.query.tenants import check_document, tenant_filter
 
 
 async def insert_flow(document: Any, place: Place, validate: bool, is_inside: bool = False) -> Any:
@@ -148,7 +149,7 @@ async def _send_flow(document: Any, place: Place, where: Any) -> tuple[int | Non
     """Send the changes; return how many documents the server matched and modified. None: there are no changes."""
     cls, collection = document.__class__, place.collection
     seals = declared and encrypted_tree(cls) is not None
-    if where is None and not (place.session or BOUND or seals or cls.__shard_key__):
+    if where is None and not (place.session or BOUND or seals or cls.__shard_key__ or cls.__tenant__):
         _, database, name, _, _, concern = collection._context
         if concern._acknowledged:
             codec = write_codec(collection._codec_options)
@@ -186,15 +187,22 @@ def outcome_of(error: BaseException) -> bool | None:
 async def rebased_flow(document: Any, place: Place) -> bool:
     """Take over stored bytes that mean the same as the known ones; return whether there were any."""
     raw = place.collection.with_options(codec_options=_RAW)
-    stored = await place.port.call(_find_one, raw, stored_id(document.id), place.session)
+    stored = await place.port.call(_find_one, raw, id_filter(document), place.session)
     return stored is not None and _core.odm_rebase(document, stored.raw)
 
 
 _RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
 
 
-def _find_one(collection: Any, id: Any, options: dict[str, Any]) -> Any:
-    return collection.find_one({"_id": id}, **options)
+def _find_one(collection: Any, query: Any, options: dict[str, Any]) -> Any:
+    return collection.find_one(query, **options)
+
+
+def id_filter(document: Any) -> dict[str, Any]:
+    """Return the query for the stored document by its id, of this context's tenant."""
+    query = {"_id": stored_id(document.id)}
+    cls = document.__class__
+    return query if cls.__tenant__ is None else query | tenant_filter(cls)
 
 
 def _counts(reply: Any) -> tuple[int, int]:
@@ -221,8 +229,15 @@ def guarded_filter(document: Any, where: Any = None) -> dict[str, Any]:
 
 
 def filter_of(document: Any, where: Any = None) -> dict[str, Any]:
-    """Return the query for the stored document, in the loaded version."""
+    """Return the query for the stored document, in the loaded version and of this context's tenant.
+
+    Raises:
+        WrongTenant: the document has another tenant.
+    """
     query: dict[str, Any] = dict(_core.odm_filter(document))
+    if document.__tenant__ is not None:
+        check_document(document)
+        query |= tenant_filter(document.__class__)
     if document.__shard_key__:
         query |= shard_filter(document)
     if declared:
@@ -243,9 +258,10 @@ def shard_filter(document: Any) -> dict[str, Any]:
 async def missing_flow(document: Any, place: Place, where: Any = None, is_guarded: bool = False) -> None:
     """Raise the error for a save that matched nothing."""
     cls = document.__class__
-    has_version = len(filter_of(document)) > 1
+    by_id = id_filter(document)
+    has_version = len(filter_of(document)) > len(by_id)
     if has_version or where is not None or is_guarded:
-        found = await place.port.call(_count, place.collection, stored_id(document.id), place.session)
+        found = await place.port.call(_count, place.collection, by_id, place.session)
         if found:
             what = (
                 "does not fulfil the condition"
@@ -260,8 +276,8 @@ async def missing_flow(document: Any, place: Place, where: Any = None, is_guarde
     raise DocumentNotFound(f"no {cls.__name__} has the _id {document.id!r} any more")
 
 
-def _count(collection: Any, id: Any, options: dict[str, Any]) -> Any:
-    return collection.count_documents({"_id": id}, **options)
+def _count(collection: Any, query: Any, options: dict[str, Any]) -> Any:
+    return collection.count_documents(query, **options)
 
 
 async def cascade_flow(document: Any, place: Place) -> None:
@@ -444,8 +460,12 @@ async def _delete_flow(document: Any, place: Place) -> None:
     else:
         query = filter_of(document)
         result = await port.call(_delete_one, place.collection, query, place.session)
-        if result.acknowledged and not result.deleted_count and len(query) > 1:
-            found = await port.call(_count, place.collection, stored_id(document.id), place.session)
+        if (
+            result.acknowledged
+            and not result.deleted_count
+            and len(query) > len(by_id := id_filter(document))
+        ):
+            found = await port.call(_count, place.collection, by_id, place.session)
             if found:
                 raise StaleDocument(
                     f"the {cls.__name__} {document.id!r} was saved by another writer; reload it"
