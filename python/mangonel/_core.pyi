@@ -113,6 +113,7 @@ __all__ = [
     "odm_field",
     "odm_filter",
     "odm_finished",
+    "odm_grouped",
     "odm_flags",
     "odm_guard",
     "odm_insert",
@@ -131,11 +132,13 @@ __all__ = [
     "odm_set_extra",
     "odm_set_origin",
     "odm_settle",
+    "odm_siblings",
     "odm_shape",
     "odm_stored",
     "odm_take",
     "odm_update",
     "odm_version",
+    "odm_wanted",
     "odm_watch",
     "plain_int_class",
     "receive_ready",
@@ -781,6 +784,9 @@ class OdmSiblings:
     @property
     def loaded(self) -> dict[Any, Any]: ...
 
+def odm_siblings(documents: list[Any]) -> list[OdmSiblings]: ...
+def odm_wanted(siblings: list[OdmSiblings], make: Any) -> list[Any]: ...
+def odm_grouped(documents: list[Any], attribute: str) -> dict[Any, list[Any]]: ...
 def odm_offset(member: Any) -> int: ...
 def odm_field(name: str, offset: int, wraps: bool) -> Any: ...
 def odm_decode_all(

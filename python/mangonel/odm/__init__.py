@@ -97,9 +97,11 @@ from mangonel.odm.model.encrypted import Encrypted
 from mangonel.odm.model.fields import Custom, Index, Indexed, Sequence, Vector, Version, field, many, now
 from mangonel.odm.model.hooks import after, around, before, listen
 from mangonel.odm.model.introspection import Field, fields
-from mangonel.odm.model.refs import Many, Ref, Refs
+from mangonel.odm.model.many import Many
+from mangonel.odm.model.refs import Ref, Refs
 from mangonel.odm.model.texts import Email, Secret, Url
 from mangonel.odm.query.pages import Page, Pages
+from mangonel.odm.query.include import related
 from mangonel.odm.query.query import Query
 from mangonel.odm.query.scope import scope
 from mangonel.odm.query.watch import Changes, Event
@@ -221,6 +223,7 @@ __all__ = [
     "push",
     "ref_of",
     "regex",
+    "related",
     "rename",
     "schema_map",
     "scope",

@@ -182,7 +182,7 @@ impl<'a, 'py> Writer<'a, 'py> {
                     return self.enc.field(name, &given.getattr(pyo3::intern!(self.py, "value"))?);
                 }
             }
-            Op::Ref { make, class, inner } => {
+            Op::Ref { make, class, inner, .. } => {
                 if given.is_instance(class.bind(self.py))? {
                     let id = given.getattr(pyo3::intern!(self.py, "id"))?;
                     return self.value(inner, name, &id);

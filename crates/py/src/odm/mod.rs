@@ -7,6 +7,7 @@ mod encode;
 mod fields;
 mod guard;
 mod instance;
+mod joining;
 mod json;
 mod keys;
 mod lifetime;
@@ -41,6 +42,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(reading::odm_shape, module)?)?;
     module.add_function(wrap_pyfunction!(reading::odm_rows, module)?)?;
     module.add_function(wrap_pyfunction!(reading::odm_drain_joined, module)?)?;
+    module.add_function(wrap_pyfunction!(joining::odm_siblings, module)?)?;
+    module.add_function(wrap_pyfunction!(joining::odm_wanted, module)?)?;
+    module.add_function(wrap_pyfunction!(joining::odm_grouped, module)?)?;
     module.add_function(wrap_pyfunction!(build::odm_build, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_encode, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_insert, module)?)?;

@@ -154,11 +154,13 @@ pub(super) enum Op {
         dump: Py<PyAny>,
         class: Py<PyAny>,
     },
-    /// The id of another document; `make(id, siblings)` is what the program sees.
+    /// The id of another document; `make(id, siblings)` is what the program sees. `slots` has the offsets of its
+    /// document, maker, siblings and id.
     Ref {
         make: Py<PyAny>,
         class: Py<PyAny>,
         inner: Box<Type>,
+        slots: [usize; 4],
     },
     /// Ids of other documents, likewise.
     Refs {
@@ -593,7 +595,11 @@ fn read_type(spec: &Bound<'_, PyDict>) -> PyResult<Type> {
             let make = row.get_item(0)?.unbind();
             let class = row.get_item(1)?.unbind();
             let inner = Box::new(read_type(&row.get_item(2)?.cast_into::<PyDict>()?)?);
-            if op == "ref" { Op::Ref { make, class, inner } } else { Op::Refs { make, class, inner } }
+            if op == "ref" {
+                Op::Ref { make, class, inner, slots: row.get_item(3)?.extract()? }
+            } else {
+                Op::Refs { make, class, inner }
+            }
         }
         "geo" => {
             let row = argument()?.cast_into::<PyTuple>()?;

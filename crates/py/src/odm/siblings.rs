@@ -2,7 +2,8 @@
 use crate::thread_end::Entry;
 use mangonel_entries::entries;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyList, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 
 /// The references of the documents of one batch.
@@ -11,7 +12,7 @@ pub struct Siblings {
     _entry: Entry,
     /// Ids by the maker of the field's references.
     groups: Vec<(Py<PyAny>, Py<PyList>)>,
-    /// Documents that were fetched, for the program half of this.
+    /// Documents that were fetched: by the maker of the field's references, a dict by id.
     loaded: Py<PyDict>,
     /// Where they were loaded from, as the program half calls it.
     pub(super) origin: Option<Py<PyAny>>,
@@ -35,6 +36,17 @@ impl Siblings {
         let _ = group.bind(py).append(id);
     }
 
+    /// The documents that were fetched for the references which `make` makes, by their ids.
+    fn found<'py>(&self, py: Python<'py>, make: &Py<PyAny>) -> PyResult<Bound<'py, PyDict>> {
+        let loaded = self.loaded.bind(py);
+        if let Some(found) = loaded.get_item(make)? {
+            return Ok(found.cast_into::<PyDict>()?);
+        }
+        let made = FETCHED.import(py, "mangonel.odm.model.refs", "Fetched")?.call0()?.cast_into::<PyDict>()?;
+        loaded.set_item(make, &made)?;
+        Ok(made)
+    }
+
     /// Takes a document that references lead to which `make` makes.
     pub(super) fn keep(
         &self,
@@ -42,13 +54,34 @@ impl Siblings {
         id: Bound<'_, PyAny>,
         document: Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let py = id.py();
-        let loaded = self.loaded.bind(py);
-        match id.hash() {
-            Ok(_) => loaded.set_item((make, id), document),
-            // As the program half calls an id of several fields.
-            Err(_) => loaded.set_item((make, id.repr()?), document),
+        self.found(id.py(), make)?.set_item(key_of(&id)?, document)
+    }
+
+    /// The document that a reference which `make` makes leads to, if it was fetched.
+    pub(super) fn document<'py>(
+        &self,
+        make: &Py<PyAny>,
+        id: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let loaded = self.loaded.bind(id.py());
+        if loaded.is_empty() {
+            return Ok(None);
         }
+        match loaded.get_item(make)? {
+            Some(found) => found.cast::<PyDict>()?.get_item(key_of(id)?),
+            None => Ok(None),
+        }
+    }
+}
+
+/// The class of what was fetched for one field's references.
+static FETCHED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+/// An id as a key of a dict: an id of several fields, which cannot be hashed, by its text.
+pub(super) fn key_of<'py>(id: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    match id.hash() {
+        Ok(_) => Ok(id.clone()),
+        Err(_) => Ok(id.repr()?.into_any()),
     }
 }
 
@@ -68,7 +101,7 @@ impl Siblings {
     }
 
     /// The ids of one field: a list of ids, or of lists of them; None for those that have none.
-    fn ids<'py>(&self, py: Python<'py>, make: &Bound<'py, PyAny>) -> Bound<'py, PyList> {
+    pub(super) fn ids<'py>(&self, py: Python<'py>, make: &Bound<'py, PyAny>) -> Bound<'py, PyList> {
         match self.groups.iter().find(|(known, _)| known.is(make)) {
             Some((_, group)) => group.bind(py).clone(),
             None => PyList::empty(py),

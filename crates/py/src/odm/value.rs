@@ -182,7 +182,7 @@ fn fits<'py>(kind: &Type, given: &Bound<'py, PyAny>) -> Result<Option<Bound<'py,
             }
             false
         }
-        Op::Ref { make, class, inner } | Op::Refs { make, class, inner } => {
+        Op::Ref { make, class, inner, .. } | Op::Refs { make, class, inner } => {
             let is_reference = given.is_instance(class.bind(py))?;
             if is_reference || is_instance(given) || matches!(kind.op, Op::Refs { .. }) {
                 return Ok(Some(make.bind(py).call1((given, py.None(), py.None()))?));

@@ -5,8 +5,10 @@ Knows models only through paths; sends nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
+
+from mangonel.odm.errors import UnsupportedOption
 
 
 class Operand:
@@ -58,6 +60,50 @@ class Expr:
 
     def __repr__(self) -> str:
         return f"Expr({self.query!r})"
+
+
+class JoinedExpr(Expr):
+    """A condition on documents that references lead to. Only a query, which joins them, can honour it.
+
+    Args:
+        query: the condition on documents with the other documents joined to them.
+        through: the paths that it compares.
+    """
+
+    __slots__ = ("joined", "through")
+
+    def __init__(self, query: Mapping[str, Any], through: tuple[Any, ...]) -> None:
+        self.joined = dict(query)
+        self.through = through
+
+    @property
+    def query(self) -> dict[str, Any]:  # type: ignore[override]  # a slot of the base
+        """Refused: without the query's joins the condition means nothing.
+
+        Raises:
+            UnsupportedOption: always.
+        """
+        raise UnsupportedOption(
+            f"a condition on {self.through[0]!r} leads through a reference: only find() of a query can honour it"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JoinedExpr) and self.joined == other.joined
+
+    def __hash__(self) -> int:
+        return hash(repr(self.joined))
+
+    def __repr__(self) -> str:
+        return f"JoinedExpr({self.joined!r})"
+
+
+def _combined(combine: Callable[[tuple[Any, ...]], dict[str, Any]], where: tuple[Any, ...]) -> Expr:
+    """Return one condition made of several; it joins what any of them joins."""
+    through = tuple(path for part in where if type(part) is JoinedExpr for path in part.through)
+    if not through:
+        return Expr(combine(where))
+    plain = tuple(Expr(part.joined) if type(part) is JoinedExpr else part for part in where)
+    return JoinedExpr(combine(plain), through)
 
 
 Where: TypeAlias = Expr | bool | Mapping[str, Any]
@@ -133,7 +179,7 @@ def and_(*where: Where) -> Expr:
         >>> and_(User.age > 30, User.name == "Ada").query
         {'age': {'$gt': 30}, 'name': 'Ada'}
     """
-    return Expr(query_of(*where))
+    return _combined(lambda parts: query_of(*parts), where)
 
 
 def or_(*where: Where) -> Expr:
@@ -146,7 +192,7 @@ def or_(*where: Where) -> Expr:
         >>> or_(User.age > 30, User.name == "Ada").query
         {'$or': [{'age': {'$gt': 30}}, {'name': 'Ada'}]}
     """
-    return Expr({"$or": [part_of(condition) for condition in where]})
+    return _combined(lambda parts: {"$or": [*map(part_of, parts)]}, where)
 
 
 def nor(*where: Where) -> Expr:
@@ -159,7 +205,7 @@ def nor(*where: Where) -> Expr:
         >>> nor(User.age > 30, User.name == "Eve").query
         {'$nor': [{'age': {'$gt': 30}}, {'name': 'Eve'}]}
     """
-    return Expr({"$nor": [part_of(condition) for condition in where]})
+    return _combined(lambda parts: {"$nor": [*map(part_of, parts)]}, where)
 
 
 def not_(where: Where) -> Expr:
@@ -172,4 +218,4 @@ def not_(where: Where) -> Expr:
         >>> not_(User.age > 30).query
         {'$nor': [{'age': {'$gt': 30}}]}
     """
-    return Expr({"$nor": [part_of(where)]})
+    return _combined(lambda parts: {"$nor": [*map(part_of, parts)]}, (where,))

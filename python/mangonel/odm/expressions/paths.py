@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from mangonel.bson import Decimal128
+from mangonel.odm._registry import is_document_class
 from mangonel.odm.errors import ValidationError
 from mangonel.odm.expressions.changes import Computing, Update
 from mangonel.odm.expressions.computed import Arithmetic, Computed, fitted, operand
@@ -129,6 +130,10 @@ class Path(Arithmetic[T], Operand):
             raise AttributeError(
                 f"{field.model.__name__} has no field {name!r}; it has {', '.join(fields) or 'none'}"
             )
+        if field.target is not None and is_document_class(field.target):
+            from mangonel.odm.expressions.through import hop
+
+            return hop(self, field.target, name)
         raise AttributeError(
             f"{self._owner.__name__}.{self._name} has no {name!r}: it is no embedded document"
         )

@@ -44,6 +44,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
     __hooks__: ClassVar[dict[str, list[Hook]]]
     __is_document__: ClassVar[bool] = False
     __belongs_to__: ClassVar[dict[str, Any]] = {}
+    __inverses__: ClassVar[dict[str, Any]] = {}
 
     @classmethod
     def __default_tag__(cls) -> Any:

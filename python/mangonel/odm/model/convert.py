@@ -18,6 +18,7 @@ from mangonel.odm.errors import ValidationError
 from mangonel.odm.expressions.geo import Geometry
 from mangonel.odm.model.annotations import classes_in
 from mangonel.odm.model.belongs_to import held
+from mangonel.odm.model.fetched import key_of_id
 from mangonel.odm.model.refs import Ref, Refs
 
 NEW, PARTIAL, DELETED, SAVING, UNCERTAIN, GUARDED, MODIFIES = 1, 2, 4, 16, 32, 64, 128
@@ -197,8 +198,10 @@ def _to_dict(
     by_key: bool,
     include: Iterable[str] = (),
     also: Iterable[str] = (),
+    above: tuple[Any, ...] = (),
 ) -> dict[str, Any]:
     fields = instance.__plan__.fields
+    above = (*above, instance)
     left_out, chosen = _tree(exclude), None if only is None else _tree(only)
     whole = set(include)
     found: dict[str, Any] = {}
@@ -210,8 +213,16 @@ def _to_dict(
         value = held(instance, name) if name in belongs else getattr(instance, name)
         if type(value) not in _LEAVES:
             made = _documents(value) if name in whole else value
-            value = plain(made, by_key, less or (), more or None)
+            value = plain(made, by_key, less or (), more or None, above)
         found[fields[name].key if by_key else name] = value
+    for name, descriptor in instance.__inverses__.items():
+        less, more = left_out.get(name), None if chosen is None else chosen.get(name)
+        if (name in left_out and not less) or (chosen is not None and more is None):
+            continue
+        fetched = _core.odm_siblings([instance])[0].loaded.get(descriptor)
+        children = None if fetched is None else fetched.get(key_of_id(instance.id))
+        if children is not None:
+            found[name] = _shown(children, by_key, less or (), more or None, above)
     for name in also:
         value = getattr(instance, name)
         found[name] = plain(value() if callable(value) else value, by_key)
@@ -231,6 +242,10 @@ def _check_names(cls: Any, exclude: Any, only: Any, include: Any) -> None:
         models = [cls]
         for part in name.split("."):
             models = [child for model in models for child in (model, *model.__tagged__())]
+            inverses = [model.__inverses__[part] for model in models if part in model.__inverses__]
+            if inverses:
+                models = [inverse.target for inverse in inverses]
+                continue
             fields = [model.__plan__.fields[part] for model in models if part in model.__plan__.fields]
             if not fields and not any(model.__dynamic__ for model in models):
                 known = ", ".join(models[0].__plan__.fields)
@@ -274,25 +289,58 @@ def _documents(value: Any) -> Any:
     return [_documents(item) for item in value] if isinstance(value, (list, tuple, set, frozenset)) else value
 
 
+def _shown(
+    documents: Iterable[Any],
+    by_key: bool,
+    exclude: Iterable[str],
+    only: Iterable[str] | None,
+    above: tuple[Any, ...],
+) -> list[Any]:
+    """Return included documents as dicts; one that contains this place, as its id."""
+    return [
+        document.id
+        if any(document is known for known in above)
+        else _to_dict(document, exclude, only, by_key, above=above)
+        for document in documents
+    ]
+
+
 def plain(
-    value: Any, by_key: bool = False, exclude: Iterable[str] = (), only: Iterable[str] | None = None
+    value: Any,
+    by_key: bool = False,
+    exclude: Iterable[str] = (),
+    only: Iterable[str] | None = None,
+    above: tuple[Any, ...] = (),
 ) -> Any:
-    """Return a value without objects of the mapper."""
+    """Return a value without objects of the mapper. References that were included become their documents."""
     if is_instance(value):
-        return _to_dict(value, exclude, only, by_key)
+        return _to_dict(value, exclude, only, by_key, above=above)
     if isinstance(value, Ref):
-        return value.id
+        fetched = value._fetched()
+        if fetched is None or not fetched.is_included:
+            return value.id
+        document = value._known()
+        return None if document is None else _shown([document], by_key, exclude, only, above)[0]
     if isinstance(value, Refs):
-        return list(value.ids)
+        fetched = value._fetched()
+        if fetched is None or not fetched.is_included:
+            return list(value.ids)
+        return _shown(value._chosen(), by_key, exclude, only, above)
     if isinstance(value, Geometry):
         return value.to_geojson()
     if isinstance(value, dict):
-        return {key: plain(item, by_key, exclude, only) for key, item in value.items()}
+        return {key: plain(item, by_key, exclude, only, above) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item, by_key, exclude, only) for item in value]
+        return [plain(item, by_key, exclude, only, above) for item in value]
     if isinstance(value, enum.Enum):
         return value.value
     return value
+
+
+def to_json_bytes(instance: Any, exclude: Iterable[str]) -> bytes:
+    """Return an instance's values as JSON without spaces, in UTF-8, as `json()` of a query writes it."""
+    values = to_dict(instance, exclude=exclude)
+    return json.dumps(values, default=json_value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def to_json(instance: Any, **options: Any) -> str:

@@ -68,6 +68,8 @@ _SCALARS: dict[Any, str] = {
     object: "any",
 }
 _INSTANCES = (uuid.UUID, Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey, Regex, Timestamp)
+# Where the core writes what a reference is made of.
+_SLOTS = [_core.odm_offset(vars(Ref)[name]) for name in ("_loaded", "_maker", "_siblings", "id")]
 # The encrypted fields of a model's documents, and how many models there were when they were found.
 _trees: dict[Any, tuple[int, Node | None]] = {}
 # Values of these types may change without being set.
@@ -239,6 +241,8 @@ def _row(cls: Any, field: Resolved) -> dict[str, Any]:
     default = default_of(cls, field, spec)
     member = _slot_of(cls, field.name)
     wraps = spec["op"] in ("ref", "refs")
+    if wraps:
+        field.maker = spec["argument"][0]
     if lazy or is_mutable or wraps:
         _own_descriptor(cls, field.name, _core.odm_offset(member), wraps)
     if field.belongs:
@@ -454,7 +458,7 @@ def _op(plain: Any, metadata: typing.Sequence[Any], cls: Any, info: FieldInfo | 
         id_type = maker.id_type()
         inner = _inner(id_type, cls) if id_type is not None else _inner(Any, cls)
         label = f"{'Ref' if is_one else 'Refs'}[{maker.target_name}]"
-        return ("ref" if is_one else "refs"), (maker, Ref if is_one else Refs, inner), label
+        return ("ref", (maker, Ref, inner, _SLOTS), label) if is_one else ("refs", (maker, Refs, inner), label)
     container = origin or plain
     if container in (list, typing.Sequence) or getattr(container, "__name__", "") in (
         "Sequence",
@@ -628,6 +632,9 @@ def _has_refs(cls: Any, seen: set[Any]) -> bool:
     if cls in seen:
         return False
     seen.add(cls)
+    # What `include()` fetches for an inverse is kept with the documents of a batch too.
+    if cls.__inverses__:
+        return True
     for field in cls.__plan__.fields.values():
         if field.target is not None or (field.model is not None and _has_refs(field.model, seen)):
             return True

@@ -329,6 +329,8 @@ class Resolved:
     is_version: bool = False
     belongs: bool = False
     encrypted: Any = None
+    # Makes the field's references, once the plan is compiled.
+    maker: Any = None
 
     @property
     def is_required(self) -> bool:

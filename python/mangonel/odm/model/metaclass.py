@@ -15,7 +15,7 @@ from mangonel.odm.model.embedded_in import SLOT, EmbeddedIn, embedded_in
 from mangonel.odm.model.fields import MISSING, FieldInfo, Inverse, field, many
 from mangonel.odm.model.hooks import collect_hooks, forget_plain
 from mangonel.odm.model.plan import Plan
-from mangonel.odm.model.refs import InverseDescriptor
+from mangonel.odm.model.many import InverseDescriptor
 from mangonel.odm.model.spelling import check_class_options
 from mangonel.odm.model.tenancy import check_tenant
 
@@ -121,6 +121,10 @@ class ModelMeta(_core.OdmMeta):
         cls: Any = super().__new__(meta, name, bases, namespace)
         for info in own.values():
             info.owner = cls
+        inherited: dict[str, Any] = {}
+        for base in reversed(bases):
+            inherited |= getattr(base, "__inverses__", {})
+        cls.__inverses__ = inherited
         for attribute, inverse in inverses.items():
             inverse.name, inverse.owner, inverse.annotation = attribute, cls, annotations[attribute]
             _install_inverse(cls, attribute, inverse)
@@ -238,7 +242,8 @@ def _caller_locals(cls: Any, annotations: dict[str, Any]) -> dict[str, Any]:
 
 
 def _install_inverse(cls: Any, name: str, inverse: Inverse) -> None:
-    type.__setattr__(cls, name, InverseDescriptor(inverse))
+    cls.__inverses__[name] = descriptor = InverseDescriptor(inverse)
+    type.__setattr__(cls, name, descriptor)
 
 
 def _join_family(cls: Any) -> None:

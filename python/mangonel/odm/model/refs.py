@@ -1,4 +1,4 @@
-"""References: `Ref` to one document, `Refs` to several, and the inverse `Many`. Stored as plain ids.
+"""References: `Ref` to one document and `Refs` to several. Stored as plain ids; `many` has their inverse.
 
 A loaded reference knows its siblings from the same query, so fetching one fetches all of them.
 """
@@ -6,18 +6,16 @@ A loaded reference knows its siblings from the same query, so fetching one fetch
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from mangonel._core import odm_origin
+from mangonel._core import odm_finished
 from mangonel.odm._registry import is_document, is_embedded_instance, is_instance, is_model
 from mangonel.odm._terminal import IS_ASYNC, terminal
-from mangonel.odm._twins import ManyTwins, RefsTwins, RefTwins
+from mangonel.odm._twins import RefsTwins, RefTwins
 from mangonel.odm.errors import DocumentNotFound, ValidationError
-from mangonel.odm.expressions.paths import key_of_name
 from mangonel.odm.model.annotations import evaluate, unwrap
+from mangonel.odm.model.fetched import Fetched, key_of_id
 
-if TYPE_CHECKING:
-    from mangonel.odm.query.query import Query
 T = TypeVar("T")
 
 
@@ -155,25 +153,47 @@ class Ref(Generic[T], RefTwins[T]):
     @property
     def is_loaded(self) -> bool:
         """Whether the document was fetched, so that `value` does not raise."""
-        return self._known() is not None
+        return self._loaded is not None or self._known() is not None
 
     @property
     def value(self) -> T:
         """The document, without fetching it.
 
         Raises:
-            DocumentNotFound: it was not fetched: use `get()`, `aget()` or `include()`.
+            DocumentNotFound: it was not fetched: use `get()`, `aget()` or `include()`. Or `include()` found that there is
+                none; the message tells.
         """
-        found = self._known()
+        found: T = self._loaded
         if found is None:
-            raise DocumentNotFound(f"{self!r} was not fetched; use get(), aget() or include()")
-        loaded: T = found
-        return loaded
+            found = self._known()
+            if found is None:
+                raise DocumentNotFound(
+                    self._why_absent() or f"{self!r} was not fetched; use get(), aget() or include()"
+                )
+        return found
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether `include()` found no document for it: there is none, or it is marked as deleted, or left out."""
+        return self._why_absent() is not None
+
+    def _fetched(self) -> Fetched | None:
+        found: Fetched | None = self._siblings.loaded.get(self._maker) if self._siblings is not None else None
+        return found
 
     def _known(self) -> Any:
-        if self._loaded is None and self._siblings is not None:
-            self._loaded = self._siblings.loaded.get((self._maker, _hashable(self.id)))
+        if self._loaded is None:
+            fetched = self._fetched()
+            if fetched is not None:
+                self._loaded = fetched.get(key_of_id(self.id))
         return self._loaded
+
+    def _why_absent(self) -> str | None:
+        if self._loaded is not None:
+            return None
+        fetched = self._fetched()
+        reason = None if fetched is None else fetched.absent.get(key_of_id(self.id))
+        return None if reason is None else f"{self!r} {reason}"
 
     @terminal
     def get(self) -> T:
@@ -199,14 +219,15 @@ class Ref(Generic[T], RefTwins[T]):
         found = self._known()
         if found is not None:
             return found
-        maker = self._maker
+        absent = self._why_absent()
+        if absent is not None:
+            raise DocumentNotFound(absent)
         wanted = [self.id]
-        if self._siblings is not None and maker is not None:
-            wanted += flat_ids(self._siblings.ids(maker))
+        if self._siblings is not None and self._maker is not None:
+            wanted += flat_ids(self._siblings.ids(self._maker))
         documents = await fetch_flow(request, wanted)
         if self._siblings is not None:
-            for document in documents:
-                self._siblings.loaded[(maker, _hashable(document.id))] = document
+            keep(self._siblings, self._maker, documents)
         for document in documents:
             if document.id == self.id:
                 self._loaded = document
@@ -310,7 +331,13 @@ class Refs(Generic[T], RefsTwins[T]):
 
     @terminal
     def all(self) -> list[T]:
-        """Return the documents in order; fetch those that are needed. Documents that do not exist are left out."""
+        """Return the documents in order; fetch those that are needed. Documents that do not exist are left out.
+
+        After `include()` they are those that it fetched, and nothing is sent.
+        """
+        if self._is_complete():
+            found_before: Any = self._chosen()
+            return odm_finished(found_before) if IS_ASYNC else found_before  # type: ignore[return-value]
         request = _request(self, IS_ASYNC)
         found: list[T] = request.port.flow(self._fetch_flow(request))
         return found
@@ -318,25 +345,67 @@ class Refs(Generic[T], RefsTwins[T]):
     @property
     def is_loaded(self) -> bool:
         """Whether all documents were fetched, so that `values` does not raise."""
+        fetched = self._fetched()
+        if fetched is not None and fetched.window is not None:
+            return self._is_complete()
         return all(self._known(id) is not None for id in self.ids)
+
+    @property
+    def missing(self) -> list[Any]:
+        """The ids for which `include()` found no document: there is none, or it is marked as deleted, or left out."""
+        fetched = self._fetched()
+        return [] if fetched is None else [id for id in self.ids if self._why_absent(id) is not None]
 
     @property
     def values(self) -> list[T]:
         """The documents, without fetching them.
 
+        After `include(related(…))` they are those that its query chose.
+
         Raises:
-            DocumentNotFound: one was not fetched: use `all()`, `aall()` or `include()`.
+            DocumentNotFound: one was not fetched: use `all()`, `aall()` or `include()`. Or `include()` found that there is
+                none; `missing` has the ids, and `all()` leaves them out.
         """
+        fetched = self._fetched()
+        if fetched is not None and fetched.window is not None and self._is_complete():
+            return self._chosen()
         found = [self._known(id) for id in self.ids]
         if any(document is None for document in found):
+            for id in self.ids:
+                absent = self._why_absent(id)
+                if absent is not None:
+                    raise DocumentNotFound(f"{self!r}: {id!r} {absent}")
             raise DocumentNotFound(f"{self!r} were not all fetched; use all(), aall() or include()")
         return found
 
-    def _known(self, id: Any) -> Any:
-        found = self._loaded.get(_hashable(id))
-        if found is None and self._siblings is not None:
-            found = self._siblings.loaded.get((self._maker, _hashable(id)))
+    def _fetched(self) -> Fetched | None:
+        found: Fetched | None = self._siblings.loaded.get(self._maker) if self._siblings is not None else None
         return found
+
+    def _known(self, id: Any) -> Any:
+        key = key_of_id(id)
+        found = self._loaded.get(key)
+        if found is None:
+            fetched = self._fetched()
+            if fetched is not None:
+                found = fetched.get(key)
+        return found
+
+    def _why_absent(self, id: Any) -> str | None:
+        fetched, key = self._fetched(), key_of_id(id)
+        return None if fetched is None or key in self._loaded else fetched.absent.get(key)
+
+    def _is_complete(self) -> bool:
+        """Whether every document was fetched, or found to be missing."""
+        return all(self._known(id) is not None or self._why_absent(id) is not None for id in self.ids)
+
+    def _chosen(self) -> list[Any]:
+        """Return the fetched documents: those that the query of `include()` chose, and those that were added since."""
+        fetched = self._fetched()
+        if fetched is not None and fetched.window is not None:
+            added = [self._loaded[key] for key in map(key_of_id, self.ids) if key in self._loaded]
+            return [*fetched.chosen(self.ids), *added]
+        return [document for document in (self._known(id) for id in self.ids) if document is not None]
 
     def _target(self) -> Any:
         if self._maker is None:
@@ -348,16 +417,17 @@ class Refs(Generic[T], RefsTwins[T]):
         if missing:
             if self._siblings is not None and self._maker is not None:
                 missing += flat_ids(self._siblings.ids(self._maker))
-            for document in await fetch_flow(request, missing):
-                self._loaded[_hashable(document.id)] = document
-                if self._siblings is not None:
-                    self._siblings.loaded[(self._maker, _hashable(document.id))] = document
+            documents = await fetch_flow(request, missing)
+            if self._siblings is not None and self._maker is not None:
+                keep(self._siblings, self._maker, documents)
+            else:
+                self._loaded.update({key_of_id(document.id): document for document in documents})
         return [document for document in (self._known(id) for id in self.ids) if document is not None]
 
     def __iter__(self) -> Iterator[Ref[T]]:
         for id in self.ids:
             made: Ref[T] = Ref(id, self._maker, self._siblings)
-            made._loaded = self._loaded.get(_hashable(id))
+            made._loaded = self._loaded.get(key_of_id(id))
             yield made
 
     @overload
@@ -403,17 +473,9 @@ def _id_of(document: Any, loaded: dict[Any, Any]) -> Any:
     if isinstance(document, Ref):
         return document.id
     if is_document(document):
-        loaded[_hashable(document.id)] = document
+        loaded[key_of_id(document.id)] = document
         return document.id
     return document
-
-
-def _hashable(id: Any) -> Any:
-    try:
-        hash(id)
-    except TypeError:
-        return repr(id)
-    return id
 
 
 def stored_id(id: Any) -> Any:
@@ -442,84 +504,20 @@ def _request(refs: Ref[Any] | Refs[Any], is_async: bool) -> Any:
     return refs._target().find()._from(origin)._request("all", is_async)
 
 
+def keep(siblings: Any, maker: Any, documents: Iterable[Any]) -> None:
+    """Keep documents that were fetched for the references of one field."""
+    fetched = siblings.loaded.get(maker)
+    if fetched is None:
+        fetched = siblings.loaded[maker] = Fetched()
+    fetched.update({key_of_id(document.id): document for document in documents})
+
+
 async def fetch_flow(request: Any, ids: Iterable[Any]) -> list[Any]:
     """Fetch documents of a query by id, each once, in as few steps as possible."""
-    wanted = list({_hashable(id): stored_id(id) for id in ids}.values())
+    wanted = list({key_of_id(id): stored_id(id) for id in ids}.values())
     documents: list[Any] = []
     # An id takes about 20 bytes of the command, which is limited to 16 MiB.
     for start in range(0, len(wanted), 50_000):
         query = request.query.find({"_id": {"$in": wanted[start : start + 50_000]}})
         documents += await query._all_flow(request.of(query, "all"))
     return documents
-
-
-class Many(Generic[T], ManyTwins[T]):
-    """The inverse of a reference field: a query for the documents that reference this one."""
-
-    __slots__ = ("_instance", "_inverse", "_model")
-
-    def __init__(self, inverse: Any, instance: Any, model: Any) -> None:
-        self._inverse = inverse
-        self._instance = instance
-        self._model = model
-
-    if TYPE_CHECKING:
-
-        @overload
-        def __get__(self, instance: None, owner: Any) -> Any: ...
-        @overload
-        def __get__(self, instance: object, owner: Any) -> Many[T]: ...
-        def __get__(self, instance: object, owner: Any) -> Any: ...
-
-    def query(self, *where: Any) -> Query[T]:
-        """Return the query, with further conditions, in the order of `many(order=…)`.
-
-        Args:
-            where: conditions, or query documents.
-
-        Example:
-            >>> class Author(Document):
-            ...     books: Many["Book"] = many(by="author")
-            >>> class Book(Document):
-            ...     author: Ref[Author]
-            >>> Author().save().books.query().count()
-            0
-        """
-        key = key_of_name(self._inverse.by, self._model)
-        query: Query[T] = self._model.find({key: self._instance.id}, *self._inverse.where, *where)
-        query = query._from(odm_origin(self._instance))
-        return query.sort(self._inverse.order) if self._inverse.order is not None else query
-
-    @terminal
-    def all(self) -> list[T]:
-        """Return the documents."""
-        query = self.query()
-        found: list[T] = query._run(IS_ASYNC, "all", query._all_flow)
-        return found
-
-    @terminal
-    def count(self) -> int:
-        """Return the number of documents."""
-        query = self.query()
-        found: int = query._run(IS_ASYNC, "count", query._count_flow)
-        return found
-
-
-class InverseDescriptor:
-    """The class attribute in place of `many(…)`."""
-
-    __slots__ = ("inverse", "model")
-
-    def __init__(self, inverse: Any) -> None:
-        self.inverse = inverse
-        self.model: Any = None
-
-    def __get__(self, instance: Any, owner: Any) -> Any:
-        if instance is None:
-            return self
-        if self.model is None:
-            annotation = evaluate(self.inverse.annotation, self.inverse.owner)
-            self.model = get_args(annotation)[0]
-            if not isinstance(self.model, type):
-                self.model = evaluate(getattr(self.model, "__forward_arg__", self.model), self.inverse.owner)
-        return Many(self.inverse, instance, self.model)

@@ -13,6 +13,7 @@ from mangonel.odm.expressions.paths import key_of
 from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.shapes import reader
 from mangonel.odm.query.columns import QueryColumns
+from mangonel.odm.query.joins import leaving_stages, matching_stages
 from mangonel.odm.query.request import Request
 from mangonel.odm.query.tenants import FIRST, restricted
 from mangonel.odm.query.typed import load_all, target
@@ -74,11 +75,11 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
         # These stages must be the first.
         if pipeline and next(iter(pipeline[0])) in FIRST:
             stages.append(pipeline.pop(0))
-        if request.filter:
-            stages.append({"$match": request.filter})
+        stages += matching_stages(request)
         for name, stage in (("sort", "$sort"), ("skip", "$skip"), ("limit", "$limit")):
             if self._options.get(name):
                 stages.append({stage: self._options[name]})
+        stages += leaving_stages(request)
         if request.terminal.name == "aggregate" and self._options.get("projection"):
             stages.append({"$project": self._options["projection"]})
         keywords = {**request.keywords, **options}

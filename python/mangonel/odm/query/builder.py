@@ -9,10 +9,12 @@ from mangonel import timeout
 from mangonel.bson import ObjectId
 from mangonel.odm.connections.connection import Connection, connection
 from mangonel.odm.errors import UnsupportedOption
-from mangonel.odm.expressions.expr import Expr, Where, part_of, query_of
+from mangonel.odm.expressions.expr import Expr, JoinedExpr, Where, part_of, query_of
 from mangonel.odm.expressions.paths import key_of, order_of, path_of
+from mangonel.odm.expressions.through import Through, field_of, joined_order
 from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.shapes import keys_of
+from mangonel.odm.query.include import Node, merged, nodes_of
 from mangonel.odm.query.options import FindOptions
 from mangonel.odm.query.request import Request
 from mangonel.odm.query.tenants import narrowed
@@ -37,6 +39,7 @@ class QueryBuilder(Generic[T]):
         "_includes",
         "_is_none",
         "_is_plain",
+        "_joins",
         "_lookups",
         "_model",
         "_on_invalid",
@@ -49,11 +52,17 @@ class QueryBuilder(Generic[T]):
     )
 
     def __init__(self, model: Any, where: tuple[Where, ...] = ()) -> None:
+        joins: tuple[Any, ...] = ()
         for condition in where:
             if type(condition) not in (Expr, dict):
-                part_of(condition)
+                if type(condition) is JoinedExpr:
+                    joins = (*joins, condition)
+                else:
+                    part_of(condition)
         self._model = model
         self._where = where
+        # Conditions and orders on documents of references: a `JoinedExpr` or a `Through` each.
+        self._joins = joins
         # Arguments of the driver's find().
         self._options: dict[str, Any] = {}
         # The form of results: lazy, only, ignores.
@@ -68,6 +77,9 @@ class QueryBuilder(Generic[T]):
         self._is_none = False
         # Only conditions are set.
         self._is_plain = True
+        if joins:
+            self._where = tuple(part for part in where if type(part) is not JoinedExpr)
+            self._is_plain = False
 
     def _copy(self) -> Self:
         # Written out, since every building step makes a copy.
@@ -76,6 +88,7 @@ class QueryBuilder(Generic[T]):
         made._includes = self._includes
         made._is_none = self._is_none
         made._is_plain = False
+        made._joins = self._joins
         made._lookups = self._lookups
         made._model = self._model
         made._on_invalid = self._on_invalid
@@ -141,11 +154,15 @@ class QueryBuilder(Generic[T]):
             >>> User.find(User.age > 18).find(User.name == "Ada").count()
             1
         """
+        joins = [part for part in where if type(part) is JoinedExpr]
+        if joins:
+            where = tuple(part for part in where if type(part) is not JoinedExpr)
         for condition in where:
             part_of(condition)
         made = self._copy()
         made._where = (*self._where, *where)
-        made._is_plain = self._is_plain and on_invalid is None
+        made._joins = (*self._joins, *joins)
+        made._is_plain = self._is_plain and on_invalid is None and not joins
         if on_invalid is not None:
             if on_invalid not in ("raise", "skip") and not callable(on_invalid):
                 raise ValueError(f'expected "raise", "skip" or a function for on_invalid, got {on_invalid!r}')
@@ -180,7 +197,8 @@ class QueryBuilder(Generic[T]):
                 if name in other._wish
             }
             made._wish = {**made._wish, **other._wish, **lists}
-            made._includes = (*made._includes, *other._includes)
+            made._includes = merged(made._includes, other._includes)
+            made._joins = (*made._joins, *(part for part in other._joins if part not in made._joins))
             made._lookups = (*made._lookups, *other._lookups)
             made._is_none = made._is_none or other._is_none
             made._connection = other._connection or made._connection
@@ -192,7 +210,7 @@ class QueryBuilder(Generic[T]):
         return made
 
     def sort(self, *orders: Any) -> Self:
-        """Sort by fields: `"-age"`, `User.age`, `desc(User.age)`; replaces an earlier order.
+        """Sort by fields: `"-age"`, `User.age`, `desc(User.age)`, `Post.author.name`; replaces an earlier order.
 
         Args:
             orders: the most significant one first.
@@ -201,7 +219,12 @@ class QueryBuilder(Generic[T]):
             >>> [found.name for found in User.find().sort("-age", User.name)]
             ['Ada', 'Eve']
         """
-        return self._with(sort=order_of(orders, self._model) or None)
+        through = [path for path in map(field_of, orders) if isinstance(path, Through)]
+        if not through:
+            return self._with(sort=order_of(orders, self._model) or None)
+        made = self._with(sort=order_of(map(joined_order, orders), self._model))
+        made._joins = (*self._joins, *through)
+        return made
 
     def limit(self, limit: int | None) -> Self:
         """Return at most so many documents. As `[:0]`, a limit of 0 matches none, unlike the driver's.
@@ -340,8 +363,7 @@ class QueryBuilder(Generic[T]):
 
     def _first_key(self, step: Any) -> str:
         """Return the key of the model's own field that leads to a reference."""
-        first = step[0] if isinstance(step, (tuple, list)) else step
-        return key_of(first, self._model).partition(".")[0]
+        return step.key if isinstance(step, Node) else key_of(step, self._model).partition(".")[0]
 
     def lazy(self) -> Self:
         """Leave containers and embedded documents undecoded until they are read."""
@@ -352,18 +374,27 @@ class QueryBuilder(Generic[T]):
         return self._wishing(lazy=False)
 
     def include(self, *fields: Any) -> Self:
-        """Fetch referenced documents too, by one more query for each field and level.
+        """Fetch referenced documents too, by one more command for each reference and level.
+
+        Afterwards `post.author.value` and `user.posts.values` send nothing, `to_dict()` and responses show the documents
+        in place of their ids, and a reference without a document says why.
 
         Args:
-            fields: references such as `Post.author`; a tuple leads from document to document: `include((Comment.post,
-                Post.author))`.
+            fields: references and inverses such as `Post.author` and `User.posts`; `Post.author.company` and
+                `(Post.author, Author.company)` lead from document to document. `related(User.posts, query)` gives one
+                its own conditions, order and limits.
+
+        Raises:
+            TypeError: one is no reference.
 
         Example:
             >>> [found.author.value.name for found in Post.find().include(Post.author)]
             ['Ada']
+            >>> [post.title for post in User.find().include(User.posts).last().posts.values]
+            ['Tea']
         """
         made = self._copy()
-        made._includes = (*self._includes, *fields)
+        made._includes = merged(self._includes, [nodes_of(self._model, field) for field in fields])
         made._project()
         return made
 

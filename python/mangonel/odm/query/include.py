@@ -1,4 +1,8 @@
-"""`include`: fetches the documents of references, with one query for each field and level."""
+"""`include`: fetches the documents that references lead to, with one command for each reference and level.
+
+A reference that a path leads through is fetched once, whatever leads through it. `related()` gives one a query of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -7,37 +11,258 @@ from typing import Any, get_origin
 
 from mangonel import _core
 from mangonel.odm.connections.identity import current_map
-from mangonel.odm.errors import UnsupportedOption, ValidationError
-from mangonel.odm.expressions.paths import Path, path_of
+from mangonel.odm.errors import UnsupportedOption
+from mangonel.odm.expressions.paths import Path
+from mangonel.odm.expressions.through import ManyPath, Through, hop, links_of, target_of
 from mangonel.odm.model.belongs_to import held
-from mangonel.odm.model.invalid import located
-from mangonel.odm.model.refs import Ref, Refs, _hashable, fetch_flow
+from mangonel.odm.model.fetched import Fetched, key_of_id
+from mangonel.odm.model.refs import Ref, Refs, fetch_flow
+from mangonel.odm.query.children import children_flow
+
+# What the query of `related()` may ask for beside conditions.
+_HONOURED = frozenset(
+    (
+        *("sort", "limit", "skip", "projection", "hint", "comment", "collation", "max_time_ms", "batch_size"),
+        *("allow_disk_use", "let"),
+    )
+)
 
 
-async def include_flow(model: Any, documents: list[Any], fields: Iterable[Any], request: Any) -> None:
-    """Fetch the targets of reference fields and attach them."""
-    for field in fields:
-        steps = field if isinstance(field, (tuple, list)) else (field,)
-        current = documents
-        owner = model
-        for step in steps:
-            path = _path(owner, step)
-            _check_reference(path, "include")
-            current, owner = await _level_flow(current, path, request)
+class Related:
+    """A reference with a query of its own, for `include()`. Made by `related()`."""
+
+    __slots__ = ("field", "query")
+
+    def __init__(self, field: Any, query: Any) -> None:
+        self.field = field
+        self.query = query
+
+    def __repr__(self) -> str:
+        return f"related({self.field!r}, {self.query!r})"
 
 
-def _path(owner: Any, step: Any) -> Path[Any]:
-    if not isinstance(step, str):
-        return path_of(step)
-    found: Any = owner
-    for name in step.split("."):
-        found = getattr(found, name)
-    return path_of(found)
+def related(field: Any, query: Any) -> Any:
+    """Give a reference of `include()` its own conditions, order and limits.
+
+    For a `Many` and a `Refs`, order, skip and limit apply to each document's own list. Fields of the query's `only()`
+    and its `include()` apply to the documents that it finds.
+
+    Args:
+        field: a reference, such as `Post.author`, or an inverse, such as `User.posts`; also one behind others.
+        query: a query of the model that it leads to.
+
+    Raises:
+        UnsupportedOption: the query asks for what cannot be honoured here, such as `as_()` or a session of its own.
+
+    Example:
+        >>> query = User.find().include(related(User.posts, Post.find(Post.stars > 3).sort("-stars").limit(2)))
+    """
+    if not hasattr(query, "_includes"):
+        raise TypeError(f"expected a query for related({field!r}), such as Post.find(), got {query!r}")
+    for name, is_asked in (
+        ("as_()", query._shape is not None),
+        ("session()", query._session is not None),
+        ("timeout()", query._seconds is not None),
+        *((f"options({name}=…)", query._options[name] is not None) for name in query._options.keys() - _HONOURED),
+    ):
+        if is_asked:
+            raise UnsupportedOption(f"related() cannot honour {name}: leave it out, or set it on the outer query")
+    return Related(field, query)
+
+
+class Node:
+    """One reference to fetch, with what to fetch of its documents in turn.
+
+    Attributes:
+        link: the path of the reference in its own model, or the `ManyPath` of an inverse.
+        target: the model that it leads to.
+        query: what to fetch; None: all documents that the model's `find()` finds.
+        inner: the nodes below.
+    """
+
+    __slots__ = ("inner", "link", "query", "target")
+
+    def __init__(self, link: Any, query: Any = None, inner: tuple[Node, ...] = ()) -> None:
+        self.link = link
+        self.target = check_reference(link, "include")
+        self.query = query
+        self.inner = inner
+        if query is not None and not issubclass(query._model, self.target):
+            raise TypeError(
+                f"expected a query of {self.target.__name__} for related({link!r}), got one of {query._model.__name__}"
+            )
+
+    @property
+    def name(self) -> Any:
+        """What tells a reference from the others of its model."""
+        return self.link._descriptor if isinstance(self.link, ManyPath) else self.link._key
+
+    @property
+    def key(self) -> str:
+        """The key of the model's own field that it needs."""
+        return "_id" if isinstance(self.link, ManyPath) else self.link._key.partition(".")[0]
+
+    def with_(self, other: Node) -> Node:
+        """Return a node for both."""
+        if self.query is not None and other.query is not None and self.query is not other.query:
+            raise UnsupportedOption(f"include() cannot honour two queries for {self.link!r}: leave one of them out")
+        return Node(self.link, self.query or other.query, merged(self.inner, other.inner))
+
+    def wanted(self, request: Any) -> Any:
+        """Return the query for its documents, at the place and in the session of the outer request."""
+        query = self.target.find() if self.query is None else self.query
+        if query._connection is None:
+            query = query._from(request.connection)
+        if self.inner:
+            query = query.include(*self.inner)
+        return query if request.query._session is None else query.session(request.query._session)
+
+
+def nodes_of(model: Any, field: Any) -> Node:
+    """Return the node for one argument of `include()`: a path, a name, a tuple of these, `related()`, a node.
+
+    Raises:
+        TypeError, AttributeError: it leads to no reference.
+    """
+    if isinstance(field, Node):
+        return field
+    links: list[tuple[Any, Any]] = []
+    owner = model
+    for step in field if isinstance(field, (tuple, list)) else (field,):
+        query = step.query if isinstance(step, Related) else None
+        step = step.field if isinstance(step, Related) else step
+        path = _named(owner, step) if isinstance(step, str) else step
+        if not isinstance(path, (Path, ManyPath)):
+            raise TypeError(f"expected a reference for include(), such as Post.author, got {step!r}")
+        steps = links_of(path)
+        for link in steps:
+            owner = check_reference(link, "include")
+            links.append((link._local() if isinstance(link, Through) else link, query if link is path else None))
+    node: Node | None = None
+    for link, query in reversed(links):
+        node = Node(link, query, () if node is None else (node,))
+    if node is None:
+        raise TypeError("expected a reference for include(), got none")
+    return node
+
+
+def merged(nodes: Iterable[Node], others: Iterable[Node]) -> tuple[Node, ...]:
+    """Return the nodes of both, each reference once."""
+    found = {node.name: node for node in nodes}
+    for node in others:
+        known = found.get(node.name)
+        found[node.name] = node if known is None else known.with_(node)
+    return tuple(found.values())
+
+
+def _named(owner: Any, name: str) -> Any:
+    first, _, rest = name.partition(".")
+    found: Any = hop(None, owner, first) if first not in owner.__plan__.fields else owner.__expressions__[first]
+    for part in rest.split(".") if rest else ():
+        found = getattr(found, part)
+    return found
+
+
+def check_reference(link: Any, terminal: str) -> Any:
+    """Return the model that a reference leads to.
+
+    Raises:
+        TypeError: the path is no reference.
+    """
+    target = target_of(link)
+    if target is None:
+        raise TypeError(f"expected a reference for {terminal}(), got {link!r}")
+    return target
+
+
+async def include_flow(model: Any, documents: list[Any], nodes: Iterable[Node], request: Any) -> None:
+    """Fetch what references lead to, and attach it."""
+    for node in nodes:
+        if isinstance(node.link, ManyPath):
+            await children_flow(node, documents, request)
+        else:
+            await _reference_flow(node, model, documents, request)
+
+
+def makers_of(model: Any, path: Path[Any]) -> list[Any] | None:
+    """Return the makers of a field's references in a model and its family; None for references inside containers."""
+    found = []
+    for kind in dict.fromkeys((model, *model.__tagged__())):
+        field = kind.__plan__.fields.get(path._name)
+        if field is None or field.key != path._key or (get_origin(field.type) or field.type) is not Ref:
+            return None
+        if field.maker is not None:
+            found.append(field.maker)
+    return found
+
+
+async def _reference_flow(node: Node, model: Any, documents: list[Any], request: Any) -> None:
+    path, query = node.link, node.wanted(request)
+    window = _window(node, query)
+    # Documents that were known before have siblings, and values, of their own.
+    makers = makers_of(model, path) if current_map() is None else None
+    refs: list[Any] = []
+    siblings: Any = ()
+    if makers is None:
+        refs = references(documents, path)
+        wanted = [id for ref in refs for id in (ref.ids if isinstance(ref, Refs) else (ref.id,))]
+    else:
+        siblings = _core.odm_siblings(documents)
+        wanted = [id for maker in makers for id in _core.odm_wanted(siblings, maker)]
+    query = query._with(limit=None, skip=None) if window is not None else query
+    found = await fetch_flow(query._request("all", request.port.is_async), wanted) if wanted else []
+    fetched = Fetched({key_of_id(document.id): document for document in found}, is_included=True)
+    fetched.window = window
+    if len(fetched) < len(wanted):
+        await _absent_flow(fetched, wanted, node, query, request)
+    if makers is None:
+        attach(refs, fetched)
+        return
+    for company in siblings:
+        for maker in makers:
+            known = company.loaded.get(maker)
+            company.loaded[maker] = fetched if known is None else known.joined(fetched)
+
+
+def _window(node: Node, query: Any) -> tuple[bool, int, int | None] | None:
+    """Return the order and limits of a `Refs`; refuse those of a single reference, and of one in a container."""
+    options = query._options
+    sort, skip, limit = options.get("sort"), options.get("skip") or 0, options.get("limit")
+    field = node.link._field()
+    if (get_origin(field.type) or field.type) is Refs:
+        return None if node.query is None else (bool(sort), skip, limit)
+    for name, value in (("sort", sort), ("skip", skip), ("limit", limit)):
+        if value:
+            raise UnsupportedOption(
+                f"include() cannot honour {name}() for {node.link!r}, which leads to one document each; leave it out"
+            )
+    return None
+
+
+async def _absent_flow(fetched: Fetched, wanted: list[Any], node: Node, query: Any, request: Any) -> None:
+    """Note why references lead to no document."""
+    absent = {key_of_id(id): id for id in wanted}
+    for key in fetched:
+        absent.pop(key, None)
+    if not absent:
+        return
+    name = node.target.__name__
+    reason = f"leads to no document: no {name} has this _id"
+    if query._where and node.query is not None:
+        reason = f"leads to no document that the query of related() finds: {query.query!r}"
+    fetched.absent = dict.fromkeys(absent, reason)
+    if not node.target.__soft_delete__():
+        return
+    marked = node.target.deleted()._from(request.connection).session(request.query._session)
+    marked = marked._bare(projection={"_id": 1})
+    ids = list(absent.values())
+    for document in await fetch_flow(marked._request("all", request.port.is_async), ids):
+        fetched.absent[key_of_id(document.id)] = f"leads to a {name} that is marked as deleted"
 
 
 def references(documents: Iterable[Any], path: Path[Any]) -> list[Any]:
     """Return the references at a path in documents, also inside lists and embedded documents."""
-    names = _attributes(path)
+    names = attributes(path)
     level: list[Any] = list(documents)
     for name in names:
         following: list[Any] = []
@@ -61,234 +286,34 @@ def _value(item: Any, name: str) -> Any:
         return None
 
 
-def _attributes(path: Path[Any]) -> list[str]:
+def attributes(path: Path[Any]) -> list[str]:
     """Return the attributes that lead to a path's field."""
     names: list[str] = []
     owner = path._model
     for key in path._key.split("."):
-        field = next(field for field in owner.__plan__.fields.values() if field.key == key)
+        field = next(
+            field
+            for model in dict.fromkeys((owner, *owner.__tagged__()))
+            for field in model.__plan__.fields.values()
+            if field.key == key
+        )
         names.append(field.name)
         owner = field.model
     return names
 
 
-class _Join:
-    """The facts about a reference that a lookup needs, computed once for each path and model.
-
-    Attributes:
-        model: the model with the reference.
-        key: the reference's path in the database.
-        target: the model that it leads to.
-        place: the model's field that is the reference, with the target in the core's form; None for one that is nested,
-            or in a list or a map.
-    """
-
-    __slots__ = ("_stages", "key", "model", "place", "target")
-
-    def __init__(self, path: Path[Any], model: Any) -> None:
-        self.model = model
-        self.key = path._key
-        self.target = _check_reference(path, "lookup")
-        self.place: tuple[int, Any] | None = None
-        for index, field in enumerate(model.__plan__.fields.values()):
-            if field.key == self.key and (get_origin(field.type) or field.type) in (Ref, Refs):
-                self.place = (index, self.target.__model__)
-        self._stages: dict[int, dict[str, Any]] = {}
-
-    def stage(self, number: int) -> dict[str, Any]:
-        """Return the stage that fetches the reference's document, for the lookup with this number in a pipeline."""
-        target = self.target
-        has_scope = any((target.__default_scope__, target.__tag_value__, target.__tenant__))
-        if not has_scope and number in self._stages:
-            return self._stages[number]
-        stage: dict[str, Any] = {
-            "from": target.__collection_name__(),
-            "localField": f"d.{self.key}",
-            "foreignField": "_id",
-            "as": f"r{number}",
-        }
-        made = {"$lookup": stage}
-        if not has_scope:
-            self._stages[number] = made
-            return made
-        scope = target.find().query
-        if scope:
-            stage["pipeline"] = [{"$match": scope}]
-        return made
-
-
-class Lookup:
-    """Documents with their references' documents, from one aggregation.
-
-    Attributes:
-        stages: stages of the aggregation.
-        is_direct: whether the core attaches the found documents to references while it makes the documents.
-    """
-
-    __slots__ = ("_places", "_query", "_request", "is_direct", "stages")
-
-    def __init__(self, query: Any, request: Any) -> None:
-        self._query = query
-        self._request = request
-        self.stages = _stages(request)
-        self._places: list[tuple[int, Any]] = []
-        # Documents of several models, or already loaded ones, have references with makers of their own.
-        self.is_direct: bool = (
-            query._on_invalid == "raise" and current_map() is None and not query._model.__tagged__()
-        )
-        alias = request.connection.alias
-        for number, path in enumerate(query._lookups):
-            join: _Join | None = path._join
-            if join is None or join.model is not query._model:
-                join = path._join = _Join(path, query._model)
-            if join.target.__connection__ != alias:
-                raise UnsupportedOption(
-                    f"lookup() cannot honour {path!r}: {join.target.__name__} is in another database; use include()"
-                )
-            self.stages.append(join.stage(number))
-            if join.place is None:
-                self.is_direct = False
-            else:
-                self._places.append(join.place)
-
-    async def all_flow(self) -> list[Any]:
-        """Fetch the documents."""
-        query, request = self._query, self._request
-        cursor = await request.port.call(
-            _aggregate, request.collection, self.stages, _options(request.keywords)
-        )
-        documents: list[Any] = []
-        rows: list[list[Any]] = []
-        while True:
-            # The first batch came with the command.
-            if self.is_direct:
-                self._read(cursor._batch, documents)
-            else:
-                rows += _core.odm_rows(cursor._batch)
-            if not await cursor._fetch_flow():
-                break
-        if self.is_direct:
-            finished: list[Any] = await query._finished_flow(request, documents)
-            return finished
-        documents = await query._decoded_flow(request, [row[0] for row in rows])
-        _attach_found(query, request, documents, rows)
-        return documents
-
-    def answer(self, batch: Any) -> Any:
-        """Return the single document of a terminal operation from the first batch of a direct lookup."""
-        request = self._request
-        has_more = batch is None or batch.id != 0
-        if has_more:
-            request.end(batch)
-        found: list[Any] = []
-        self._read(batch, found)
-        return (
-            found[0] if len(found) == 1 and not has_more else self._query._single_of(request, found, has_more)
-        )
-
-    def _read(self, batch: Any, documents: list[Any]) -> None:
-        """Read documents from a batch, each with its references' documents.
-
-        Raises:
-            ValidationError: a document, or a referenced one, does not fit its model.
-        """
-        query, request = self._query, self._request
-        only = query._only() if query._wish else None
-        try:
-            _core.odm_drain_joined(
-                batch,
-                query._model.__model__,
-                documents,
-                self._places,
-                request.is_lazy,
-                only,
-                request.connection,
-            )
-        except ValidationError as error:
-            raise located(error, query._model, request.collection.name) from None
-
-
-def _attach_found(query: Any, request: Any, documents: list[Any], rows: list[list[Any]]) -> None:
-    """Attach the found documents to the references of documents."""
-    for number, path in enumerate(query._lookups):
-        unique = {found for row in rows for found in row[number + 1]}
-        model = path._field().target.__model__
-        made = _core.odm_decode_all(model, b"".join(unique), True, None, False, request.connection)
-        _attach(references(documents, path), made)
-
-
-def _check_reference(path: Path[Any], terminal: str) -> Any:
-    """Return the target model of the references at a path; refuse a path without any."""
-    target = path._field().target
-    if target is None:
-        raise TypeError(f"expected a reference for {terminal}(), got {path!r}")
-    return target
-
-
-def _stages(request: Any) -> list[dict[str, Any]]:
-    keywords = request.keywords
-    stages: list[dict[str, Any]] = [{"$match": request.filter}] if request.filter else []
-    for option, stage in _AS_STAGE:
-        value = keywords.get(option)
-        if value:
-            stages.append({stage: value})
-    stages.append(_AS_ROW)
-    return stages
-
-
-_AS_STAGE = (("sort", "$sort"), ("skip", "$skip"), ("limit", "$limit"), ("projection", "$project"))
-# The first value of a row is the document.
-_AS_ROW: dict[str, Any] = {"$project": {"_id": 0, "d": "$$ROOT"}}
-
-
-_AS_AGGREGATE = {
-    "hint": "hint",
-    "comment": "comment",
-    "collation": "collation",
-    "let": "let",
-    "session": "session",
-    "max_time_ms": "maxTimeMS",
-    "batch_size": "batchSize",
-    "allow_disk_use": "allowDiskUse",
-}
-
-
-def _options(keywords: dict[str, Any]) -> dict[str, Any]:
-    return {_AS_AGGREGATE[name]: value for name, value in keywords.items() if name in _AS_AGGREGATE}
-
-
-def _aggregate(collection: Any, stages: list[Any], options: dict[str, Any]) -> Any:
-    return collection.aggregate(stages, **options)
-
-
-async def _level_flow(documents: list[Any], path: Path[Any], request: Any) -> tuple[list[Any], Any]:
-    found = references(documents, path)
-    if not found:
-        return [], None
-    target = found[0]._target()
-    wanted: list[Any] = []
-    for ref in found:
-        wanted += ref.ids if isinstance(ref, Refs) else [ref.id]
-    query = target.find()._from(request.connection).session(request.query._session)
-    fetched = await fetch_flow(query._request("all", request.port.is_async), wanted)
-    _attach(found, fetched)
-    return fetched, target
-
-
-def _attach(found: list[Any], fetched: list[Any]) -> None:
+def attach(found: list[Any], fetched: Fetched) -> None:
     """Attach documents to references and to their siblings."""
-    by_id = {_hashable(document.id): document for document in fetched}
-    # The references of one batch share the fetched documents, stored once.
+    # The references of one batch share what was fetched, stored once.
     told: set[tuple[int, int]] = set()
     for ref in found:
         if type(ref) is Ref:
-            ref._loaded = by_id.get(_hashable(ref.id))
-        else:
-            ref._loaded = {_hashable(id): by_id[_hashable(id)] for id in ref.ids if _hashable(id) in by_id}
+            ref._loaded = fetched.get(key_of_id(ref.id))
         siblings, maker = ref._siblings, ref._maker
         if siblings is None:
             siblings = ref._siblings = _core.OdmSiblings()
         key = (id(siblings), id(maker))
         if key not in told:
             told.add(key)
-            siblings.loaded.update({(maker, id): document for id, document in by_id.items()})
+            known = siblings.loaded.get(maker)
+            siblings.loaded[maker] = fetched if known is None else known.joined(fetched)

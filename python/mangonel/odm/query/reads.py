@@ -14,15 +14,18 @@ from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import QueryReadsTwins
 from mangonel.odm.connections.identity import current_map
 from mangonel.odm.errors import DocumentNotFound, MultipleDocuments, UnsupportedOption, ValidationError
-from mangonel.odm.expressions.paths import key_of
+from mangonel.odm.expressions.paths import key_of, path_of
 from mangonel.odm.model.annotations import classes_in
+from mangonel.odm.model.convert import to_json_bytes
 from mangonel.odm.model.hooks import family
 from mangonel.odm.model.invalid import located
 from mangonel.odm.model.refs import Ref, Refs
 from mangonel.odm.model.shapes import decode
 from mangonel.odm.model.texts import Secret
 from mangonel.odm.query.builder import QueryBuilder, limited_flow
-from mangonel.odm.query.include import Lookup, include_flow
+from mangonel.odm.query.include import attributes, include_flow
+from mangonel.odm.query.joins import matching_stages, window_flow
+from mangonel.odm.query.lookup import Lookup
 from mangonel.odm.query.pages import Page, Pages, page_flow, split
 from mangonel.odm.query.request import Request, dicts_flow, filters_flow, is_windowed, unsupported
 from mangonel.odm.query.typed import load_all
@@ -51,7 +54,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         documents: list[Any] = []
         if self._is_none:
             return documents
-        if self._lookups:
+        if self._lookups or self._joins:
             return await Lookup(self, request).all_flow()
         collection = request.collection
         # Short for `find()`: a frame less.
@@ -127,7 +130,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
             and (self._is_plain or not (self._includes or self._is_none or self._seconds is not None))
         ):
             collection = request.collection
-            if self._lookups:
+            if self._lookups or self._joins:
                 lookup = Lookup(self, request)
                 if lookup.is_direct:
                     return collection._first_batch(
@@ -169,7 +172,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         request = Request(self, "iterate", False)
         if self._is_none:
             return
-        if self._lookups:
+        if self._lookups or self._joins:
             yield request.port.flow(self._all_flow(request))
             return
         cursor = request.collection.find(request.filter, **request.keywords)
@@ -236,7 +239,19 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     async def _count_flow(self, request: Request) -> int:
         if self._is_none:
             return 0
+        if self._joins:
+            return await self._joined_count_flow(request)
         return int(await request.port.call(_count, request.collection, request.filter, request.keywords))
+
+    async def _joined_count_flow(self, request: Request) -> int:
+        """Count the documents that match by documents of references, within skip and limit."""
+        stages = matching_stages(request)
+        for option, stage in (("skip", "$skip"), ("limit", "$limit")):
+            if request.keywords.get(option):
+                stages.append({stage: request.keywords[option]})
+        cursor = await window_flow(request, [*stages, {"$count": "n"}])
+        found: list[dict[str, int]] = await cursor._to_list_flow(None)
+        return found[0]["n"] if found else 0
 
     @terminal
     def last(self) -> T | None:
@@ -276,6 +291,9 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     async def _exists_flow(self, request: Request) -> bool:
         if self._is_none:
             return False
+        if self._joins:
+            first = self._bare(projection=None).limit(1)
+            return bool(await first._joined_count_flow(request.of(first, "count")))
         # The start depends on no order, and a score needs its own projection.
         keywords = {**request.keywords, "limit": 1, "projection": {"_id": 1}}
         keywords.pop("sort", None)
@@ -359,6 +377,8 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     async def _json_flow(self, request: Request, exclude: tuple[Any, ...]) -> bytes:
         if self._is_none:
             return b"[]"
+        if self._includes or self._lookups or self._joins:
+            return await self._made_json_flow(request, exclude)
         self._refuse_secrets(exclude)
         keywords = {**request.keywords, **self._without(exclude)}
         cursor = request.collection.find(request.filter, **keywords)
@@ -375,6 +395,13 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         while await cursor._fetch_flow():
             pieces.append(_core.odm_json(cursor._batch, self._model.__model__, only))
         return b"[" + b",".join(pieces) + b"]"
+
+    async def _made_json_flow(self, request: Request, exclude: tuple[Any, ...]) -> bytes:
+        """Return the documents as JSON with those that were included, which the core does not join."""
+        names = [".".join(attributes(path_of(field))) if not isinstance(field, str) else field for field in exclude]
+        whole = self.eager() if "lazy" not in self._wish else self
+        documents = await whole._all_flow(request.of(whole, "json"))
+        return b"[" + b",".join(to_json_bytes(document, names) for document in documents) + b"]"
 
     def _refuse_secrets(self, exclude: tuple[Any, ...]) -> None:
         """Refuse secret fields, which the core would write in plain: it sees the stored text, not a Secret."""
@@ -519,7 +546,7 @@ class _AsyncDocuments(Generic[T]):
     def __init__(self, query: QueryReads[T]) -> None:
         self._query = query
         self._request = request = Request(query, "iterate", True)
-        self._is_whole = bool(query._lookups)
+        self._is_whole = bool(query._lookups or query._joins)
         self._cursor = (
             None
             if query._is_none or self._is_whole

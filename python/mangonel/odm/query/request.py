@@ -44,11 +44,12 @@ ASKED_BY = {
     "shape": "as_()",
     "session": "session()",
     "on_invalid": "find(on_invalid=…)",
+    "joins": "conditions or an order on documents of references",
 }
 # Settings of the collection, not keywords of its methods.
 SETTINGS = ("read_preference", "read_concern", "write_concern")
 # Settings for making documents; they do not affect an operation that returns none.
-FORM = ("projection", "include", "lookup", "shape", "on_invalid", "batch_size", "sort", "allow_disk_use")
+FORM = ("projection", "include", "lookup", "shape", "on_invalid", "batch_size", "sort", "allow_disk_use", "joins")
 
 
 class Terminal:
@@ -105,7 +106,7 @@ TERMINALS = {
             Terminal(
                 name,
                 _FIND,
-                ("include", "lookup", "shape", "on_invalid"),
+                ("include", "joins", "lookup", "shape", "on_invalid"),
                 is_find=True,
                 hands_out=True,
                 most=most,
@@ -113,7 +114,7 @@ TERMINALS = {
             for name, most in (("iterate", 0), ("all", 0), ("first", 1), ("last", 0), ("nth", 1), ("one", 2))
         ),
         # It also counts, and a count supports no other options.
-        Terminal("paginate", _FIND, ("include", "shape", "on_invalid")),
+        Terminal("paginate", _FIND, ("include", "joins", "shape", "on_invalid")),
         # A page sets its own window, and its last document must have the keys of the sort.
         Terminal(
             "page",
@@ -121,17 +122,16 @@ TERMINALS = {
             ("include", "on_invalid"),
             is_find=True,
         ),
-        *(
-            Terminal(name, _FIND, is_find=True)
-            for name in ("dicts", "raw", "json", "values", "to_arrow", "iter_arrow")
-        ),
+        *(Terminal(name, _FIND, ("joins",), is_find=True) for name in ("dicts", "values")),
+        Terminal("json", _FIND, ("include", "joins", "lookup"), is_find=True),
+        *(Terminal(name, _FIND, is_find=True) for name in ("raw", "to_arrow", "iter_arrow")),
         # A lookup sends a pipeline, which is not what this would explain.
         Terminal("explain", _FIND, ("include", "shape", "on_invalid"), is_find=True),
         Terminal("exists", _FIND, FORM, is_find=True),
         Terminal("is_empty", _FIND, FORM, is_find=True),
         Terminal("count", _COMMAND | _same("limit", "skip", "let"), FORM),
         Terminal("distinct", _COMMAND, (*FORM, "limit", "skip", "hint")),
-        Terminal("aggregate", _AGGREGATE, ("sort", "limit", "skip", "projection")),
+        Terminal("aggregate", _AGGREGATE, ("joins", "sort", "limit", "skip", "projection")),
         *(Terminal(name, _AGGREGATE, (*FORM, "limit", "skip")) for name in ("sum", "avg", "min", "max")),
         *(Terminal(name, _WRITE, (*FORM, "limit", "skip"), is_write=True) for name in ("update", "delete")),
         *(
@@ -209,7 +209,13 @@ class Request:
             keywords["limit"] = limit = wanted.most
         # How many documents are still wanted; None: those that the server returns.
         self.left: int | None = None
-        if limit and query._on_invalid != "raise" and wanted.hands_out and not query._lookups:
+        if (
+            limit
+            and query._on_invalid != "raise"
+            and wanted.hands_out
+            and not query._lookups
+            and not query._joins
+        ):
             # What does not fit is no part of the limit, so the cursor goes on behind it.
             self.left = keywords.pop("limit")
             keywords.setdefault("batch_size", max(2, limit))
@@ -335,6 +341,8 @@ def check_options(query: Any, terminal: Terminal) -> dict[str, Any]:
             keywords[name] = value
     if query._includes and "include" not in takes:
         raise unsupported(terminal.name, "include")
+    if query._joins and "joins" not in takes:
+        raise unsupported(terminal.name, "joins")
     if query._lookups and "lookup" not in takes:
         raise unsupported(terminal.name, "lookup")
     if query._shape is not None and "shape" not in takes:
@@ -382,7 +390,12 @@ async def ids_flow(request: Request) -> list[Any]:
 
 async def dicts_flow(request: Request) -> list[dict[str, Any]]:
     """Return a query's documents as the driver's dicts."""
-    cursor = request.collection.find(request.filter, **request.keywords)
+    if request.query._joins:
+        from mangonel.odm.query.joins import window_flow
+
+        cursor = await window_flow(request)
+    else:
+        cursor = request.collection.find(request.filter, **request.keywords)
     found: list[dict[str, Any]] = await cursor._to_list_flow(None)
     return found
 
@@ -396,7 +409,7 @@ async def filters_flow(request: Request, *, by_id: bool = False) -> list[dict[st
 
     A window needs a step of its own; documents that no longer match the query by then are left alone.
     """
-    if not (by_id or is_windowed(request.query)):
+    if not (by_id or request.query._joins or is_windowed(request.query)):
         return [request.filter]
     ids = await ids_flow(request)
     return [

@@ -55,6 +55,8 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
     async def _update_flow(self, request: Request, changes: Any, array_filters: Any, upsert: bool) -> int:
         if self._is_none:
             return 0
+        if upsert and self._joins:
+            raise unsupported("update", "joins")
         if upsert and is_windowed(self):
             raise unsupported("update(upsert=True)", "limit" if self._options.get("limit") else "skip")
         update, port = update_for(self._model, changes, upsert), request.port

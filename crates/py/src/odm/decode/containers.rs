@@ -3,6 +3,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDate, PyDict, PyTuple, PyType};
 
+use super::super::joining;
 use super::*;
 
 impl<'py> Hydrator<'_, 'py> {
@@ -24,7 +25,7 @@ impl<'py> Hydrator<'_, 'py> {
         self.d.close();
         if let Op::Ref { make, .. } = &inner.op {
             for item in &mut self.items[base..] {
-                *item = reference(self.siblings, make, item)?;
+                *item = reference(self.siblings, &inner.op, make, item)?;
             }
         }
         make::list(self.py, self.items.drain(base..))
@@ -98,7 +99,7 @@ impl<'py> Hydrator<'_, 'py> {
             let made = self.value(inner, found_kind, end);
             let mut made = made.map_err(|fault| within(fault, Step::Index(index)))?;
             if let Op::Ref { make, .. } = &inner.op {
-                made = reference(self.siblings, make, &made)?;
+                made = reference(self.siblings, &inner.op, make, &made)?;
             }
             items.push(made);
         }
@@ -121,7 +122,7 @@ impl<'py> Hydrator<'_, 'py> {
             let made = self.value(inner, kind, end);
             let mut made = made.map_err(|fault| self.d.within_field(fault, name_at))?;
             if let Op::Ref { make, .. } = &inner.op {
-                made = reference(self.siblings, make, &made)?;
+                made = reference(self.siblings, &inner.op, make, &made)?;
             }
             dict.set_item(key, made)?;
         }
@@ -234,6 +235,7 @@ impl<'py> Hydrator<'_, 'py> {
 /// The reference that an id inside a container is: nothing makes one when it is read there, as a field's own slot does.
 fn reference<'py>(
     siblings: Option<&Bound<'py, Siblings>>,
+    op: &Op,
     make: &Py<PyAny>,
     id: &Bound<'py, PyAny>,
 ) -> Made<'py> {
@@ -244,5 +246,8 @@ fn reference<'py>(
     if let Some(siblings) = siblings {
         siblings.borrow_mut().add(make, id.clone());
     }
-    Ok(make.bind(py).call1((id, siblings, py.None()))?)
+    match joining::reference(op, id, siblings)? {
+        Some(made) => Ok(made),
+        None => Ok(make.bind(py).call1((id, siblings, py.None()))?),
+    }
 }

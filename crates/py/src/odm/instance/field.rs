@@ -10,6 +10,7 @@ use pyo3::types::{PyString, PyType};
 
 use super::super::decode;
 use super::super::fields::{Fields, PARTIAL, is_instance};
+use super::super::joining;
 use super::super::plan::Op;
 use super::super::siblings::Siblings;
 use super::super::value::class_name;
@@ -130,7 +131,11 @@ fn value_of<'py>(py: Python<'py>, fields: Fields<'_>, index: usize) -> PyResult<
         return Ok(found);
     }
     let siblings = fields.siblings(py).filter(|company| company.is_instance_of::<Siblings>());
-    let made = make.bind(py).call1((found, siblings, &field.attribute))?;
+    let company = siblings.as_ref().and_then(|company| company.cast::<Siblings>().ok());
+    let made = match joining::reference(&field.kind.op, &found, company)? {
+        Some(made) => made,
+        None => make.bind(py).call1((found, siblings, &field.attribute))?,
+    };
     drop(fields.replace(index, made.clone()));
     fields.track();
     Ok(made)

@@ -1,0 +1,163 @@
+//! Documents of two queries joined by their references: what was loaded together, which ids it refers to, and which
+//! documents refer to which.
+use mangonel_entries::entries;
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyInt, PyList, PySet, PyString, PyType};
+
+use super::fields::Fields;
+use super::plan::Op;
+use super::siblings::{Siblings, key_of};
+use crate::codec::object_id;
+
+/// The siblings of these documents, each once, in order. A document that has none gets some.
+#[entries]
+#[pyfunction]
+pub(super) fn odm_siblings<'py>(documents: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyList>> {
+    let py = documents.py();
+    let found = PyList::empty(py);
+    let mut last: Option<Bound<'py, Siblings>> = None;
+    let mut fresh: Option<Bound<'py, Siblings>> = None;
+    let mut seen = std::collections::HashSet::new();
+    for document in documents {
+        let fields = Fields::of(&document)?;
+        let company = fields.siblings(py);
+        if let (Some(company), Some(last)) = (&company, &last)
+            && company.is(last)
+        {
+            continue;
+        }
+        let siblings = match company.as_ref().map(|company| company.cast::<Siblings>()) {
+            Some(Ok(siblings)) => siblings.clone(),
+            _ => {
+                let made = match &fresh {
+                    Some(made) => made.clone(),
+                    None => Bound::new(py, Siblings::new(py, company.map(Bound::unbind)))?,
+                };
+                fresh = Some(made.clone());
+                drop(fields.replace_siblings(py, Some(made.clone().into_any())));
+                fields.track();
+                made
+            }
+        };
+        if seen.insert(siblings.as_ptr() as usize) {
+            found.append(&siblings)?;
+        }
+        last = Some(siblings);
+    }
+    Ok(found)
+}
+
+/// The ids that siblings have in the field whose references `make` makes, each once.
+#[entries]
+#[pyfunction]
+pub(super) fn odm_wanted<'py>(
+    siblings: &Bound<'py, PyList>,
+    make: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyList>> {
+    let py = siblings.py();
+    let seen = PySet::empty(py)?;
+    let found = PyList::empty(py);
+    let take = |id: &Bound<'py, PyAny>| -> PyResult<()> {
+        if id.is_none() {
+            return Ok(());
+        }
+        let before = seen.len();
+        seen.add(key_of(id)?)?;
+        if seen.len() > before { found.append(id) } else { Ok(()) }
+    };
+    for company in siblings {
+        let ids = company.cast::<Siblings>()?.try_borrow()?.ids(py, make);
+        for item in ids {
+            match item.cast::<PyList>() {
+                Ok(items) => items.iter().try_for_each(|id| take(&id))?,
+                Err(_) => take(&item)?,
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// These documents by what they refer to in the field with this attribute: a list for each id, in order.
+#[entries]
+#[pyfunction]
+pub(super) fn odm_grouped<'py>(
+    documents: &Bound<'py, PyList>,
+    attribute: &Bound<'py, PyString>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let py = documents.py();
+    let found = PyDict::new(py);
+    let take = |id: &Bound<'py, PyAny>, document: &Bound<'py, PyAny>| -> PyResult<()> {
+        if id.is_none() {
+            return Ok(());
+        }
+        let key = key_of(id)?;
+        match found.get_item(&key)? {
+            Some(group) => group.cast_into::<PyList>()?.append(document),
+            None => found.set_item(key, PyList::new(py, [document])?),
+        }
+    };
+    for document in documents {
+        let fields = Fields::of(&document)?;
+        let index = fields.plan.field_of(attribute.as_ptr());
+        let value = match index.and_then(|index| fields.value(py, index)) {
+            Some(value) => value,
+            // It is still raw, or was not loaded.
+            None => document.getattr(attribute)?,
+        };
+        let op = index.map(|index| &fields.plan.fields[index].kind.op);
+        let value = match op {
+            Some(Op::Ref { class, .. }) if value.get_type().is(class.bind(py)) => {
+                value.getattr(intern!(py, "id"))?
+            }
+            Some(Op::Refs { class, .. }) if value.get_type().is(class.bind(py)) => {
+                value.getattr(intern!(py, "ids"))?
+            }
+            _ => value,
+        };
+        match value.cast::<PyList>() {
+            Ok(ids) => ids.iter().try_for_each(|id| take(&id, &document))?,
+            Err(_) => take(&value, &document)?,
+        }
+    }
+    Ok(found)
+}
+
+/// The reference that an id is, made without the program's half where that would only keep it: with its document, if that
+/// was fetched. None: the program's half has to look at it.
+pub(super) fn reference<'py>(
+    op: &Op,
+    id: &Bound<'py, PyAny>,
+    siblings: Option<&Bound<'py, Siblings>>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Op::Ref { make, class, slots, .. } = op else { return Ok(None) };
+    let py = id.py();
+    let is_plain = id.is_exact_instance_of::<PyInt>()
+        || id.is_exact_instance_of::<PyString>()
+        || object_id::known_class(py).is_some_and(|class| id.get_type().is(class));
+    if !is_plain {
+        return Ok(None);
+    }
+    let document = match siblings {
+        Some(siblings) => siblings.try_borrow()?.document(make, id)?,
+        None => None,
+    };
+    let none = || py.None().into_bound(py);
+    let values = [
+        document.unwrap_or_else(none),
+        make.bind(py).clone(),
+        siblings.map_or_else(none, |siblings| siblings.as_any().clone()),
+        id.clone(),
+    ];
+    let class = class.bind(py).cast::<PyType>()?.as_type_ptr();
+    // SAFETY: the class is the mapper's own `Ref`, and the description of the field says where its slots are: they were
+    // asked of the members themselves (`odm_offset`). In a new instance they are null, and take the references over.
+    unsafe {
+        let object = Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(class, 0))?;
+        for (offset, value) in slots.iter().zip(values) {
+            object.as_ptr().byte_add(*offset).cast::<*mut ffi::PyObject>().write(value.into_ptr());
+        }
+        Ok(Some(object))
+    }
+}

@@ -1,0 +1,190 @@
+"""`include` of a `Many`: fetches the documents that refer to others, with one command for all of them.
+
+With a limit for each, the server takes so many from each list (`$lookup`); where it cannot, all are fetched and the
+rest is dropped here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_origin
+
+from mangonel import _core, bson
+from mangonel.odm.errors import UnsupportedOption
+from mangonel.odm.expressions.expr import query_of
+from mangonel.odm.expressions.paths import key_of_name
+from mangonel.odm.model.describe import may_encrypt
+from mangonel.odm.model.fetched import Fetched, key_of_id
+from mangonel.odm.model.refs import Ref, Refs
+from mangonel.odm.query.request import MOST_IDS
+
+
+# What the server's join can honour; with other options all children are fetched.
+_CUT_BY_SERVER = frozenset(("sort", "skip", "limit", "projection", "collation", "comment"))
+
+
+async def children_flow(node: Any, documents: list[Any], request: Any) -> None:
+    """Fetch the documents that refer to these by a reference, and give each of them its own."""
+    descriptor = node.link._descriptor
+    inverse, child = descriptor.inverse, node.target
+    key = key_of_name(inverse.by, child)
+    query = _narrowed(node, inverse, key, request)
+    options = query._options
+    skip, limit = options.get("skip") or 0, options.get("limit")
+    parents = {key_of_id(document.id): document for document in documents}
+    fetched = Fetched({parent: [] for parent in parents}, is_included=True)
+    fetched.is_whole = node.query is None or not (node.query._where or skip or limit is not None)
+    groups: dict[Any, list[Any]] = {}
+    ids = [stored(document.id) for document in parents.values()]
+    is_cut = skip > 0 or limit is not None
+    for start in range(0, len(ids), MOST_IDS):
+        part = ids[start : start + MOST_IDS]
+        if is_cut and _is_near(query, request):
+            found = await _cut_flow(query, request, part, key)
+        else:
+            narrow = query._with(skip=None, limit=None).find({key: {"$in": part}})
+            children = await narrow._all_flow(_place(narrow, request))
+            found = grouped(children, key, child)
+            if is_cut:
+                end = None if limit is None else skip + limit
+                found = {parent: group[skip:end] for parent, group in found.items()}
+        for parent, group in found.items():
+            groups.setdefault(parent, []).extend(group)
+    fetched.update({parent: group for parent, group in groups.items() if parent in fetched})
+    for company in _core.odm_siblings(documents):
+        known = company.loaded.get(descriptor)
+        company.loaded[descriptor] = fetched if known is None else known.joined(fetched)
+    _know_parents(groups, parents, key, child)
+
+
+def _narrowed(node: Any, inverse: Any, key: str, request: Any) -> Any:
+    """Return the query for the children, with what the inverse itself says, and with the reference to the parent."""
+    query = node.wanted(request)
+    if inverse.where:
+        query = query.find(*inverse.where)
+    if inverse.order is not None and not query._options.get("sort"):
+        query = query.sort(inverse.order)
+    first = key.partition(".")[0]
+    if first in query._wish.get("left_out", ()):
+        raise UnsupportedOption(f"include() cannot honour exclude() of {first!r}, which refers to the parent")
+    chosen = query._wish.get("chosen")
+    if chosen is not None and first not in chosen:
+        query = query._wishing(chosen=[*chosen, first])
+        query._project()
+    return query
+
+
+def _place(query: Any, request: Any) -> Any:
+    return query._request("all", request.port.is_async)
+
+
+def _is_near(query: Any, request: Any) -> bool:
+    """Whether the server can join the children to their parents: in one database, with plain values and options."""
+    is_plain = query._on_invalid == "raise" and not query._lookups and not query._joins
+    if not is_plain or any(
+        value is not None for name, value in query._options.items() if name not in _CUT_BY_SERVER
+    ):
+        return False
+    if _place(query, request).connection is not request.connection:
+        return False
+    return not may_encrypt(query._model) and not may_encrypt(request.query._model)
+
+
+async def _cut_flow(query: Any, request: Any, ids: list[Any], key: str) -> dict[Any, list[Any]]:
+    """Return the children of each parent within the query's window, from one aggregation of the parents."""
+    place, options = _place(query, request), query._options
+    matches = {"$expr": {"$in": ["$$parent", {"$cond": [{"$isArray": f"${key}"}, f"${key}", [f"${key}"]]}]}}
+    if _is_single(query._model, key):
+        # Only this form uses an index on servers before 5.0.
+        matches = {"$expr": {"$eq": ["$$parent", f"${key}"]}}
+    inner: list[dict[str, Any]] = [{"$match": query_of(place.filter, matches)}]
+    for option, stage in (("sort", "$sort"), ("skip", "$skip"), ("limit", "$limit"), ("projection", "$project")):
+        if options.get(option):
+            inner.append({stage: options[option]})
+    stages = [
+        {"$match": {"_id": {"$in": ids}}},
+        {
+            "$lookup": {
+                "from": place.collection.name,
+                "let": {"parent": "$_id"},
+                "pipeline": inner,
+                "as": "r",
+            }
+        },
+        {"$project": {"_id": 0, "p": {"id": "$_id"}, "r": 1}},
+    ]
+    keywords = {name: options[name] for name in ("collation", "comment") if options.get(name)}
+    cursor = await request.port.call(_aggregate, request.collection, stages, {**keywords, **request.session})
+    rows: list[list[Any]] = []
+    while True:
+        rows += _core.odm_rows(cursor._batch)
+        if not await cursor._fetch_flow():
+            break
+    # The server keeps the order of the keys: the parent's id comes after the array.
+    parts = [(key_of_id(_id_of(row)), next(part for part in row if isinstance(part, list))) for row in rows]
+    unique = list(dict.fromkeys(data for _, children in parts for data in children))
+    made = dict(zip(unique, await query._decoded_flow(place, unique), strict=True))
+    return {parent: [made[data] for data in children] for parent, children in parts}
+
+
+def _id_of(row: list[Any]) -> Any:
+    data = next(part for part in row if isinstance(part, bytes))
+    return bson.decode(data)["id"]
+
+
+def _is_single(model: Any, key: str) -> bool:
+    """Whether a field holds one reference, and not in a list."""
+    field = model.__plan__.by_key.get(key)
+    return field is not None and (get_origin(field.type) or field.type) is Ref
+
+
+def _aggregate(collection: Any, stages: list[Any], options: dict[str, Any]) -> Any:
+    return collection.aggregate(stages, **options)
+
+
+def grouped(children: list[Any], key: str, model: Any) -> dict[Any, list[Any]]:
+    """Return documents by what they refer to: lists by the referenced ids, in order."""
+    field = model.__plan__.by_key.get(key)
+    if field is not None and (get_origin(field.type) or field.type) in (Ref, Refs):
+        found: dict[Any, list[Any]] = _core.odm_grouped(children, field.name)
+        return found
+    from mangonel.odm.query.include import references
+
+    groups: dict[Any, list[Any]] = {}
+    path = path_of_key(model, key)
+    for child in children:
+        ids = [id for ref in references([child], path) for id in (ref.ids if isinstance(ref, Refs) else (ref.id,))]
+        for parent in dict.fromkeys(map(key_of_id, ids)):
+            groups.setdefault(parent, []).append(child)
+    return groups
+
+
+def path_of_key(model: Any, key: str) -> Any:
+    """Return the path of a key, such as "lines.product"."""
+    found: Any = None
+    owner = model
+    for part in key.split("."):
+        field = next(
+            field
+            for kind in dict.fromkeys((owner, *owner.__tagged__()))
+            for field in kind.__plan__.fields.values()
+            if field.key == part
+        )
+        found = owner.__expressions__[field.name] if found is None else getattr(found, field.name)
+        owner = field.model
+    return found
+
+
+def stored(id: Any) -> Any:
+    """Return an id in the form of a query: an embedded document becomes a document."""
+    return dict(id.to_bson()) if isinstance(id, _core.OdmBase) else id
+
+
+def _know_parents(groups: dict[Any, list[Any]], parents: dict[Any, Any], key: str, child: Any) -> None:
+    """Let the children know their parents, where they have one each: asking for it sends nothing."""
+    field = child.__plan__.by_key.get(key)
+    if field is None or (get_origin(field.type) or field.type) is not Ref or field.maker is None:
+        return
+    children = [document for group in groups.values() for document in group]
+    known = Fetched(parents)
+    for company in _core.odm_siblings(children):
+        company.loaded.setdefault(field.maker, known)

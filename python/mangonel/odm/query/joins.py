@@ -1,0 +1,112 @@
+"""The stages of an aggregation for conditions and orders on documents that references lead to.
+
+The other documents are joined under keys of their own, matched or sorted by, and left out again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mangonel.odm.errors import UnsupportedOption
+from mangonel.odm.expressions.expr import JoinedExpr, query_of
+from mangonel.odm.expressions.paths import key_of_name
+from mangonel.odm.expressions.through import ManyPath, Through, alias_of, links_of, target_of
+from mangonel.odm.model.describe import may_encrypt
+
+
+def matching_stages(request: Any) -> list[dict[str, Any]]:
+    """Return the stages that select a query's documents, with what they are sorted by joined to them."""
+    query = request.query
+    stages: list[dict[str, Any]] = [{"$match": request.filter}] if request.filter else []
+    if not query._joins:
+        return stages
+    stages += _links(request).values()
+    joined = [part.joined for part in query._joins if type(part) is JoinedExpr]
+    if joined:
+        stages.append({"$match": query_of(*joined)})
+    return stages
+
+
+def leaving_stages(request: Any) -> list[dict[str, Any]]:
+    """Return the stage that leaves the joined documents out again, if there are any."""
+    return [{"$unset": list(_links(request))}] if request.query._joins else []
+
+
+def window_stages(request: Any) -> list[dict[str, Any]]:
+    """Return all stages for a query's documents: conditions, order, window and fields."""
+    stages = matching_stages(request)
+    for option, stage in (("sort", "$sort"), ("skip", "$skip"), ("limit", "$limit")):
+        value = request.keywords.get(option)
+        if value:
+            stages.append({stage: value})
+    stages += leaving_stages(request)
+    projection = request.keywords.get("projection")
+    if projection:
+        stages.append({"$project": projection})
+    return stages
+
+
+# How the options of a find are called by an aggregation.
+_AS_AGGREGATE = {
+    "hint": "hint",
+    "comment": "comment",
+    "collation": "collation",
+    "let": "let",
+    "session": "session",
+    "max_time_ms": "maxTimeMS",
+    "batch_size": "batchSize",
+    "allow_disk_use": "allowDiskUse",
+}
+
+
+async def window_flow(request: Any, stages: list[dict[str, Any]] | None = None) -> Any:
+    """Return the cursor of an aggregation for a query's documents, after its first batch."""
+    keywords = request.keywords
+    options = {_AS_AGGREGATE[name]: value for name, value in keywords.items() if name in _AS_AGGREGATE}
+    stages = window_stages(request) if stages is None else stages
+    return await request.port.call(_aggregate, request.collection, stages, options)
+
+
+def _aggregate(collection: Any, stages: list[Any], options: dict[str, Any]) -> Any:
+    return collection.aggregate(stages, **options)
+
+
+def _links(request: Any) -> dict[str, dict[str, Any]]:
+    """Return the joins that a query needs, by the keys of what they join, each after those that it needs."""
+    found: dict[str, dict[str, Any]] = {}
+    for part in request.query._joins:
+        for path in part.through if type(part) is JoinedExpr else (part,):
+            for link in links_of(path)[:-1]:
+                alias = alias_of(link)
+                if alias not in found:
+                    found[alias] = _join(link, alias, request)
+    return found
+
+
+def _join(link: Any, alias: str, request: Any) -> dict[str, Any]:
+    target = target_of(link)
+    if target.__connection__ != request.connection.alias or may_encrypt(target):
+        why = "is in another database" if target.__connection__ != request.connection.alias else "may be encrypted"
+        raise UnsupportedOption(
+            f"find() and sort() cannot honour {link!r}: {target.__name__} {why}; read the ids of its documents first"
+        )
+    before = getattr(link, "_before", None)
+    prefix = "" if before is None else f"{alias_of(before)}."
+    if isinstance(link, ManyPath):
+        inverse = link._descriptor.inverse
+        local, foreign, where = "_id", key_of_name(inverse.by, target), inverse.where
+    else:
+        local, foreign, where = (link._local() if isinstance(link, Through) else link)._key, "_id", ()
+    stage: dict[str, Any] = {
+        "from": target.__collection_name__(),
+        "localField": f"{prefix}{local}",
+        "foreignField": foreign,
+        "as": alias,
+    }
+    query = target.find(*where)
+    scope = query.query
+    if query._joins:
+        raise UnsupportedOption(f"find() and sort() cannot honour {link!r}: its scope leads through references itself")
+    if scope:
+        stage["pipeline"] = [{"$match": scope}]
+    return {"$lookup": stage}
