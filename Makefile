@@ -198,7 +198,7 @@ lint-types:
 
 # The mapper's modules with terminals are their own types, but for the twins.
 TYPED := mangonel._core mangonel.api mangonel.gridfs.api mangonel.encryption.api $(addprefix mangonel.odm.,\
-	connections.connection model.any_ref model.refs query.aggregates query.columns query.query query.reads query.watch query.writes store.document store.files)
+	connections.connection model.any_ref model.many model.refs query.aggregates query.columns query.query query.reads query.watch query.writes store.document store.files)
 
 lint-stubs:
 	$(PYTHON) tools/stubs.py --check

@@ -272,7 +272,7 @@ REFUSED: dict[str, set[str]] = {
     "page": {"lookup", "limit", "as_", *WINDOWS},
     "dicts": FORMS,
     "raw": FORMS,
-    "json": FORMS,
+    "json": {"as_", "on_invalid"},
     "values": FORMS,
     "to_arrow": FORMS,
     "iter_arrow": FORMS,

@@ -100,8 +100,8 @@ from mangonel.odm.model.introspection import Field, fields
 from mangonel.odm.model.many import Many
 from mangonel.odm.model.refs import Ref, Refs
 from mangonel.odm.model.texts import Email, Secret, Url
-from mangonel.odm.query.pages import Page, Pages
 from mangonel.odm.query.include import related
+from mangonel.odm.query.pages import Page, Pages
 from mangonel.odm.query.query import Query
 from mangonel.odm.query.scope import scope
 from mangonel.odm.query.watch import Changes, Event

@@ -39,15 +39,15 @@ class ConnectionTwins:
 class AnyRefTwins:
     def aget(self) -> Coroutine[Any, Any, Any]: """As `get`, on asyncio."""
 
+class ManyTwins(Generic[T]):
+    def aall(self) -> Coroutine[Any, Any, list[T]]: """As `all`, on asyncio."""
+    def acount(self) -> Coroutine[Any, Any, int]: """As `count`, on asyncio."""
+
 class RefTwins(Generic[T]):
     def aget(self) -> Coroutine[Any, Any, T]: """As `get`, on asyncio."""
 
 class RefsTwins(Generic[T]):
     def aall(self) -> Coroutine[Any, Any, list[T]]: """As `all`, on asyncio."""
-
-class ManyTwins(Generic[T]):
-    def aall(self) -> Coroutine[Any, Any, list[T]]: """As `all`, on asyncio."""
-    def acount(self) -> Coroutine[Any, Any, int]: """As `count`, on asyncio."""
 
 class QueryAggregatesTwins(Generic[T]):
     @overload

@@ -42,7 +42,8 @@ impl Siblings {
         if let Some(found) = loaded.get_item(make)? {
             return Ok(found.cast_into::<PyDict>()?);
         }
-        let made = FETCHED.import(py, "mangonel.odm.model.refs", "Fetched")?.call0()?.cast_into::<PyDict>()?;
+        let made =
+            FETCHED.import(py, "mangonel.odm.model.refs", "Fetched")?.call0()?.cast_into::<PyDict>()?;
         loaded.set_item(make, &made)?;
         Ok(made)
     }

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import decimal
 import re
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 from mangonel.bson import Decimal128
 from mangonel.odm._registry import is_document_class
@@ -71,6 +71,9 @@ class Path(Arithmetic[T], Operand):
     Arithmetic with it makes a `Computed`, a value for `set_`.
     """
 
+    # Continues a path behind a reference; `through` sets it.
+    _hop: ClassVar[Callable[[Any, Any, str], Any]]
+
     __slots__ = ("_is_element", "_join", "_keys", "_model", "_name", "_owner", "_resolved", "_text")
 
     def __init__(self, model: Any, name: str) -> None:
@@ -131,9 +134,8 @@ class Path(Arithmetic[T], Operand):
                 f"{field.model.__name__} has no field {name!r}; it has {', '.join(fields) or 'none'}"
             )
         if field.target is not None and is_document_class(field.target):
-            from mangonel.odm.expressions.through import hop
-
-            return hop(self, field.target, name)
+            made: Path[Any] = Path._hop(self, field.target, name)
+            return made
         raise AttributeError(
             f"{self._owner.__name__}.{self._name} has no {name!r}: it is no embedded document"
         )

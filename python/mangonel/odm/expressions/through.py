@@ -136,6 +136,9 @@ def hop(before: Any, target: Any, name: str) -> Any:
     raise AttributeError(f"{target.__name__} has no field {name!r}; it has {known or 'none'}")
 
 
+Path._hop = staticmethod(hop)
+
+
 def target_of(link: Any) -> Any:
     """Return the document class that a path's last field leads to, or None if it is no reference."""
     if isinstance(link, ManyPath):

@@ -105,7 +105,7 @@ def ref_of(document: Any, field: Any) -> Ref[Any] | None:
 
 
 def _document(ref: Ref[Any], instance: Any) -> Any:
-    if ref.is_loaded:
+    if ref.is_loaded or ref.is_missing:
         return ref.value
     # A new document that refers to one by id has no connection yet.
     origin = _core.odm_origin(instance)

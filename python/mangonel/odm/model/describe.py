@@ -458,7 +458,9 @@ def _op(plain: Any, metadata: typing.Sequence[Any], cls: Any, info: FieldInfo | 
         id_type = maker.id_type()
         inner = _inner(id_type, cls) if id_type is not None else _inner(Any, cls)
         label = f"{'Ref' if is_one else 'Refs'}[{maker.target_name}]"
-        return ("ref", (maker, Ref, inner, _SLOTS), label) if is_one else ("refs", (maker, Refs, inner), label)
+        return (
+            ("ref", (maker, Ref, inner, _SLOTS), label) if is_one else ("refs", (maker, Refs, inner), label)
+        )
     container = origin or plain
     if container in (list, typing.Sequence) or getattr(container, "__name__", "") in (
         "Sequence",

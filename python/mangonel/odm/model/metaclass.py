@@ -14,8 +14,8 @@ from mangonel.odm.expressions.paths import Path
 from mangonel.odm.model.embedded_in import SLOT, EmbeddedIn, embedded_in
 from mangonel.odm.model.fields import MISSING, FieldInfo, Inverse, field, many
 from mangonel.odm.model.hooks import collect_hooks, forget_plain
-from mangonel.odm.model.plan import Plan
 from mangonel.odm.model.many import InverseDescriptor
+from mangonel.odm.model.plan import Plan
 from mangonel.odm.model.spelling import check_class_options
 from mangonel.odm.model.tenancy import check_tenant
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from mangonel._core import odm_finished
+from mangonel.bson import ObjectId
 from mangonel.odm._registry import is_document, is_embedded_instance, is_instance, is_model
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import RefsTwins, RefTwins
@@ -160,8 +161,8 @@ class Ref(Generic[T], RefTwins[T]):
         """The document, without fetching it.
 
         Raises:
-            DocumentNotFound: it was not fetched: use `get()`, `aget()` or `include()`. Or `include()` found that there is
-                none; the message tells.
+            DocumentNotFound: it was not fetched: use `get()`, `aget()` or `include()`. Or `include()` found none; the
+                message says why.
         """
         found: T = self._loaded
         if found is None:
@@ -363,8 +364,8 @@ class Refs(Generic[T], RefsTwins[T]):
         After `include(related(…))` they are those that its query chose.
 
         Raises:
-            DocumentNotFound: one was not fetched: use `all()`, `aall()` or `include()`. Or `include()` found that there is
-                none; `missing` has the ids, and `all()` leaves them out.
+            DocumentNotFound: one was not fetched: use `all()`, `aall()` or `include()`. Or `include()` found none:
+                `missing` has such ids, and `all()` leaves them out.
         """
         fetched = self._fetched()
         if fetched is not None and fetched.window is not None and self._is_complete():
@@ -512,9 +513,17 @@ def keep(siblings: Any, maker: Any, documents: Iterable[Any]) -> None:
     fetched.update({key_of_id(document.id): document for document in documents})
 
 
+# Types of ids that the database has as programs do.
+_PLAIN = frozenset((ObjectId, int, str))
+
+
 async def fetch_flow(request: Any, ids: Iterable[Any]) -> list[Any]:
     """Fetch documents of a query by id, each once, in as few steps as possible."""
-    wanted = list({key_of_id(id): stored_id(id) for id in ids}.values())
+    ids = list(ids)
+    if _PLAIN.issuperset(map(type, ids)):
+        wanted = list(dict.fromkeys(ids))
+    else:
+        wanted = list({key_of_id(id): stored_id(id) for id in ids}.values())
     documents: list[Any] = []
     # An id takes about 20 bytes of the command, which is limited to 16 MiB.
     for start in range(0, len(wanted), 50_000):

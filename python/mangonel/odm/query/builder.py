@@ -376,8 +376,8 @@ class QueryBuilder(Generic[T]):
     def include(self, *fields: Any) -> Self:
         """Fetch referenced documents too, by one more command for each reference and level.
 
-        Afterwards `post.author.value` and `user.posts.values` send nothing, `to_dict()` and responses show the documents
-        in place of their ids, and a reference without a document says why.
+        Afterwards `post.author.value` and `user.posts.values` send nothing. `to_dict()` and responses show documents in
+        place of ids. A reference without a document says why.
 
         Args:
             fields: references and inverses such as `Post.author` and `User.posts`; `Post.author.company` and

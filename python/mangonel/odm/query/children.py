@@ -12,11 +12,11 @@ from mangonel import _core, bson
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.expressions.paths import key_of_name
-from mangonel.odm.model.describe import may_encrypt
+from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.fetched import Fetched, key_of_id
-from mangonel.odm.model.refs import Ref, Refs
+from mangonel.odm.model.refs import Ref, Refs, stored_id
+from mangonel.odm.query.references import references
 from mangonel.odm.query.request import MOST_IDS
-
 
 # What the server's join can honour; with other options all children are fetched.
 _CUT_BY_SERVER = frozenset(("sort", "skip", "limit", "projection", "collation", "comment"))
@@ -34,7 +34,7 @@ async def children_flow(node: Any, documents: list[Any], request: Any) -> None:
     fetched = Fetched({parent: [] for parent in parents}, is_included=True)
     fetched.is_whole = node.query is None or not (node.query._where or skip or limit is not None)
     groups: dict[Any, list[Any]] = {}
-    ids = [stored(document.id) for document in parents.values()]
+    ids = [stored_id(document.id) for document in parents.values()]
     is_cut = skip > 0 or limit is not None
     for start in range(0, len(ids), MOST_IDS):
         part = ids[start : start + MOST_IDS]
@@ -86,7 +86,7 @@ def _is_near(query: Any, request: Any) -> bool:
         return False
     if _place(query, request).connection is not request.connection:
         return False
-    return not may_encrypt(query._model) and not may_encrypt(request.query._model)
+    return encrypted_tree(query._model) is None and encrypted_tree(request.query._model) is None
 
 
 async def _cut_flow(query: Any, request: Any, ids: list[Any], key: str) -> dict[Any, list[Any]]:
@@ -97,7 +97,12 @@ async def _cut_flow(query: Any, request: Any, ids: list[Any], key: str) -> dict[
         # Only this form uses an index on servers before 5.0.
         matches = {"$expr": {"$eq": ["$$parent", f"${key}"]}}
     inner: list[dict[str, Any]] = [{"$match": query_of(place.filter, matches)}]
-    for option, stage in (("sort", "$sort"), ("skip", "$skip"), ("limit", "$limit"), ("projection", "$project")):
+    for option, stage in (
+        ("sort", "$sort"),
+        ("skip", "$skip"),
+        ("limit", "$limit"),
+        ("projection", "$project"),
+    ):
         if options.get(option):
             inner.append({stage: options[option]})
     stages = [
@@ -147,12 +152,14 @@ def grouped(children: list[Any], key: str, model: Any) -> dict[Any, list[Any]]:
     if field is not None and (get_origin(field.type) or field.type) in (Ref, Refs):
         found: dict[Any, list[Any]] = _core.odm_grouped(children, field.name)
         return found
-    from mangonel.odm.query.include import references
-
     groups: dict[Any, list[Any]] = {}
     path = path_of_key(model, key)
     for child in children:
-        ids = [id for ref in references([child], path) for id in (ref.ids if isinstance(ref, Refs) else (ref.id,))]
+        ids = [
+            id
+            for ref in references([child], path)
+            for id in (ref.ids if isinstance(ref, Refs) else (ref.id,))
+        ]
         for parent in dict.fromkeys(map(key_of_id, ids)):
             groups.setdefault(parent, []).append(child)
     return groups
@@ -172,11 +179,6 @@ def path_of_key(model: Any, key: str) -> Any:
         found = owner.__expressions__[field.name] if found is None else getattr(found, field.name)
         owner = field.model
     return found
-
-
-def stored(id: Any) -> Any:
-    """Return an id in the form of a query: an embedded document becomes a document."""
-    return dict(id.to_bson()) if isinstance(id, _core.OdmBase) else id
 
 
 def _know_parents(groups: dict[Any, list[Any]], parents: dict[Any, Any], key: str, child: Any) -> None:

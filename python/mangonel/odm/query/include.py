@@ -14,10 +14,10 @@ from mangonel.odm.connections.identity import current_map
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.paths import Path
 from mangonel.odm.expressions.through import ManyPath, Through, hop, links_of, target_of
-from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.fetched import Fetched, key_of_id
-from mangonel.odm.model.refs import Ref, Refs, fetch_flow
+from mangonel.odm.model.refs import Refs, fetch_flow
 from mangonel.odm.query.children import children_flow
+from mangonel.odm.query.references import attach, makers_of, references
 
 # What the query of `related()` may ask for beside conditions.
 _HONOURED = frozenset(
@@ -63,10 +63,15 @@ def related(field: Any, query: Any) -> Any:
         ("as_()", query._shape is not None),
         ("session()", query._session is not None),
         ("timeout()", query._seconds is not None),
-        *((f"options({name}=…)", query._options[name] is not None) for name in query._options.keys() - _HONOURED),
+        *(
+            (f"options({name}=…)", query._options[name] is not None)
+            for name in query._options.keys() - _HONOURED
+        ),
     ):
         if is_asked:
-            raise UnsupportedOption(f"related() cannot honour {name}: leave it out, or set it on the outer query")
+            raise UnsupportedOption(
+                f"related() cannot honour {name}: leave it out, or set it on the outer query"
+            )
     return Related(field, query)
 
 
@@ -105,7 +110,9 @@ class Node:
     def with_(self, other: Node) -> Node:
         """Return a node for both."""
         if self.query is not None and other.query is not None and self.query is not other.query:
-            raise UnsupportedOption(f"include() cannot honour two queries for {self.link!r}: leave one of them out")
+            raise UnsupportedOption(
+                f"include() cannot honour two queries for {self.link!r}: leave one of them out"
+            )
         return Node(self.link, self.query or other.query, merged(self.inner, other.inner))
 
     def wanted(self, request: Any) -> Any:
@@ -137,7 +144,9 @@ def nodes_of(model: Any, field: Any) -> Node:
         steps = links_of(path)
         for link in steps:
             owner = check_reference(link, "include")
-            links.append((link._local() if isinstance(link, Through) else link, query if link is path else None))
+            links.append(
+                (link._local() if isinstance(link, Through) else link, query if link is path else None)
+            )
     node: Node | None = None
     for link, query in reversed(links):
         node = Node(link, query, () if node is None else (node,))
@@ -157,7 +166,9 @@ def merged(nodes: Iterable[Node], others: Iterable[Node]) -> tuple[Node, ...]:
 
 def _named(owner: Any, name: str) -> Any:
     first, _, rest = name.partition(".")
-    found: Any = hop(None, owner, first) if first not in owner.__plan__.fields else owner.__expressions__[first]
+    found: Any = (
+        hop(None, owner, first) if first not in owner.__plan__.fields else owner.__expressions__[first]
+    )
     for part in rest.split(".") if rest else ():
         found = getattr(found, part)
     return found
@@ -182,18 +193,6 @@ async def include_flow(model: Any, documents: list[Any], nodes: Iterable[Node], 
             await children_flow(node, documents, request)
         else:
             await _reference_flow(node, model, documents, request)
-
-
-def makers_of(model: Any, path: Path[Any]) -> list[Any] | None:
-    """Return the makers of a field's references in a model and its family; None for references inside containers."""
-    found = []
-    for kind in dict.fromkeys((model, *model.__tagged__())):
-        field = kind.__plan__.fields.get(path._name)
-        if field is None or field.key != path._key or (get_origin(field.type) or field.type) is not Ref:
-            return None
-        if field.maker is not None:
-            found.append(field.maker)
-    return found
 
 
 async def _reference_flow(node: Node, model: Any, documents: list[Any], request: Any) -> None:
@@ -254,66 +253,7 @@ async def _absent_flow(fetched: Fetched, wanted: list[Any], node: Node, query: A
     if not node.target.__soft_delete__():
         return
     marked = node.target.deleted()._from(request.connection).session(request.query._session)
-    marked = marked._bare(projection={"_id": 1})
+    marked = marked.only("_id")
     ids = list(absent.values())
     for document in await fetch_flow(marked._request("all", request.port.is_async), ids):
         fetched.absent[key_of_id(document.id)] = f"leads to a {name} that is marked as deleted"
-
-
-def references(documents: Iterable[Any], path: Path[Any]) -> list[Any]:
-    """Return the references at a path in documents, also inside lists and embedded documents."""
-    names = attributes(path)
-    level: list[Any] = list(documents)
-    for name in names:
-        following: list[Any] = []
-        for item in level:
-            value = _value(item, name)
-            if isinstance(value, (list, tuple, set, frozenset)):
-                following += [part for part in value if part is not None]
-            elif isinstance(value, dict):
-                following += list(value.values())
-            elif value is not None:
-                following.append(value)
-        level = following
-    return [item for item in level if isinstance(item, (Ref, Refs))]
-
-
-def _value(item: Any, name: str) -> Any:
-    """Return an item's value, or None if it was not loaded."""
-    try:
-        return held(item, name)
-    except AttributeError:
-        return None
-
-
-def attributes(path: Path[Any]) -> list[str]:
-    """Return the attributes that lead to a path's field."""
-    names: list[str] = []
-    owner = path._model
-    for key in path._key.split("."):
-        field = next(
-            field
-            for model in dict.fromkeys((owner, *owner.__tagged__()))
-            for field in model.__plan__.fields.values()
-            if field.key == key
-        )
-        names.append(field.name)
-        owner = field.model
-    return names
-
-
-def attach(found: list[Any], fetched: Fetched) -> None:
-    """Attach documents to references and to their siblings."""
-    # The references of one batch share what was fetched, stored once.
-    told: set[tuple[int, int]] = set()
-    for ref in found:
-        if type(ref) is Ref:
-            ref._loaded = fetched.get(key_of_id(ref.id))
-        siblings, maker = ref._siblings, ref._maker
-        if siblings is None:
-            siblings = ref._siblings = _core.OdmSiblings()
-        key = (id(siblings), id(maker))
-        if key not in told:
-            told.add(key)
-            known = siblings.loaded.get(maker)
-            siblings.loaded[maker] = fetched if known is None else known.joined(fetched)

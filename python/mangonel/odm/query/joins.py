@@ -5,13 +5,14 @@ The other documents are joined under keys of their own, matched or sorted by, an
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_origin
 
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.expr import JoinedExpr, query_of
 from mangonel.odm.expressions.paths import key_of_name
 from mangonel.odm.expressions.through import ManyPath, Through, alias_of, links_of, target_of
-from mangonel.odm.model.describe import may_encrypt
+from mangonel.odm.model.describe import encrypted_tree
+from mangonel.odm.model.refs import Ref
 
 
 def matching_stages(request: Any) -> list[dict[str, Any]]:
@@ -20,7 +21,11 @@ def matching_stages(request: Any) -> list[dict[str, Any]]:
     stages: list[dict[str, Any]] = [{"$match": request.filter}] if request.filter else []
     if not query._joins:
         return stages
-    stages += _links(request).values()
+    for alias, (join, is_one) in _links(request).items():
+        stages.append(join)
+        if is_one:
+            # The server sorts by one array at most.
+            stages.append({"$set": {alias: {"$arrayElemAt": [f"${alias}", 0]}}})
     joined = [part.joined for part in query._joins if type(part) is JoinedExpr]
     if joined:
         stages.append({"$match": query_of(*joined)})
@@ -34,12 +39,16 @@ def leaving_stages(request: Any) -> list[dict[str, Any]]:
 
 def window_stages(request: Any) -> list[dict[str, Any]]:
     """Return all stages for a query's documents: conditions, order, window and fields."""
-    stages = matching_stages(request)
+    has_joins = bool(request.query._joins)
+    stages: list[dict[str, Any]] = [{"$match": request.filter}] if request.filter else []
+    if has_joins:
+        stages = matching_stages(request)
     for option, stage in (("sort", "$sort"), ("skip", "$skip"), ("limit", "$limit")):
         value = request.keywords.get(option)
         if value:
             stages.append({stage: value})
-    stages += leaving_stages(request)
+    if has_joins:
+        stages += leaving_stages(request)
     projection = request.keywords.get("projection")
     if projection:
         stages.append({"$project": projection})
@@ -71,22 +80,38 @@ def _aggregate(collection: Any, stages: list[Any], options: dict[str, Any]) -> A
     return collection.aggregate(stages, **options)
 
 
-def _links(request: Any) -> dict[str, dict[str, Any]]:
-    """Return the joins that a query needs, by the keys of what they join, each after those that it needs."""
-    found: dict[str, dict[str, Any]] = {}
+def _links(request: Any) -> dict[str, tuple[dict[str, Any], bool]]:
+    """Return the joins that a query needs, by the keys of what they join, each after those that it needs.
+
+    Beside each stands whether it joins one document at most.
+    """
+    found: dict[str, tuple[dict[str, Any], bool]] = {}
     for part in request.query._joins:
         for path in part.through if type(part) is JoinedExpr else (part,):
             for link in links_of(path)[:-1]:
                 alias = alias_of(link)
                 if alias not in found:
-                    found[alias] = _join(link, alias, request)
+                    before = getattr(link, "_before", None)
+                    is_one = _is_one(link) and (before is None or found[alias_of(before)][1])
+                    found[alias] = (_join(link, alias, request), is_one)
     return found
+
+
+def _is_one(link: Any) -> bool:
+    """Whether a reference is a field of its document, and leads to one other document."""
+    if isinstance(link, ManyPath):
+        return False
+    local = link._local() if isinstance(link, Through) else link
+    kind = local._field().type
+    return "." not in local._key and (get_origin(kind) or kind) is Ref
 
 
 def _join(link: Any, alias: str, request: Any) -> dict[str, Any]:
     target = target_of(link)
-    if target.__connection__ != request.connection.alias or may_encrypt(target):
-        why = "is in another database" if target.__connection__ != request.connection.alias else "may be encrypted"
+    if target.__connection__ != request.connection.alias or encrypted_tree(target) is not None:
+        why = (
+            "is in another database" if target.__connection__ != request.connection.alias else "is encrypted"
+        )
         raise UnsupportedOption(
             f"find() and sort() cannot honour {link!r}: {target.__name__} {why}; read the ids of its documents first"
         )
@@ -106,7 +131,9 @@ def _join(link: Any, alias: str, request: Any) -> dict[str, Any]:
     query = target.find(*where)
     scope = query.query
     if query._joins:
-        raise UnsupportedOption(f"find() and sort() cannot honour {link!r}: its scope leads through references itself")
+        raise UnsupportedOption(
+            f"find() and sort() cannot honour {link!r}: its scope leads through references itself"
+        )
     if scope:
         stage["pipeline"] = [{"$match": scope}]
     return {"$lookup": stage}

@@ -14,8 +14,9 @@ from mangonel.odm.expressions.paths import Path
 from mangonel.odm.model.fetched import Fetched, key_of_id
 from mangonel.odm.model.invalid import located
 from mangonel.odm.model.refs import Ref, Refs
-from mangonel.odm.query.include import attach, check_reference, references
+from mangonel.odm.query.include import check_reference
 from mangonel.odm.query.joins import window_flow, window_stages
+from mangonel.odm.query.references import attach, references
 
 
 class _Join:

@@ -23,10 +23,11 @@ from mangonel.odm.model.refs import Ref, Refs
 from mangonel.odm.model.shapes import decode
 from mangonel.odm.model.texts import Secret
 from mangonel.odm.query.builder import QueryBuilder, limited_flow
-from mangonel.odm.query.include import attributes, include_flow
+from mangonel.odm.query.include import include_flow
 from mangonel.odm.query.joins import matching_stages, window_flow
 from mangonel.odm.query.lookup import Lookup
 from mangonel.odm.query.pages import Page, Pages, page_flow, split
+from mangonel.odm.query.references import attributes
 from mangonel.odm.query.request import Request, dicts_flow, filters_flow, is_windowed, unsupported
 from mangonel.odm.query.typed import load_all
 
@@ -398,7 +399,9 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     async def _made_json_flow(self, request: Request, exclude: tuple[Any, ...]) -> bytes:
         """Return the documents as JSON with those that were included, which the core does not join."""
-        names = [".".join(attributes(path_of(field))) if not isinstance(field, str) else field for field in exclude]
+        names = [
+            ".".join(attributes(path_of(field))) if not isinstance(field, str) else field for field in exclude
+        ]
         whole = self.eager() if "lazy" not in self._wish else self
         documents = await whole._all_flow(request.of(whole, "json"))
         return b"[" + b",".join(to_json_bytes(document, names) for document in documents) + b"]"

@@ -49,7 +49,17 @@ ASKED_BY = {
 # Settings of the collection, not keywords of its methods.
 SETTINGS = ("read_preference", "read_concern", "write_concern")
 # Settings for making documents; they do not affect an operation that returns none.
-FORM = ("projection", "include", "lookup", "shape", "on_invalid", "batch_size", "sort", "allow_disk_use", "joins")
+FORM = (
+    "projection",
+    "include",
+    "lookup",
+    "shape",
+    "on_invalid",
+    "batch_size",
+    "sort",
+    "allow_disk_use",
+    "joins",
+)
 
 
 class Terminal:

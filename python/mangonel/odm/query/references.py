@@ -1,0 +1,83 @@
+"""The references in documents, and what was fetched for them attached to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, get_origin
+
+from mangonel import _core
+from mangonel.odm.expressions.paths import Path
+from mangonel.odm.model.belongs_to import held
+from mangonel.odm.model.fetched import Fetched, key_of_id
+from mangonel.odm.model.refs import Ref, Refs
+
+
+def makers_of(model: Any, path: Path[Any]) -> list[Any] | None:
+    """Return the makers of a field's references in a model and its family; None for references inside containers."""
+    found = []
+    for kind in dict.fromkeys((model, *model.__tagged__())):
+        field = kind.__plan__.fields.get(path._name)
+        if field is None or field.key != path._key or (get_origin(field.type) or field.type) is not Ref:
+            return None
+        if field.maker is not None:
+            found.append(field.maker)
+    return found
+
+
+def references(documents: Iterable[Any], path: Path[Any]) -> list[Any]:
+    """Return the references at a path in documents, also inside lists and embedded documents."""
+    names = attributes(path)
+    level: list[Any] = list(documents)
+    for name in names:
+        following: list[Any] = []
+        for item in level:
+            value = _value(item, name)
+            if isinstance(value, (list, tuple, set, frozenset)):
+                following += [part for part in value if part is not None]
+            elif isinstance(value, dict):
+                following += list(value.values())
+            elif value is not None:
+                following.append(value)
+        level = following
+    return [item for item in level if isinstance(item, (Ref, Refs))]
+
+
+def _value(item: Any, name: str) -> Any:
+    """Return an item's value, or None if it was not loaded."""
+    try:
+        return held(item, name)
+    except AttributeError:
+        return None
+
+
+def attributes(path: Path[Any]) -> list[str]:
+    """Return the attributes that lead to a path's field."""
+    names: list[str] = []
+    owner = path._model
+    for key in path._key.split("."):
+        field = next(
+            field
+            for model in dict.fromkeys((owner, *owner.__tagged__()))
+            for field in model.__plan__.fields.values()
+            if field.key == key
+        )
+        names.append(field.name)
+        owner = field.model
+    return names
+
+
+def attach(found: list[Any], fetched: Fetched) -> None:
+    """Attach documents to references and to their siblings."""
+    # The references of one batch share what was fetched, stored once.
+    told: set[tuple[int, int]] = set()
+    for ref in found:
+        if type(ref) is Ref:
+            ref._loaded = fetched.get(key_of_id(ref.id))
+        siblings, maker = ref._siblings, ref._maker
+        if siblings is None:
+            siblings = ref._siblings = _core.OdmSiblings()
+        key = (id(siblings), id(maker))
+        if key not in told:
+            told.add(key)
+            known = siblings.loaded.get(maker)
+            siblings.loaded[maker] = fetched if known is None else known.joined(fetched)
