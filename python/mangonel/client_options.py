@@ -5,6 +5,8 @@ Knows the option table and the URI parser; opens nothing. Spec: uri-options.
 
 from __future__ import annotations
 
+import os
+
 from mangonel._options.case_insensitive import CaseInsensitiveDict
 from mangonel.auth import build_credential, without_frames
 from mangonel.common import MIN_HEARTBEAT_INTERVAL
@@ -401,6 +403,14 @@ class ClientOptions:
     def tracing(self) -> dict[str, Any]:
         """The settings of OpenTelemetry spans; empty: the environment decides."""
         return dict(self._get("tracing") or {})
+
+    @property
+    def advise(self) -> bool:
+        """Whether to warn of commands that will be slow; by default, the environment decides."""
+        asked = self._get("advise")
+        if asked is None:
+            return os.environ.get("MANGONEL_ADVISE", "").lower() in ("1", "true", "yes")
+        return bool(asked)
 
     @property
     def server_monitoring_mode(self) -> str:

@@ -33,6 +33,7 @@ One tree, ordered by fault: who has to act? PyMongo's names stand in it with PyM
         └── EncryptedCollectionError
     InvalidDocument                         (mangonel.bson.errors; not a PyMongoError)
     └── DocumentTooLarge
+    AdviceWarning                           (a UserWarning: the program works, and will be slow)
 
 Specs: server-discovery-and-monitoring (error codes), crud (write errors), client-side-operations-timeout.
 """
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from mangonel.results import BulkWriteResult, ClientBulkWriteResult
 
 __all__ = [
+    "AdviceWarning",
     "AutoReconnect",
     "BugError",
     "BulkWriteError",
@@ -375,6 +377,14 @@ class ProtocolError(PyMongoError):
 
 class BugError(PyMongoError):
     """The driver broke its own rules; please report it. The outcome of the operation is unknown."""
+
+
+class AdviceWarning(UserWarning):
+    """A command that will be slow with more data, told while developing (`advise=True`). It was carried out.
+
+    Example:
+        >>> warnings.simplefilter("error", AdviceWarning)
+    """
 
 
 class EncryptionError(PyMongoError):

@@ -126,6 +126,7 @@ _URI_OPTIONS = (
 
 # Options that are only keyword arguments.
 _KEYWORDS = (
+    Option("advise", _optional(check.boolean), None, "monitoring"),
     Option("authoidcallowedhosts", validate_list, None, "credentials"),
     Option("auto_encryption_opts", _optional(check.encryption_options), None, "encryption"),
     Option("document_class", check.document_class, dict, "codec"),

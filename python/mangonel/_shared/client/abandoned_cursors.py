@@ -31,6 +31,8 @@ class AbandonedCursors:
         # Server, database, collection and id of each cursor.
         self._cursors: deque[tuple[str, str, str, int]] = deque()
         self._is_scheduled = False
+        # Hears of cursors that were dropped without being closed, while developing.
+        self.heard: Callable[[int], None] | None = None
 
     def abandon_cursor(self, server: str, database: str, collection: str, id: int) -> None:
         """Note that the object of the cursor `id` on `server` was dropped. Safe in a finalizer."""

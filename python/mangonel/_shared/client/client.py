@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mangonel._faces.port import Port
+    from mangonel._shared.advice.advisor import Advisor
     from mangonel._shared.client.database import _Database
     from mangonel._shared.sessions.options import TransactionOptions
     from mangonel._shared.sessions.session import _ClientSession
@@ -149,6 +150,13 @@ class _MongoClient(
             self._port.preparation = _LateHosts(self, options)
         self._abandoned_cursors = AbandonedCursors(self._core)
         self._core.set_sweeper(self._abandoned_cursors.sweeper())
+        self._advisor: Advisor | None = None
+        if options.advise:
+            from mangonel._shared.advice.advisor import Advisor
+
+            self._advisor = advisor = Advisor(self._core)
+            self._abandoned_cursors.heard = advisor.abandoned
+            listeners.add(advisor)
         if (encryption := options.auto_encryption_opts) is not None:
             # A separate port, so that a client without encryption checks nothing per operation.
             self._port = encryption._attach(self, self._core, self._port)
@@ -333,6 +341,8 @@ class _MongoClient(
         self._abandoned_cursors.retire()
         self._abandoned_cursors = AbandonedCursors(self._core)
         self._core.set_sweeper(self._abandoned_cursors.sweeper())
+        if self._advisor is not None:
+            self._advisor.retire()
         for link in links:
             link.transport.abandon()
 

@@ -240,6 +240,9 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
 
     def __del__(self) -> None:
         if self._id:
+            heard = self._abandoned_cursors.heard
+            if heard is not None:
+                heard(self._id)
             self._abandon()
 
     def close(self) -> Returns[None]:

@@ -30,6 +30,7 @@ _FIXED = ("auto_encryption_opts", "ssl_context")
 # Options that partitions do not need, or carry themselves: settings of collections, listeners of this process.
 _LEFT_BEHIND = frozenset(
     [
+        "advise",
         "connect",
         "document_class",
         "datetime_conversion",

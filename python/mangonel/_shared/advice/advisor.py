@@ -1,0 +1,268 @@
+"""Listens to a client's commands and warns of those that will be slow: once for each shape and line of the program.
+
+The server explains each new shape when the client has been idle for a moment, over a connection of the advisor's own.
+"""
+
+from __future__ import annotations
+
+import sys
+from _thread import allocate_lock, get_ident
+from time import monotonic, sleep
+
+from mangonel import _core
+from mangonel._faces.background import Background
+from mangonel._light import deque
+from mangonel._shared.advice.places import Place, place_of_program
+from mangonel._shared.advice.plans import findings
+from mangonel._shared.advice.shapes import explainable, query_of, shape_of, sort_of
+from mangonel._shared.operation import build_operation
+from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
+from mangonel.errors import PyMongoError
+from mangonel.monitoring import CommandListener
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+UNBOUNDED = 1_000
+"""A list of more documents than this, without a limit, is worth advice."""
+LOOP = 10
+"""So many finds of one shape from one line are a loop."""
+# The pause that ends a loop, and the one that is an idle moment.
+_PAUSE_S = 0.1
+_IDLE_S = 0.05
+# Shapes, lines and cursors that are remembered: a program that makes ever new ones must not fill the memory.
+_MOST = 10_000
+
+
+class _Sent:
+    """A command on its way, or a cursor that is open."""
+
+    __slots__ = ("count", "has_limit", "place", "shape")
+
+    def __init__(self, place: Place, shape: str, has_limit: bool) -> None:
+        self.place = place
+        self.shape = shape
+        self.has_limit = has_limit
+        self.count = 0
+
+
+class Advisor(CommandListener):
+    """Advises the program of one client.
+
+    Attributes:
+        told: what was said: the kind, the text, and the line of the program.
+    """
+
+    def __init__(self, core: _core.Core) -> None:
+        self.told: list[tuple[str, str, Place]] = []
+        self._core = core
+        self._background = Background(core)
+        self._port: Any = None
+        self._lock = allocate_lock()
+        self._said: set[tuple[str, str, tuple[str, int]]] = set()
+        self._running: dict[int, _Sent] = {}
+        self._cursors: dict[int, _Sent] = {}
+        # By thread or task: the last find's line and shape, when it was sent, and how often in a row.
+        self._loops: dict[tuple[int, int], tuple[Any, float, int]] = {}
+        self._explained: set[tuple[str, tuple[str, int]]] = set()
+        # Database, name and command, with where it came from.
+        self._waiting: deque[tuple[str, str, dict[str, Any], Place]] = deque()
+        self._abandoned: deque[int] = deque()
+        self._last = 0.0
+        self._is_explaining = False
+
+    # What the client tells.
+
+    def started(self, event: Any) -> None:
+        """Look at a command that is sent."""
+        name = event.command_name
+        if name == "getMore":
+            sent = self._cursors.get(event.command["getMore"])
+            if sent is not None:
+                self._running[event.request_id] = sent
+            return
+        if name == "killCursors":
+            self._look_at_abandoned()
+            return
+        command: Mapping[str, Any] = event.command
+        plain = explainable(name, command)
+        if name not in ("find", "aggregate") and plain is None:
+            return
+        place = place_of_program()
+        if place is None:
+            return
+        self._last = monotonic()
+        shape = f"{name} {event.database_name}.{command.get(name)} {_shape(name, command)}"
+        if len(self._running) < _MOST:
+            has_limit = bool(command.get("limit")) or name != "find"
+            self._running[event.request_id] = _Sent(place, shape, has_limit)
+        if name == "find":
+            self._look_at_loop(place, shape)
+        key = (shape, place.key)
+        if plain is not None and key not in self._explained and len(self._explained) < _MOST:
+            self._explained.add(key)
+            self._waiting.append((event.database_name, name, plain, place))
+            self._schedule()
+
+    def succeeded(self, event: Any) -> None:
+        """Look at the reply of a command."""
+        sent = self._running.pop(event.request_id, None)
+        if sent is None:
+            return
+        cursor = event.reply.get("cursor")
+        if not isinstance(cursor, dict):
+            return
+        batch = cursor.get("firstBatch", cursor.get("nextBatch")) or ()
+        sent.count += len(batch)
+        if cursor.get("id") and len(self._cursors) < _MOST:
+            self._cursors[cursor["id"]] = sent
+        else:
+            self._forget(sent)
+        if sent.count > UNBOUNDED and sent.place.loads_all and not sent.has_limit:
+            self.say(
+                "unbounded list",
+                sent.shape,
+                sent.place,
+                f"unbounded list: more than {UNBOUNDED} documents of {sent.shape} are loaded at once; "
+                "set a limit, or iterate over the cursor",
+            )
+
+    def failed(self, event: Any) -> None:
+        """Forget a command that failed."""
+        self._running.pop(event.request_id, None)
+
+    def abandoned(self, id: int) -> None:
+        """Note that a cursor's object was dropped while the server kept the cursor. Safe in a finalizer."""
+        self._abandoned.append(id)
+
+    # Advice.
+
+    def say(self, kind: str, shape: str, place: Place, text: str) -> None:
+        """Warn, once for each kind, shape and line.
+
+        Args:
+            kind: what was found.
+            shape: the command's shape, or another text that tells findings on one line apart.
+            place: the line of the program.
+            text: the advice.
+        """
+        key = (kind, shape, place.key)
+        with self._lock:
+            if key in self._said or len(self._said) >= _MOST:
+                return
+            self._said.add(key)
+        self.told.append((kind, text, place))
+        place.warn(text)
+
+    def settle(self, seconds: float = 10.0) -> None:
+        """Wait until all new shapes were explained, for tests and at the end of scripts.
+
+        Args:
+            seconds: how long to wait at most.
+        """
+        end = monotonic() + seconds
+        while (self._waiting or self._is_explaining) and monotonic() < end:
+            sleep(0.01)
+        self._look_at_abandoned()
+
+    def retire(self) -> None:
+        """Explain nothing more: the client is closed, or belongs to the parent of this process."""
+        self._background.retire()
+        self._waiting.clear()
+
+    def _look_at_loop(self, place: Place, shape: str) -> None:
+        who = (get_ident(), _task())
+        what = (place.key, shape)
+        last, when, count = self._loops.get(who, (None, 0.0, 0))
+        count = count + 1 if what == last and self._last - when < _PAUSE_S else 1
+        if len(self._loops) >= _MOST:
+            self._loops.clear()
+        self._loops[who] = (what, self._last, count)
+        if count == LOOP:
+            self.say(
+                "find in a loop",
+                shape,
+                place,
+                f"find in a loop: {LOOP} times {shape} in a row; one find with $in, or $lookup, can replace them",
+            )
+
+    def _look_at_abandoned(self) -> None:
+        while self._abandoned:
+            sent = self._cursors.pop(self._abandoned.popleft(), None)
+            if sent is not None:
+                self.say(
+                    "cursor never closed",
+                    sent.shape,
+                    sent.place,
+                    f"cursor never closed: {sent.shape} was not read to its end; close it, or read it in a with block",
+                )
+
+    def _forget(self, sent: _Sent) -> None:
+        for id in [id for id, other in self._cursors.items() if other is sent]:
+            del self._cursors[id]
+
+    # Explanations.
+
+    def _schedule(self) -> None:
+        if not self._is_explaining:
+            self._is_explaining = True
+            self._background.run_after(_IDLE_S, self._explain)
+
+    def _explain(self) -> list[_core.Operation]:
+        """Explain what is waiting, or come back later if the client is busy. Runs in the background."""
+        try:
+            while self._waiting and not self._core.is_closed:
+                if monotonic() - self._last < _IDLE_S:
+                    self._background.run_after(_IDLE_S, self._explain)
+                    return []
+                database, name, command, place = self._waiting[0]
+                self._explain_one(database, name, command, place)
+                self._waiting.popleft()
+        except IndexError:
+            # It was retired meanwhile.
+            pass
+        self._is_explaining = False
+        return []
+
+    def _explain_one(self, database: str, name: str, command: dict[str, Any], place: Place) -> None:
+        from mangonel._faces.blocking import BlockingPort
+
+        if self._port is None:
+            self._port = BlockingPort(self._core, owns_core=False)
+        operation = build_operation(
+            {"explain": command, "verbosity": "executionStats"},
+            database=database,
+            codec=_core.Codec(DEFAULT_CODEC_OPTIONS),
+            kind=_core.KIND_READ,
+            session=False,
+        )
+        operation.silence()
+        try:
+            reply = self._port.run(operation)
+        except PyMongoError:
+            # The program may lack the right to explain, or the command fails anyway.
+            return
+        shape = f"{database} {shape_of(command)}"
+        for kind, text in findings(name, command, reply):
+            self.say(kind, shape, place, text)
+
+
+def _shape(name: str, command: Mapping[str, Any]) -> str:
+    if name == "aggregate":
+        return shape_of(command.get("pipeline") or [])
+    query = shape_of(query_of(name, command)) if name != "getMore" else ""
+    sort = sort_of(name, command)
+    return f"{query} sorted by {sort}" if sort else query
+
+
+def _task() -> int:
+    """Return what tells the tasks of event loops apart; 0 outside of them."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None:
+        return 0
+    try:
+        return id(asyncio.current_task())
+    except (RuntimeError, AttributeError):
+        return 0
