@@ -129,7 +129,8 @@ def _join(link: Any, alias: str, request: Any) -> dict[str, Any]:
         "as": alias,
     }
     query = target.find(*where)
-    scope = query.query
+    # A collation must not make one tenant equal to another.
+    scope = query._narrowed(bool(request.keywords.get("collation")))
     if query._joins:
         raise UnsupportedOption(
             f"find() and sort() cannot honour {link!r}: its scope leads through references itself"
