@@ -36,6 +36,12 @@ def _documents() -> ModuleType:
     return document
 
 
+def _lazy() -> ModuleType:
+    from mangonel.arrow import _lazy
+
+    return _lazy
+
+
 def _model_fields() -> ModuleType:
     from mangonel.odm.model import arrow_fields
 
@@ -49,6 +55,7 @@ def _shapes() -> ModuleType:
 
 
 register("mangonel.arrow.frames", _frames)
+register("mangonel.arrow._lazy", _lazy)
 register("mangonel.arrow.schema", _schema)
 register("mangonel.arrow.inferred", _inferred)
 register("mangonel.odm.store.document", _documents)

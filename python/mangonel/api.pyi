@@ -7,6 +7,7 @@ from typing_extensions import TypeVar
 from mangonel import _core
 from mangonel._faces.port import Address
 from mangonel._shared.collection.aggregation import AggregatingSource
+from mangonel._shared.collection.partitions import ArrowDataset, PolarsLazyFrame
 from mangonel._shared.cursors.change_stream import WatchOptions
 from mangonel._shared.cursors.table_options import TableOptions
 from mangonel._shared.cursors.tables import ArrowTables, NumpyArrays, PandasFrame, PolarsFrame
@@ -892,6 +893,24 @@ class Collection(Generic[_DocumentType]):
         allow_partial_results: bool = False,
         let: Mapping[str, object] | None = None,
     ) -> list[Partition[_DocumentType]]: ...
+    def scan_polars(
+        self,
+        schema: object,
+        filter: Mapping[str, object] | None = None,
+        *,
+        misfit: str = "raise",
+        parallel: int = 1,
+        connect: Callable[[], object] | str | None = None,
+    ) -> PolarsLazyFrame: ...
+    def dataset(
+        self,
+        schema: object,
+        filter: Mapping[str, object] | None = None,
+        *,
+        misfit: str = "raise",
+        parallel: int = 1,
+        connect: Callable[[], object] | str | None = None,
+    ) -> ArrowDataset: ...
     def watch(
         self,
         pipeline: _Pipeline | None = None,
@@ -1873,6 +1892,24 @@ class AsyncCollection(Generic[_DocumentType]):
         allow_partial_results: bool = False,
         let: Mapping[str, object] | None = None,
     ) -> list[AsyncPartition[_DocumentType]]: ...
+    def scan_polars(
+        self,
+        schema: object,
+        filter: Mapping[str, object] | None = None,
+        *,
+        misfit: str = "raise",
+        parallel: int = 1,
+        connect: Callable[[], object] | str | None = None,
+    ) -> PolarsLazyFrame: ...
+    def dataset(
+        self,
+        schema: object,
+        filter: Mapping[str, object] | None = None,
+        *,
+        misfit: str = "raise",
+        parallel: int = 1,
+        connect: Callable[[], object] | str | None = None,
+    ) -> ArrowDataset: ...
     async def watch(
         self,
         pipeline: _Pipeline | None = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mangonel._light import Generic
+from mangonel._shared.above import above
 from mangonel._shared.base import CommandSource
 from mangonel._shared.returns import Returns
 from mangonel.typings import _DocumentType
@@ -10,7 +11,11 @@ from mangonel.typings import _DocumentType
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
+    from typing import Any, TypeAlias
+
+    # Classes of libraries that need not be installed.
+    PolarsLazyFrame: TypeAlias = Any
+    ArrowDataset: TypeAlias = Any
 
     from mangonel._shared.partitions.part import _Partition
 
@@ -101,3 +106,75 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
                 connect=connect,
             )
         )
+
+    def scan_polars(
+        self,
+        schema: Any,
+        filter: Mapping[str, Any] | None = None,
+        *,
+        misfit: str = "raise",
+        parallel: int = 1,
+        connect: Callable[[], object] | str | None = None,
+    ) -> PolarsLazyFrame:
+        """Return a query as a `polars.LazyFrame`. Sends nothing until the frame is collected, then each time.
+
+        Polars passes on which columns it needs, its predicate, its limit and the size of batches. The server sends only
+        these columns. A predicate is sent where MongoDB's meaning is Polars', and always applied to what arrives, so
+        rows are the same as without. A document that the server filters out raises no ColumnError.
+
+        Args:
+            schema: names and types of the columns, as for `Cursor.to_arrow`.
+            filter: query document, sent besides; it has MongoDB's meaning.
+            misfit: "raise" or "null": what happens to a value that does not fit its column.
+            parallel: how many cursors read at a time, as for `Cursor.to_arrow`. With the collection's read concern
+                "snapshot" they read one moment.
+            connect: how a pickled frame gets its client in another process, as for `partitions`. Engines read in
+                threads, with blocking clients; on asyncio, this process's blocking client is found in the same way.
+
+        Raises:
+            ImportError: polars is not installed.
+            ValueError, TypeError: `schema` is none, or an argument has another value.
+            ColumnError, OperationFailure, AutoReconnect: when the frame is collected, as Polars reports errors.
+
+        Example:
+            >>> frame = client.shop.orders.scan_polars({"_id": int, "total": float})
+            >>> frame.filter(polars.col("total") > 5).select("_id").collect().rows()
+            [(1,)]
+        """
+        made = self._lazy(schema, filter, misfit, parallel, connect)
+        return above("mangonel.arrow._lazy").scan(made)
+
+    def dataset(
+        self,
+        schema: Any,
+        filter: Mapping[str, Any] | None = None,
+        *,
+        misfit: str = "raise",
+        parallel: int = 1,
+        connect: Callable[[], object] | str | None = None,
+    ) -> ArrowDataset:
+        """Return a query as a `pyarrow.dataset.Dataset`. Sends nothing until it is scanned, then each time.
+
+        DuckDB queries it by the name of its variable, Polars by `scan_pyarrow_dataset`, pyarrow by `to_table`. They
+        pass on columns and predicates, which are sent as `scan_polars` sends them.
+
+        Args:
+            schema, filter, misfit, parallel, connect: as for `scan_polars`.
+
+        Raises:
+            ImportError: pyarrow is not installed.
+            ValueError, TypeError: `schema` is none, or an argument has another value.
+
+        Example:
+            >>> big = client.shop.orders.dataset({"_id": int, "total": float})
+            >>> duckdb.sql("select _id from big where _id < 2").fetchall()
+            [(1,)]
+        """
+        made = self._lazy(schema, filter, misfit, parallel, connect)
+        return above("mangonel.arrow._lazy").dataset(made)
+
+    def _lazy(self, schema: Any, filter: Any, misfit: str, parallel: int, connect: Any) -> Any:
+        from mangonel._shared.partitions.part import whole
+
+        part = whole(self._cursor_class(self, filter), self._partition_class, connect)
+        return above("mangonel.arrow._lazy").Source(part, schema, misfit=misfit, parallel=parallel)

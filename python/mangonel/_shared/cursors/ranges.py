@@ -91,7 +91,8 @@ class Ranges:
             del self._waiting[part]
 
     async def _open_flow(self, parts: deque[_Cursor[Any]]) -> None:
-        is_snapshot = self._cursor._collection._read_concern._level == "snapshot"
+        concern = self._cursor._query.get("readConcern") or self._cursor._collection._read_concern.document
+        is_snapshot = concern.get("level") == "snapshot"
         plan = await plan_flow(self._cursor, self._count, is_snapshot=is_snapshot)
         for range in plan.ranges:
             part = self._cursor.clone()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mangonel._light import Generic
 from mangonel._shared.partitions.carry import Carried, carried, client_for
-from mangonel._shared.partitions.plan import Plan, plan_flow
+from mangonel._shared.partitions.plan import Plan, Range, plan_flow
 from mangonel._shared.returns import Returns
 from mangonel.errors import InvalidOperation
 from mangonel.typings import _DocumentType
@@ -90,12 +90,15 @@ class _Partition(Generic[_DocumentType]):
         self._index, self._count = place, len(plan.ranges)
         return self
 
-    def __reduce__(self) -> tuple[object, ...]:
+    def _carry(self) -> Carried:
         if self._carried is None:
             assert self._collection is not None
             self._carried = carried(self._collection._client, self._connect)
+        return self._carried
+
+    def __reduce__(self) -> tuple[object, ...]:
         state = {name: getattr(self, name) for name in _STATE}
-        state |= {"_query": self._query, "_carried": self._carried, "_settings": self._settings}
+        state |= {"_query": self._query, "_carried": self._carry(), "_settings": self._settings}
         return _restored, (type(self), state)
 
     def __repr__(self) -> str:
@@ -281,6 +284,11 @@ async def partitions_flow(
         kind._made(cursor, plan, place, connect=connect, is_ordered=is_ordered)
         for place in range(len(plan.ranges))
     ]
+
+
+def whole(cursor: _Cursor[Any], kind: type[Any], connect: Any) -> Any:
+    """Return a query as its only part. Sends nothing."""
+    return kind._made(cursor, Plan([Range(None, None)], None), 0, connect=connect, is_ordered=False)
 
 
 def _with_rows(rows: int | None) -> dict[str, Any]:

@@ -1,0 +1,140 @@
+"""`dataset`: a query as a `pyarrow.dataset.Dataset`, which DuckDB, Polars and pyarrow read lazily."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
+
+import pyarrow
+import pyarrow.dataset
+
+from mangonel.arrow._lazy.arrow_predicates import columns_of, node_of
+from mangonel.arrow._lazy.source import Source
+
+__all__ = ["CollectionDataset"]
+
+
+class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes without types
+    """The documents of a query as a dataset. Made by `Collection.dataset`.
+
+    Each scan sends a query of its own. Engines hand on columns and predicates by `scanner`, `to_table`, `to_batches`,
+    `head` and `count_rows`. Predicates are sent where MongoDB's meaning is theirs, and always applied to what arrives.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._schema = pyarrow.table(source.empty()).schema
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return CollectionDataset, (self._source,)
+
+    def __repr__(self) -> str:
+        return f"<CollectionDataset of {self._source.part.namespace}>\n{self._schema}"
+
+    @property
+    def schema(self) -> Any:
+        """The schema of the columns."""
+        return self._schema
+
+    @property
+    def partition_expression(self) -> Any:
+        """The expression that holds for every row: true."""
+        return pyarrow.compute.scalar(True)
+
+    def scanner(
+        self,
+        columns: Sequence[str] | dict[str, Any] | None = None,
+        filter: Any | None = None,
+        batch_size: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """Return a `pyarrow.dataset.Scanner` of one scan.
+
+        Args:
+            columns: names, in the order of the result, or a mapping of names and expressions. None: all.
+            filter: an expression; rows for which it is null or false are left out.
+            batch_size: how many rows a batch has at most.
+            options: how pyarrow reads files; they mean nothing here, and `use_threads` and `memory_pool` are passed on.
+        """
+        wanted = self._wanted(columns, filter)
+        fields = (
+            self._schema if wanted is None else pyarrow.schema([self._schema.field(name) for name in wanted])
+        )
+        batches = self._batches(wanted, fields, filter, None, batch_size)
+        passed: dict[str, Any] = {
+            name: options[name] for name in ("use_threads", "memory_pool") if name in options
+        }
+        if batch_size is not None:
+            passed["batch_size"] = batch_size
+        return pyarrow.dataset.Scanner.from_batches(
+            batches, schema=fields, columns=columns, filter=filter, **passed
+        )
+
+    def to_table(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:
+        """Return the rows as a `pyarrow.Table`; arguments as for `scanner`."""
+        return self.scanner(columns, filter, **options).to_table()
+
+    def to_batches(self, columns: Any = None, filter: Any = None, **options: Any) -> Iterator[Any]:
+        """Yield the rows as record batches; arguments as for `scanner`."""
+        yield from self.scanner(columns, filter, **options).to_batches()
+
+    def head(self, num_rows: int, columns: Any = None, filter: Any = None, **options: Any) -> Any:
+        """Return the first rows as a `pyarrow.Table`; other arguments as for `scanner`.
+
+        Without a filter, the server sends no more.
+        """
+        if filter is None:
+            wanted = self._wanted(columns, None)
+            names = self._schema.names if wanted is None else wanted
+            fields = pyarrow.schema([self._schema.field(name) for name in names])
+            batches = self._batches(wanted, fields, None, num_rows, None)
+            return pyarrow.dataset.Scanner.from_batches(batches, schema=fields, columns=columns).to_table()
+        return self.scanner(columns, filter, **options).head(num_rows)
+
+    def take(self, indices: Any, columns: Any = None, filter: Any = None, **options: Any) -> Any:
+        """Return the rows at these places, as a `pyarrow.Table`; every row is read."""
+        return self.to_table(columns, filter, **options).take(indices)
+
+    def count_rows(self, filter: Any = None, **options: Any) -> int:
+        """Return the number of rows that a filter keeps; one column is read, or those of the filter."""
+        wanted = self._wanted([], filter) or [self._schema.names[0]]
+        return int(self.scanner(wanted, filter, **options).to_table().num_rows)
+
+    def get_fragments(self, filter: Any = None) -> NoReturn:
+        """Raise NotImplementedError: a query has no files."""
+        raise NotImplementedError(
+            "expected a dataset of files, got one of documents; use collection.partitions()"
+        )
+
+    def replace_schema(self, schema: Any) -> Any:
+        """Return the same query with other columns.
+
+        Args:
+            schema: as for `Collection.dataset`.
+        """
+        source = self._source
+        made = Source(source.part, schema, misfit=source.misfit, parallel=source.parallel)
+        return CollectionDataset(made)
+
+    def _wanted(self, columns: Any, filter: Any) -> list[str] | None:
+        """Return the columns that a scan reads, in the order of the schema; None: all."""
+        if columns is None or isinstance(columns, dict):
+            return None
+        names = {name if isinstance(name, str) else None for name in columns}
+        if filter is not None:
+            extra = columns_of(filter)
+            if extra is None:
+                return None
+            names |= extra
+        unknown = names - set(self._schema.names)
+        if unknown:
+            raise KeyError(f"expected names of columns {self._schema.names}, got {sorted(map(str, unknown))}")
+        return [name for name in self._schema.names if name in names]
+
+    def _batches(
+        self, wanted: list[str] | None, fields: Any, filter: Any, limit: int | None, rows: int | None
+    ) -> Iterator[Any]:
+        node = None if filter is None else node_of(filter)
+        for table in self._source.tables(wanted, node, limit, rows):
+            made = pyarrow.table(table)
+            yield from made.select(fields.names).to_batches()

@@ -1,0 +1,215 @@
+"""Reads pyarrow's expressions as nodes of predicates, from the form in which they are pickled.
+
+An expression gives no access to its parts. Pickled, it is a record batch: literals are columns, and the schema's
+metadata has the calls in their order. The same keys repeat there, which pyarrow's own `metadata`, a dict, cannot show;
+so the metadata are read from Arrow's C interface. That form belongs to Arrow and may change: a part that is not as
+expected becomes None, is not sent, and what arrives is filtered.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any
+
+from mangonel.arrow._lazy.predicates import (
+    And,
+    Compare,
+    Contains,
+    In,
+    IsNan,
+    IsNull,
+    Moment,
+    Node,
+    Not,
+    Or,
+    Path,
+    Truth,
+)
+
+__all__ = ["columns_of", "node_of"]
+
+_OPERATORS = {
+    "equal": "eq",
+    "not_equal": "ne",
+    "less": "lt",
+    "less_equal": "lte",
+    "greater": "gt",
+    "greater_equal": "gte",
+}
+_TURNED = {"eq": "eq", "ne": "ne", "lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte"}
+_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+class _Call:
+    """A call with its arguments, in the order of the pickle."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.arguments: list[Any] = []
+        self.options: dict[str, Any] = {}
+
+
+class _Literal:
+    def __init__(self, scalar: Any) -> None:
+        self.scalar = scalar
+
+
+class _UnknownError(Exception):
+    """A part of an expression that no node stands for."""
+
+
+def node_of(expression: Any) -> Node | None:
+    """Return the node of a `pyarrow.compute.Expression`; None: no node stands for it."""
+    import pyarrow
+
+    try:
+        batch = _unpickled(expression)
+        tree = _tree(iter(_metadata(batch.schema)), batch)
+    except (_UnknownError, pyarrow.ArrowException, *_SURPRISES):
+        return None
+    return _part(tree)
+
+
+def columns_of(expression: Any) -> set[str] | None:
+    """Return the columns that an expression refers to; None: they are not known."""
+    import pyarrow
+
+    names: set[str] = set()
+    try:
+        pairs = iter(_metadata(_unpickled(expression).schema))
+        for key, value in pairs:
+            if key == "nested_field_ref":
+                inner = [next(pairs)[1] for _ in range(int(value))]
+                names.add(inner[0])
+            elif key == "field_ref":
+                names.add(value)
+    except (pyarrow.ArrowException, *_SURPRISES):
+        return None
+    return names
+
+
+def _unpickled(expression: Any) -> Any:
+    import pyarrow
+
+    _, (buffer,) = expression.__reduce__()
+    return pyarrow.ipc.open_file(buffer).get_batch(0)
+
+
+_SURPRISES = (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError)
+
+
+def _metadata(schema: Any) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of a schema's metadata; keys may repeat."""
+    capsule = schema.__arrow_c_schema__()
+    pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    # The third field of ArrowSchema, after its format and its name; the capsule keeps all of it.
+    place = (ctypes.c_void_p * 3).from_address(pointer_of(capsule, b"arrow_schema") or 0)[2]
+    if not place:
+        return
+    count, place = ctypes.c_int32.from_address(place).value, place + 4
+    for _ in range(count):
+        texts = []
+        for _ in range(2):
+            size, place = ctypes.c_int32.from_address(place).value, place + 4
+            texts.append(ctypes.string_at(place, size).decode())
+            place += size
+        yield texts[0], texts[1]
+
+
+def _tree(pairs: Iterator[tuple[str, str]], batch: Any, pair: tuple[str, str] | None = None) -> Any:
+    """Return a call, a literal, or the path of a field."""
+    key, value = next(pairs) if pair is None else pair
+    if key == "literal":
+        return _Literal(batch.column(int(value))[0])
+    if key == "field_ref":
+        return (value,)
+    if key == "nested_field_ref":
+        return tuple(name for _, name in (next(pairs) for _ in range(int(value))))
+    if key != "call":
+        raise _UnknownError(key)
+    call = _Call(value)
+    while True:
+        pair = next(pairs)
+        if pair[0] == "end":
+            return call
+        if pair[0] == "options":
+            options = batch.column(int(pair[1]))[0]
+            call.options = {name: options[name] for name in options}
+        else:
+            call.arguments.append(_tree(pairs, batch, pair))
+
+
+def _part(tree: Any) -> Node | None:
+    try:
+        return _read(tree)
+    except (_UnknownError, *_SURPRISES):
+        return None
+
+
+def _read(tree: Any) -> Node:
+    if isinstance(tree, tuple):
+        return Truth(tree)
+    if not isinstance(tree, _Call):
+        raise _UnknownError(tree)
+    name, arguments = tree.name, tree.arguments
+    if name in ("and_kleene", "and"):
+        return And(tuple(_part(each) for each in arguments))
+    if name in ("or_kleene", "or"):
+        return Or(tuple(_part(each) for each in arguments))
+    if name == "invert":
+        return Not(_part(arguments[0]))
+    if name == "if_else":
+        return _guarded(*arguments)
+    if name in _OPERATORS:
+        return _compare(_OPERATORS[name], *arguments)
+    path = _path(arguments[0])
+    if name == "is_null":
+        found = IsNull(path)
+        return Or((found, IsNan(path))) if tree.options["nan_is_null"].as_py() else found
+    if name == "is_valid":
+        return Not(IsNull(path))
+    if name == "is_nan":
+        return IsNan(path)
+    if name == "is_in":
+        return In(path, tuple(_value(each) for each in tree.options["value_set"].values))
+    if name in ("starts_with", "match_substring") and not tree.options["ignore_case"].as_py():
+        text = tree.options["pattern"].as_py()
+        return Contains(path, text, is_prefix=name == "starts_with")
+    raise _UnknownError(name)
+
+
+def _guarded(condition: Any, then: Any, otherwise: Any) -> Node:
+    """Read `if_else(is_valid(x), predicate on x, null)`: the predicate, whose own null is null."""
+    is_null = isinstance(otherwise, _Literal) and not otherwise.scalar.is_valid
+    if isinstance(condition, _Call) and condition.name == "is_valid" and is_null:
+        return _read(then)
+    raise _UnknownError("if_else")
+
+
+def _compare(operator: str, left: Any, right: Any) -> Node:
+    if isinstance(left, _Literal):
+        return _compare(_TURNED[operator], right, left)
+    if not isinstance(right, _Literal):
+        raise _UnknownError(right)
+    as_double = False
+    if isinstance(left, _Call) and left.name == "cast" and str(left.options["to_type"].type) == "double":
+        left, as_double = left.arguments[0], True
+    return Compare(operator, _path(left), _value(right.scalar), as_double)
+
+
+def _path(tree: Any) -> Path:
+    if not isinstance(tree, tuple):
+        raise _UnknownError(tree)
+    return tree
+
+
+def _value(scalar: Any) -> Any:
+    import pyarrow
+
+    if not scalar.is_valid:
+        raise _UnknownError(None)
+    if pyarrow.types.is_timestamp(scalar.type):
+        return Moment(scalar.value, _UNITS[scalar.type.unit])
+    return scalar.as_py()

@@ -1,0 +1,99 @@
+"""A query with a schema that engines read when they need it, with fewer columns and rows where they say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mangonel import _core
+from mangonel.arrow._lazy.predicates import Node, translate
+from mangonel.arrow.schema import Schema, fields_of
+from mangonel.errors import PyMongoError
+
+__all__ = ["Source"]
+
+
+class Source:
+    """A query, its columns, and how they are made. Can be pickled as a partition can, and holds no secret then.
+
+    Args:
+        part: the query as one partition.
+        schema: names and types of the columns.
+        misfit: what happens to a value that does not fit its column.
+        parallel: how many cursors read at a time.
+
+    Raises:
+        ValueError, TypeError: the schema is none, or an argument has another value.
+    """
+
+    def __init__(self, part: Any, schema: Any, *, misfit: str = "raise", parallel: int = 1) -> None:
+        if misfit not in ("raise", "null"):
+            raise ValueError(f'expected "raise" or "null" as misfit of a lazy source, got {misfit!r}')
+        if type(parallel) is not int or parallel < 1:
+            raise ValueError(f"expected at least 1 cursor as parallel, got {parallel!r}")
+        self.part = part
+        self.fields = fields_of(schema)
+        self.misfit = misfit
+        self.parallel = parallel
+        # Whether the collection has rules for comparing strings; None: not asked yet.
+        self._has_collation: bool | None = None
+
+    def empty(self) -> _core.ArrowTable:
+        """Return a table of no rows, for its types."""
+        return _core.ColumnBuilder(self.fields, self.misfit, 1).take()
+
+    def tables(
+        self, columns: Sequence[str] | None, node: Node | None, limit: int | None, rows: int | None
+    ) -> Iterator[_core.ArrowTable]:
+        """Yield tables with at least the rows of a predicate.
+
+        Args:
+            columns: names of the columns. None: all.
+            node: the predicate; None: none, or one that no filter stands for.
+            limit: the most rows, of those before the predicate; so with it, the predicate is not sent.
+            rows: how many rows a table has; None: the default of `iter_arrow`.
+        """
+        if limit is not None and limit < 1:
+            return
+        fields = [field for field in self.fields if columns is None or field[0] in columns]
+        # A table without columns would have no number of rows.
+        fields = fields or self.fields[:1]
+        part = self._blocking()
+        cursor = part.find()
+        filter = None
+        if limit is not None:
+            cursor.limit(limit)
+        elif node is not None:
+            filter = translate(
+                node, self.fields, misfit=self.misfit, has_collation=self._compares_by_rules(cursor)
+            )
+        if filter is not None:
+            base = cursor._query["filter"]
+            cursor._query["filter"] = {"$and": [base, filter]} if base else filter
+        options = {} if rows is None else {"rows": rows}
+        yield from cursor.iter_arrow(
+            Schema.of_kinds(fields),
+            misfit=self.misfit,
+            parallel=1 if limit is not None else self.parallel,
+            **options,
+        )
+
+    def _blocking(self) -> Any:
+        """Return the partition with a blocking client: engines read in threads of their own."""
+        from mangonel._shared.partitions.carry import client_for
+        from mangonel.api import MongoClient, Partition
+
+        if isinstance(self.part, Partition):
+            return self.part
+        return self.part.on(client_for(self.part._carry(), MongoClient))
+
+    def _compares_by_rules(self, cursor: Any) -> bool:
+        if self._has_collation is None:
+            collection = cursor.collection
+            try:
+                found = list(collection.database.list_collections(filter={"name": collection.name}))
+            except PyMongoError:
+                # A user may lack that right; then no filter depends on it.
+                return True
+            self._has_collation = any("collation" in each.get("options", {}) for each in found)
+        return self._has_collation

@@ -1,0 +1,199 @@
+"""What engines hand on to a lazy source is what the server is asked for, and no more."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import uuid
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from lazy.conftest import SCHEMA
+from mangonel import AsyncMongoClient, MongoClient
+from mangonel.arrow import ColumnError
+from mangonel.monitoring import CommandListener
+from mangonel.read_concern import ReadConcern
+from mangonel.server import Server
+
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+pc = pytest.importorskip("pyarrow.compute")
+duckdb = pytest.importorskip("duckdb")
+
+ROWS = 3000
+COLUMNS = {"_id": int, "n": int, "total": float, "city": str, "place": {"x": int}}
+
+
+class Asked(CommandListener):
+    """The finds that were sent."""
+
+    def __init__(self) -> None:
+        self.finds: list[dict[str, Any]] = []
+
+    def started(self, event: Any) -> None:
+        if event.command_name == "find":
+            self.finds.append(dict(event.command))
+
+    def succeeded(self, event: Any) -> None: ...
+    def failed(self, event: Any) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def rows(server: Server) -> Iterator[tuple[Any, Asked]]:
+    asked = Asked()
+    with MongoClient[Any](server.uri, event_listeners=[asked]) as client:
+        database = client[f"scans_{uuid.uuid4().hex[:8]}"]
+        database.rows.insert_many(
+            [
+                {
+                    "_id": n,
+                    "n": n % 100,
+                    "total": n / 2,
+                    "city": ["Rome", "Oslo"][n % 2],
+                    "place": {"x": n, "y": n},
+                }
+                for n in range(ROWS)
+            ]
+        )
+        yield database.rows, asked
+        client.drop_database(database.name)
+
+
+@pytest.fixture
+def sent(rows: tuple[Any, Asked]) -> Asked:
+    rows[1].finds.clear()
+    return rows[1]
+
+
+def only(sent: Asked) -> dict[str, Any]:
+    (command,) = sent.finds
+    return command
+
+
+def test_frame_is_the_query(rows: tuple[Any, Asked], sent: Asked) -> None:
+    frame = rows[0].scan_polars(COLUMNS)
+
+    assert frame.collect_schema() == pl.DataFrame(rows[0].find().limit(1).to_arrow(COLUMNS)).schema
+    assert frame.collect().equals(rows[0].find().to_polars(COLUMNS))
+
+
+def test_columns_predicate_and_limit_of_polars_are_sent(rows: tuple[Any, Asked], sent: Asked) -> None:
+    frame = rows[0].scan_polars(COLUMNS)
+
+    assert frame.filter(pl.col("n") == 7).select("total").collect().height == ROWS // 100
+    assert only(sent)["filter"] == {"n": {"$eq": 7}}
+    assert only(sent)["projection"] == {"n": 1, "total": 1}
+    sent.finds.clear()
+    assert frame.head(5).collect()["_id"].to_list() == [0, 1, 2, 3, 4]
+    assert only(sent)["limit"] == 5
+    sent.finds.clear()
+    assert frame.select(pl.col("place").struct.field("x").sum()).collect().item() == ROWS * (ROWS - 1) // 2
+    assert only(sent)["projection"] == {"place.x": 1}
+    sent.finds.clear()
+    # Rows are counted before a predicate that follows them.
+    assert frame.head(150).filter(pl.col("n") == 7).collect().height == 2
+    assert only(sent)["filter"] == {}
+    assert frame.head(0).collect().shape == (0, 5)
+
+
+def test_filter_of_the_source_is_sent_beside_the_predicate(rows: tuple[Any, Asked], sent: Asked) -> None:
+    frame = rows[0].scan_polars(COLUMNS, {"city": "Rome"})
+
+    assert frame.filter(pl.col("n") < 4).collect().height == ROWS // 50
+    assert only(sent)["filter"] == {"$and": [{"city": "Rome"}, {"n": {"$lt": 4}}]}
+
+
+@pytest.mark.parametrize(
+    ("query", "answer", "filter"),
+    [
+        ("select count(*) from big", ROWS, {}),
+        ("select count(*) from big where n > 97", ROWS // 50, {"n": {"$gt": 97}}),
+        (
+            "select sum(total) from big where n = 1",
+            sum(n / 2 for n in range(1, ROWS, 100)),
+            {"n": {"$eq": 1}},
+        ),
+        ("select max(place.x) from big where place.x < 10", 9, {"place.x": {"$lt": 10}}),
+    ],
+)
+def test_duckdb_hands_on_what_it_needs(
+    rows: tuple[Any, Asked], sent: Asked, query: str, answer: Any, filter: dict[str, Any]
+) -> None:
+    big = rows[0].dataset(COLUMNS)
+
+    assert duckdb.sql(query).fetchall() == [(answer,)]
+
+    assert only(sent)["filter"] == filter
+    assert "city" not in only(sent)["projection"]
+    assert big.count_rows() == ROWS
+
+
+def test_dataset_has_the_methods_of_pyarrow(rows: tuple[Any, Asked], sent: Asked) -> None:
+    dataset = rows[0].dataset(COLUMNS)
+    few = pc.field("n") == 7
+
+    assert dataset.schema == pa.table(rows[0].find().to_arrow(COLUMNS)).schema
+    assert dataset.to_table(columns=["city", "n"], filter=few).column_names == ["city", "n"]
+    assert dataset.to_table(columns={"twice": pc.field("total") * 2}, filter=few)["twice"].to_pylist()[
+        :2
+    ] == [7, 107]
+    assert dataset.to_table(columns=[], filter=few).num_rows == ROWS // 100
+    assert dataset.count_rows(few) == ROWS // 100
+    assert dataset.head(3, columns=["_id"]).to_pydict() == {"_id": [0, 1, 2]}
+    assert dataset.head(2, filter=few)["_id"].to_pylist() == [7, 107]
+    assert dataset.take([0, 2], columns=["_id"]).num_rows == 2
+    assert sum(batch.num_rows for batch in dataset.to_batches(batch_size=500)) == ROWS
+    assert max(batch.num_rows for batch in dataset.to_batches(batch_size=500)) <= 500
+    assert dataset.replace_schema({"n": int}).to_table().column_names == ["n"]
+    assert pl.scan_pyarrow_dataset(dataset).filter(pl.col("n") == 7).collect().height == ROWS // 100
+    assert dataset.to_table(filter=few).to_pandas()["city"].unique().tolist() == ["Oslo"]
+    with pytest.raises(KeyError, match="expected names of columns"):
+        dataset.to_table(columns=["nothing"])
+    with pytest.raises(NotImplementedError, match=r"use collection\.partitions"):
+        dataset.get_fragments()
+
+
+def test_scan_of_a_snapshot_reads_one_moment(rows: tuple[Any, Asked], sent: Asked) -> None:
+    whole = rows[0].with_options(read_concern=ReadConcern("snapshot"))
+
+    assert whole.scan_polars(COLUMNS, parallel=3).collect().height == ROWS
+
+    moments = {find["readConcern"]["atClusterTime"] for find in sent.finds}
+    assert len(sent.finds) > 2
+    assert len(moments) == 1
+
+
+def test_dataset_is_read_in_another_process_as_a_part_is(rows: tuple[Any, Asked]) -> None:
+    again = pickle.loads(pickle.dumps(rows[0].dataset(COLUMNS, {"city": "Oslo"})))
+
+    assert again.count_rows(pc.field("n") == 7) == ROWS // 100
+
+
+def test_asyncio_collection_is_read_by_a_blocking_client(rows: tuple[Any, Asked], server: Server) -> None:
+    async def play() -> int:
+        async with AsyncMongoClient[Any](server.uri) as client:
+            collection = client[rows[0].database.name].rows
+            frame = collection.scan_polars(COLUMNS, connect="MANGONEL_TEST_SCAN")
+            with patch.dict(os.environ, {"MANGONEL_TEST_SCAN": server.uri}):
+                counted = collection.dataset(COLUMNS).count_rows()
+                return int(counted + frame.filter(pl.col("n") == 7).collect().height)
+
+    assert asyncio.run(play()) == ROWS + ROWS // 100
+
+
+def test_misfits_raise_or_become_null(confusing: Any) -> None:
+    with pytest.raises(ColumnError, match=r"at \$\."):
+        confusing.misfits.dataset(SCHEMA).to_table()
+    assert confusing.misfits.dataset(SCHEMA, misfit="null").count_rows() == 397
+    with pytest.raises(Exception, match="of the document with _id"):
+        confusing.misfits.scan_polars(SCHEMA).collect()
+    with pytest.raises(ValueError, match='expected "raise" or "null" as misfit of a lazy source'):
+        confusing.misfits.scan_polars(SCHEMA, misfit="string")
+    with pytest.raises(ValueError, match="expected at least 1 cursor"):
+        confusing.misfits.scan_polars(SCHEMA, parallel=0)
+    with pytest.raises(TypeError, match="expected a mapping, a Schema"):
+        confusing.misfits.dataset(5)
