@@ -135,6 +135,7 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "server": ("server", ("mangonel.server",)),
+    "testing": ("testing", ("mangonel.testing",)),
     "compat": ("compat", ("mangonel.compat",)),
     "doctor": ("doctor", ("mangonel.doctor",)),
     "demo": ("demo", ("mangonel.demo.settings",)),

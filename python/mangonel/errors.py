@@ -34,6 +34,7 @@ One tree, ordered by fault: who has to act? PyMongo's names stand in it with PyM
     InvalidDocument                         (mangonel.bson.errors; not a PyMongoError)
     └── DocumentTooLarge
     AdviceWarning                           (a UserWarning: the program works, and will be slow)
+    TooManyCommands                         (a PyMongoError and an AssertionError, of `mangonel.testing`)
 
 Specs: server-discovery-and-monitoring (error codes), crud (write errors), client-side-operations-timeout.
 """
@@ -79,6 +80,7 @@ __all__ = [
     "ServerSelectionTimeoutError",
     "SnapshotTooOld",
     "SnapshotUnavailable",
+    "TooManyCommands",
     "UsageError",
     "WTimeoutError",
     "WaitQueueTimeoutError",
@@ -377,6 +379,10 @@ class ProtocolError(PyMongoError):
 
 class BugError(PyMongoError):
     """The driver broke its own rules; please report it. The outcome of the operation is unknown."""
+
+
+class TooManyCommands(PyMongoError, AssertionError):
+    """A block sent more commands than `count_commands` allows. They were sent."""
 
 
 class AdviceWarning(UserWarning):

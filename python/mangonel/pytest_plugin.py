@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from mangonel.testing import Commands, TooManyCommands
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from mangonel import AsyncMongoClient, MongoClient
     from mangonel.api import Database
-    from mangonel.monitoring import CommandStartedEvent
     from mangonel.server import Server
 
 _MARK = "mangonel"
-# How much of a command a failure shows.
-_LONGEST = 300
 # What one process keeps from test to test: by the options of a mark, a server and a client of it.
 _kept = ExitStack()
 _servers: dict[str, Server | _Running] = {}
@@ -36,23 +35,7 @@ class _Running:
         self.uri = uri
 
 
-class CommandRecorder:
-    """Keeps the commands that clients send. A listener: pass it to a client of your own as `event_listeners=[...]`."""
-
-    def __init__(self) -> None:
-        self.commands: list[dict[str, Any]] = []
-
-    def started(self, event: CommandStartedEvent) -> None:
-        """Keep a command."""
-        self.commands.append(dict(event.command))
-
-    def succeeded(self, event: object) -> None:
-        """Nothing is kept of replies."""
-
-    failed = succeeded
-
-
-_recorder = CommandRecorder()
+_recorder = Commands()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -84,7 +67,7 @@ def pytest_unconfigure() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     """Forget the commands of the test before."""
-    _recorder.commands.clear()
+    _recorder.clear()
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -96,7 +79,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
         # What fixtures sent while they were made belongs to the test as well.
         return
     if report.failed and _recorder.commands and "mangonel_server" in getattr(item, "fixturenames", ()):
-        report.sections.append(("MongoDB commands sent", _listing(_recorder.commands)))
+        report.sections.append(("MongoDB commands sent", _recorder.listing()))
 
 
 @pytest.fixture
@@ -137,12 +120,12 @@ def mangonel_database(request: pytest.FixtureRequest, mangonel_client: MongoClie
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")[:8]
     database = mangonel_client[f"test_{worker}_{run}".rstrip("_")]
     _empty(database)
-    _recorder.commands.clear()
+    _recorder.clear()
     return database
 
 
 @pytest.fixture
-def count_commands(mangonel_server: Server) -> Callable[..., AbstractContextManager[CommandRecorder]]:
+def count_commands(mangonel_server: Server) -> Callable[..., AbstractContextManager[Commands]]:
     """A context manager that fails the test when the fixtures' clients send more commands inside than `at_most`.
 
     Example:
@@ -152,16 +135,15 @@ def count_commands(mangonel_server: Server) -> Callable[..., AbstractContextMana
     """
 
     @contextmanager
-    def counting(*, at_most: int) -> Iterator[CommandRecorder]:
-        before = len(_recorder.commands)
-        own = CommandRecorder()
+    def counting(*, at_most: int) -> Iterator[Commands]:
+        before = len(_recorder)
+        own = Commands()
         yield own
-        own.commands = _recorder.commands[before:]
-        if len(own.commands) > at_most:
-            pytest.fail(
-                f"expected at most {at_most} commands, got {len(own.commands)}:\n{_listing(own.commands)}",
-                pytrace=False,
-            )
+        own.sent, own.commands = _recorder.sent[before:], _recorder.commands[before:]
+        try:
+            own.check(at_most)
+        except TooManyCommands as error:
+            pytest.fail(str(error), pytrace=False)
 
     return counting
 
@@ -226,14 +208,3 @@ def _empty(database: Database[Any]) -> None:
             database[name].delete_many({})
         elif found["type"] != "view":
             database.drop_collection(name)
-
-
-def _listing(commands: list[dict[str, Any]]) -> str:
-    from mangonel.bson import json_util
-
-    lines = []
-    for command in commands:
-        shown = {name: value for name, value in command.items() if name not in ("lsid", "$clusterTime")}
-        text = json_util.dumps(shown)
-        lines.append(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
-    return "\n".join(lines)

@@ -1,6 +1,6 @@
-"""Every kind of reference that `include()` takes, by every operation, with conditions, orders and windows on both sides.
+"""Every kind of reference that `include()` takes, by every operation, with conditions, orders and windows.
 
-The expected result comes from a model of plain lists and dicts.
+The expected results come from a model of plain lists and dicts.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def rows_of(model: Any, wish: Asked = ALL) -> list[Row]:
 def shown(model: Any, row: Row, path: list[str], wish: Asked) -> Row:
     """A document as a response shows it, with what lies at a path included."""
     made: Row = {"id": row["id"]}
-    for name, info in model.__plan__.fields.items():
+    for name in model.__plan__.fields:
         if name == "id":
             continue
         made[name] = row.get(name, [] if name in ("lands", "shops", "other", "shelves") else None)

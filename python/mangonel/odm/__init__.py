@@ -17,7 +17,7 @@ from __future__ import annotations
 from mangonel.bson import ObjectId
 from mangonel.odm._registry import documents
 from mangonel.odm.connections.connection import Connection, connect, connection
-from mangonel.odm.connections.counted import Commands, count_commands
+from mangonel.odm.connections.counted import count_commands
 from mangonel.odm.connections.identity import identity_map
 from mangonel.odm.connections.tenants import all_tenants, current_tenant, tenant
 from mangonel.odm.encryption.maps import encrypted_fields_map, schema_map
@@ -111,6 +111,7 @@ from mangonel.odm.store.mixins import KeepsChanges, SoftDelete, Timestamps
 from mangonel.odm.store.schema import IndexPlan
 from mangonel.odm.store.search import SearchIndex
 from mangonel.odm.store.unit import Unit
+from mangonel.testing import Commands
 
 __all__ = [
     "AnyRef",

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mangonel import errors
 from mangonel.errors import PyMongoError
 
 
@@ -114,7 +115,7 @@ class WrongTenant(OdmError):
     """A document has another tenant than the context, or an update would change its tenant. Nothing was sent."""
 
 
-class TooManyCommands(OdmError, AssertionError):
+class TooManyCommands(OdmError, errors.TooManyCommands):
     """A block sent more commands than `count_commands` allows. They were sent."""
 
 

@@ -29,6 +29,8 @@ UNBOUNDED = 1_000
 """A list of more documents than this, without a limit, is worth advice."""
 LOOP = 10
 """So many finds of one shape from one line are a loop."""
+FETCHES = 3
+"""So many fetches of one reference from one line are a loop."""
 # The pause that ends a loop, and the one that is an idle moment.
 _PAUSE_S = 0.1
 _IDLE_S = 0.05
@@ -64,8 +66,9 @@ class Advisor(CommandListener):
         self._said: set[tuple[str, str, tuple[str, int]]] = set()
         self._running: dict[int, _Sent] = {}
         self._cursors: dict[int, _Sent] = {}
-        # By thread or task: the last find's line and shape, when it was sent, and how often in a row.
-        self._loops: dict[tuple[int, int], tuple[Any, float, int]] = {}
+        # By thread, task, line and what was fetched: when that was last, and how often in a row.
+        self._loops: dict[Any, tuple[float, int]] = {}
+        self._hushed: set[tuple[str, int]] = set()
         self._explained: set[tuple[str, tuple[str, int]]] = set()
         # Database, name and command, with where it came from.
         self._waiting: deque[tuple[str, str, dict[str, Any], Place]] = deque()
@@ -156,6 +159,19 @@ class Advisor(CommandListener):
         self.told.append((kind, text, place))
         place.warn(text)
 
+    def repeated(self, what: str, text: str) -> None:
+        """Note that a line fetched something for one document; several times in a row are a loop.
+
+        Args:
+            what: what was fetched.
+            text: the advice, for a loop.
+        """
+        place = place_of_program()
+        if place is not None and self._count_of(place, what) == FETCHES:
+            # It says more than that a find is in a loop.
+            self._hushed.add(place.key)
+            self.say("reference in a loop", what, place, text)
+
     def settle(self, seconds: float = 10.0) -> None:
         """Wait until all new shapes were explained, for tests and at the end of scripts.
 
@@ -173,20 +189,24 @@ class Advisor(CommandListener):
         self._waiting.clear()
 
     def _look_at_loop(self, place: Place, shape: str) -> None:
-        who = (get_ident(), _task())
-        what = (place.key, shape)
-        last, when, count = self._loops.get(who, (None, 0.0, 0))
-        count = count + 1 if what == last and self._last - when < _PAUSE_S else 1
-        if len(self._loops) >= _MOST:
-            self._loops.clear()
-        self._loops[who] = (what, self._last, count)
-        if count == LOOP:
+        if self._count_of(place, shape) == LOOP and place.key not in self._hushed:
             self.say(
                 "find in a loop",
                 shape,
                 place,
                 f"find in a loop: {LOOP} times {shape} in a row; one find with $in, or $lookup, can replace them",
             )
+
+    def _count_of(self, place: Place, what: str) -> int:
+        """Return how often in a row a thread or task did this on a line."""
+        now = monotonic()
+        key = (get_ident(), _task(), place.key, what)
+        when, count = self._loops.get(key, (0.0, 0))
+        count = count + 1 if now - when < _PAUSE_S else 1
+        if len(self._loops) >= _MOST:
+            self._loops.clear()
+        self._loops[key] = (now, count)
+        return count
 
     def _look_at_abandoned(self) -> None:
         while self._abandoned:

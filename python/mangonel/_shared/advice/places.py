@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _OWN = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _LOOPS = tuple(f"{os.sep}{name}{os.sep}" for name in ("asyncio", "uvloop", "concurrent"))
 # Methods that return everything a cursor has.
-_LOADING = frozenset(("to_list", "_to_list_flow", "all", "aall", "dicts", "adicts"))
+_LOADING = frozenset(("to_list", "_to_list_flow", "all", "_all_flow", "_dicts_flow"))
 
 
 class Place:

@@ -40,7 +40,7 @@ def remember(client: Any) -> None:
 
 
 def _end() -> None:
-    for client in _living():
+    for client in living():
         client._core.dismiss_watchers()
     wait_for_all()
 
@@ -48,9 +48,10 @@ def _end() -> None:
 def _start_over() -> None:
     forget_all()
     _core.reseed_object_ids()
-    for client in _living():
+    for client in living():
         client._after_fork()
 
 
-def _living() -> list[Any]:
+def living() -> list[Any]:
+    """Return the clients of this process that were not dropped."""
     return [client for known in list(_clients.values()) if (client := known()) is not None]

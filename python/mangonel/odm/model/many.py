@@ -10,6 +10,7 @@ from mangonel.odm._twins import ManyTwins
 from mangonel.odm.errors import DocumentNotFound
 from mangonel.odm.expressions.paths import key_of_name
 from mangonel.odm.expressions.through import ManyPath
+from mangonel.odm.model.advised import note_fetch
 from mangonel.odm.model.annotations import evaluate
 from mangonel.odm.model.fetched import Fetched, key_of_id
 
@@ -92,7 +93,9 @@ class Many(Generic[T], ManyTwins[T]):
         if known is not None:
             return odm_finished(list(known)) if IS_ASYNC else list(known)  # type: ignore[return-value]
         query = self.query()
-        found: list[T] = query._run(IS_ASYNC, "all", query._all_flow)
+        request = query._request("all", IS_ASYNC)
+        note_fetch(request, type(self._instance), self._inverse.name, "all()")
+        found: list[T] = query._run_request(request, query._all_flow)
         return found
 
     @terminal

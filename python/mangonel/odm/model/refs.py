@@ -14,6 +14,7 @@ from mangonel.odm._registry import is_document, is_embedded_instance, is_instanc
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import RefsTwins, RefTwins
 from mangonel.odm.errors import DocumentNotFound, ValidationError
+from mangonel.odm.model.advised import note_fetch
 from mangonel.odm.model.annotations import evaluate, unwrap
 from mangonel.odm.model.fetched import Fetched, key_of_id
 
@@ -223,6 +224,8 @@ class Ref(Generic[T], RefTwins[T]):
         absent = self._why_absent()
         if absent is not None:
             raise DocumentNotFound(absent)
+        if self._maker is not None and self._maker.owner is not None:
+            note_fetch(request, self._maker.owner, self._maker.field.name, "get()")
         wanted = [self.id]
         if self._siblings is not None and self._maker is not None:
             wanted += flat_ids(self._siblings.ids(self._maker))
