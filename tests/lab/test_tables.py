@@ -1,4 +1,4 @@
-"""The experiments `arrow` and `jsonl`: every contender gives the same answers, and the check notices another one."""
+"""The experiments of tables: every contender gives the same answers, and the check notices another one."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ import pytest
 
 pytest.importorskip("pymongoarrow", reason="the peer that the tables are compared with")
 pytest.importorskip("pandas")
+pytest.importorskip("polars")
+pytest.importorskip("duckdb")
 
 from mangonel.lab import registry
 from mangonel.lab.contender import Target
 from mangonel.lab.experiment import Size, Task
+from mangonel.lab.experiments import engines
 from mangonel.lab.experiments.tables import EXPERIMENTS
 
 SIZE = Size(quick=True, parameters={"rows": 120, "lines": 60})
 DATABASE = "test_lab_tables"
-EACH = [(experiment, part.id) for experiment in EXPERIMENTS for part in experiment.parts(SIZE)]
+ALL = (*EXPERIMENTS, engines.EXPERIMENT)
+EACH = [(experiment, part.id) for experiment in ALL for part in experiment.parts(SIZE)]
 
 
 @pytest.fixture

@@ -70,6 +70,8 @@ def check_sums(server: Server, accounts: int, reads: int) -> None:
                         n for part in parts for n in pa.table(part.to_arrow(schema))["balance"].to_pylist()
                     ]
                 assert (len(found), sum(found)) == (accounts, 100 * accounts)
+        # Money did move.
+        assert bank.count_documents({"balance": {"$ne": 100}}) > 1
         client.drop_database(bank.database.name)
 
 

@@ -1,0 +1,65 @@
+"""A collection inside Polars and DuckDB, all of it or one row in a hundred. PyMongo stored the same data for all."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from mangonel.lab import documents
+from mangonel.lab.contenders.engines import COLLECTION, SEVENTH, SHARE
+from mangonel.lab.digest import digest
+from mangonel.lab.experiment import Bench, Part, Task, expect
+from mangonel.lab.experiments._parts import Tabled
+from mangonel.lab.fixtures import fill
+
+
+def row(number: int) -> dict[str, Any]:
+    at = documents.EPOCH + datetime.timedelta(seconds=number)
+    found = {
+        "_id": number,
+        "n": number % SHARE,
+        "total": number * 0.25,
+        "name": f"name {number:06d}",
+        "at": at,
+    }
+    return {**found, "ok": number % 2 == 0, "items": number % 7}
+
+
+class EngineTask(Task):
+    """One query over a collection that has an index on what a hundredth of the rows have in common."""
+
+    def __init__(self, part: Part, bench: Bench) -> None:
+        self.verb, _, share = part.id.partition("-")
+        self.verb = "by_hand" if self.verb == "filter" else self.verb
+        self.is_whole = share != "percent"
+        self.count: int = EXPERIMENT.figures(bench.size)["rows"]
+        self.bench, self.adapter = bench, bench.connect()
+        self.result: Any = None
+        bench.first(COLLECTION, self._fill)
+
+    def _fill(self) -> str:
+        import pymongo
+
+        with pymongo.MongoClient[Any](self.bench.target.uri) as client:
+            rows = client[self.bench.target.database][COLLECTION]
+            fill(rows, self.count, row)
+            rows.create_index("n")
+        return COLLECTION
+
+    def verify(self) -> str:
+        self.act()
+        return self.check()
+
+    def check(self) -> str:
+        """Compare the number of rows and their sum."""
+        numbers = range(self.count) if self.is_whole else range(SEVENTH, self.count, SHARE)
+        expect("rows", self.result, (sum(numbers) * 0.25, len(numbers)))
+        return digest([float(each) for each in self.result])
+
+    def act(self) -> int:
+        self.result = getattr(self.adapter, self.verb)(self.is_whole)
+        # Times are of a row of the collection, whether it was sent or not.
+        return self.count
+
+
+EXPERIMENT = Tabled("engines", EngineTask)
