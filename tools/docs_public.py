@@ -116,6 +116,9 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
             "mangonel.websessions.frameworks.asgi",
             "mangonel.websessions.frameworks.flask",
             "mangonel.websessions.frameworks.wsgi",
+            "mangonel.websessions.frameworks.django",
+            "mangonel.websessions.frameworks.aiohttp",
+            "mangonel.websessions.frameworks.litestar",
         ),
     ),
     "websessions-stores": (

@@ -21,13 +21,35 @@ from mangonel.websessions import EncodeError, WebSessions, errors
 
 __all__ = ["CHECKING", "FRAMEWORKS", "HOST", "Failure", "Reply", "Send", "listening", "served"]
 
-FRAMEWORKS = ("asgi", "starlette", "fastapi", "wsgi", "wsgi-generator", "flask", "flask-debug", "tornado")
-# These check what another site may have sent, when they are told to.
-CHECKING = ("asgi", "starlette", "fastapi", "flask", "tornado")
-# These run on an event loop, the others in threads.
-ASYNCHRONOUS = ("asgi", "starlette", "fastapi", "tornado")
-
 HOST = "https://shop.example"
+
+
+class Framework:
+    """How a framework is met; defined by `framework` and nothing else.
+
+    Args:
+        make: returns the application.
+        on: "asgi", "wsgi", or the framework that listens on a port of its own.
+        checks: it refuses what another site may have sent, when it is told to.
+    """
+
+    def __init__(self, make: Callable[..., Any], on: str, checks: bool) -> None:
+        self.make = make
+        self.on = on
+        self.checks = checks
+
+
+DEFINED: dict[str, Framework] = {}
+
+
+def framework(name: str, on: str, *, checks: bool = False) -> Callable[[Any], Any]:
+    """Define a framework: a function from websessions to an application, with `checks=` if it can check."""
+
+    def define(make: Callable[..., Any]) -> Callable[..., Any]:
+        DEFINED[name] = Framework(make, on, checks)
+        return make
+
+    return define
 
 
 class Reply:
@@ -90,6 +112,7 @@ def act(session: Any, query: str) -> tuple[int, dict[str, Any]]:
     return int(wanted.get("fail", 200)), before
 
 
+@framework("asgi", "asgi", checks=True)
 def _asgi(sessions: WebSessions[Any], checks: bool = False) -> Any:
     from mangonel.websessions.frameworks.asgi import CSRFMiddleware, SessionMiddleware
 
@@ -102,6 +125,7 @@ def _asgi(sessions: WebSessions[Any], checks: bool = False) -> Any:
     return SessionMiddleware(CSRFMiddleware(app) if checks else app, sessions)
 
 
+@framework("starlette", "asgi", checks=True)
 def _starlette(sessions: WebSessions[Any], checks: bool = False) -> Any:
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
@@ -122,6 +146,7 @@ def _starlette(sessions: WebSessions[Any], checks: bool = False) -> Any:
     )
 
 
+@framework("fastapi", "asgi", checks=True)
 def _fastapi(sessions: WebSessions[Any], checks: bool = False) -> Any:
     from fastapi import FastAPI
     from starlette.requests import Request
@@ -143,6 +168,7 @@ def _fastapi(sessions: WebSessions[Any], checks: bool = False) -> Any:
     return app
 
 
+@framework("wsgi", "wsgi")
 def _wsgi(sessions: WebSessions[Any]) -> Any:
     from mangonel.websessions.frameworks.wsgi import WSGISessions
 
@@ -154,6 +180,7 @@ def _wsgi(sessions: WebSessions[Any]) -> Any:
     return WSGISessions(app, sessions)
 
 
+@framework("wsgi-generator", "wsgi")
 def _wsgi_generator(sessions: WebSessions[Any]) -> Any:
     from mangonel.websessions.frameworks.wsgi import WSGISessions
 
@@ -165,6 +192,7 @@ def _wsgi_generator(sessions: WebSessions[Any]) -> Any:
     return WSGISessions(app, sessions)
 
 
+@framework("flask", "wsgi", checks=True)
 def _flask(sessions: WebSessions[Any], checks: bool = False, propagates: bool = False) -> Any:
     import flask
 
@@ -181,6 +209,68 @@ def _flask(sessions: WebSessions[Any], checks: bool = False, propagates: bool = 
     return app
 
 
+@framework("flask-debug", "wsgi")
+def _flask_debug(sessions: WebSessions[Any]) -> Any:
+    return _flask(sessions, propagates=True)
+
+
+@framework("django", "wsgi")
+def _django(sessions: WebSessions[Any]) -> Any:
+    from django.http import HttpRequest, JsonResponse
+    from django_site import handler
+
+    def page(request: HttpRequest) -> JsonResponse:
+        status, found = act(request.session, request.META["QUERY_STRING"])
+        return JsonResponse(found, status=status)
+
+    return handler(sessions, page)
+
+
+@framework("django-asgi", "asgi")
+def _django_asgi(sessions: WebSessions[Any]) -> Any:
+    from django.http import HttpRequest, JsonResponse
+    from django_site import handler
+
+    async def page(request: HttpRequest) -> JsonResponse:
+        status, found = act(request.session, request.META["QUERY_STRING"])
+        return JsonResponse(found, status=status)
+
+    return handler(sessions, page, is_async=True)
+
+
+@framework("litestar", "asgi", checks=True)
+def _litestar(sessions: WebSessions[Any], checks: bool = False) -> Any:
+    from litestar import Litestar, Request, Response
+    from litestar.handlers import HTTPRouteHandler
+
+    from mangonel.websessions.frameworks.litestar import SessionPlugin
+
+    async def page(request: Any) -> Any:
+        status, found = act(request.session, request.url.query)
+        return Response(found, status_code=status)
+
+    page.__annotations__.update(request=Request, **{"return": Response})
+    route = HTTPRouteHandler("/", http_method=["GET", "POST"])(page)
+    return Litestar([route], plugins=[SessionPlugin(sessions, csrf=checks)], logging_config=None)
+
+
+@framework("aiohttp", "aiohttp", checks=True)
+def _aiohttp(sessions: WebSessions[Any], checks: bool = False) -> Any:
+    from aiohttp import web
+
+    from mangonel.websessions.frameworks.aiohttp import current_session, setup
+
+    async def page(request: web.Request) -> web.Response:
+        status, found = act(current_session(request), request.query_string)
+        return web.json_response(found, status=status)
+
+    app = web.Application(middlewares=[behind_tls])
+    setup(app, sessions, csrf=checks)
+    app.router.add_route("*", "/", page)
+    return app
+
+
+@framework("tornado", "tornado", checks=True)
 def _tornado(sessions: WebSessions[Any], checks: bool = False) -> Any:
     from tornado.web import Application, RequestHandler
 
@@ -228,13 +318,9 @@ def served(framework: str, sessions: WebSessions[Any], *, checks: bool = False) 
     Args:
         checks: it refuses what another site may have sent; for those in CHECKING.
     """
-    if framework not in ASYNCHRONOUS:
-        app = {"wsgi": _wsgi, "wsgi-generator": _wsgi_generator}.get(framework)
-        made = (
-            app(sessions)
-            if app is not None
-            else _flask(sessions, checks=checks, propagates=framework == "flask-debug")
-        )
+    defined = DEFINED[framework]
+    made = defined.make(sessions, checks=True) if checks else defined.make(sessions)
+    if defined.on == "wsgi":
         transport = httpx.WSGITransport(made, raise_app_exceptions=True)
         with httpx.Client(transport=transport, base_url=HOST) as client:
 
@@ -262,11 +348,10 @@ def served(framework: str, sessions: WebSessions[Any], *, checks: bool = False) 
         sessions.blocking.close()
         return
     with _on_a_loop() as run:
-        if framework == "tornado":
-            url, transport, stop = run(listening(_tornado(sessions, checks)))
-        else:
-            made = {"asgi": _asgi, "starlette": _starlette, "fastapi": _fastapi}[framework](sessions, checks)
+        if defined.on == "asgi":
             url, transport, stop = HOST, httpx.ASGITransport(made, raise_app_exceptions=False), None
+        else:
+            url, transport, stop = run(LISTENING[defined.on](made))
 
         async def request(
             query: str, cookie: str | None, method: str, body: bytes | None, headers: list[tuple[str, str]]
@@ -310,3 +395,36 @@ async def listening(application: Any) -> tuple[str, Any, Callable[[], Any]]:
         await server.close_all_connections()
 
     return f"http://127.0.0.1:{port}", None, stop
+
+
+async def behind_tls(request: Any, handler: Any) -> Any:
+    """A middleware of aiohttp that acts as if a proxy had ended TLS, as aiohttp-remotes does."""
+    return await handler(request.clone(scheme="https", remote=forwarded_by(request)))
+
+
+def forwarded_by(request: Any) -> str:
+    """Return the address that Tornado's `xheaders` would believe."""
+    lines = request.headers.getall("X-Forwarded-For", ())
+    return ",".join(lines).rpartition(",")[2].strip() or "127.0.0.1"
+
+
+behind_tls.__middleware_version__ = 1  # type: ignore[attr-defined]  # what `web.middleware` sets
+
+
+async def listening_aiohttp(application: Any) -> tuple[str, Any, Callable[[], Any]]:
+    """Serve an application of aiohttp's."""
+    from aiohttp import web
+
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    return f"http://127.0.0.1:{port}", None, runner.cleanup
+
+
+LISTENING = {"tornado": listening, "aiohttp": listening_aiohttp}
+
+FRAMEWORKS = tuple(DEFINED)
+# These check what another site may have sent, when they are told to.
+CHECKING = tuple(name for name, each in DEFINED.items() if each.checks)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions import stateless
 from mangonel.websessions.errors import UsageError, WebSessionError
-from mangonel.websessions.late import Unread
+from mangonel.websessions.late import let_go
 from mangonel.websessions.machine import END, INSERT, NOTHING, ROTATE, check_not_moved, decide, discard
 
 if TYPE_CHECKING:
@@ -96,15 +96,14 @@ def stream_headers(session: WebSession[Any], control: str | None) -> list[tuple[
         session: the request's. Where caches may give the answer to others, to read it raises from now on.
         control: the application's own Cache-Control; None: it has none.
     """
+    was_accessed = session.accessed
     added = take_headers(session)
-    if any(name == "Cache-Control" for name, _ in added):
+    is_ours = any(name == "Cache-Control" for name, _ in added)
+    is_read = is_ours or control is None or was_accessed or _is_private(control)
+    let_go(session, is_read=is_read)
+    if is_ours or not is_read:
         return added
-    if control is None:
-        return [("Cache-Control", "private"), ("Vary", "Cookie")]
-    if session.accessed or _is_private(control):
-        return [("Vary", "Cookie")]
-    session.__class__ = Unread
-    return added
+    return [("Cache-Control", "private"), ("Vary", "Cookie")] if control is None else [("Vary", "Cookie")]
 
 
 def _is_private(control: str) -> bool:
@@ -120,7 +119,7 @@ def late_plan(session: WebSession[Any], status: int) -> int:
         UsageError: that is a new websession, for which no cookie can leave any more.
         WebSessionError: as `last_plan`.
     """
-    session.state.headers_left = session.state.is_over = True
+    session.state.headers_left = True
     return last_plan(session, status)
 
 

@@ -31,13 +31,12 @@ KINDS = (
     "rejected",
     "mismatch",
     "insecure",
-    "discarded",
     "guessing",
     "store_error",
 )
 
 # Kinds to look into; the others are routine.
-WARNINGS = frozenset({"mismatch", "reused", "guessing", "store_error", "insecure", "discarded"})
+WARNINGS = frozenset({"mismatch", "reused", "guessing", "store_error", "insecure"})
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -48,7 +47,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         tag: id of the websession that is safe for logs; "" without a websession.
         at: seconds since the epoch.
         reason: the reason of `rejected` (malformed, unknown, ended, renewed, expired, corrupt, sealed, revoked,
-            signal), `store_error` (the exception's type), `discarded`.
+            signal), `store_error` (the exception's type).
         signal: the binding signal of `mismatch`.
         user: the user of login, revoked and evicted.
         network: the visitor's network, for `guessing`.

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from types import MethodType
 from typing import Any, NoReturn
 
 from mangonel.websessions.errors import UsageError, WebSessionError
 from mangonel.websessions.machine import discard
 from mangonel.websessions.session import WebSession
 
-__all__ = ["Left", "Unread", "end_late", "leave", "let_read"]
+__all__ = ["Left", "Unkept", "Unread", "end_late", "leave", "let_go", "let_read"]
 
 log = logging.getLogger("mangonel.websessions")
 
@@ -38,10 +39,54 @@ class Unread(WebSession[Any]):
         )
 
 
-class Left(WebSession[Any]):
-    """After the answer: to read is fine; a change raises until `reload()` or `lock()` takes the websession up again."""
+class Unkept(WebSession[Any]):
+    """While a body leaves whose headers gave the visitor no cookie: a change raises, since it could not be stored."""
 
     __slots__ = ()
+
+
+class UnreadUnkept(Unread, Unkept):
+    """Neither may be read nor changed."""
+
+    __slots__ = ()
+
+
+class Left(WebSession[Any]):
+    """After the answer: to read is fine; a change raises until `reload()` or `lock()` takes the websession up again.
+
+    Lists and dicts in it are read as ones that cannot be changed either.
+    """
+
+    __slots__ = ()
+
+    def __getitem__(self, key: str) -> Any:
+        return fixed(super().__getitem__(key))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """As before the answer."""
+        return fixed(super().get(key, default))
+
+    def items(self) -> Any:
+        """As before the answer."""
+        return {key: self[key] for key in self}.items()
+
+    def values(self) -> Any:
+        """As before the answer."""
+        return {key: self[key] for key in self}.values()
+
+    def copy(self) -> dict[str, Any]:
+        """As before the answer."""
+        return {key: self[key] for key in self}
+
+    @property
+    def data(self) -> Any:
+        """As before the answer."""
+        found = super().data
+        return found if found is self else FixedModel(found)
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        _refuse(self, value)
 
     def reload(self) -> Any:
         """Read it again; from now on it may be changed, and `save()` stores that."""
@@ -49,42 +94,125 @@ class Left(WebSession[Any]):
         return self.reload()
 
 
-def _refuse(self: WebSession[Any], *arguments: Any, **keywords: Any) -> NoReturn:
+def _refuse(self: Any, *arguments: Any, **keywords: Any) -> NoReturn:
     raise UsageError(
         "expected no change of the websession after the answer and its background tasks, got one, which nothing would "
         "store; begin with lock(), or with reload() and end with save()"
     )
 
 
-def _refusing(name: str) -> property:
+def _refuse_new(self: Any, *arguments: Any, **keywords: Any) -> NoReturn:
+    raise UsageError(
+        "a new websession needs a cookie, and the headers of this answer have left without one: nothing of this change "
+        "would be stored; change it before the headers leave"
+    )
+
+
+def _refusing(name: str, refuse: Callable[..., NoReturn]) -> property:
     """Return a property of a websession that can be read and no longer set."""
     known: property = WebSession.__dict__[name]
-    return property(known.fget, _refuse, doc=known.__doc__)
+    return property(known.fget, refuse, doc=known.__doc__)
 
+
+for _class, _answer in ((Left, _refuse), (Unkept, _refuse_new)):
+    for _name in (
+        "__delitem__",
+        "__ior__",
+        "__setitem__",
+        "clear",
+        "flash",
+        "flashes",
+        "increment",
+        "pop",
+        "popitem",
+        "refresh",
+        "setdefault",
+        "update",
+    ):
+        setattr(_class, _name, _answer)
+    for _name in ("label", "permanent"):
+        setattr(_class, _name, _refusing(_name, _answer))
+Unkept.data = _refusing("data", _refuse_new)  # type: ignore[method-assign, assignment]
+
+
+class FixedList(list[Any]):
+    """A list of a websession whose answer has left."""
+
+    __slots__ = ()
+
+
+class FixedDict(dict[Any, Any]):
+    """A dict of a websession whose answer has left."""
+
+    __slots__ = ()
+
+
+class FixedModel:
+    """A model's instance, or one inside of it, of a websession whose answer has left."""
+
+    __slots__ = ("_model",)
+
+    def __init__(self, model: Any) -> None:
+        object.__setattr__(self, "_model", model)
+
+    @property  # type: ignore[misc]  # so that isinstance() tells as before
+    def __class__(self) -> Any:
+        return type(self._model)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._model, name)
+        if isinstance(value, MethodType) and value.__self__ is self._model:
+            # So that what the method changes raises.
+            return MethodType(value.__func__, self)
+        return fixed(value)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self._model == other)
+
+    def __hash__(self) -> int:
+        return hash(self._model)
+
+    def __repr__(self) -> str:
+        return repr(self._model)
+
+
+FixedModel.__setattr__ = FixedModel.__delattr__ = _refuse  # type: ignore[method-assign]
 
 for _name in (
-    "__delitem__",
-    "__ior__",
-    "__setitem__",
-    "clear",
-    "flash",
-    "flashes",
-    "increment",
-    "pop",
-    "popitem",
-    "refresh",
-    "setdefault",
-    "update",
+    *("__delitem__", "__iadd__", "__imul__", "__setitem__", "append", "clear", "extend", "insert"),
+    *("pop", "remove", "reverse", "sort"),
 ):
-    setattr(Left, _name, _refuse)
-for _name in ("data", "label", "permanent"):
-    setattr(Left, _name, _refusing(_name))
+    setattr(FixedList, _name, _refuse)
+for _name in (*("__delitem__", "__ior__", "__setitem__", "clear", "pop", "popitem", "setdefault", "update"),):
+    setattr(FixedDict, _name, _refuse)
+
+
+def fixed(value: Any) -> Any:
+    """Return a value in which a change of a list, dict, set or model raises, at any depth."""
+    kind = type(value)
+    if kind in FLAT:
+        return value
+    if kind is list:
+        return FixedList([fixed(each) for each in value])
+    if kind is dict:
+        return FixedDict({key: fixed(each) for key, each in value.items()})
+    if kind is set:
+        return frozenset(value)
+    if kind is tuple:
+        return tuple(fixed(each) for each in value)
+    return (
+        FixedModel(value) if hasattr(kind, "__struct_fields__") or hasattr(kind, "__annotations__") else value
+    )
+
+
+# Types in whose values nothing can be changed.
+FLAT = frozenset((str, int, float, bytes, bool, type(None)))
 
 
 def let_read(session: WebSession[Any]) -> None:
     """The whole body has left: to read the websession tells caches nothing any more."""
-    if type(session) is Unread:
-        session.__class__ = WebSession  # type: ignore[assignment]
+    if isinstance(session, Unread):
+        session.__class__ = Unkept if isinstance(session, Unkept) else WebSession  # type: ignore[assignment]
 
 
 def leave(session: WebSession[Any], commit: asyncio.Future[None] | None = None) -> None:
@@ -100,6 +228,22 @@ def leave(session: WebSession[Any], commit: asyncio.Future[None] | None = None) 
     else:
         session.state.late_end = lambda session: _go_on(_end_after(session, commit))
     session.__class__ = Left
+
+
+def let_go(session: WebSession[Any], *, is_read: bool) -> None:
+    """Refuse, while a body leaves, what its headers do not allow.
+
+    Args:
+        session: the request's.
+        is_read: whether it may still be read.
+    """
+    state = session.state
+    is_kept = not state.sessions.is_stateless and (state.record is not None or state.promised is not None)
+    if is_read:
+        if not is_kept:
+            session.__class__ = Unkept
+    else:
+        session.__class__ = Unread if is_kept else UnreadUnkept
 
 
 def end_late(session: WebSession[Any]) -> None:

@@ -47,6 +47,7 @@ __all__ = [
     "State",
     "check_not_moved",
     "decide",
+    "decide_new",
     "discard",
 ]
 
@@ -113,7 +114,6 @@ class State:
         epoch: the user's last revocation, as a login has seen it that is kept in the cookie itself.
         promised: token of a cookie that was sent before its record was stored.
         headers_left: no cookie can be set any more.
-        is_over: the whole answer has left.
         discarded: the encoded values that could not be stored, since no cookie could leave with them.
         clear_site_data: whether to send the header Clear-Site-Data.
         challenged, degraded: as in the websession.
@@ -149,7 +149,6 @@ class State:
     csrf_secret: str | None = None
     csrf_cookie: str | None = None
     headers_left = False
-    is_over = False
     discarded = b""
     clear_site_data = False
     challenged = False
@@ -221,6 +220,15 @@ def decide(session: WebSession[Any]) -> int:
     return plan if plan not in NEED_COOKIE or _can_give_cookie(state) else NOTHING
 
 
+def decide_new(session: WebSession[Any]) -> int:
+    """Return the plan that stores a new websession, even an empty one, if its cookie can be given."""
+    state = session.state
+    if state.degraded or state.record is not None:
+        return NOTHING
+    state.encoded = encoded(session)
+    return INSERT if _can_give_cookie(state) else NOTHING
+
+
 def _become_permanent(session: WebSession[Any], permanent: bool) -> None:
     """Make the cookie outlive the browser, or not; a stored websession gets a new id for that."""
     state = session.state
@@ -277,13 +285,10 @@ def _can_give_cookie(state: State) -> bool:
         if state.encoded == state.discarded:
             return False  # told before
         state.discarded = state.encoded
-        if state.is_over:
-            raise UsageError(
-                "a new websession needs a cookie, and the answer had left when something was put into it: "
-                "nothing of that was stored; change it before the answer"
-            )
-        sessions.emit("discarded", reason="the headers had left before something was stored")
-        return False
+        raise UsageError(
+            "a new websession needs a cookie, and no cookie could leave any more when something was put into it: "
+            "nothing of that was stored; change it before the headers of the answer leave"
+        )
     return True
 
 

@@ -11,9 +11,9 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.content import adopt, largest_key
-from mangonel.websessions.errors import SessionTooLarge
+from mangonel.websessions.errors import SessionTooLarge, UsageError
 from mangonel.websessions.follow import epoch_flow, is_revoked_flow, replace
-from mangonel.websessions.machine import END, INSERT, ROTATE
+from mangonel.websessions.machine import END, INSERT, ROTATE, TOUCH
 from mangonel.websessions.record import Record, pack_record, unpack_record
 from mangonel.websessions.session import WebSession
 
@@ -58,13 +58,16 @@ def commit(session: WebSession[Any], plan: int) -> None:
 
     Raises:
         SessionTooLarge: it does not fit into a cookie; nothing was sent.
+        UsageError: no cookie can leave any more.
     """
     sessions = session.state.sessions
     if not session.state.can_take_cookie:
-        sessions.emit(
-            "discarded", session.state.tag, reason="the headers had left before something was stored"
+        if plan == TOUCH:
+            return
+        raise UsageError(
+            "a websession in its cookie is stored by the headers of an answer, and these have left: nothing of this "
+            "change was stored; change it before, or keep websessions in a store"
         )
-        return
     now = sessions.now()
     old = session.state.record
     if plan == END:

@@ -7,17 +7,28 @@ Knows no store and imports no framework.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.answer import REASONS, last_plan, late_plan, stream_headers, take_headers
+from mangonel.websessions.answer import REASONS, late_plan, stream_headers, take_headers
 from mangonel.websessions.csrf import FORM_BYTES, HEADER, SAFE, check_request, token_in_form
 from mangonel.websessions.dependency import current_session
 from mangonel.websessions.errors import CSRFError, UsageError, WebSessionError
+from mangonel.websessions.frameworks._shared import (
+    BODILESS,
+    ENDED,
+    ENDED_CODE,
+    Paths,
+    commit,
+    log,
+    outlast,
+    watch,
+)
 from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.session import Visit, WebSession
+from mangonel.websessions.settings import seconds
 from mangonel.websessions.settled import checked
 
 if TYPE_CHECKING:
@@ -31,11 +42,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-log = logging.getLogger("mangonel.websessions")
-
-# Answers without a body, of which nothing is left to be made.
-BODILESS = (204, 304)
-
 TEXT = [(b"content-type", b"text/plain; charset=utf-8"), (b"cache-control", b"no-store")]
 
 
@@ -46,12 +52,21 @@ class SessionMiddleware:
         app: the application.
         sessions: the application's websessions.
         exclude: paths without websessions, such as "/health"; a path that ends in "/" includes everything below it.
+        revalidate: how often to check whether the websession of a WebSocket has ended, in seconds or as "60s"; if it
+            has, close with 4401. None: never.
     """
 
-    def __init__(self, app: Application, sessions: WebSessions[Any], exclude: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        app: Application,
+        sessions: WebSessions[Any],
+        exclude: Iterable[str] = (),
+        revalidate: Any = None,
+    ) -> None:
         self.app = app
         self.sessions = checked(sessions, "SessionMiddleware(app, …)")
-        self._paths = _Paths(exclude)
+        self._paths = Paths(exclude)
+        self._every = None if revalidate is None else seconds(revalidate, "revalidate")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request or WebSocket."""
@@ -71,13 +86,15 @@ class SessionMiddleware:
             return
         scope["session"] = session
         if not is_http:
+            socket = _Socket(session, receive, send)
             try:
-                await self.app(scope, receive, _handshake(session, send))
+                with socket.watched(self._every):
+                    await self.app(scope, socket.receive, socket.send)
             finally:
                 # save() stores values, but an end takes effect in any case.
                 if session.state.had_end and session.state.record is not None:
                     session.state.headers_left = True
-                    await _outlast(_commit(session, 200))
+                    await outlast(commit(session, 200))
                 leave(session)
             return
         answer = _Answer(session, send)
@@ -144,7 +161,7 @@ class _Answer:
     async def commit_failure(self) -> None:
         """Commit the parts that hold even if the application failed."""
         try:
-            await _outlast(_commit(self._session, 500))
+            await outlast(commit(self._session, 500))
         except WebSessionError as failure:
             log.error("cannot store the websession: %s", failure)
 
@@ -158,14 +175,14 @@ class _Answer:
             return
         plan = late_plan(self._session, self._status)
         if plan != NOTHING:
-            await _outlast(self._session.state.sessions.asynchronous.commit(self._session, plan))
+            await outlast(self._session.state.sessions.asynchronous.commit(self._session, plan))
 
     async def _start(self, message: Message) -> None:
         self.has_started = True
         session = self._session
         self._status = message["status"]
         try:
-            await _commit(session, self._status)
+            await commit(session, self._status)
         except WebSessionError as error:
             log.error("cannot store the websession: %s", error)
             self._has_failed = True
@@ -202,24 +219,55 @@ class _Answer:
 
     async def _late(self) -> None:
         # A streamed response may have changed it after its start; no new cookie can be sent any more.
-        await _commit(self._session, self._status)
+        await commit(self._session, self._status)
 
 
-async def _commit(session: WebSession[Any], status: int) -> None:
-    plan = last_plan(session, status)
-    if plan != NOTHING:
-        await session.state.sessions.asynchronous.commit(session, plan)
+class _Socket:
+    """A WebSocket: gets its cookie with the accept, and is closed once its websession has ended."""
 
+    def __init__(self, session: WebSession[Any], receive: Receive, send: Send) -> None:
+        self._session = session
+        self._receive = receive
+        self._send = send
+        self._gone: asyncio.Future[None] | None = None
 
-async def _outlast(commit: Coroutine[Any, Any, None]) -> None:
-    """Wait for a commit, which continues if the request is cancelled."""
-    task = asyncio.ensure_future(commit)
-    _commits.add(task)
-    task.add_done_callback(_commits.discard)
-    await asyncio.shield(task)
+    @contextmanager
+    def watched(self, every: float | None) -> Iterator[None]:
+        """Look every so many seconds whether the websession has ended; None: never."""
+        if every is None or self._session.state.record is None:
+            yield
+            return
+        self._gone = asyncio.get_running_loop().create_future()
+        task = asyncio.ensure_future(watch(self._session, every, self._end))
+        try:
+            yield
+        finally:
+            task.cancel()
 
+    async def receive(self) -> Message:
+        if self._gone is None:
+            return await self._receive()
+        asked = asyncio.ensure_future(self._receive())
+        try:
+            await asyncio.wait((asked, self._gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not asked.done():
+                asked.cancel()
+        if self._gone.done():
+            return {"type": "websocket.disconnect", "code": ENDED_CODE, "reason": ENDED}
+        return asked.result()
 
-_commits: set[asyncio.Future[None]] = set()
+    async def send(self, message: Message) -> None:
+        if self._gone is not None and self._gone.done():
+            raise OSError(f"the WebSocket is closed: {ENDED}")
+        if message["type"] == "websocket.accept" and self._session.state.cookie is not None:
+            message["headers"] = _with(message.get("headers", ()), take_headers(self._session)[:1])
+        await self._send(message)
+
+    async def _end(self) -> None:
+        assert self._gone is not None
+        self._gone.set_result(None)
+        await self._send({"type": "websocket.close", "code": ENDED_CODE, "reason": ENDED})
 
 
 class CSRFMiddleware:
@@ -235,7 +283,7 @@ class CSRFMiddleware:
 
     def __init__(self, app: Application, exclude: Iterable[str] = ()) -> None:
         self.app = app
-        self._paths = _Paths(exclude)
+        self._paths = Paths(exclude)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request or WebSocket."""
@@ -289,16 +337,6 @@ async def _form_token(content_type: str, receive: Receive) -> tuple[str | None, 
     return token, again
 
 
-class _Paths:
-    def __init__(self, given: Iterable[str]) -> None:
-        given = tuple(given)
-        self._exact = frozenset(path for path in given if not path.endswith("/"))
-        self._below = tuple(path for path in given if path.endswith("/"))
-
-    def __contains__(self, path: str) -> bool:
-        return path in self._exact or (bool(self._below) and path.startswith(self._below))
-
-
 def check_csrf(request: Any, token: str | None = None) -> None:
     """Check the origin of a Starlette request, and its token from the argument or the header X-CSRF-Token.
 
@@ -315,15 +353,6 @@ def check_csrf(request: Any, token: str | None = None) -> None:
         ...     return JSONResponse({"done": True})
     """
     check_request(current_session(request), token, request.headers.get)
-
-
-def _handshake(session: WebSession[Any], send: Send) -> Send:
-    async def sender(message: Message) -> None:
-        if message["type"] == "websocket.accept" and session.state.cookie is not None:
-            message["headers"] = _with(message.get("headers", ()), take_headers(session)[:1])
-        await send(message)
-
-    return sender
 
 
 def _visit(scope: Scope, sessions: WebSessions[Any], takes_cookies: bool) -> Visit:

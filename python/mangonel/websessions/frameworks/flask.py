@@ -6,7 +6,6 @@ Runs the flows in the calling thread, on a store's blocking face. Knows no store
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,11 +20,12 @@ from mangonel.websessions.errors import (
     UsageError,
     WebSessionError,
 )
+from mangonel.websessions.frameworks._shared import honour_cookie
 from mangonel.websessions.frameworks.wsgi import KEY, visit_of
 from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.session import WebSession
-from mangonel.websessions.settings import Cookie, seconds
+from mangonel.websessions.settings import seconds
 
 try:
     import flask
@@ -199,20 +199,7 @@ def honour(config: Any, sessions: WebSessions[Any]) -> None:
         raise UsageError(
             "SESSION_COOKIE_HTTPONLY=False cannot be had: a websession's cookie is kept from scripts"
         )
-    mine, default = sessions.cookie_settings, Cookie()
-    said: dict[str, Any] = {}
-    for option, field, silent in COOKIE_OPTIONS:
-        value = config.get(option, silent)
-        if value == silent:
-            continue
-        own = getattr(mine, field)
-        if own not in (getattr(default, field), value):
-            raise UsageError(
-                f"{option} is {value!r} in Flask's configuration, and {field}={own!r} of the websessions"
-            )
-        said[field] = value
-    if any(getattr(mine, field) != value for field, value in said.items()):
-        sessions.use_cookie(replace(mine, **said))
+    honour_cookie(sessions, config.get, COOKIE_OPTIONS, "Flask's configuration")
     lasts = config.get("PERMANENT_SESSION_LIFETIME", FOREVER)
     if lasts == FOREVER:
         return

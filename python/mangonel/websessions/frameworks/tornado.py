@@ -9,13 +9,13 @@ Knows no store. A WebSocket gets its cookie with the handshake, and saves by its
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.answer import last_plan, promise, stream_headers, take_headers
 from mangonel.websessions.csrf import FIELD, SAFE, check_request
 from mangonel.websessions.errors import CSRFError, StoreError, UsageError, WebSessionError
+from mangonel.websessions.frameworks._shared import ENDED, ENDED_CODE, log, watch
 from mangonel.websessions.late import end_late, leave
 from mangonel.websessions.machine import END, NOTHING, discard
 from mangonel.websessions.manager import WebSessions
@@ -29,10 +29,6 @@ else:
     _Base = object
 
 __all__ = ["SessionMixin"]
-
-log = logging.getLogger("mangonel.websessions")
-
-ENDED_CODE = 4401  # of the private range of WebSocket close codes; 401 says why
 
 SWITCHING_PROTOCOLS = 101
 
@@ -239,7 +235,7 @@ class SessionMixin(_Base):
         """Called when a WebSocket's websession has ended; closes the WebSocket."""
         close: Any = getattr(self, "close", None)
         if close is not None:
-            close(ENDED_CODE, "the websession has ended")
+            close(ENDED_CODE, ENDED)
 
     def visit(self) -> Visit:
         """Return the websession's view of this request; override it to add signals."""
@@ -359,14 +355,11 @@ class SessionMixin(_Base):
                 headers[name] = value
 
     async def _watch_websession(self, session: WebSession[Any], every: float) -> None:
-        while getattr(self, "ws_connection", None) is not None:
-            await asyncio.sleep(every)
-            try:
-                if not await session.state.sessions.asynchronous.is_alive(session):
-                    self.on_session_end()
-                    return
-            except StoreError:
-                continue  # told as an event; the next look may do better
+        async def end() -> None:
+            if getattr(self, "ws_connection", None) is not None:
+                self.on_session_end()
+
+        await watch(session, every, end)
 
     def on_connection_close(self) -> None:
         """Stop checking a WebSocket's websession, and commit its end if requested, even if the handler failed."""

@@ -5,12 +5,12 @@ Runs the flows in the calling thread, on a store's blocking face. Knows no store
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.answer import REASONS, last_plan, late_plan, stream_headers, take_headers
 from mangonel.websessions.errors import StoreError, WebSessionError
+from mangonel.websessions.frameworks._shared import BODILESS, log
 from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.session import Visit, WebSession
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["KEY", "WSGISessions", "visit_of"]
 
 KEY = "mangonel.session"
-
-# Answers without a body, of which nothing is left to be made.
-BODILESS = (204, 304)
-
-log = logging.getLogger("mangonel.websessions")
 
 Headers = list[tuple[str, str]]
 Start = Callable[..., Any]

@@ -1,0 +1,111 @@
+"""What the files of several frameworks use: paths without websessions, commits that outlast a request, watches.
+
+Imports no framework.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from mangonel.websessions.answer import last_plan
+from mangonel.websessions.errors import StoreError, UsageError
+from mangonel.websessions.machine import NOTHING
+from mangonel.websessions.settings import Cookie
+
+if TYPE_CHECKING:
+    from mangonel.websessions.manager import WebSessions
+    from mangonel.websessions.session import WebSession
+
+__all__ = ["BODILESS", "ENDED", "ENDED_CODE", "Paths", "commit", "honour_cookie", "log", "outlast", "watch"]
+
+log = logging.getLogger("mangonel.websessions")
+
+# Statuses of responses without a body, for which nothing is generated after the headers.
+BODILESS = (204, 304)
+
+# Of the private range of WebSocket close codes; 401 says why.
+ENDED_CODE = 4401
+ENDED = "the websession has ended"
+
+
+class Paths:
+    """Paths without websessions; a path that ends in "/" includes everything below it."""
+
+    def __init__(self, given: Iterable[str]) -> None:
+        given = tuple(given)
+        self._exact = frozenset(path for path in given if not path.endswith("/"))
+        self._below = tuple(path for path in given if path.endswith("/"))
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._exact or (bool(self._below) and path.startswith(self._below))
+
+
+async def commit(session: WebSession[Any], status: int) -> None:
+    """Store the changes of a request whose response has this status, on the event loop."""
+    plan = last_plan(session, status)
+    if plan != NOTHING:
+        await session.state.sessions.asynchronous.commit(session, plan)
+
+
+async def outlast(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Wait for a commit, which continues if the request is cancelled."""
+    task = asyncio.ensure_future(coroutine)
+    _commits.add(task)
+    task.add_done_callback(_commits.discard)
+    await asyncio.shield(task)
+
+
+_commits: set[asyncio.Future[None]] = set()
+
+
+async def watch(session: WebSession[Any], every: float, end: Callable[[], Any]) -> None:
+    """Look at the store every so many seconds; call `end`, and await its result, once the websession has ended.
+
+    Args:
+        session: the websession of an open WebSocket.
+        every: seconds between two looks.
+        end: closes the WebSocket.
+    """
+    while True:
+        await asyncio.sleep(every)
+        try:
+            if not await session.state.sessions.asynchronous.is_alive(session):
+                await end()
+                return
+        except StoreError:
+            continue  # told as an event; the next look may do better
+
+
+def honour_cookie(
+    sessions: WebSessions[Any],
+    read: Callable[[str, Any], Any],
+    options: Iterable[tuple[str, str, Any]],
+    where: str,
+) -> None:
+    """Apply a framework's own settings of the session cookie.
+
+    Args:
+        sessions: the websessions for its requests.
+        read: returns a setting by its name, or the default.
+        options: for each setting its name, the field of `Cookie`, and the framework's default.
+        where: where the settings are, for the message.
+
+    Raises:
+        UsageError: the two contradict each other.
+    """
+    mine, default = sessions.cookie_settings, Cookie()
+    said: dict[str, Any] = {}
+    for option, field, silent in options:
+        value = read(option, silent)
+        if value == silent:
+            continue
+        own = getattr(mine, field)
+        if own not in (getattr(default, field), value):
+            raise UsageError(f"{option} is {value!r} in {where}, and {field}={own!r} of the websessions")
+        said[field] = value
+    if any(getattr(mine, field) != value for field, value in said.items()):
+        sessions.use_cookie(replace(mine, **said))

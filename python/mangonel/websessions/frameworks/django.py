@@ -1,0 +1,753 @@
+"""Websessions in Django: an engine and a middleware, under WSGI and ASGI.
+
+    SESSION_ENGINE = "mangonel.websessions.frameworks.django"
+    MIDDLEWARE = ["mangonel.websessions.frameworks.django.SessionMiddleware", ...]  # in place of Django's own
+    WEBSESSIONS = WebSessions("mongodb://localhost/app")
+
+`request.session` has Django's methods and those of a websession. A login by `django.contrib.auth`, as in the admin, is
+a login of the websession: the user is the primary key as text. Knows no store.
+"""
+
+from __future__ import annotations
+
+import datetime
+import weakref
+from collections.abc import Awaitable, Callable
+from http.cookies import Morsel
+from typing import Any
+
+from mangonel._core import run_now
+from mangonel.websessions.answer import REASONS, last_plan, late_plan, stream_headers, take_headers
+from mangonel.websessions.errors import Unsupported, UsageError, WebSessionError
+from mangonel.websessions.frameworks._shared import Paths, honour_cookie, log, outlast
+from mangonel.websessions.late import leave, let_read
+from mangonel.websessions.machine import END, NOTHING, decide, decide_new
+from mangonel.websessions.session import Visit, WebSession
+from mangonel.websessions.settled import Settled
+
+try:
+    from django.conf import settings
+    from django.contrib.auth import SESSION_KEY
+    from django.contrib.sessions.backends.base import SessionBase
+    from django.contrib.sessions.middleware import SessionMiddleware as DjangoSessionMiddleware
+    from django.core.exceptions import ImproperlyConfigured
+    from django.http import HttpRequest, HttpResponse
+    from django.http.response import HttpResponseBase
+    from django.utils.cache import patch_vary_headers
+except ImportError as error:  # pragma: no cover
+    raise ImportError("the session engine needs Django: pip install django") from error
+
+__all__ = ["SessionMiddleware", "SessionStore", "websessions"]
+
+ENGINE = "mangonel.websessions.frameworks.django"
+
+# Django's option, ours, and Django's default.
+COOKIE_OPTIONS = (
+    ("SESSION_COOKIE_NAME", "name", "sessionid"),
+    ("SESSION_COOKIE_PATH", "path", "/"),
+    ("SESSION_COOKIE_DOMAIN", "domain", None),
+    ("SESSION_COOKIE_SECURE", "secure", False),
+    ("SESSION_COOKIE_SAMESITE", "samesite", "Lax"),
+)
+DJANGO_AGE = 1_209_600
+DJANGO_SERIALIZER = "django.contrib.sessions.serializers.JSONSerializer"
+
+# What a login keeps of the package's own values.
+KEPT = ("flash", "idle")
+
+Respond = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
+
+_honoured: weakref.WeakSet[Settled[Any]] = weakref.WeakSet()
+# Settings that `websessions` has set.
+_told: dict[str, Any] = {}
+
+
+def websessions() -> Any:
+    """Return the application's websessions: the setting WEBSESSIONS, with Django's session settings applied.
+
+    Raises:
+        ImproperlyConfigured: the setting is missing, or contradicts one of Django's.
+
+    Example:
+        >>> from django.conf import settings
+        >>> settings.configure(WEBSESSIONS=WebSessions("memory:"))
+        >>> websessions()
+        <WebSessions memory>
+    """
+    found = getattr(settings, "WEBSESSIONS", None)
+    if not isinstance(found, Settled):
+        raise ImproperlyConfigured(
+            f"expected WEBSESSIONS = WebSessions(…) in the settings, got {type(found).__name__}"
+        )
+    if found not in _honoured:
+        try:
+            _honour(found)
+        except UsageError as error:
+            raise ImproperlyConfigured(str(error)) from error
+        _honoured.add(found)
+    if _told.get("SESSION_COOKIE_NAME") != found.cookie.name:
+        # Django's test client reads the cookie's name from the settings.
+        settings.SESSION_COOKIE_NAME = _told["SESSION_COOKIE_NAME"] = found.cookie.name
+    return found
+
+
+def _honour(sessions: Any) -> None:
+    if not settings.SESSION_COOKIE_HTTPONLY:
+        raise UsageError(
+            "SESSION_COOKIE_HTTPONLY=False cannot be had: a websession's cookie is kept from scripts"
+        )
+    if settings.SESSION_SERIALIZER != DJANGO_SERIALIZER:
+        raise UsageError("SESSION_SERIALIZER cannot be had; Content(codec=) of the websessions chooses one")
+    if sessions.model is not None:
+        raise UsageError("expected websessions without model=: Django stores values of its own in them")
+    honour_cookie(sessions, _setting, COOKIE_OPTIONS, "Django's settings")
+    if settings.SESSION_EXPIRE_AT_BROWSER_CLOSE and sessions.cookie.persistent:
+        raise UsageError("SESSION_EXPIRE_AT_BROWSER_CLOSE is True, and the websessions have persistent=True")
+    age = settings.SESSION_COOKIE_AGE
+    if age not in (DJANGO_AGE, sessions.idle):
+        raise UsageError(
+            f"SESSION_COOKIE_AGE is {age} in Django's settings, and Lifetime(idle=) of the websessions "
+            f"{sessions.idle:.0f} s; give both the same, or leave SESSION_COOKIE_AGE out"
+        )
+
+
+def _setting(name: str, default: Any) -> Any:
+    value = getattr(settings, name, default)
+    return default if value == _told.get(name) else value
+
+
+class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
+    """`request.session`: Django's methods, and every member of a websession, such as `user`, `tag` and `lock()`.
+
+    Outside of a request, `SessionStore(session_key)` reads a stored websession and `save()` stores it.
+
+    Args:
+        session_key: the value of the cookie. None: a new one.
+        websession: the request's, from the middleware.
+
+    Attributes:
+        label, permanent, data: as in the websession.
+    """
+
+    label: Any
+    permanent: Any
+    data: Any
+
+    def __init__(self, session_key: str | None = None, websession: WebSession[Any] | None = None) -> None:
+        self._sessions = websessions()
+        self._key = session_key
+        self._is_bound = websession is not None
+        self._websession: WebSession[Any] | None = None
+        self._had: str | None = None
+        if websession is not None:
+            self._take(websession)
+
+    # The websession behind it.
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._get_session(), name)
+
+    @property
+    def websession(self) -> WebSession[Any]:
+        """The websession, which `mangonel.websessions` describes."""
+        return self._get_session()
+
+    def _get_session(self, no_load: bool = False) -> WebSession[Any]:
+        if self._websession is None:
+            run_now(self._load_flow(self._sessions.blocking))
+        assert self._websession is not None
+        return self._websession
+
+    async def _aget_session(self, no_load: bool = False) -> WebSession[Any]:
+        if self._websession is None:
+            await self._load_flow(self._sessions.asynchronous)
+        assert self._websession is not None
+        return self._websession
+
+    _session = property(_get_session)
+
+    async def _load_flow(self, face: Any) -> None:
+        name = self._sessions.cookie.name
+        # Not renewed here: the browser's copy of the cookie stays as it is.
+        visit = Visit(f"{name}={self._key}" if self._key else None, True, None, takes_cookies=False)
+        session = await face._load_flow(visit)
+        visit.takes_cookies = True
+        self._take(session)
+
+    def _take(self, session: WebSession[Any]) -> None:
+        self._websession = session
+        self._had = dict.get(session, SESSION_KEY)
+        self._note_key()
+
+    def _note_key(self) -> None:
+        session = self._websession
+        if session is None:
+            return
+        if session.state.cookie is not None:
+            self._key = session.state.cookie.partition(";")[0].partition("=")[2] or None
+        elif session.state.record is None:
+            self._key = None
+        elif self._key is None:
+            self._key = self._sent_key(session)
+
+    def _sent_key(self, session: WebSession[Any]) -> str | None:
+        """Return which of the request's cookies led to the websession."""
+        state, policy = session.state, self._sessions.cookie
+        assert state.record is not None
+        for value in policy.candidates(state.visit.cookie or ""):
+            token = policy.token_of(value)
+            if token is not None and (
+                self._sessions.is_stateless or policy.key_of(token) in (state.record.key, state.alias)
+            ):
+                return str(value)
+        return None
+
+    def _follow_user(self) -> None:
+        """Make a login or logout by Django's keys one of the websession."""
+        session = self._websession
+        if session is None:
+            return
+        state = session.state
+        now = dict.get(session, SESSION_KEY)
+        if now is not None and state.change != "login" and str(now) != state.user:
+            extra = state.extra or {}
+            kept = {name: extra[name] for name in KEPT if name in extra}
+            session.login(str(now), keep=tuple(dict.keys(session)), remember=extra.get("remember") or False)
+            for name, value in kept.items():
+                state.set_extra(name, value)
+        elif now is None and self._had is not None and state.user == str(self._had) and not state.change:
+            state.user = None
+            session.rotate()
+        self._had = now
+
+    # Django's own names.
+
+    @property
+    def session_key(self) -> str | None:
+        """The value of the cookie, as for `SessionStore(session_key)`. It is a secret: for keys and logs use `tag`."""
+        self._note_key()
+        return self._key
+
+    @property
+    def _session_key(self) -> str | None:
+        key: str | None = self.session_key
+        return key
+
+    @_session_key.setter
+    def _session_key(self, value: str | None) -> None:
+        self._key = value
+
+    @property
+    def accessed(self) -> bool:
+        """Whether it was accessed in this request."""
+        if not self._is_bound:
+            raise ImproperlyConfigured(
+                f'expected "{ENGINE}.SessionMiddleware" in MIDDLEWARE in place of '
+                '"django.contrib.sessions.middleware.SessionMiddleware"'
+            )
+        return self._get_session().accessed
+
+    @property
+    def modified(self) -> bool:
+        """Whether it has to be stored. Setting it extends the websession; changes are found without it."""
+        session = self._get_session()
+        accessed, session.accessed = session.accessed, True
+        try:
+            return session.state.is_due or decide(session) != NOTHING
+        finally:
+            session.accessed = accessed
+
+    @modified.setter
+    def modified(self, value: bool) -> None:
+        if value and self._websession is not None and self._websession.state.record is not None:
+            self._websession.refresh()
+
+    def is_empty(self) -> bool:
+        """Return whether it is neither stored nor has values."""
+        session = self._get_session()
+        return session.state.record is None and not dict.__len__(session)
+
+    def clear(self) -> None:
+        """Remove all values."""
+        self._get_session().clear()
+
+    def flush(self) -> None:
+        """End it, as a logout does: in the store, and in the browser."""
+        self._get_session().destroy()
+        if not self._is_bound:
+            self.save()
+
+    async def aflush(self) -> None:
+        """As `flush`."""
+        (await self._aget_session()).destroy()
+        if not self._is_bound:
+            await self.asave()
+
+    def cycle_key(self) -> None:
+        """Take a new id and keep the values."""
+        self._get_session().rotate()
+        if not self._is_bound:
+            self.save()
+
+    async def acycle_key(self) -> None:
+        """As `cycle_key`."""
+        (await self._aget_session()).rotate()
+        if not self._is_bound:
+            await self.asave()
+
+    def save(self, must_create: bool = False) -> None:
+        """Store it now, even if it is empty; then `session_key` is set.
+
+        Args:
+            must_create: has no meaning: an id is made from 256 random bits.
+
+        Raises:
+            StoreError: the store did not answer.
+            UsageError: it has ended while this request ran.
+
+        Example:
+            >>> request.session.save()
+        """
+        self._get_session()
+        run_now(self._save_flow(self._sessions.blocking))
+
+    async def asave(self, must_create: bool = False) -> None:
+        """As `save`.
+
+        Args:
+            must_create: has no meaning.
+
+        Example:
+            >>> await request.session.asave()
+        """
+        await self._aget_session()
+        await self._save_flow(self._sessions.asynchronous)
+
+    async def _save_flow(self, face: Any) -> None:
+        self._follow_user()
+        session = self._websession
+        assert session is not None
+        if not session.state.is_ended:
+            session.state.check_not_gone()
+        plan = decide(session)
+        if plan == NOTHING and session.state.record is None and not session.state.is_ended:
+            plan = decide_new(session)
+        await face._commit_flow(session, plan)
+        if plan != END and not session.state.is_ended:
+            session.state.check_not_gone()
+        self._note_key()
+
+    def create(self) -> None:
+        """Store a new one, so that `session_key` is set."""
+        self.save()
+
+    async def acreate(self) -> None:
+        """As `create`."""
+        await self.asave()
+
+    def load(self) -> dict[str, Any]:
+        """Return the values."""
+        return dict(self._get_session())
+
+    async def aload(self) -> dict[str, Any]:
+        """As `load`."""
+        return dict(await self._aget_session())
+
+    def exists(self, session_key: str) -> bool:
+        """Return whether a cookie's value names a stored websession.
+
+        Args:
+            session_key: the value.
+
+        Raises:
+            StoreError: the store did not answer.
+
+        Example:
+            >>> SessionStore().exists("x" * 43)
+            False
+        """
+        return SessionStore(session_key)._get_session().state.record is not None
+
+    async def aexists(self, session_key: str) -> bool:
+        """As `exists`.
+
+        Args:
+            session_key: the value.
+
+        Raises:
+            StoreError: the store did not answer.
+
+        Example:
+            >>> await SessionStore().aexists("x" * 43)
+            False
+        """
+        return (await SessionStore(session_key)._aget_session()).state.record is not None
+
+    def delete(self, session_key: str | None = None) -> None:
+        """End it, or the one that a cookie's value names.
+
+        Args:
+            session_key: the value. None: this one.
+
+        Raises:
+            StoreError: the store did not answer.
+
+        Example:
+            >>> SessionStore().delete("x" * 43)
+        """
+        (self if session_key is None else SessionStore(session_key)).flush()
+
+    async def adelete(self, session_key: str | None = None) -> None:
+        """As `delete`.
+
+        Args:
+            session_key: the value. None: this one.
+
+        Raises:
+            StoreError: the store did not answer.
+
+        Example:
+            >>> await SessionStore().adelete("x" * 43)
+        """
+        await (self if session_key is None else SessionStore(session_key)).aflush()
+
+    @classmethod
+    def clear_expired(cls) -> None:
+        """Remove expired records, unless the store's engine does that itself; `manage.py clearsessions` calls it."""
+        try:
+            websessions().blocking.purge()
+        except Unsupported:
+            return
+
+    @classmethod
+    async def aclear_expired(cls) -> None:
+        """As `clear_expired`."""
+        try:
+            await websessions().purge()
+        except Unsupported:
+            return
+
+    # Its end.
+
+    def set_expiry(self, value: Any) -> None:
+        """Set how long it lasts without being used.
+
+        Args:
+            value: seconds. Beyond the absolute limit, after a login in the same request, the cookie outlives the
+                browser and both limits are this long, as with `login(remember=)`. 0: the usual limits, and a cookie
+                until the browser closes. None: the usual limits.
+
+        Raises:
+            UsageError: a date or a timedelta, after which Django ends a session however it is used; more than
+                `Lifetime(remember=)` allows; or more than the absolute limit without a login.
+
+        Example:
+            >>> request.session.set_expiry(300)
+        """
+        if isinstance(value, datetime.datetime | datetime.timedelta):
+            raise UsageError(
+                f"expected set_expiry() with seconds, 0 or None, got {type(value).__name__}; the absolute limit is "
+                "Lifetime(absolute=) of the websessions, for all of them"
+            )
+        session = self._get_session()
+        session.refresh()
+        state = session.state
+        for name in ("idle", "remember"):
+            if state.extra and name in state.extra:
+                del state.extra[name]
+        if not value:
+            if value == 0:
+                session.permanent = False
+        elif value > self._sessions.absolute:
+            self._follow_user()
+            if state.record is not None and state.change != "login":
+                raise UsageError(
+                    f"expected set_expiry() of at most {self._sessions.absolute:.0f} s, the absolute limit, "
+                    f"got {value}; only a login in the same request, before this call, sets a longer one"
+                )
+            state.set_extra("remember", self._sessions.remembered(value))
+        else:
+            state.set_extra("idle", float(value))
+
+    async def aset_expiry(self, value: Any) -> None:
+        """As `set_expiry`.
+
+        Args:
+            value: seconds, 0 or None.
+
+        Raises:
+            UsageError: as there.
+            StoreError: the store did not answer.
+
+        Example:
+            >>> await request.session.aset_expiry(300)
+        """
+        await self._aget_session()
+        self.set_expiry(value)
+
+    def get_expiry_age(self, **keywords: Any) -> int:
+        """Return how many seconds it lasts without being used.
+
+        Args:
+            keywords: Django's, which have no meaning here.
+
+        Example:
+            >>> SessionStore().get_expiry_age()
+            1800
+        """
+        return int(self._sessions.expiry(0.0, float("inf"), self._get_session().state.extra))
+
+    async def aget_expiry_age(self, **keywords: Any) -> int:
+        """As `get_expiry_age`.
+
+        Args:
+            keywords: Django's, which have no meaning here.
+
+        Raises:
+            StoreError: the store did not answer.
+
+        Example:
+            >>> await SessionStore().aget_expiry_age()
+            1800
+        """
+        await self._aget_session()
+        return self.get_expiry_age()
+
+    def get_expiry_date(self, **keywords: Any) -> datetime.datetime:
+        """Return when it ends unless it is used.
+
+        Args:
+            keywords: Django's, which have no meaning here.
+
+        Example:
+            >>> SessionStore().get_expiry_date() > datetime.datetime.now(datetime.timezone.utc)
+            True
+        """
+        deadline = self._get_session().state.record
+        most = deadline.deadline if deadline is not None else float("inf")
+        ends = min(self._sessions.now() + self.get_expiry_age(), most)
+        return datetime.datetime.fromtimestamp(ends, datetime.UTC)
+
+    async def aget_expiry_date(self, **keywords: Any) -> datetime.datetime:
+        """As `get_expiry_date`.
+
+        Args:
+            keywords: Django's, which have no meaning here.
+
+        Raises:
+            StoreError: the store did not answer.
+
+        Example:
+            >>> await SessionStore().aget_expiry_date() > datetime.datetime.now(datetime.timezone.utc)
+            True
+        """
+        await self._aget_session()
+        return self.get_expiry_date()
+
+    def get_expire_at_browser_close(self) -> bool:
+        """Return whether the cookie ends with the browser."""
+        return not self._get_session().permanent
+
+    async def aget_expire_at_browser_close(self) -> bool:
+        """As `get_expire_at_browser_close`."""
+        return not (await self._aget_session()).permanent
+
+    def get_session_cookie_age(self) -> int:
+        """Return the idle limit in seconds."""
+        return int(self._sessions.idle)
+
+
+def _through(name: str) -> property:
+    """Return a property that is the websession's."""
+
+    def read(self: SessionStore) -> Any:
+        return getattr(self._get_session(), name)
+
+    def write(self: SessionStore, value: Any) -> None:
+        setattr(self._get_session(), name, value)
+
+    read.__doc__ = WebSession.__dict__[name].__doc__
+    return property(read, write)
+
+
+for _name in ("label", "permanent", "data"):
+    setattr(SessionStore, _name, _through(_name))
+
+
+class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyped
+    """Loads the websession before the view and stores it before the response leaves; replaces Django's middleware.
+
+    The setting WEBSESSIONS_EXCLUDE lists paths without websessions, such as "/health"; a path that ends in "/"
+    includes everything below it.
+
+    Args:
+        get_response: what comes next; Django passes it.
+
+    Raises:
+        ImproperlyConfigured: SESSION_ENGINE is another one, or WEBSESSIONS is missing.
+    """
+
+    def __init__(self, get_response: Any) -> None:
+        super().__init__(get_response)
+        if settings.SESSION_ENGINE != ENGINE:
+            raise ImproperlyConfigured(
+                f'expected SESSION_ENGINE = "{ENGINE}", got "{settings.SESSION_ENGINE}"'
+            )
+        self.sessions = websessions()
+        self._paths = Paths(getattr(settings, "WEBSESSIONS_EXCLUDE", ()))
+
+    def __call__(self, request: HttpRequest) -> Any:
+        """Handle one request."""
+        if self.async_mode:
+            return self._visit_flow(request, self.sessions.asynchronous, self.get_response)
+
+        async def respond(request: HttpRequest) -> HttpResponseBase:
+            return self.get_response(request)
+
+        return run_now(self._visit_flow(request, self.sessions.blocking, respond))
+
+    async def _visit_flow(self, request: HttpRequest, face: Any, respond: Respond) -> HttpResponseBase:
+        if request.path in self._paths:
+            return await respond(request)
+        try:
+            session = await face._load_flow(_visit(request, self.sessions))
+        except WebSessionError as error:
+            log.error("cannot load the websession: %s", error)
+            return _plain(error.status)
+        store = request.session = SessionStore(websession=session)
+        try:
+            response = await respond(request)
+        except BaseException:
+            if not session.state.was_answered:
+                await self._commit_failure_flow(store, session, face)
+            leave(session)
+            raise
+        try:
+            store._follow_user()
+            await self._commit_flow(session, face, response.status_code)
+        except WebSessionError as error:
+            log.error("cannot store the websession: %s", error)
+            response.close()
+            response = _plain(error.status)
+            if error.status == 500:
+                # Its values are what cannot be stored; a given-up id stays given up.
+                await self._commit_failure_flow(store, session, face)
+                _add(response, take_headers(session))
+            leave(session)
+            return response
+        store._note_key()
+        if response.streaming:
+            _add(response, stream_headers(session, response.headers.get("Cache-Control")))
+        else:
+            _add(response, take_headers(session))
+        session.state.headers_left = True
+        self._store_at_close(session, response)
+        return response
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Answer an error of this package that a view lets pass with its status; Django calls it.
+
+        Args:
+            request: the request.
+            exception: what the view raised.
+
+        Example:
+            >>> SessionMiddleware(get_response).process_exception(request, CSRFError("no token")).status_code
+            403
+        """
+        if not isinstance(exception, WebSessionError):
+            return None
+        log.error("cannot answer with the websession: %s", exception)
+        return _plain(exception.status)
+
+    async def _commit_flow(self, session: WebSession[Any], face: Any, status: int) -> None:
+        plan = last_plan(session, status)
+        if plan == NOTHING:
+            return
+        if face.waits:
+            await outlast(face._commit_flow(session, plan))
+        else:
+            await face._commit_flow(session, plan)
+
+    async def _commit_failure_flow(self, store: SessionStore, session: WebSession[Any], face: Any) -> None:
+        """Commit the parts that hold even if the view failed."""
+        try:
+            await self._commit_flow(session, face, 500)
+        except WebSessionError as failure:
+            log.error("cannot store the websession: %s", failure)
+
+    def _store_at_close(self, session: WebSession[Any], response: HttpResponseBase) -> None:
+        """Store what a stream or a closer changes after the headers have left; servers close a response at its end."""
+        close, status, face = response.close, response.status_code, self.sessions.blocking
+
+        def close_and_store() -> None:
+            close()
+            let_read(session)
+            try:
+                plan = late_plan(session, status)
+                if plan != NOTHING:
+                    face.commit(session, plan)
+            finally:
+                leave(session)
+
+        response.close = close_and_store
+
+
+class _Cookie(Morsel[str]):
+    """A Set-Cookie header as it is, with attributes that this Python may not know."""
+
+    def __init__(self, header: str) -> None:
+        super().__init__()
+        name, _, value = header.partition(";")[0].partition("=")
+        self.set(name, value, value)
+        if "Max-Age=0" in header:
+            self["max-age"] = "0"
+        self.header = header
+
+    def output(self, attrs: Any = None, header: str = "Set-Cookie:") -> str:
+        return f"{header} {self.header}".strip()
+
+    def OutputString(self, attrs: Any = None) -> str:  # noqa: N802, the name is the standard library's
+        return self.header
+
+
+def _add(response: HttpResponseBase, added: list[tuple[str, str]]) -> None:
+    for name, value in added:
+        if name == "Set-Cookie":
+            cookie = _Cookie(value)
+            dict.__setitem__(response.cookies, cookie.key, cookie)
+        elif name == "Vary":
+            patch_vary_headers(response, (value,))
+        else:
+            response.headers[name] = value
+
+
+def _plain(status: int) -> HttpResponse:
+    return HttpResponse(
+        REASONS.get(status, "Internal Server Error"),
+        status=status,
+        content_type="text/plain; charset=utf-8",
+        headers={"Cache-Control": "no-store"},
+    )
+
+
+def _visit(request: HttpRequest, sessions: Any) -> Visit:
+    meta = request.META
+
+    def signal(name: str) -> str | None:
+        if name == "user_agent":
+            agent: str | None = meta.get("HTTP_USER_AGENT")
+            return agent
+        if name == "address":
+            if sessions.trust_forwarded and (forwarded := meta.get("HTTP_X_FORWARDED_FOR")):
+                return str(forwarded).rpartition(",")[2].strip()
+            address: str | None = meta.get("REMOTE_ADDR")
+            return address
+        return None
+
+    is_secure = request.is_secure()
+    if sessions.trust_forwarded and not is_secure:
+        is_secure = str(meta.get("HTTP_X_FORWARDED_PROTO", "")).strip().lower() == "https"
+    return Visit(meta.get("HTTP_COOKIE"), is_secure, signal)
