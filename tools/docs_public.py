@@ -141,6 +141,7 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "testing": ("testing", ("mangonel.testing",)),
     "compat": ("compat", ("mangonel.compat",)),
     "doctor": ("doctor", ("mangonel.doctor",)),
+    "advice": ("advice", ("mangonel.advice",)),
     "demo": ("demo", ("mangonel.demo.settings",)),
 }
 

@@ -28,6 +28,7 @@ __all__ = ["COMMANDS", "main", "parser_of"]
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("mangonel.server.serve", "run a real mongod on loopback until Ctrl-C"),
     "doctor": ("mangonel.doctor.cli", "say what keeps a client from its deployment, and what to do"),
+    "advise": ("mangonel.advice.cli", "say which indexes a server lacks, and which it never uses"),
     "gridfs": ("mangonel.gridfs.cli", "store, fetch, list and remove files in a database"),
     "import": ("mangonel.files._import", "insert the documents of a file: JSON lines, Parquet, Arrow, CSV"),
     "export": ("mangonel.files._export", "write a collection to a file: JSON lines, Parquet, Arrow, CSV"),

@@ -16,6 +16,7 @@ LEAVES = {name: parser for name, parser in ALL.items() if not children(parser)}
 
 # Those that talk to a deployment or a store; the others need none.
 WITH_URI = {
+    "mangonel advise",
     "mangonel doctor",
     "mangonel demo",
     "mangonel import",
