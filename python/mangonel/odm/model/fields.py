@@ -333,8 +333,13 @@ class Resolved:
     maker: Any = None
 
     @property
+    def is_refs(self) -> bool:
+        """Whether it is a set of references, `Refs`."""
+        return bool(getattr(get_origin(self.type) or self.type, "__is_refs__", False))
+
+    @property
     def is_required(self) -> bool:
         """Whether a value must be given: no default, not a list of references, and not nullable."""
         info = self.info
         has_default = info.default_factory is not None or info.default is not MISSING or self.nullable
-        return not (has_default or getattr(get_origin(self.type), "__is_refs__", False))
+        return not (has_default or self.is_refs)

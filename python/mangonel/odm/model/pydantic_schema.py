@@ -292,4 +292,20 @@ def pydantic_json_schema(cls: Any, schema: Any, handler: Any) -> dict[str, Any]:
         return found
     made = dict(handler.resolve_ref_schema(handler(schema["schema"])))
     made["title"] = cls.__name__
+    if handler.mode == "serialization":
+        made["properties"] = {**made.get("properties", {}), **_included_properties(cls, made)}
     return made
+
+
+def _included_properties(cls: Any, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the properties of references in a response: ids, or the documents that were included."""
+    found: dict[str, Any] = {}
+    for name, field in cls.__plan__.fields.items():
+        if field.target is not None and name in schema.get("properties", {}):
+            whole = {"type": "object", "title": getattr(field.target, "__name__", "document")}
+            if field.is_list or field.is_refs:
+                whole = {"type": "array", "items": whole}
+            found[name] = {"anyOf": [schema["properties"][name], whole]}
+    for name, descriptor in cls.__inverses__.items():
+        found[name] = {"type": "array", "items": {"type": "object", "title": descriptor.target.__name__}}
+    return found
