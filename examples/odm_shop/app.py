@@ -20,9 +20,12 @@ from mangonel.odm import (
     Connection,
     Document,
     Embedded,
+    F,
     Index,
     Indexed,
+    Many,
     ObjectId,
+    Query,
     Ref,
     Sequence,
     Timestamps,
@@ -30,6 +33,8 @@ from mangonel.odm import (
     desc,
     field,
     inc,
+    many,
+    related,
     set_,
 )
 
@@ -41,9 +46,20 @@ class OutOfStock(Exception):
 class Customer(Document):
     name: Annotated[str, MaxLen(80)]
     email: Annotated[str, Indexed(unique=True)]
+    orders: Many[Order] = many(by="customer", order="-created_at")
+
+
+class Country(Document):
+    name: Annotated[str, Indexed(unique=True)]
+
+
+class Brand(Document):
+    name: Annotated[str, MaxLen(80)]
+    country: Ref[Country]
 
 
 class Product(Document):
+    brand: Ref[Brand] | None = None
     name: Annotated[str, MaxLen(120)]
     price: Annotated[Decimal, Ge(0)]
     stock: Annotated[int, Ge(0)] = 0
@@ -135,6 +151,25 @@ async def acancel(db: Connection, order: Order) -> bool:
     return True
 
 
+def account(id: ObjectId, limit: int = 5) -> Customer | None:
+    """Return a customer with the latest orders, their products, brands and countries: five commands in all."""
+    return account_query(id, limit).first()
+
+
+async def aaccount(id: ObjectId, limit: int = 5) -> Customer | None:
+    return await account_query(id, limit).afirst()
+
+
+def account_query(id: ObjectId, limit: int) -> Query[Customer]:
+    latest = related(Customer.orders, Order.find().sort("-created_at").limit(limit))
+    return Customer.find(Customer.id == id).include(latest, Customer.orders.lines.product.brand.country)
+
+
+def made_in(country: str) -> Query[Order]:
+    """Return the query for orders with a product that was made in a country, for either face."""
+    return Order.find(F(Order.lines).product.brand.country.name == country).sort("number")
+
+
 BEST = [
     {"$unwind": "$lines"},
     {"$group": {"_id": "$lines.name", "count": {"$sum": "$lines.count"}}},
@@ -156,6 +191,9 @@ if __name__ == "__main__":
     db = connect(os.environ.get("MONGODB_URI", "mongodb://localhost:27017/shop?replicaSet=rs0"))
     ada = Customer.find(Customer.email == "ada@example.org").first()
     ada = ada or Customer(name="Ada", email="ada@example.org").save()
-    tea = Product(name="Tea", price=Decimal("3.50"), stock=2).save()
+    norway = Country.find(Country.name == "Norway").first() or Country(name="Norway").save()
+    brand = Brand(name="Fjord", country=norway).save()
+    tea = Product(name="Tea", price=Decimal("3.50"), stock=2, brand=Ref(brand)).save()
     print("order", buy(db, ada, {tea.id: 2}).total, "left", tea.reload().stock, best(3))
+    print("from Norway:", made_in("Norway").count(), "orders of", norway.name)
     db.close()

@@ -113,7 +113,8 @@ class Node:
             raise UnsupportedOption(
                 f"include() cannot honour two queries for {self.link!r}: leave one of them out"
             )
-        return Node(self.link, self.query or other.query, merged(self.inner, other.inner))
+        query = other.query if self.query is None else self.query
+        return Node(self.link, query, merged(self.inner, other.inner))
 
     def wanted(self, request: Any) -> Any:
         """Return the query for its documents, at the place and in the session of the outer request."""
