@@ -239,7 +239,9 @@ class _Translator:
         if is_negated:
             # In some engines null is in no list, and the contrary therefore true: for values that do not fit, too.
             is_ruled = kind in _TEXTS and self._has_collation
-            return None if is_ruled or self._misfit != "raise" else {path: {"$nin": stored}}
+            # For Arrow, -0.0 is not in a list with 0.0.
+            is_zero = kind == "double" and 0 in values
+            return None if is_ruled or is_zero or self._misfit != "raise" else {path: {"$nin": stored}}
         found = {path: {"$in": stored}}
         return _any_of([found, {path: {"$type": _AS_TEXT}}]) if kind in _TEXTS else found
 
