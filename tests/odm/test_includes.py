@@ -24,6 +24,7 @@ from mangonel.odm import (
     many,
     related,
     set_,
+    tenant,
 )
 from mangonel.odm.errors import DocumentNotFound
 
@@ -300,3 +301,97 @@ def test_paths_through_references_are_refused_elsewhere(
             wrong()
     with pytest.raises(AttributeError, match="no field 'nobody'"):
         _ = Essay.writer.nobody
+
+
+def test_what_was_set_after_an_include_is_shown(db: Connection, face: Any, shelf: list[Writer]) -> None:
+    essay = face.call(Essay.find(Essay.title == "e01").include(Essay.writer, Essay.readers), "one")
+    essay.writer = shelf[5].id
+    essay.readers.add(shelf[6].id)
+    assert not essay.writer.is_missing
+    shown = essay.to_dict()
+    assert shown["writer"] == shelf[5].id
+    assert [reader if reader == shelf[6].id else reader["name"] for reader in shown["readers"]] == [
+        "w1",
+        "w2",
+        shelf[6].id,
+    ]
+    face.save(essay)
+    assert face.call(face.call(essay, "reload").writer, "get").name == "w5"
+
+
+def test_an_include_reads_in_the_session_of_its_query(db: Connection, face: Any, shelf: list[Writer]) -> None:
+    query = Writer.find(Writer.name == "w1")
+    few = Essay.find().limit(9)
+
+    def check(writer: Writer) -> None:
+        assert names(writer.essays.values) == ["e01", "e11", "e21", "new"]
+        assert names(writer.firm.value.writers.values)[:2] == ["w1", "w3"]
+
+    async def inside() -> None:
+        async with db.transaction():
+            await Essay(title="new", writer=shelf[1], readers=[], labels=[]).asave()
+            check(await query.include(related(Writer.essays, few), Writer.firm.writers).aone())
+            raise ZeroDivisionError
+
+    def blocking() -> None:
+        with db.transaction():
+            Essay(title="new", writer=shelf[1], readers=[], labels=[]).save()
+            check(query.include(related(Writer.essays, few), Writer.firm.writers).one())
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        face.run(inside if face.is_async else blocking)
+    assert face.call(Essay.find(Essay.title == "new"), "count") == 0
+
+
+class Site(Document):
+    __collection__ = "inc_sites"
+    __tenant__ = "owner"
+    owner: str
+    name: str
+    pages: Many[Leaf] = many(by="site", order="name")
+
+
+class Leaf(Document):
+    __collection__ = "inc_leaves"
+    __tenant__ = "owner"
+    owner: str
+    name: str
+    site: Ref[Site]
+
+
+def test_no_other_tenants_documents_are_included_or_matched(db: Connection, face: Any) -> None:
+    made: dict[str, Site] = {}
+    for owner in ("a", "b"):
+        with tenant(owner):
+            made[owner] = Site(owner=owner, name=owner)
+            face.save(made[owner])
+    with tenant("a"):
+        face.save(
+            *(Leaf(owner="a", name=name, site=made[to]) for name, to in (("mine", "a"), ("foreign", "b")))
+        )
+    with tenant("b"):
+        face.save(
+            *(Leaf(owner="b", name=name, site=made[to]) for name, to in (("theirs", "a"), ("own", "b")))
+        )
+    few = Leaf.find().sort("name").limit(5)
+    for owner, name in (("a", "mine"), ("b", "own")):
+        with tenant(owner):
+            for asked in (Site.pages, related(Site.pages, few)):
+                sites = face.call(Site.find().include(asked), "all")
+                assert [names(site.pages.values) for site in sites] == [[name]]
+            leaves = face.call(Leaf.find().sort("name").include(Leaf.site), "all")
+            assert [leaf.site.is_missing for leaf in leaves] == [leaf.name != name for leaf in leaves]
+            assert names(face.call(Leaf.find(Leaf.site.name == owner), "all")) == [name]
+            assert face.call(Leaf.find(Leaf.site.name != owner), "count") == 1
+            assert face.call(Site.find(Site.pages.name == "theirs"), "count") == 0
+            assert face.call(Leaf.find(Leaf.site.name == owner), "aggregate", [{"$count": "n"}]) == [{"n": 1}]
+
+
+def test_known_documents_keep_what_was_fetched_before(db: Connection, face: Any, shelf: list[Writer]) -> None:
+    with identity_map():
+        some = face.call(Essay.find(Essay.title < "e05").include(Essay.writer, Essay.readers), "all")
+        others = face.call(Essay.find().sort("title").include(Essay.writer, Essay.readers), "all")
+        assert others[0] is next(essay for essay in some if essay.title == "e00")
+        assert [essay.writer.value.name for essay in others] == [f"w{n % 10}" for n in range(30)]
+        assert all(len(essay.readers.values) == 2 for essay in [*some, *others])

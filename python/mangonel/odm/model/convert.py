@@ -320,12 +320,16 @@ def plain(
         if fetched is None or not fetched.is_included:
             return value.id
         document = value._known()
-        return None if document is None else _shown([document], by_key, exclude, only, above)[0]
+        if document is None:
+            # An id that was set since is not missing.
+            return None if value.is_missing else value.id
+        return _shown([document], by_key, exclude, only, above)[0]
     if isinstance(value, Refs):
         fetched = value._fetched()
         if fetched is None or not fetched.is_included:
             return list(value.ids)
-        return _shown(value._chosen(), by_key, exclude, only, above)
+        unknown = [id for id in value.ids if value._known(id) is None and value._why_absent(id) is None]
+        return [*_shown(value._chosen(), by_key, exclude, only, above), *unknown]
     if isinstance(value, Geometry):
         return value.to_geojson()
     if isinstance(value, dict):
