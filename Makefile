@@ -14,7 +14,7 @@ endif
 CARGO   := MAKEFLAGS= cargo
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run simulate simulate-planted test specifications beside test-rust test-python test-server test-pythons test-all test-rest rest-beside rest-codecs rest-python rest-faces rest-faults rest-pymongo lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench soak lint fmt stubs fuzz audit miri asan docs test-site demo lock clean third-party wheel wheels
+.PHONY: help build run simulate simulate-planted test specifications beside test-rust test-python test-server test-pythons test-all test-rest rest-beside rest-codecs rest-python rest-faces rest-faults rest-pymongo lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench bench-languages soak lint fmt stubs fuzz audit miri asan docs test-site demo lock clean third-party wheel wheels
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -178,6 +178,18 @@ pymongo-suite: build    ## PyMongo's own tests on this driver, with the figures 
 bench: build    ## Every experiment in full, for the documentation's figures: hours
 	$(BIN)/python -m compileall -q python/mangonel
 	$(BIN)/mangonel lab run
+
+# Two runs: the figures, and a planted slowdown that has to be found.
+LANGUAGES := target/languages
+bench-languages: build    ## Client CPU in Python, C, Rust, Go, Node.js and Java, where their tools are; writes the page
+	$(BIN)/python -m compileall -q python/mangonel
+	MANGONEL_LINT_LANGUAGES=1 $(BIN)/python -m pytest tests/lab/test_languages.py
+	mkdir -p $(LANGUAGES)
+	$(BIN)/mangonel lab run languages languages-one-core crowd --brief --budget 9m -o $(LANGUAGES)/run.jsonl
+	$(BIN)/mangonel lab run languages --brief --budget 30 --part find-one --part find-30 \
+		--contender mangonel-program --contender c-program \
+		--plant mangonel-program=15% --plant c-program=15% -o $(LANGUAGES)/planted.jsonl
+	$(BIN)/python tools/docs_languages.py $(LANGUAGES)/run.jsonl $(LANGUAGES)/planted.jsonl
 
 lint: build    ## Formatting, clippy, types, floors, stubs; the parts side by side
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint-types lint-rust lint-stubs lint-floors lint-text

@@ -93,6 +93,9 @@ class Contender:
         absent = [name for name in self.packages if importlib.util.find_spec(name) is None]
         return f"not installed: {', '.join(absent)}" if absent else ""
 
+    def prepare(self) -> None:
+        """Build what it needs, before any worker starts; an exception keeps it out of the run, and is shown."""
+
     def unusable(self, uri: str) -> str:
         """Return why it cannot play, or "". Imports the packages, so only workers may call it."""
         if reason := self.missing() or (self.unsuited(uri) if self.unsuited else ""):

@@ -20,6 +20,7 @@ from mangonel.lab.contender import Document
 SEED = 20_151_121
 EPOCH = datetime.datetime(2015, 11, 1)
 LETTERS = string.ascii_letters + string.digits
+CITIES = ("Ankara", "Berlin", "Cairo", "Delhi", "Espoo", "Fukuoka", "Genoa", "Hanoi")
 LARGE_FIELDS = 94_355
 # Strings and numbers are random, as in the others.
 TWEET = Path(__file__).with_name("tweet.json").read_text()
@@ -126,6 +127,21 @@ def user(number: int) -> Document:
         "age": 18 + number % 70,
         "birthday": EPOCH - datetime.timedelta(days=6570 + number % 20_000),
         "timestamp": EPOCH + datetime.timedelta(seconds=number),
+    }
+
+
+def member(number: int) -> Document:
+    """A document of ten fields with its `_id`, for the programs of other languages: they make the same."""
+    return {
+        "name": f"Ada Lovelace {number:05d}",
+        "email": f"ada.{number:05d}@example.org",
+        "city": CITIES[number % len(CITIES)],
+        "n": number,
+        "age": 18 + number % 70,
+        "score": number + 0.5,
+        "active": number % 2 == 0,
+        "created": datetime.datetime(2026, 1, 1) + datetime.timedelta(minutes=number),
+        "note": "member of the analytical society since the engine was drawn up",
     }
 
 

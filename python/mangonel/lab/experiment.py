@@ -80,12 +80,25 @@ class Part:
 class Bench:
     """The tools of a task inside a worker: the contender's adapter, and a way to run it on its face.
 
-    `shared` is a folder that all workers of an interleaved round use to share servers, or "".
+    `shared` is a folder that all workers of an interleaved round use to share servers, or "". `scratch` is the
+    collection that it may write to and that is counted then, `plant` the share by which the contender is slowed down.
     """
 
-    def __init__(self, contender: Contender, target: Target, size: Size, seed: int, shared: str = "") -> None:
+    def __init__(
+        self,
+        contender: Contender,
+        target: Target,
+        size: Size,
+        seed: int,
+        shared: str = "",
+        *,
+        scratch: str = "",
+        plant: float = 0.0,
+    ) -> None:
         self.contender = contender
         self.shared = shared
+        self.scratch = scratch or target.collection
+        self.plant = plant
         self.target = target
         self.size = size
         self.random = random.Random(seed)
@@ -253,6 +266,8 @@ class Experiment:
     at_once: int = 2  # how many get ready for a part at the same time
     # Other processes load a site, so equipment is kept off the site's cores; see `cores`.
     loads_site: bool = False
+    # Played only if it is named: it needs more than Python packages.
+    only_named: bool = False
     passes: int = 3  # samples of each part that the brief form takes at least
     brief_s: float = 5.0  # seconds that the brief form takes at least, by which time is shared out
     #: Scores: the mean of the MB/s of parts, or of other scores, by the names of both.

@@ -40,6 +40,7 @@ DATASETS: dict[str, tuple[int, Any]] = {
     "posts": (10_000, lambda types, number: documents.post(number)),
     "users": (100_000, lambda types, number: user(types, number)),
     "few-users": (20_000, lambda types, number: user(types, number)),
+    "members": (100_000, lambda types, number: {"_id": number, **documents.member(number)}),
     "web-posts": (1_000_000, lambda types, number: numbered_post(types, number)),
     "few-web-posts": (50_000, lambda types, number: numbered_post(types, number)),
 }

@@ -308,6 +308,7 @@ class Scheduler:
             "uri": setting.uri,
             "database": plan.database,
             "collection": experiment.filled(plan.size) or scratch,
+            "scratch": scratch,
             "size": dataclasses.asdict(plan.size),
             # The same for all contenders of a round: they do the same work in the same order.
             "seed": plan.seed + this.number,
@@ -376,7 +377,17 @@ class Scheduler:
                 for experiment in [each for each in chosen if each.filled(size) == dataset]:
                     self._miss(experiment, "", f"data set {dataset}: {error}")
                     chosen.remove(experiment)
+        for experiment in chosen:
+            with contextlib.suppress(Exception):  # a broken experiment fails in its round
+                self._build(experiment)
         return chosen
+
+    def _build(self, experiment: Experiment) -> None:
+        for contender in line_up(experiment, self._plan)[0]:
+            try:
+                contender.prepare()
+            except Exception as error:
+                self._miss(experiment, contender.id, f"{type(error).__name__}: {error}")
 
     def _open_settings(self) -> None:
         for delay_ms in self._plan.delays_ms:

@@ -49,7 +49,15 @@ def _open(channel: protocol.Channel, order: protocol.Message) -> Bench | None:
         return None
     cores.use(order.get("places"))
     target = Target(order["uri"], order["database"], order["collection"])
-    bench = Bench(contender, target, Size(**order["size"]), order["seed"], order.get("shared", ""))
+    bench = Bench(
+        contender,
+        target,
+        Size(**order["size"]),
+        order["seed"],
+        order.get("shared", ""),
+        scratch=order.get("scratch", ""),
+        plant=order.get("plant", 0.0),
+    )
     channel.send({"event": "hello", **contender.installed()})
     return bench
 

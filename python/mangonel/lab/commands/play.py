@@ -96,13 +96,14 @@ def _plan(options: argparse.Namespace, changes: dict[str, Any]) -> dict[str, Any
     usual = ROUNDS[size.form]
     if size.form == "full":
         usual = max((known[name].full_rounds or usual for name in chosen), default=usual)
+    chosen = chosen or [name for name, each in known.items() if not each.only_named]
     rounds = options.rounds or usual
     try:
-        only = _parts(options, [known[name] for name in chosen or known], size)
+        only = _parts(options, [known[name] for name in chosen], size)
     except ValueError as error:  # parameters that an experiment does not take together
         raise UsageProblem(str(error)) from None
     return {
-        "experiments": tuple(name for name in dict.fromkeys(chosen or known) if not only or only[name]),
+        "experiments": tuple(name for name in dict.fromkeys(chosen) if not only or only[name]),
         "contenders": tuple(options.contender or contenders),
         "size": size,
         "rounds": rounds,

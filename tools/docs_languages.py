@@ -1,0 +1,325 @@
+"""Write the page and the charts of the comparison between languages from a result file of the lab.
+
+    python tools/docs_languages.py FILE [PLANTED]
+
+FILE is of `mangonel lab run languages languages-one-core crowd`; PLANTED, if given, of a run with `--plant`, and the
+page says whether the slowdown was found. FILE is kept as `docs/benchmarks/languages.jsonl.gz`. The text above the
+marker of `docs/benchmarks/languages.md` is written by hand, the figures below it here.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "python"))
+
+from mangonel.lab import noise, results  # noqa: E402  # of this tree, built or not
+from mangonel.lab.comparisons import is_ours  # noqa: E402
+from mangonel.lab.fingerprint import machine  # noqa: E402
+from mangonel.lab.report import charts  # noqa: E402
+from mangonel.lab.results import Results, Row  # noqa: E402
+from mangonel.lab.statistics import Estimate  # noqa: E402
+
+PAGES = ROOT / "docs/benchmarks"
+PAGE, DATA = PAGES / "languages.md", PAGES / "languages.jsonl.gz"
+MARKER = "<!-- written by tools/docs_languages.py -->\n"
+MAIN, CORE, CROWD = "languages", "languages-one-core", "crowd"
+OURS, FLOOR = "mangonel-program", "c-program"
+# Columns of the first table; the first that played a part of several names.
+COLUMNS = {
+    "Mangonel": (OURS,),
+    "C, in place": (FLOOR,),
+    "C, structs": ("c-program-typed",),
+    "Rust": ("rust-program",),
+    "Go": ("go-program",),
+    "Node.js": ("node-program",),
+    "Java": ("java-program",),
+    "PyMongo": ("pymongo-program",),
+}
+TYPED = {
+    "Mangonel, dataclasses": ("mangonel-program-typed",),
+    "C, structs": ("c-program-typed",),
+    "Rust, structs": ("rust-program-typed",),
+    "Go, structs": ("go-program-typed",),
+    "Java, records": ("java-program-typed",),
+}
+AT_ONCE = "find-one-100"
+# Parts whose results are documents: reading fields in place is no answer to those.
+READS = ("find-one", AT_ONCE, "find-30", "find-1000", "iterate", "aggregate", "change-stream")
+APART = (AT_ONCE, "process", "idle")  # with tables of their own
+# The chart's rows, of the part that it shows.
+CHART = ("find-one", "find-30")
+
+
+def cell(row: Row | None, figure: str = "client") -> Estimate | None:
+    return row.estimate(figure) if row is not None else None
+
+
+def found(told: Results, experiment: str, part: str, names: Sequence[str]) -> Row | None:
+    rows = (told.rows.get((experiment, part, name)) for name in names)
+    return next((row for row in rows if row is not None and not row.failures and row.rounds), None)
+
+
+def parts(told: Results, experiment: str) -> dict[str, list[Row]]:
+    """Return the rows of each part of an experiment, without null controls, the cheapest first."""
+    groups: dict[str, list[Row]] = {}
+    for (name, part, contender), row in told.rows.items():
+        if name == experiment and not contender.endswith("#2") and row.estimate("client"):
+            groups.setdefault(part, []).append(row)
+    for rows in groups.values():
+        rows.sort(key=lambda row: value(row))
+    return groups
+
+
+def value(row: Row, figure: str = "client") -> float:
+    told = row.estimate(figure)
+    assert told is not None
+    return told.value
+
+
+def matrix(told: Results, names: Sequence[str], columns: dict[str, tuple[str, ...]]) -> Iterator[str]:
+    """Yield a table of client CPU: a row for each part, a column for each language; the lowest is bold."""
+    titles = {part: row.title for (_, part, _), row in told.rows.items()}
+    yield "| client CPU of one | " + " | ".join(columns) + " |"
+    yield "|---|" + "---:|" * len(columns)
+    for part in names:
+        cells = {name: cell(found(told, MAIN, part, ids)) for name, ids in columns.items()}
+        made = {
+            name: each.value
+            for name, each in cells.items()
+            if each is not None and not (part in READS and columns[name] == (FLOOR,))
+        }
+        least = min(made, key=lambda name: made[name], default="")
+        texts = [
+            ""
+            if each is None
+            else f"**{charts.duration(each.value)}**"
+            if name == least
+            else charts.duration(each.value)
+            for name, each in cells.items()
+        ]
+        if any(texts):
+            yield f"| {titles.get(part, part)} | " + " | ".join(texts) + " |"
+
+
+def listing(told: Results, rows: list[Row], base: str = OURS) -> Iterator[str]:
+    """Yield a table of one part: each contender's figures and its ratio to ours."""
+    yield "| | client CPU [95 %] | of it system | by the clock | server CPU | times Mangonel's [95 %] |"
+    yield "|---|---:|---:|---:|---:|---:|"
+    for row in rows:
+        client, server = row.estimate("client"), row.estimate("server")
+        assert client is not None
+        ratio = told.ratio(row.key, (*row.key[:2], base), "client")
+        system, user = mean(row, "system_us"), mean(row, "user_us")
+        share = f"{100 * system / (system + user):.0f} %" if system + user > 0 else ""
+        times = ratio.words("{:.2f}".format) if ratio is not None and row.key[2] != base else ""
+        yield (
+            f"| {bold(row)} | {client.words(charts.duration)} | {share} | {charts.duration(value(row, 'wall'))} | "
+            f"{charts.duration(server.value) if server else ''} | {times} |"
+        )
+
+
+def mean(row: Row, figure: str) -> float:
+    values = [each for samples in row.per_round(figure).values() for each in samples]
+    return sum(values) / len(values) if values else 0.0
+
+
+def bold(row: Row) -> str:
+    return f"**{row.name}**" if is_ours(row.key[2]) else row.name
+
+
+def ahead(told: Results, names: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each part in which another language makes objects for less, with the ratio."""
+    for part in names:
+        rows = parts(told, MAIN).get(part, [])
+        made = [row for row in rows if not (part in READS and row.key[2] == FLOOR)]
+        if not made or is_ours(made[0].key[2]):
+            continue
+        first = made[0]
+        ours = next((row for row in made if is_ours(row.key[2])), None)
+        if ours is None:
+            continue
+        ratio = told.ratio(ours.key, first.key, "client")
+        if ratio is not None:
+            sure = "" if ratio.low > 1 else " (the interval holds 1: not decided)"
+            times = ratio.words("{:.2f}".format)
+            yield f"- {first.title}: {first.name} is ahead; {ours.name} takes {times} times as much{sure}."
+
+
+def quote(told: Results) -> str:
+    """Return the sentence that can be quoted, with its conditions."""
+    said = []
+    for name in ("C, in place", "C, structs", "Rust", "Go", "Node.js", "PyMongo"):
+        row = found(told, MAIN, "find-one", COLUMNS[name])
+        if row is not None:
+            said.append(f"{name} {charts.duration(value(row))}")
+    ours = found(told, MAIN, "find-one", (OURS,))
+    if ours is None or not said:
+        return ""
+    return (
+        f"A `find_one` of a document of ten fields costs the client {charts.duration(value(ours))} of processor time "
+        f"on Mangonel; {', '.join(said)}."
+    )
+
+
+def picture(told: Results, part: str) -> str:
+    rows = [
+        charts.Bar(row.name, row.estimate("client"), "ours" if is_ours(row.key[2]) else "peer")
+        for row in parts(told, MAIN).get(part, [])
+    ]
+    if not rows:
+        return ""
+    title = next(iter(parts(told, MAIN)[part])).title
+    svg = charts.bars(f"Client CPU of one {title}", rows, told="Bars, shorter is cheaper")
+    svg = svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" width="560" ', 1)
+    for name in charts.COLOURS:
+        coloured = svg.replace("</desc>", f"</desc><style>{charts.style(name)}</style>", 1)
+        (PAGES / f"languages-{part}-{name}.svg").write_text(f"{coloured}\n", encoding="utf-8")
+    stem = f"languages-{part}"
+    return (
+        f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="{stem}-dark.svg">\n'
+        f'  <img alt="Client CPU of one {title}, by language" src="{stem}-light.svg">\n</picture>\n'
+    )
+
+
+def crowd(told: Results) -> Iterator[str]:
+    """Yield what an operation costs among many, over one alone."""
+    yield "| | client CPU [95 %] | times one alone [95 %] |"
+    yield "|---|---:|---:|"
+    bases = {"threads-32": "one", "processes-8": "one", "tasks-100": "tasks-1", "tasks-5000": "tasks-1"}
+    for (experiment, part, contender), row in told.rows.items():
+        client = row.estimate("client")
+        if experiment != CROWD or contender.endswith("#2") or client is None:
+            continue
+        base = bases.get(part)
+        ratio = told.ratio(row.key, (CROWD, base, contender), "client") if base else None
+        times = ratio.words("{:.2f}".format) if ratio else ""
+        yield f"| {bold(row)}: {row.title} | {client.words(charts.duration)} | {times} |"
+
+
+def memory(told: Results) -> Iterator[str]:
+    yield "| | 100 connections [95 %] | whole process |"
+    yield "|---|---:|---:|"
+    rows = parts(told, MAIN).get("idle", [])
+    for row in sorted(rows, key=lambda row: value(row, "grown")):
+        grown = row.estimate("grown")
+        assert grown is not None
+        yield f"| {bold(row)} | {grown.words(_mb)} | {_mb(value(row, 'memory'))} |"
+
+
+def _mb(size: float) -> str:
+    return f"{size / 1e6:.1f} MB"
+
+
+def controls(told: Results) -> Iterator[str]:
+    """Yield the A/A controls: the same program twice, and whether the interval of its ratio holds 1."""
+    inside, every, worst = 0, 0, ("", None)
+    for (experiment, part, contender), row in told.rows.items():
+        if not contender.endswith("#2"):
+            continue
+        ratio = told.ratio(row.key, (experiment, part, contender.removesuffix("#2")), "client")
+        if ratio is None:
+            continue
+        every += 1
+        inside += not ratio.excludes(1.0)
+        if worst[1] is None or ratio.spread() > worst[1].spread():
+            worst = (f"{row.name.removesuffix(' (again)')}, {row.title}", ratio)
+    if every and worst[1] is not None:
+        yield (
+            f"Of {every} pairs of the same program with itself, {inside} have 1 in the interval of their ratio. "
+            f"The widest: {worst[0]}, {worst[1].words('{:.2f}'.format)}.\n"
+        )
+
+
+def planted(path: Path) -> Iterator[str]:
+    """Yield whether the artificial slowdowns of a run were found: each contender against its unplanted self."""
+    told = Results(results.load(path))
+    plants = told.content["plan"].get("plants", {})
+    for (experiment, part, contender), row in told.rows.items():
+        share = plants.get(contender)
+        ratio = told.ratio(row.key, (experiment, part, f"{contender}#2"), "client") if share else None
+        if ratio is None:
+            continue
+        is_found = ratio.excludes(1.0) and ratio.low <= 1 + share <= ratio.high
+        yield (
+            f"- {row.name}, {row.title}: {100 * share:.0f} % planted, {ratio.words('{:.3f}'.format)} measured"
+            f"{'' if is_found else ': not found'}."
+        )
+
+
+def sections(told: Results, plant: Path | None) -> Iterator[str]:
+    """Yield the text below the marker."""
+    content = told.content
+    about = content["fingerprint"]
+    server = about["server"].get("version")
+    yield f"Taken on {about['date'][:10]}: {machine(about)}. MongoDB {server}, a replica set of one.\n"
+    yield f"Versions: {', '.join(f'{name} {number}' for name, number in sorted(about.get('versions', {}).items()))}.\n"
+    if reasons := noise.unfit(told):
+        yield "**Not to be quoted**: " + "; ".join(reasons) + ".\n"
+    absent = [f"{each['contender']} ({each['reason']})" for each in content["missing"] if each["contender"]]
+    if absent:
+        yield f"Missing: {'; '.join(dict.fromkeys(absent))}.\n"
+    yield quote(told) + "\n"
+    for part in CHART:
+        yield picture(told, part)
+    names = [part for part in parts(told, MAIN) if part not in APART]
+    yield "## Documents as each language has them\n"
+    yield "\n".join(matrix(told, names, COLUMNS)) + "\n"
+    yield (
+        "C in place builds nothing of what it reads, so among reads the lowest figure of the others is bold. "
+        "Mangonel's column is its blocking face with dicts.\n"
+    )
+    yield "## Documents as typed objects\n"
+    yield "\n".join(matrix(told, [*names, AT_ONCE], TYPED)) + "\n"
+    if lines := list(ahead(told, [*names, AT_ONCE, "process"])):
+        yield "## Where another language is ahead\n"
+        yield "\n".join(lines) + "\n"
+    yield "## Every figure\n"
+    for part, rows in parts(told, MAIN).items():
+        if part == "idle":
+            continue
+        yield f"### {rows[0].title[0].upper()}{rows[0].title[1:]}\n"
+        yield "\n".join(listing(told, rows)) + "\n"
+    if "idle" in parts(told, MAIN):
+        yield "## Memory of an idle client\n"
+        yield "\n".join(memory(told)) + "\n"
+    if found_parts := parts(told, CORE):
+        yield "## On one core\n"
+        for rows in found_parts.values():
+            yield f"### {rows[0].title[0].upper()}{rows[0].title[1:]}, one core\n"
+            yield "\n".join(listing(told, rows)) + "\n"
+    if parts(told, CROWD):
+        yield "## Threads, processes and tasks\n"
+        yield "\n".join(crowd(told)) + "\n"
+    yield "## Controls\n"
+    yield from controls(told)
+    if plant is not None:
+        yield "\n".join(planted(plant)) + "\n"
+
+
+def main() -> int:
+    """Write page, charts and data; return an exit status."""
+    if len(sys.argv) not in (2, 3):
+        print(__doc__, file=sys.stderr)
+        return 2
+    path = Path(sys.argv[1])
+    told = Results(results.load(path))
+    if not parts(told, MAIN):
+        print(f"docs_languages: expected a run of {MAIN!r} in {path}, got none", file=sys.stderr)
+        return 1
+    data = path.read_bytes()
+    if path != DATA:
+        # The same file is the same bytes: no time in it.
+        DATA.write_bytes(data if path.suffix == ".gz" else gzip.compress(data, mtime=0))
+    before = PAGE.read_text(encoding="utf-8").partition(MARKER)[0]
+    plant = Path(sys.argv[2]) if sys.argv[2:] else None
+    PAGE.write_text(before + MARKER + "\n" + "\n".join(sections(told, plant)), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
