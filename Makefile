@@ -185,7 +185,7 @@ bench-languages: build    ## Client CPU in Python, C, Rust, Go, Node.js and Java
 	$(BIN)/python -m compileall -q python/mangonel
 	MANGONEL_LINT_LANGUAGES=1 $(BIN)/python -m pytest tests/lab/test_languages.py
 	mkdir -p $(LANGUAGES)
-	$(BIN)/mangonel lab run languages languages-one-core crowd --brief --budget 9m -o $(LANGUAGES)/run.jsonl
+	$(BIN)/mangonel lab run languages languages-one-core languages-idle crowd --brief --budget 9m -o $(LANGUAGES)/run.jsonl
 	$(BIN)/mangonel lab run languages --brief --budget 30 --part find-one --part find-30 \
 		--contender mangonel-program --contender c-program \
 		--plant mangonel-program=15% --plant c-program=15% -o $(LANGUAGES)/planted.jsonl

@@ -120,9 +120,9 @@ def test_a_program_that_ends_is_told_with_its_last_words() -> None:
 
 def test_the_experiments_are_played_only_by_name_and_every_verb_is_there() -> None:
     known = registry.experiments()
-    for name in ("languages", "languages-one-core", "crowd"):
+    for name in ("languages", "languages-one-core", "languages-idle", "crowd"):
         assert known[name].only_named
-    verbs = {part.id.replace("-", "_") for part in known["languages"].parts(Size())} - {"process", "idle"}
+    verbs = {part.id.replace("-", "_") for part in known["languages"].parts(Size())} - {"process"}
     for source in ("c/program.c", "rust/src/main.rs", "go/main.go", "node/program.js"):
         text = (SOURCES / source).read_text()
         assert [verb for verb in verbs if verb not in text] == [], source

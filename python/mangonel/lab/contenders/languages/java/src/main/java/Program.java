@@ -48,7 +48,7 @@ import org.bson.types.ObjectId;
  * @param <T> what the collection that is read has: documents or records
  * @param <N> what is inserted
  */
-final class Program<T, N> {
+public final class Program<T, N> {
     private static final int KEYS = 10_000;
     private static final int BASE = 20;
     private static final int THREADS = 100;
@@ -63,7 +63,7 @@ final class Program<T, N> {
             JsonWriterSettings.builder().outputMode(JsonMode.EXTENDED).build();
 
     /** A stored document as a record. */
-    record Member(
+    public record Member(
             @BsonId int id,
             String name,
             String email,
@@ -76,7 +76,7 @@ final class Program<T, N> {
             String note) {}
 
     /** The same before it is stored. */
-    record NewMember(
+    public record NewMember(
             @BsonId ObjectId id,
             String name,
             String email,
