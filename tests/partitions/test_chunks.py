@@ -31,6 +31,7 @@ class Router:
             server.on(name, hello)
         server.on("aggregate", _batch("shop.orders", [{"_id": n} for n in range(64)]))
         server.on("listIndexes", self.indexes)
+        server.on("listCollections", _batch("shop.$cmd", [{"name": "orders", "type": "collection"}]))
         server.on("find", self.find)
         server.on("endSessions", {"ok": 1})
         self.finds: list[dict[str, Any]] = []

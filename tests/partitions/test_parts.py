@@ -225,6 +225,18 @@ def test_wrong_arguments_raise_before_anything_is_sent(database: Any) -> None:
         database.mixed.partitions(3)[1].to_arrow(parallel=2)
 
 
+def test_what_has_no_index_on_ids_says_so(database: Any) -> None:
+    database.create_collection("seen", viewOn="mixed", pipeline=[])
+    database.create_collection("hours", timeseries={"timeField": "at"})
+
+    for name, kind in (("seen", "view"), ("hours", "timeseries")):
+        with pytest.raises(InvalidOperation, match=f"got the {kind} .*; read it with one cursor"):
+            database[name].partitions(2)
+        with pytest.raises(InvalidOperation, match=f"got the {kind} .*; read it with one cursor"):
+            database[name].find().to_arrow(parallel=2)
+    assert len(database.seen.partitions(1)[0].find().to_list()) == database.mixed.count_documents({})
+
+
 def test_parts_are_exact_under_writers(server: Server) -> None:
     """Writers insert, change and delete around documents that stay; these are in the parts once, whatever happens."""
     with MongoClient[Any](server.uri) as client:

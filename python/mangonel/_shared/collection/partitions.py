@@ -68,7 +68,8 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
 
         Raises:
             ValueError: `count` or `by` has another value. Nothing was sent.
-            InvalidOperation: a session is bound here.
+            InvalidOperation: a session is bound here; or the collection is a view or a time series, which have no index
+                on `_id`, and `count` is above 1.
             SnapshotUnavailable: the deployment, or the collection, has no snapshot; the message says why.
             ConfigurationError: `by` is "chunks", and the collection has no usable chunk map.
             OperationFailure, AutoReconnect: as for `find`.

@@ -156,7 +156,8 @@ class CursorTables:
         Raises:
             ColumnError: a value does not fit; the message has its path and the document's `_id`.
             ValueError: an argument has another value.
-            InvalidOperation: `parallel` cannot be combined with the query; the message says why.
+            InvalidOperation: `parallel` cannot be combined with the query, or with a view or a time series; the message
+                says why.
             SnapshotUnavailable, SnapshotTooOld: the read concern is "snapshot", and the server does not have the data
                 of that moment. Nothing was returned; read again.
             OperationFailure, AutoReconnect: as for iterating.

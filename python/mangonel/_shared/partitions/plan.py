@@ -143,6 +143,7 @@ async def plan_flow(
         finds_last_key: ask whether the last key, MaxKey, exists, and leave out its range if not.
 
     Raises:
+        InvalidOperation: a view, or a time series, which have no index on `_id`.
         SnapshotUnavailable: the deployment has no snapshots.
         ConfigurationError: `by` is "chunks", and the collection has no usable chunk map.
     """
@@ -150,6 +151,7 @@ async def plan_flow(
         return Plan([], None)
     if count == 1 and not is_snapshot and by != "chunks":
         return Plan([Range(None, None)], None)
+    await _check_kind_flow(cursor)
     ids, moment = await _sample_flow(cursor, _SAMPLES * count, is_snapshot)
     ranges = None
     if by != "sample":
@@ -210,6 +212,28 @@ async def _sample_flow(
     with ReplyTo("aggregate"):
         found = reply["cursor"]
         return list(found["firstBatch"]), found["atClusterTime"] if is_snapshot else None
+
+
+async def _check_kind_flow(cursor: _Cursor[Any]) -> None:
+    collection = cursor._collection
+    command = {"listCollections": 1, "filter": {"name": collection._name}, "nameOnly": True}
+    operation = collection._operation(
+        {**command, "authorizedCollections": True, "cursor": {}},
+        kind=KIND_READ,
+        codec=_core.Codec(DEFAULT_RAW_BSON_OPTIONS),
+    )
+    try:
+        reply = await cursor._port.arun(operation)
+    except OperationFailure:
+        # Without the right to ask, the reads tell.
+        return
+    with ReplyTo("listCollections"):
+        kinds = [found.get("type") for found in reply["cursor"]["firstBatch"]]
+    if kinds and kinds[0] in ("view", "timeseries"):
+        raise InvalidOperation(
+            f"expected a collection with an index on _id for several ranges, got the {kinds[0]} "
+            f"{collection.full_name}; read it with one cursor"
+        )
 
 
 async def _has_last_key_flow(cursor: _Cursor[Any], last: Range, plan: Plan) -> bool:
