@@ -106,6 +106,7 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
             "mangonel.websessions",
             "mangonel.websessions.errors",
             "mangonel.websessions.events",
+            "mangonel.websessions.predecessors",
             "mangonel.websessions.testing",
         ),
     ),

@@ -37,6 +37,7 @@ FACE_OF_ITS_OWN = (
     "websessions/late.py",
     "websessions/lock.py",
     "websessions/manager.py",
+    "websessions/predecessors.py",
     "websessions/stores/",
     "websessions/testing.py",
 )

@@ -23,7 +23,9 @@ def urls(*routes: Any) -> types.ModuleType:
 BASE = {
     "SECRET_KEY": "s" * 50,
     "ALLOWED_HOSTS": ["*"],
-    "DATABASES": {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+    "DATABASES": {
+        "default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "file:tests?mode=memory&cache=shared"}
+    },
     "DEFAULT_AUTO_FIELD": "django.db.models.AutoField",
     "INSTALLED_APPS": ["django.contrib.contenttypes", "django.contrib.auth", "django.contrib.sessions"],
     "LOGGING_CONFIG": None,

@@ -82,7 +82,11 @@ def headers_of(session: WebSession[Any]) -> list[tuple[str, str]]:
     if state.cookie is None and state.csrf_cookie is None:
         # Content made for this visitor must not be cached for others, whether or not there is a websession.
         return [("Vary", "Cookie")] if session.accessed else []
-    found = [("Set-Cookie", cookie) for cookie in (state.cookie, state.csrf_cookie) if cookie is not None]
+    found = [
+        ("Set-Cookie", cookie)
+        for cookie in (state.cookie, state.old_cookie, state.csrf_cookie)
+        if cookie is not None
+    ]
     found += [("Cache-Control", state.sessions.cookie.cache_control), ("Vary", "Cookie")]
     if state.clear_site_data:
         found.append(("Clear-Site-Data", state.sessions.clear_site_data))
@@ -126,5 +130,5 @@ def late_plan(session: WebSession[Any], status: int) -> int:
 def take_headers(session: WebSession[Any]) -> list[tuple[str, str]]:
     """Return the headers for a response that leaves now; no other response carries the cookies."""
     found = headers_of(session)
-    session.state.cookie = session.state.csrf_cookie = None
+    session.state.cookie = session.state.csrf_cookie = session.state.old_cookie = None
     return found

@@ -55,9 +55,17 @@ class CookiePolicy:
         cookie: the settings.
         sign: keys, newest first; tokens carry an HMAC, so that invalid ones are refused without a store call.
         is_payload: the cookie holds the websession itself.
+        older: names of predecessors' cookies.
     """
 
-    def __init__(self, cookie: Cookie, *, sign: Sequence[bytes] = (), is_payload: bool = False) -> None:
+    def __init__(
+        self,
+        cookie: Cookie,
+        *,
+        sign: Sequence[bytes] = (),
+        is_payload: bool = False,
+        older: Sequence[str] = (),
+    ) -> None:
         name, path, domain, secure = cookie.name, cookie.path, cookie.domain, cookie.secure
         if name is None:
             prefix = "" if not secure else "__Host-" if domain is None and path == "/" else "__Secure-"
@@ -73,6 +81,7 @@ class CookiePolicy:
         self._sign = [sha256(self._purpose + key).digest() for key in sign]
         self.cache_control = cookie.cache_control
         self._start = f"{name}="
+        self._older = tuple(f"{each}=" for each in older)
         # The CSRF secret of visitors without a websession.
         self._csrf_start = f"{name}-csrf="
         self._is_payload = is_payload
@@ -86,8 +95,10 @@ class CookiePolicy:
         self._attributes = "; " + "; ".join(attributes)
 
     def is_in(self, header: str | None) -> bool:
-        """Return whether a Cookie header may contain our cookie. Cheap, for visitors without one."""
-        return header is not None and self._start in header
+        """Return whether a Cookie header may contain our cookie, or a predecessor's; cheap for most visitors."""
+        if header is None:
+            return False
+        return self._start in header or (bool(self._older) and any(each in header for each in self._older))
 
     def candidates(self, header: str) -> list[str]:
         """Return the values of our cookies in the order sent, at most three."""

@@ -22,6 +22,7 @@ KINDS = (
     "reused",
     "touched",
     "saved",
+    "taken_over",
     "conflict",
     "gone",
     "expired",

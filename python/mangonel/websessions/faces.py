@@ -21,6 +21,7 @@ from mangonel.websessions.session import WebSession
 from mangonel.websessions.stateless import load_stateless_flow
 from mangonel.websessions.stores._threads import flows_of
 from mangonel.websessions.stores.memory import MemoryStore
+from mangonel.websessions.takeover import take_over_flow
 from mangonel.websessions.timeouts import SharedTimeout
 from mangonel.websessions.users import Handle, of_flow, revoke_flow, revoke_user_flow
 
@@ -103,12 +104,16 @@ class _Face:
             store = self.store()
             if self._is_instant:
                 session = await load(sessions, store, visit)
+                if sessions.predecessors and session.state.record is None:
+                    session = await take_over_flow(sessions, store, session, self.waits)
             else:
                 timeout, task = self._timeout, asyncio.current_task()
                 assert task is not None
                 timeout.begin(task)
                 try:
                     session = await load(sessions, store, visit)
+                    if sessions.predecessors and session.state.record is None:
+                        session = await take_over_flow(sessions, store, session, self.waits)
                 except asyncio.CancelledError:
                     timeout.judge(task)
                     raise

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FOLLOW",
+    "MOVED",
     "ROUNDS",
     "current_flow",
     "end_flow",
@@ -46,6 +47,9 @@ LOOKS = 8
 
 # The label of a record that a login has ended.
 LOGIN = "login"
+
+# The label of the trace from a predecessor's cookie to the websession that took it over.
+MOVED = "moved"
 
 replace = msgspec.structs.replace
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mangonel.websessions.content import adopt
 from mangonel.websessions.follow import (
     FOLLOW,
+    MOVED,
     current_flow,
     end_flow,
     is_forged,
@@ -33,8 +34,14 @@ __all__ = ["alive_flow", "load_flow", "reload_flow"]
 SEEN = b"seen"
 
 
-async def load_flow(sessions: Settled[Any], store: Store, visit: Visit) -> WebSession[Any]:
-    """Return the websession of a request: the stored one that its cookie names, or an empty one."""
+async def load_flow(
+    sessions: Settled[Any], store: Store, visit: Visit, known: bytes | None = None
+) -> WebSession[Any]:
+    """Return the websession of a request: the stored one that its cookie names, or an empty one.
+
+    Args:
+        known: the key of the trace that a predecessor's cookie has left, in place of our cookie.
+    """
     session: WebSession[Any] = WebSession(sessions, visit)
     cookie = visit.cookie
     policy = sessions.cookie
@@ -44,12 +51,15 @@ async def load_flow(sessions: Settled[Any], store: Store, visit: Visit) -> WebSe
         # An id sent over plain http may have been copied, so it is ended.
         sessions.tell_insecure()
         return session
-    for value in policy.candidates(cookie):
-        token = policy.token_of(value)
-        if token is None:
-            sessions.emit("rejected", reason="malformed")
-            continue
-        key = policy.key_of(token)
+    for value in policy.candidates(cookie) if known is None else ("",):
+        if known is None:
+            token = policy.token_of(value)
+            if token is None:
+                sessions.emit("rejected", reason="malformed")
+                continue
+            key = policy.key_of(token)
+        else:
+            key = known
         record = await store.get(key)
         now = sessions.now()
         if record is None:
@@ -193,7 +203,8 @@ async def _close_flow(sessions: Settled[Any], store: Store, prev: bytes, now: fl
     old = await store.get(prev)
     if old is None or not old.next or is_forged(sessions, old) or sessions.unsealed(old) == SEEN:
         return True
-    expires = min(old.expires, _kept_closed(sessions, now))
+    # A predecessor's cookie must not be read again.
+    expires = old.expires if old.label == MOVED else min(old.expires, _kept_closed(sessions, now))
     writes = next_writes(old.writes)
     closed = replace(old, version=old.version + 1, issued=now, expires=expires, writes=writes)
     return await store.put(sessions.sealed(closed, SEEN), old.version)

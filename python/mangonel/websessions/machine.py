@@ -108,6 +108,7 @@ class State:
         was_lost: the old id came again so late that the response with the new one must have been lost.
         cookie: the Set-Cookie header to send. None: none.
         csrf_secret: the secret of tokens, if it is not among the values; "" if the request's secret is void.
+        old_cookie: the Set-Cookie header that removes a predecessor's cookie.
         csrf_cookie: the Set-Cookie header that sets or removes the cookie with that secret.
         permanent: whether the cookie should outlive the browser, as in Flask. None: not set.
         counted: keys that `increment` changed; others' increments are added.
@@ -148,6 +149,7 @@ class State:
     epoch = 0
     csrf_secret: str | None = None
     csrf_cookie: str | None = None
+    old_cookie: str | None = None
     headers_left = False
     discarded = b""
     clear_site_data = False

@@ -6,7 +6,7 @@ Waits for nothing itself. The faces that run the flows are in `faces.py`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from mangonel.websessions.stores._threads import NeverSuspends
 from mangonel.websessions.stores.meter import Meter
 
 if TYPE_CHECKING:
+    from mangonel.websessions.predecessors import Predecessor
     from mangonel.websessions.session import WebSession
     from mangonel.websessions.users import Handle
 
@@ -55,6 +56,7 @@ class WebSessions(Settled[Data]):
         users: a `Users`: limits per user, epochs.
         outages: an `Outages`: behaviour when the store fails.
         model: a msgspec.Struct, dataclass or pydantic model with defaults: `session.data` is an instance.
+        predecessors: readers of `mangonel.websessions.predecessors`, whose cookies are taken over.
         trust_forwarded: trust X-Forwarded-Proto and X-Forwarded-For, because your own proxy sets them.
         events: called with each Event. By default warnings go to the logger "mangonel.websessions".
         clock: seconds since the epoch.
@@ -75,6 +77,7 @@ class WebSessions(Settled[Data]):
         users: Users | None = None,
         outages: Outages | None = None,
         model: type[Data] | None = None,
+        predecessors: Sequence[Predecessor] = (),
         trust_forwarded: bool = False,
         events: Callable[[Event], None] | None = None,
         clock: Callable[[], float] = time.time,
@@ -94,6 +97,7 @@ class WebSessions(Settled[Data]):
             *groups,
             model=model,
             is_stateless=isinstance(store, str) and store.startswith("cookie:"),
+            predecessors=predecessors,
             trust_forwarded=trust_forwarded,
             events=events,
             clock=clock,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -39,6 +39,7 @@ from mangonel.websessions.settings import (
 
 if TYPE_CHECKING:
     from mangonel.websessions.faces import AsyncFace, BlockingFace
+    from mangonel.websessions.predecessors import Predecessor
     from mangonel.websessions.session import Visit
 
 __all__ = ["Settled", "checked", "new_key"]
@@ -69,6 +70,7 @@ class Settled(Generic[Data]):
         model: type[Data] | None,
         is_stateless: bool,
         trust_forwarded: bool,
+        predecessors: Sequence[Predecessor],
         events: Callable[[Event], None] | None,
         clock: Callable[[], float],
     ) -> None:
@@ -86,6 +88,11 @@ class Settled(Generic[Data]):
         self.permanent: float | None = None
         self.longest = longest(lifetime.remember, self.absolute, lifetime.aal)
         self.is_stateless = is_stateless
+        self.predecessors = tuple(predecessors)
+        if is_stateless and self.predecessors:
+            raise UsageError(
+                "predecessors= needs a store, which knows the cookies that were taken over; a cookie is none"
+            )
         signing, sealing = keys_of(protection.sign, "sign"), keys_of(protection.seal, "seal")
         self._signing = _bytes(signing)
         self.use_cookie(cookie)
@@ -144,7 +151,12 @@ class Settled(Generic[Data]):
         Example:
             >>> WebSessions("memory:").use_cookie(Cookie(samesite="Strict"))
         """
-        self.cookie = CookiePolicy(cookie, sign=self._signing, is_payload=self.is_stateless)
+        self.cookie = CookiePolicy(
+            cookie,
+            sign=self._signing,
+            is_payload=self.is_stateless,
+            older=[each.cookie for each in self.predecessors],
+        )
         self.cookie_settings = cookie
         self.clear_site_data = cookie.clear_site_data
 
