@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -159,11 +160,26 @@ def connected(address: str) -> Any:
     return clients[-1]
 
 
+def django_names(words: set[str]) -> dict[str, Any]:
+    """Return what examples of Django's engine use."""
+    if not words & {"SessionStore", "SessionMiddleware", "request"}:
+        return {}
+    from django.conf import settings
+
+    from mangonel.websessions.frameworks.django import ENGINE, SessionStore
+
+    if not settings.configured:
+        settings.configure(WEBSESSIONS=WebSessions("memory:"), SESSION_ENGINE=ENGINE)
+    request = SimpleNamespace(session=SessionStore())
+    return {"request": request, "settings": settings, "get_response": lambda request: None}
+
+
 @contextlib.contextmanager
 def shop(address: str, words: set[str]) -> Iterator[dict[str, Any]]:
     """Open a shop: the names that examples use, and in the database what those that occur among `words` expect."""
     sessions = WebSessions("memory:")
     names = NAMES | {"sessions": sessions, "websession": sessions.blocking.load(Visit())}
+    names |= django_names(words)
     if not words & STORED:
         yield names
         return

@@ -70,6 +70,7 @@ class Predecessor:
             header: the header.
 
         Example:
+            >>> from datetime import UTC, datetime
             >>> Predecessor(until=datetime(2030, 1, 1, tzinfo=UTC), cookie="session").value_in("a=1; session=x")
             'x'
         """

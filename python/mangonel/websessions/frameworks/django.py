@@ -69,10 +69,8 @@ def websessions() -> Any:
         ImproperlyConfigured: the setting is missing, or contradicts one of Django's.
 
     Example:
-        >>> from django.conf import settings
-        >>> settings.configure(WEBSESSIONS=WebSessions("memory:"))
-        >>> websessions()
-        <WebSessions memory>
+        >>> [each.label for each in websessions().blocking.of(str(request.user.pk))]
+        ['Firefox on Linux']
     """
     found = getattr(settings, "WEBSESSIONS", None)
     if not isinstance(found, Settled):
@@ -522,7 +520,7 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
             keywords: Django's, which have no meaning here.
 
         Example:
-            >>> SessionStore().get_expiry_date() > datetime.datetime.now(datetime.timezone.utc)
+            >>> SessionStore().get_expiry_date() > datetime.datetime.now(datetime.UTC)
             True
         """
         deadline = self._get_session().state.record
@@ -540,7 +538,7 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
             StoreError: the store did not answer.
 
         Example:
-            >>> await SessionStore().aget_expiry_date() > datetime.datetime.now(datetime.timezone.utc)
+            >>> await SessionStore().aget_expiry_date() > datetime.datetime.now(datetime.UTC)
             True
         """
         await self._aget_session()

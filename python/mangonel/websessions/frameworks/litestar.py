@@ -102,7 +102,7 @@ def current_session(connection: Connection) -> WebSession[Any]:
         UsageError: the plugin is missing, or the path is excluded.
 
     Example:
-        >>> from litestar import get
+        >>> from litestar import Request, get
         >>> @get("/who")
         ... async def who(request: Request) -> str:
         ...     return str(current_session(request).user)
