@@ -21,6 +21,8 @@ from mangonel.odm import (
     Ref,
     Refs,
     SoftDelete,
+    UnsupportedOption,
+    count_commands,
     field,
     many,
     related,
@@ -272,6 +274,25 @@ def test_every_operation_shows_what_the_model_says(path: str, stored: Connection
             assert [plain(json.loads(item.to_json())) for item in found] == expected
         checked += 1
     assert checked == len(OUTER) * len(TERMINALS) * (4 if PATHS[path] else 2)
+
+
+@pytest.mark.parametrize("path", [path for path in PATHS if path != "by_name"])
+def test_one_command_shows_the_same(path: str, stored: Connection, face: Any) -> None:
+    refused = 0
+    for outer, wish in itertools.product(OUTER, [w for p, w in cases() if p == path]):
+        query = outer.query(Shop.find()).lookup(asked(path, wish))
+        try:
+            with count_commands(stored, at_most=1 if path != "twin" else 2):
+                found = face.call(query, "all")
+        except UnsupportedOption:
+            # Windows of inner lists, and orders of references, need commands of their own.
+            assert wish.is_window
+            assert path.count(".") or path == "lands"
+            refused += 1
+            continue
+        expected = [plain(shown(Shop, row, path.split("."), wish)) for row in outer.rows(rows_of(Shop))]
+        assert [plain(document.to_dict()) for document in found] == expected, (path, outer.name, wish.name)
+    assert refused < len(OUTER) * len(WISHES)
 
 
 def test_several_paths_at_once_do_not_disturb_each_other(stored: Connection, face: Any) -> None:

@@ -186,6 +186,39 @@ def test_what_cannot_be_honoured_raises(db: Connection, face: Any, shelf: list[W
         face.call(Writer.find().include(related(Writer.essays, hidden)), "all")
 
 
+def test_one_command_fetches_several_levels(db: Connection, face: Any, shelf: list[Writer]) -> None:
+    best = related(Writer.essays, Essay.find().sort("-title").limit(2))
+    with count_commands(db, at_most=1):
+        query = Writer.find().sort("name").lookup(best, Writer.essays.editor.firm, Writer.firm)
+        writers = face.call(query, "all")
+        assert [names(writer.essays.values) for writer in writers] == [
+            [f"e{n + 20}", f"e{n + 10}"] for n in range(10)
+        ]
+        assert [essay.editor.firm.value.name for essay in writers[1].essays.values] == ["f0", "f0"]
+        assert [writer.firm.value.name for writer in writers] == ["f0", "f1"] * 5
+    assert [writer.to_dict()["firm"]["name"] for writer in writers[:2]] == ["f0", "f1"]
+    with count_commands(db, at_most=1):
+        first = face.call(Essay.find().sort("title").lookup(Essay.writer.firm), "first")
+        assert first.writer.value.firm.value.name == "f0"
+    few = Essay.find().limit(1)
+    for query, what in (
+        (Firm.find().lookup(related(Firm.writers.essays, few)), "limit"),
+        (Essay.find().lookup(related(Essay.labels, Label.find().sort("name"))), "sort"),
+        (Essay.find().lookup(related(Essay.writer, Writer.find().comment("x"))), "comment"),
+    ):
+        with pytest.raises(UnsupportedOption, match=what):
+            face.call(query, "all")
+
+
+def test_a_lookup_of_nothing_says_so(db: Connection, face: Any, shelf: list[Writer]) -> None:
+    face.call(shelf[0], "delete")
+    for path in (Essay.writer, Essay.writer.firm):
+        first = face.call(Essay.find().sort("title").lookup(path), "all")[0]
+        assert first.writer.is_missing
+        with pytest.raises(DocumentNotFound, match=r"lookup\(\) finds"):
+            _ = first.writer.value
+
+
 def test_a_reference_to_nothing_says_so(db: Connection, face: Any, shelf: list[Writer]) -> None:
     gone = shelf[0]
     face.call(gone, "delete")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+_ABSENT = "leads to no document that lookup() finds: it does not exist, or is marked as deleted or left out"
+
 
 class Fetched(dict[Any, Any]):
     """The documents fetched for the references of one field, by id; for a `Many`, lists of them by the parent's id.
@@ -41,6 +43,22 @@ class Fetched(dict[Any, Any]):
         made.absent = {key: why for key, why in {**self.absent, **other.absent}.items() if key not in made}
         made.window, made.is_whole = other.window, self.is_whole and other.is_whole
         return made
+
+    def note_absent(self, wanted: Iterable[Any]) -> None:
+        """Note that `lookup()` found no document for these ids, unless it did.
+
+        Args:
+            wanted: the ids of references.
+
+        Example:
+            >>> fetched = Fetched({1: "a"})
+            >>> fetched.note_absent([1, 2])
+            >>> list(fetched.absent)
+            [2]
+        """
+        for key in map(key_of_id, wanted):
+            if key not in self:
+                self.absent[key] = _ABSENT
 
     def chosen(self, ids: Iterable[Any]) -> list[Any]:
         """Return the documents that the query of `related()` chose, for the references with these ids.

@@ -224,8 +224,10 @@ class Ref(Generic[T], RefTwins[T]):
         absent = self._why_absent()
         if absent is not None:
             raise DocumentNotFound(absent)
-        if self._maker is not None and self._maker.owner is not None:
-            note_fetch(request, self._maker.owner, self._maker.field.name, "get()")
+        if self._maker is not None:
+            # An element of a list or a map has no field of its own.
+            name = "…" if self._maker.field is None else self._maker.field.name
+            note_fetch(request, self._maker.owner, name, "get()")
         wanted = [self.id]
         if self._siblings is not None and self._maker is not None:
             wanted += flat_ids(self._siblings.ids(self._maker))

@@ -10,11 +10,11 @@ from mangonel.bson import ObjectId
 from mangonel.odm.connections.connection import Connection, connection
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.expr import Expr, JoinedExpr, Where, part_of, query_of
-from mangonel.odm.expressions.paths import key_of, order_of, path_of
+from mangonel.odm.expressions.paths import Path, key_of, order_of
 from mangonel.odm.expressions.through import Through, field_of, joined_order
 from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.shapes import keys_of
-from mangonel.odm.query.include import Node, merged, nodes_of
+from mangonel.odm.query.include import Node, looked_up, merged, nodes_of
 from mangonel.odm.query.options import FindOptions
 from mangonel.odm.query.request import Request
 from mangonel.odm.query.tenants import narrowed
@@ -199,7 +199,7 @@ class QueryBuilder(Generic[T]):
             made._wish = {**made._wish, **other._wish, **lists}
             made._includes = merged(made._includes, other._includes)
             made._joins = (*made._joins, *(part for part in other._joins if part not in made._joins))
-            made._lookups = (*made._lookups, *other._lookups)
+            made._lookups = looked_up(self._model, made._lookups, other._lookups)
             made._is_none = made._is_none or other._is_none
             made._connection = other._connection or made._connection
             made._session = other._session or made._session
@@ -402,14 +402,23 @@ class QueryBuilder(Generic[T]):
         """Fetch referenced documents in the same command, by `$lookup`; `include()` sends one more for each field.
 
         Args:
-            fields: references of the model itself, such as `Post.author`; their documents must be in the same database.
+            fields: as for `include()`. Their documents must be in the same database.
+
+        Raises:
+            TypeError: one is no reference.
+            UnsupportedOption: one command cannot honour it, such as a limit of a list behind another reference. Raised
+                when the query is sent.
 
         Example:
             >>> [found.author.value.name for found in Post.find().lookup(Post.author)]
             ['Ada']
         """
         made = self._copy()
-        made._lookups = (*self._lookups, *map(path_of, fields))
+        made._lookups = (*self._lookups, *fields)
+        for field in made._lookups:
+            if type(field) is not Path:
+                made._lookups = looked_up(self._model, self._lookups, fields)
+                break
         if made._wish:
             made._project()
         return made

@@ -22,19 +22,21 @@ from mangonel.odm.query.request import MOST_IDS
 _CUT_BY_SERVER = frozenset(("sort", "skip", "limit", "projection", "collation", "comment"))
 
 
-async def children_flow(node: Any, documents: list[Any], request: Any) -> None:
-    """Fetch the documents that refer to these by a reference, and give each of them its own."""
+async def children_flow(
+    node: Any, documents: list[Any], request: Any, given: dict[Any, list[Any]] | None = None
+) -> None:
+    """Give each document those that refer to it; fetch them, unless they are `given` by the ids referred to."""
     descriptor = node.link._descriptor
     inverse, child = descriptor.inverse, node.target
     key = key_of_name(inverse.by, child)
-    query = _narrowed(node, inverse, key, request)
+    query = narrowed_children(node, request)
     options = query._options
     skip, limit = options.get("skip") or 0, options.get("limit")
     parents = {key_of_id(document.id): document for document in documents}
     fetched = Fetched({parent: [] for parent in parents}, is_included=True)
     fetched.is_whole = node.query is None or not (node.query._where or skip or limit is not None)
-    groups: dict[Any, list[Any]] = {}
-    ids = [stored_id(document.id) for document in parents.values()]
+    groups: dict[Any, list[Any]] = {} if given is None else given
+    ids = [] if given is not None else [stored_id(document.id) for document in parents.values()]
     is_cut = skip > 0 or limit is not None
     for start in range(0, len(ids), MOST_IDS):
         part = ids[start : start + MOST_IDS]
@@ -56,8 +58,10 @@ async def children_flow(node: Any, documents: list[Any], request: Any) -> None:
     _know_parents(groups, parents, key, child)
 
 
-def _narrowed(node: Any, inverse: Any, key: str, request: Any) -> Any:
+def narrowed_children(node: Any, request: Any) -> Any:
     """Return the query for the children, with what the inverse itself says, and with the reference to the parent."""
+    inverse = node.link._descriptor.inverse
+    key = key_of_name(inverse.by, node.target)
     query = node.wanted(request)
     if inverse.where:
         query = query.find(*inverse.where)

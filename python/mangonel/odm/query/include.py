@@ -165,6 +165,29 @@ def merged(nodes: Iterable[Node], others: Iterable[Node]) -> tuple[Node, ...]:
     return tuple(found.values())
 
 
+def looked_up(model: Any, known: Iterable[Any], fields: Iterable[Any]) -> tuple[Any, ...]:
+    """Return what one command joins: references of the model itself as paths, then all others as nodes.
+
+    Args:
+        model: the model of the query.
+        known: what was asked for before, in this form.
+        fields: further arguments of `lookup()`, or parts of this form.
+
+    Raises:
+        TypeError, AttributeError: one leads to no reference.
+    """
+    plain = [item for item in known if not isinstance(item, Node)]
+    nodes = merged([item for item in known if isinstance(item, Node)], ())
+    for field in fields:
+        if isinstance(field, Path) and not isinstance(field, Through):
+            plain.append(field)
+        else:
+            nodes = merged(nodes, [nodes_of(model, field)])
+    # What leads further fetches the reference itself too.
+    names = {node.name for node in nodes}
+    return (*(path for path in dict.fromkeys(plain) if path._key not in names), *nodes)
+
+
 def _named(owner: Any, name: str) -> Any:
     first, _, rest = name.partition(".")
     found: Any = (
@@ -193,10 +216,13 @@ async def include_flow(model: Any, documents: list[Any], nodes: Iterable[Node], 
         if isinstance(node.link, ManyPath):
             await children_flow(node, documents, request)
         else:
-            await _reference_flow(node, model, documents, request)
+            await reference_flow(node, model, documents, request)
 
 
-async def _reference_flow(node: Node, model: Any, documents: list[Any], request: Any) -> None:
+async def reference_flow(
+    node: Node, model: Any, documents: list[Any], request: Any, given: list[Any] | None = None
+) -> None:
+    """Attach the documents that a reference leads to; fetch them, unless they are `given`."""
     path, query = node.link, node.wanted(request)
     window = _window(node, query)
     # Documents that were known before have siblings, and values, of their own.
@@ -210,10 +236,15 @@ async def _reference_flow(node: Node, model: Any, documents: list[Any], request:
         siblings = _core.odm_siblings(documents)
         wanted = [id for maker in makers for id in _core.odm_wanted(siblings, maker)]
     query = query._with(limit=None, skip=None) if window is not None else query
-    found = await fetch_flow(query._request("all", request.port.is_async), wanted) if wanted else []
+    if given is not None:
+        found = given
+    else:
+        found = await fetch_flow(query._request("all", request.port.is_async), wanted) if wanted else []
     fetched = Fetched({key_of_id(document.id): document for document in found}, is_included=True)
     fetched.window = window
-    if len(fetched) < len(wanted):
+    if given is not None:
+        fetched.note_absent(wanted)
+    elif len(fetched) < len(wanted):
         await _absent_flow(fetched, wanted, node, query, request)
     if makers is None:
         attach(refs, fetched)

@@ -5,16 +5,20 @@ Also conditions and orders on documents that references lead to: the command joi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, get_origin
 
 from mangonel import _core
 from mangonel.odm.connections.identity import current_map
 from mangonel.odm.errors import UnsupportedOption, ValidationError
-from mangonel.odm.expressions.paths import Path
+from mangonel.odm.expressions.paths import Path, key_of_name
+from mangonel.odm.expressions.through import ManyPath
+from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.fetched import Fetched, key_of_id
 from mangonel.odm.model.invalid import located
 from mangonel.odm.model.refs import Ref, Refs
-from mangonel.odm.query.include import check_reference
+from mangonel.odm.query.children import children_flow, grouped, narrowed_children
+from mangonel.odm.query.include import Node, check_reference, merged, reference_flow
 from mangonel.odm.query.joins import window_flow, window_stages
 from mangonel.odm.query.references import attach, references
 
@@ -72,13 +76,17 @@ class Lookup:
         is_direct: whether the core attaches the found documents to references while it makes the documents.
     """
 
-    __slots__ = ("_places", "_query", "_request", "is_direct", "stages")
+    __slots__ = ("_branches", "_fields", "_number", "_places", "_query", "_request", "is_direct", "stages")
 
     def __init__(self, query: Any, request: Any) -> None:
         self._query = query
         self._request = request
         self.stages = [*window_stages(request), _AS_ROW]
         self._places: list[tuple[int, Any]] = []
+        # The fields of the places.
+        self._fields: list[Any] = []
+        # What leads on from document to document, or has a query of its own.
+        self._branches: list[_Branch] = []
         # Documents of several models, or already loaded ones, have references with makers of their own.
         self.is_direct: bool = (
             query._on_invalid == "raise"
@@ -87,7 +95,12 @@ class Lookup:
             and not query._model.__tagged__()
         )
         alias = request.connection.alias
-        for number, path in enumerate(query._lookups):
+        number = 0
+        for number, path in enumerate(query._lookups, 1):
+            if isinstance(path, Node):
+                # They stand behind all others, and take a number for each of their own.
+                number -= 1
+                break
             join: _Join | None = path._join
             if join is None or join.model is not query._model:
                 join = path._join = _Join(path, query._model)
@@ -95,11 +108,29 @@ class Lookup:
                 raise UnsupportedOption(
                     f"lookup() cannot honour {path!r}: {join.target.__name__} is in another database; use include()"
                 )
-            self.stages.append(join.stage(number))
+            self.stages.append(join.stage(number - 1))
             if join.place is None:
                 self.is_direct = False
             else:
                 self._places.append(join.place)
+                self._fields.append(path._field())
+        self._number = number
+        for node in query._lookups[number:]:
+            self.is_direct = False
+            self._branches.append(self._grown(node, "d", True))
+
+    def _grown(self, node: Node, local: str, is_top: bool) -> _Branch:
+        """Add the stages for a reference and for what lies behind it; `local` is where its document is in a row.
+
+        Raises:
+            UnsupportedOption: one command cannot honour it.
+        """
+        branch = _Branch(node, self._number, self._request, is_top)
+        self._number += 1
+        stage = branch.stage(local, self._request)
+        self.stages.append({"$lookup": stage})
+        branch.inner = [self._grown(inner, stage["as"], False) for inner in branch.nodes]
+        return branch
 
     async def all_flow(self) -> list[Any]:
         """Fetch the documents."""
@@ -120,6 +151,8 @@ class Lookup:
             return finished
         documents = await query._decoded_flow(request, [row[0] for row in rows])
         _attach_found(query, request, documents, rows)
+        for branch in self._branches:
+            await branch.attach_flow(query._model, documents, rows, request)
         return documents
 
     def answer(self, batch: Any) -> Any:
@@ -142,6 +175,7 @@ class Lookup:
         """
         query, request = self._query, self._request
         only = query._only() if query._wish else None
+        before = len(documents)
         try:
             _core.odm_drain_joined(
                 batch,
@@ -154,16 +188,129 @@ class Lookup:
             )
         except ValidationError as error:
             raise located(error, query._model, request.collection.name) from None
+        made = documents[before:] if before else documents
+        for field in self._fields:
+            for company in _core.odm_siblings(made):
+                wanted = _core.odm_wanted([company], field.maker)
+                if (get_origin(field.type) or field.type) is Refs:
+                    # They may be undecoded still, and then the core has not seen their ids.
+                    wanted = [id for document in made for id in getattr(document, field.name).ids]
+                fetched = company.loaded.get(field.maker)
+                if fetched is None:
+                    if not wanted:
+                        continue
+                    fetched = company.loaded[field.maker] = Fetched()
+                fetched.is_included = True
+                if len(wanted) > len(fetched):
+                    fetched.note_absent(wanted)
+
+
+class _Branch:
+    """A reference that a lookup follows, with what lies behind it."""
+
+    __slots__ = ("inner", "is_top", "node", "nodes", "number", "place")
+
+    def __init__(self, node: Node, number: int, request: Any, is_top: bool) -> None:
+        plain = Node(node.link, node.query)
+        is_many = isinstance(node.link, ManyPath)
+        query = narrowed_children(plain, request) if is_many else plain.wanted(request)
+        options = {name: value for name, value in query._options.items() if value is not None}
+        refused = sorted(options.keys() - {"sort", "skip", "limit", "projection"})
+        if is_many and not is_top:
+            refused += sorted(options.keys() & {"skip", "limit"})
+        elif not is_many:
+            refused += sorted(options.keys() & {"sort"})
+            if _is_map(node.link):
+                raise UnsupportedOption(
+                    f"lookup() cannot honour {node.link!r}, which is in a map; use include()"
+                )
+        if refused or query._joins or query._lookups or query._on_invalid != "raise":
+            what = f"{refused[0]}()" if refused else "conditions on references, lookup() or on_invalid"
+            raise UnsupportedOption(f"lookup() cannot honour {what} for {node.link!r}; use include()")
+        bare = query._copy()
+        bare._includes = ()
+        self.node = node
+        self.number = number
+        self.is_top = is_top
+        self.place = bare._request("all", request.port.is_async)
+        if self.place.connection is not request.connection or encrypted_tree(node.target) is not None:
+            raise UnsupportedOption(
+                f"lookup() cannot honour {node.link!r}: {node.target.__name__} is in another database, or encrypted; "
+                "use include()"
+            )
+        self.nodes = merged(node.inner, query._includes)
+        self.inner: list[_Branch] = []
+
+    def stage(self, local: str, request: Any) -> dict[str, Any]:
+        """Return the stage that joins its documents."""
+        link, options = self.node.link, self.place.query._options
+        names = ["projection"]
+        if isinstance(link, ManyPath):
+            key, foreign = "_id", key_of_name(link._descriptor.inverse.by, self.node.target)
+            names = ["sort", "skip", "limit", "projection"]
+        else:
+            key, foreign = link._key, "_id"
+        pipeline = [{"$match": self.place.filter}] if self.place.filter else []
+        stages = {"sort": "$sort", "skip": "$skip", "limit": "$limit", "projection": "$project"}
+        pipeline += [{stages[name]: options[name]} for name in names if options.get(name)]
+        stage: dict[str, Any] = {
+            "from": self.place.collection.name,
+            "localField": f"{local}.{key}",
+            "foreignField": foreign,
+            "as": f"r{self.number}",
+        }
+        if pipeline:
+            stage["pipeline"] = pipeline
+        return stage
+
+    async def attach_flow(
+        self, model: Any, documents: list[Any], rows: list[list[Any]], request: Any
+    ) -> None:
+        """Attach what was found to documents, and what lies behind it to that."""
+        found = list(dict.fromkeys(data for row in rows for data in row[self.number + 1]))
+        made = await self.place.query._decoded_flow(self.place, found)
+        if isinstance(self.node.link, ManyPath):
+            by_data = dict(zip(found, made, strict=True))
+            if self.is_top:
+                groups = {
+                    key_of_id(document.id): [by_data[data] for data in row[self.number + 1]]
+                    for document, row in zip(documents, rows, strict=True)
+                }
+            else:
+                # Of each row by itself: within one, the server sorted them.
+                key = key_of_name(self.node.link._descriptor.inverse.by, self.node.target)
+                groups = {}
+                for row in rows:
+                    children = [by_data[data] for data in row[self.number + 1]]
+                    for parent, group in grouped(children, key, self.node.target).items():
+                        groups.setdefault(parent, group)
+            await children_flow(self.node, documents, request, groups)
+        else:
+            await reference_flow(self.node, model, documents, request, made)
+        for branch in self.inner:
+            await branch.attach_flow(self.node.target, made, rows, request)
+
+
+def _is_map(path: Path[Any]) -> bool:
+    kind = path._field().type
+    return issubclass(get_origin(kind) or kind, Mapping)
 
 
 def _attach_found(query: Any, request: Any, documents: list[Any], rows: list[list[Any]]) -> None:
     """Attach the found documents to the references of documents."""
     for number, path in enumerate(query._lookups):
+        if isinstance(path, Node):
+            return
         unique = {found for row in rows for found in row[number + 1]}
         model = path._field().target.__model__
         made = _core.odm_decode_all(model, b"".join(unique), True, None, False, request.connection)
         fetched = Fetched({key_of_id(document.id): document for document in made}, is_included=True)
-        attach(references(documents, path), fetched)
+        refs = references(documents, path)
+        if not _is_map(path):
+            fetched.note_absent(
+                id for ref in refs for id in (ref.ids if isinstance(ref, Refs) else (ref.id,))
+            )
+        attach(refs, fetched)
 
 
 # The first value of a row is the document.
