@@ -40,6 +40,7 @@ KNOWN = {
     "AsyncIterator": "collections.abc",
     "AsyncMongoClient": "mangonel.api",
     "Coroutine": "collections.abc",
+    "datetime": "datetime",
     "Generic": "typing",
     "TypeVar": "typing",
     "overload": "typing",

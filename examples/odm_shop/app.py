@@ -1,4 +1,4 @@
-"""A shop: stock that is never sold twice, atomic orders, a report. Each step on both faces.
+"""A shop: stock that is never sold twice, atomic orders with a history, a report. Each step on both faces.
 
     pip install "mangonel[odm]"
     MONGODB_URI="mongodb://localhost:27017/shop?replicaSet=rs0" python app.py
@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from annotated_types import Ge, MaxLen
 
 from mangonel.odm import (
+    Audited,
     Connection,
     Document,
     Embedded,
@@ -27,8 +28,10 @@ from mangonel.odm import (
     ObjectId,
     Query,
     Ref,
+    Revision,
     Sequence,
     Timestamps,
+    acting_as,
     connect,
     desc,
     field,
@@ -72,7 +75,7 @@ class Line(Embedded):
     count: Annotated[int, Ge(1)]
 
 
-class Order(Timestamps):
+class Order(Timestamps, Audited):
     __indexes__: ClassVar[list[Index]] = [Index("customer", desc("created_at"))]
     customer: Ref[Customer] = field(on_delete="deny")
     lines: list[Line]
@@ -170,6 +173,19 @@ def made_in(country: str) -> Query[Order]:
     return Order.find(F(Order.lines).product.brand.country.name == country).sort("number")
 
 
+def _states(history: list[Revision[Order]]) -> list[tuple[str, str]]:
+    return [(one.by, one.changes["state"][1]) for one in history if "state" in one.changes]
+
+
+def trail(order: Order) -> list[tuple[str, str]]:
+    """Return who brought the order into which state, the oldest first."""
+    return _states(order.history())
+
+
+async def atrail(order: Order) -> list[tuple[str, str]]:
+    return _states(await order.ahistory())
+
+
 BEST = [
     {"$unwind": "$lines"},
     {"$group": {"_id": "$lines.name", "count": {"$sum": "$lines.count"}}},
@@ -194,6 +210,8 @@ if __name__ == "__main__":
     norway = Country.find(Country.name == "Norway").first() or Country(name="Norway").save()
     brand = Brand(name="Fjord", country=norway).save()
     tea = Product(name="Tea", price=Decimal("3.50"), stock=2, brand=Ref(brand)).save()
-    print("order", buy(db, ada, {tea.id: 2}).total, "left", tea.reload().stock, best(3))
+    with acting_as("ada"):
+        order = buy(db, ada, {tea.id: 2})
+    print("order", order.total, "left", tea.reload().stock, best(3), trail(order))
     print("from Norway:", made_in("Norway").count(), "orders of", norway.name)
     db.close()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mangonel.odm import Connection, DeleteDenied, count_commands
+from mangonel.odm import Connection, DeleteDenied, acting_as, count_commands
 from tools.type_checkers import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -56,14 +56,17 @@ def test_an_order_takes_its_products_and_a_cancelled_one_gives_them_back(
         shop.Product(name="Jam", price=Decimal("2.5"), stock=1),
     )
     face.save(ada, tea, jam)
-    order = face.call(shop, "buy", db, ada, {tea.id: 2, jam.id: 1})
+    with acting_as("ada"):
+        order = face.call(shop, "buy", db, ada, {tea.id: 2, jam.id: 1})
     assert (order.total, order.number, order.state) == (Decimal("8.5"), 1, "new")
     assert [face.call(product, "reload").stock for product in (tea, jam)] == [3, 0]
     assert face.call(shop, "best") == [shop.Sold("Tea", 2), shop.Sold("Jam", 1)]
     with pytest.raises(shop.OutOfStock):
         face.call(shop, "buy", db, ada, {tea.id: 2, jam.id: 1})
     assert face.call(tea, "reload").stock == 3
-    assert [face.call(shop, "cancel", db, order) for _ in range(2)] == [True, False]
+    with acting_as("eve"):
+        assert [face.call(shop, "cancel", db, order) for _ in range(2)] == [True, False]
+    assert face.call(shop, "trail", order) == [("ada", "new"), ("eve", "cancelled")]
     assert [face.call(product, "reload").stock for product in (tea, jam)] == [5, 1]
     assert face.call(shop, "best") == []
     with pytest.raises(DeleteDenied):

@@ -107,6 +107,7 @@ from mangonel.odm.query.scope import scope
 from mangonel.odm.query.watch import Changes, Event
 from mangonel.odm.store.document import Document
 from mangonel.odm.store.files import File
+from mangonel.odm.store.history import Audited, Revision, Versioned, acting_as
 from mangonel.odm.store.mixins import KeepsChanges, SoftDelete, Timestamps
 from mangonel.odm.store.schema import IndexPlan
 from mangonel.odm.store.search import SearchIndex
@@ -115,6 +116,7 @@ from mangonel.testing import Commands
 
 __all__ = [
     "AnyRef",
+    "Audited",
     "BelongsTo",
     "Changes",
     "Commands",
@@ -159,6 +161,7 @@ __all__ = [
     "Query",
     "Ref",
     "Refs",
+    "Revision",
     "SearchIndex",
     "Secret",
     "Sequence",
@@ -172,7 +175,9 @@ __all__ = [
     "ValidationError",
     "Vector",
     "Version",
+    "Versioned",
     "WrongTenant",
+    "acting_as",
     "add_to_set",
     "after",
     "all_",

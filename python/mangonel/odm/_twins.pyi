@@ -1,6 +1,7 @@
 # Written by tools/stubs.py from the mapper's terminals; change those, then run `make stubs`.
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Generic, Self, TypeVar, Unpack, overload
 from mangonel._core import ArrowTable
@@ -14,6 +15,7 @@ from mangonel.odm.query.pages import Page, Pages
 from mangonel.odm.query.reads import _Many
 from mangonel.odm.query.watch import Event
 from mangonel.odm.store.files import File
+from mangonel.odm.store.history import Revision
 from mangonel.odm.store.schema import IndexPlan
 
 A = TypeVar("A")
@@ -239,3 +241,21 @@ class FileTwins:
     ) -> Coroutine[Any, Any, File]: """As `put`, on asyncio."""
     def aread(self) -> Coroutine[Any, Any, bytes]: """As `read`, on asyncio."""
     def adelete(self) -> Coroutine[Any, Any, None]: """As `delete`, on asyncio."""
+
+class AuditedTwins:
+    def ahistory(
+        self, *, session: Any = None
+    ) -> Coroutine[Any, Any, list[Revision[Self]]]: """As `history`, on asyncio."""
+    @classmethod
+    def ahistory_of(
+        cls, id: Any, *, session: Any = None
+    ) -> Coroutine[Any, Any, list[Revision[Self]]]: """As `history_of`, on asyncio."""
+
+class VersionedTwins:
+    def aat(
+        self, time: datetime, *, session: Any = None
+    ) -> Coroutine[Any, Any, Self | None]: """As `at`, on asyncio."""
+    @classmethod
+    def aget_at(
+        cls, id: Any, time: datetime, *, session: Any = None
+    ) -> Coroutine[Any, Any, Self | None]: """As `get_at`, on asyncio."""

@@ -16,7 +16,7 @@ from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.shapes import keys_of
 from mangonel.odm.query.include import Node, looked_up, merged, nodes_of
 from mangonel.odm.query.options import FindOptions
-from mangonel.odm.query.request import Request
+from mangonel.odm.query.request import TERMINALS, Request
 from mangonel.odm.query.tenants import narrowed
 
 if TYPE_CHECKING:
@@ -605,6 +605,9 @@ class QueryBuilder(Generic[T]):
 
     def _run(self, is_async: bool, terminal: str, flow: Callable[..., Any], *arguments: Any) -> Any:
         """Run the flow of a terminal operation."""
+        recorder = self._model.__recorder__
+        if recorder is not None and TERMINALS[terminal].is_write:
+            return self._run_request(Request(self, terminal, is_async), recorder.query_flow, flow, *arguments)
         return self._run_request(Request(self, terminal, is_async), flow, *arguments)
 
     def _run_request(self, request: Request, flow: Callable[..., Any], *arguments: Any) -> Any:

@@ -59,7 +59,11 @@ async def touch_targets_flow(document: Any, place: Any) -> None:
         query = target.unscoped({"_id": {"$in": ids}})._from(place.connection)
         query = query.session(place.session.get("session")).options(write_concern=place.write_concern)
         request = query._request("update", place.port.is_async)
-        await query._update_flow(request, [{"$set": stamps}], None, False)
+        arguments = ([{"$set": stamps}], None, False)
+        if target.__recorder__ is not None:
+            await target.__recorder__.query_flow(request, query._update_flow, *arguments)
+        else:
+            await query._update_flow(request, *arguments)
 
 
 async def before_flow(document: Any, port: Any, validate: bool, event: str) -> None:

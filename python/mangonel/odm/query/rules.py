@@ -90,14 +90,30 @@ async def carry_out_flow(plan: Plan, request: Any) -> None:
         query = {field.key: {"$in": ids}}
         if other.__tenant__ is not None:
             query |= tenant_filter(other)
-        await update_all_flow(place.collection, query, change, place.session)
+        await _changed_flow(other, place, query, change)
     for other, found in reversed(plan.cascades):
         place = _place(other, request)
         for start in range(0, len(found), MOST_IDS):
             query = {"_id": {"$in": found[start : start + MOST_IDS]}}
             if other.__tenant__ is not None:
                 query |= tenant_filter(other)
-            await erase_flow(other, place.collection, query, place.session)
+            await _changed_flow(other, place, query)
+
+
+async def _changed_flow(other: Any, place: Any, query: dict[str, Any], change: Any = None) -> None:
+    """Change documents that refer to deleted ones, or erase them; record it if their model is audited."""
+    if other.__recorder__ is None:
+        await _change_flow(place.collection, query, (other, change), place.session)
+        return
+    await other.__recorder__.filtered_flow(other, place, query, _change_flow, (other, change))
+
+
+async def _change_flow(collection: Any, query: dict[str, Any], what: Any, session: dict[str, Any]) -> None:
+    model, change = what
+    if change is None:
+        await erase_flow(model, collection, query, session)
+    else:
+        await update_all_flow(collection, query, change, session)
 
 
 def _place(other: Any, request: Any) -> Any:

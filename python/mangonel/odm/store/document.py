@@ -44,6 +44,18 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
+class _Flows:
+    """The flows that store documents; an audited model has others in their place."""
+
+    insert_flow = staticmethod(writes.insert_flow)
+    save_flow = staticmethod(writes.save_flow)
+    replace_flow = staticmethod(writes.replace_flow)
+    update_flow = staticmethod(writes.update_flow)
+    delete_flow = staticmethod(writes.delete_flow)
+    insert_many_flow = staticmethod(bulk.insert_many_flow)
+    save_all_flow = staticmethod(bulk.save_all_flow)
+
+
 class Document(Base, DocumentTwins):
     """A document that is stored in a collection.
 
@@ -87,6 +99,9 @@ class Document(Base, DocumentTwins):
     __default_scope__: ClassVar[Any] = None
     __tenant__: ClassVar[str | None] = None
     __keeps_changes__: ClassVar[bool] = False
+    # What stores its documents, and what records the writes of its queries.
+    __store__: ClassVar[Any] = _Flows
+    __recorder__: ClassVar[Any] = None
     __search_indexes__: ClassVar[list[SearchIndex]] = []
     __shard_key__: ClassVar[Mapping[str, int | str]] = {}
     __view__: ClassVar[tuple[Any, Iterable[Any]] | None] = None
@@ -258,7 +273,7 @@ class Document(Base, DocumentTwins):
             'Tea'
         """
         place = place_of(self, IS_ASYNC, session, write_concern)
-        made: Self = place.port.flow(writes.insert_flow(self, place, validate))
+        made: Self = place.port.flow(self.__store__.insert_flow(self, place, validate))
         return made
 
     @terminal
@@ -292,7 +307,7 @@ class Document(Base, DocumentTwins):
             37
         """
         place = place_of(self, IS_ASYNC, session, write_concern)
-        made: Self = place.port.flow(writes.save_flow(self, place, validate, cascade, where))
+        made: Self = place.port.flow(self.__store__.save_flow(self, place, validate, cascade, where))
         return made
 
     @terminal
@@ -314,7 +329,7 @@ class Document(Base, DocumentTwins):
             'gone'
         """
         place = place_of(self, IS_ASYNC, session, write_concern)
-        made: Self = place.port.flow(writes.replace_flow(self, place, upsert))
+        made: Self = place.port.flow(self.__store__.replace_flow(self, place, upsert))
         return made
 
     @terminal
@@ -336,7 +351,7 @@ class Document(Base, DocumentTwins):
             ['admin', 'new']
         """
         place = place_of(self, IS_ASYNC, session, write_concern)
-        made: Self = place.port.flow(writes.update_flow(self, place, changes))
+        made: Self = place.port.flow(self.__store__.update_flow(self, place, changes))
         return made
 
     @terminal
@@ -357,7 +372,7 @@ class Document(Base, DocumentTwins):
             True
         """
         place = place_of(self, IS_ASYNC, session, write_concern)
-        done: None = place.port.flow(writes.delete_flow(self, place))
+        done: None = place.port.flow(self.__store__.delete_flow(self, place))
         return done
 
     @terminal
@@ -407,7 +422,7 @@ class Document(Base, DocumentTwins):
         """
         given = list(documents)
         place = _common_place(cls, given, IS_ASYNC, session, write_concern)
-        count: int = place.port.flow(bulk.insert_many_flow(place, given, ordered))
+        count: int = place.port.flow(cls.__store__.insert_many_flow(place, given, ordered))
         return count
 
     @classmethod
@@ -439,7 +454,7 @@ class Document(Base, DocumentTwins):
         """
         given = list(documents)
         place = _common_place(cls, given, IS_ASYNC, session, write_concern)
-        count: int = place.port.flow(bulk.save_all_flow(place, given, ordered))
+        count: int = place.port.flow(cls.__store__.save_all_flow(place, given, ordered))
         return count
 
     # Aggregation.

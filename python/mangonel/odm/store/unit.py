@@ -17,7 +17,6 @@ from mangonel.odm.connections.transactions import Transaction
 from mangonel.odm.errors import OdmError
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.refs import Ref, Refs
-from mangonel.odm.store import bulk, writes
 
 
 class Unit(Transaction):
@@ -110,16 +109,16 @@ class Unit(Transaction):
             for group in _groups(saved):
                 place = place_of(group[0], port.is_async, session)
                 if len(group) == 1:
-                    await writes.save_flow(group[0], place, True, False, None)
+                    await group[0].__store__.save_flow(group[0], place, True, False, None)
                 else:
-                    await bulk.save_all_flow(place, group, True)
+                    await group[0].__store__.save_all_flow(place, group, True)
         except BulkWriteError as error:
             # What was stored before it is rolled back.
             error.not_stored = saved  # type: ignore[attr-defined]  # the mapper's addition
             raise
         for group in reversed(_groups(list(self._deleted.values()))):
             for document in group:
-                await writes.delete_flow(document, place_of(document, port.is_async, session))
+                await document.__store__.delete_flow(document, place_of(document, port.is_async, session))
 
 
 makers["unit"] = Unit

@@ -295,7 +295,7 @@ async def cascade_flow(document: Any, place: Place) -> None:
     session = place.session.get("session")
     for current in reversed(queue[1:]):
         at = place_of(current, place.port.is_async, session, place.write_concern)
-        await save_flow(current, at, True, False, None)
+        await current.__store__.save_flow(current, at, True, False, None)
 
 
 async def replace_flow(document: Any, place: Place, upsert: bool) -> Any:
