@@ -6,6 +6,7 @@ Each terminal blocks as `x()` and returns a coroutine as `ax()`, which is made o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, overload
 
 from mangonel import _core
@@ -44,16 +45,16 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
-class _Flows:
-    """The flows that store documents; an audited model has others in their place."""
-
-    insert_flow = staticmethod(writes.insert_flow)
-    save_flow = staticmethod(writes.save_flow)
-    replace_flow = staticmethod(writes.replace_flow)
-    update_flow = staticmethod(writes.update_flow)
-    delete_flow = staticmethod(writes.delete_flow)
-    insert_many_flow = staticmethod(bulk.insert_many_flow)
-    save_all_flow = staticmethod(bulk.save_all_flow)
+# The flows that store documents; an audited model has others in their place.
+_FLOWS = SimpleNamespace(
+    insert_flow=writes.insert_flow,
+    save_flow=writes.save_flow,
+    replace_flow=writes.replace_flow,
+    update_flow=writes.update_flow,
+    delete_flow=writes.delete_flow,
+    insert_many_flow=bulk.insert_many_flow,
+    save_all_flow=bulk.save_all_flow,
+)
 
 
 class Document(Base, DocumentTwins):
@@ -100,7 +101,7 @@ class Document(Base, DocumentTwins):
     __tenant__: ClassVar[str | None] = None
     __keeps_changes__: ClassVar[bool] = False
     # What stores its documents, and what records the writes of its queries.
-    __store__: ClassVar[Any] = _Flows
+    __store__: ClassVar[Any] = _FLOWS
     __recorder__: ClassVar[Any] = None
     __search_indexes__: ClassVar[list[SearchIndex]] = []
     __shard_key__: ClassVar[Mapping[str, int | str]] = {}

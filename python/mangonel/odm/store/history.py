@@ -209,7 +209,11 @@ def _stored(cls: Any, id: Any) -> Any:
 
 
 async def _history_flow(cls: Any, place: Place, id: Any) -> list[Revision[Any]]:
-    rows = await _entries(cls, place).find(kept_filter(cls, id), sort={"_id": 1}, **place.session)._to_list_flow(None)
+    rows = (
+        await _entries(cls, place)
+        .find(kept_filter(cls, id), sort={"_id": 1}, **place.session)
+        ._to_list_flow(None)
+    )
     options = entries_of(place.collection, cls).codec_options
     return [_revision(cls, place, decode(row.raw, options), row) for row in rows]
 
@@ -221,7 +225,9 @@ async def _at_flow(cls: Any, place: Place, id: Any, time: datetime) -> Any:
     if rows:
         return _made(cls, place, rows[0]["document"])
     # Older than its history: its first entry has what was there before.
-    rows = await entries.find(kept_filter(cls, id), sort={"_id": 1}, limit=1, **place.session)._to_list_flow(None)
+    rows = await entries.find(kept_filter(cls, id), sort={"_id": 1}, limit=1, **place.session)._to_list_flow(
+        None
+    )
     return _made(cls, place, rows[0].get("before")) if rows else None
 
 

@@ -309,7 +309,9 @@ def kept_filter(model: Any, id: Any) -> dict[str, Any]:
     """
     query = range_of(id)
     if model.__tenant__ is not None:
-        query |= {"tenant": value for value in tenant_filter(model).values()}
+        condition = tenant_filter(model)
+        if condition:
+            query["tenant"] = condition[key_of_tenant(model)]
     return query
 
 
