@@ -13,6 +13,7 @@ from mangonel.bson.errors import InvalidBSON, InvalidDocument, InvalidStringData
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from mangonel.bson._enumerations import DatetimeConversion
     from mangonel.bson._streams import BSON, decode_file_iter, decode_iter, is_valid
@@ -128,6 +129,17 @@ _HOMES = {name: f"mangonel.bson.{module}" for module, names in _MODULES.items() 
 
 # Submodules too, so that `bson.codec_options.CodecOptions` works after `import bson`.
 __getattr__ = _light.late_names(__name__, _HOMES, (*_MODULES, "objectid"))
+
+
+def schema_of(kind: type[Any], *_: Any) -> Any:
+    """Return pydantic's schema of a BSON type, for its hook."""
+    from mangonel.bson import _pydantic
+
+    return _pydantic.schema_of(kind)
+
+
+# The class is native; pydantic and FastAPI ask it as they ask the others.
+ObjectId.__get_pydantic_core_schema__ = classmethod(schema_of)  # type: ignore[method-assign,assignment]
 
 
 def __dir__() -> list[str]:

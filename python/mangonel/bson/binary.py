@@ -295,6 +295,12 @@ class Binary(bytes):
             return f"<Binary(REDACTED, {self.__subtype})>"
         return f"Binary({bytes.__repr__(self)}, {self.__subtype})"
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from mangonel import bson
+
+        return bson.schema_of(cls)
+
 
 def _check_representation(uuid_representation: int) -> None:
     if uuid_representation not in ALL_UUID_REPRESENTATIONS:

@@ -72,3 +72,9 @@ class Code(str):
 
     def __ne__(self, other: object) -> bool:
         return not self == other
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from mangonel import bson
+
+        return bson.schema_of(cls)

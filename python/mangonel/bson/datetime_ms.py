@@ -106,6 +106,12 @@ class DatetimeMS:
         # DATETIME_MS and DATETIME_AUTO may return a DatetimeMS; the annotation is PyMongo's.
         return _millis_to_datetime(self._value, codec_options)  # type: ignore[return-value]
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from mangonel import bson
+
+        return bson.schema_of(cls)
+
 
 def _offset_ms(tz: datetime.tzinfo, moment: datetime.datetime) -> int:
     try:

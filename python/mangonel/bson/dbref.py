@@ -130,3 +130,9 @@ class DBRef:
             self.__database,
             deepcopy(self.__kwargs, memo),
         )
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from mangonel import bson
+
+        return bson.schema_of(cls)

@@ -191,6 +191,12 @@ class Decimal128:
     def __ne__(self, other: object) -> bool:
         return not self == other
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from mangonel import bson
+
+        return bson.schema_of(cls)
+
 
 def _checked_halves(value: Any) -> tuple[int, int]:
     if len(value) != 2:

@@ -28,3 +28,9 @@ class Int64(int):
 
     def __setstate__(self, state: Any) -> None:
         pass
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from mangonel import bson
+
+        return bson.schema_of(cls)

@@ -43,3 +43,9 @@ class MaxKey:
 
     def __repr__(self) -> str:
         return "MaxKey()"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from mangonel import bson
+
+        return bson.schema_of(cls)

@@ -128,3 +128,9 @@ class Regex(Generic[_T]):
 
     def __repr__(self) -> str:
         return f"Regex({self.pattern!r}, {self.flags!r})"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from mangonel import bson
+
+        return bson.schema_of(cls)

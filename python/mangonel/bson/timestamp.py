@@ -111,3 +111,9 @@ class Timestamp:
 
     def __repr__(self) -> str:
         return f"Timestamp({self.__time}, {self.__inc})"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        from mangonel import bson
+
+        return bson.schema_of(cls)
