@@ -1,8 +1,8 @@
 """pydantic's schemas of BSON's types, for fields of pydantic models and for FastAPI's parameters, bodies and responses.
 
 Only pydantic's own hook imports this. A value of the type is accepted as it is. JSON has text for an ObjectId, a
-decimal and code, base64 for binary data, milliseconds for a DatetimeMS, and extended JSON for the types that only MongoDB
-has.
+decimal and code, base64 for binary data, milliseconds for a DatetimeMS, and extended JSON for the types that only
+MongoDB has.
 """
 
 from __future__ import annotations

@@ -96,6 +96,7 @@ from mangonel.odm.model.embedded_in import embedded_in
 from mangonel.odm.model.encrypted import Encrypted
 from mangonel.odm.model.fields import Custom, Index, Indexed, Sequence, Vector, Version, field, many, now
 from mangonel.odm.model.hooks import after, around, before, listen
+from mangonel.odm.model.inputs import Input, Patch
 from mangonel.odm.model.introspection import Field, fields
 from mangonel.odm.model.many import Many
 from mangonel.odm.model.refs import Ref, Refs
@@ -137,6 +138,7 @@ __all__ = [
     "Index",
     "IndexPlan",
     "Indexed",
+    "Input",
     "KeepsChanges",
     "LineString",
     "Many",
@@ -154,6 +156,7 @@ __all__ = [
     "Page",
     "Pages",
     "ParallelSaveError",
+    "Patch",
     "Path",
     "Pipeline",
     "Point",

@@ -5,7 +5,7 @@ Rust implements instances (`_core.OdmBase`); `store.document` implements their o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from mangonel import _core
@@ -14,6 +14,7 @@ from mangonel.odm.expressions.paths import Path
 from mangonel.odm.model import convert
 from mangonel.odm.model.fields import FieldInfo
 from mangonel.odm.model.hooks import Hook, load_hook, run_plain
+from mangonel.odm.model.inputs import Input, Patch, request_model
 from mangonel.odm.model.metaclass import ModelMeta
 from mangonel.odm.model.plan import Plan
 from mangonel.odm.model.pydantic_schema import core_schema, pydantic_json_schema
@@ -34,6 +35,8 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
     __tag__: ClassVar[str] = "_cls"
     __tag_value__: ClassVar[Any] = None
     __tag_root__: ClassVar[bool] = False
+    __computed__: ClassVar[tuple[str, ...]] = ()
+    __input_exclude__: ClassVar[tuple[str, ...]] = ()
 
     # Class attributes that the metaclass sets.
     __model__: ClassVar[_core.OdmModel]
@@ -151,6 +154,46 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
             '{"name": "Ada", "age": 36}'
         """
         return convert.to_json(self, exclude=exclude, only=only, by_key=by_key, include=include, also=also)
+
+    @classmethod
+    def input_model(
+        cls, *, only: Iterable[str] | None = None, exclude: Iterable[str] = ()
+    ) -> type[Input[Self]]:
+        """Return `Input[cls]` with other fields: a pydantic model of what a request sends to make a document.
+
+        Args:
+            only: the attributes that it has. None: those of `Input[cls]`.
+            exclude: attributes to leave out in addition.
+
+        Raises:
+            AttributeError: a name has no field.
+
+        Example:
+            >>> list(User.input_model(only=["name", "age"]).model_fields)
+            ['name', 'age']
+        """
+        made: type[Input[Self]] = request_model(Input, cls, only=only, exclude=exclude)
+        return made
+
+    @classmethod
+    def patch_model(
+        cls, *, only: Iterable[str] | None = None, exclude: Iterable[str] = ()
+    ) -> type[Patch[Self]]:
+        """Return `Patch[cls]` with other fields: a pydantic model of what a request sends to change a document.
+
+        Args:
+            only: the attributes that it has. None: those of `Patch[cls]`.
+            exclude: attributes to leave out in addition.
+
+        Raises:
+            AttributeError: a name has no field.
+
+        Example:
+            >>> User.patch_model(only=["age"]).model_validate({"age": 40, "name": "x"}).apply(user).name
+            'Ada'
+        """
+        made: type[Patch[Self]] = request_model(Patch, cls, only=only, exclude=exclude)
+        return made
 
     @property
     def extra(self) -> Any:

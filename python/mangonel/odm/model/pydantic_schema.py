@@ -45,7 +45,7 @@ def core_schema(cls: Any, handler: Any) -> Any:
         for attribute, field in cls.__plan__.fields.items():
             spec = spec_of(field.type, field.metadata, field.nullable, cls, field.info)
             fields[attribute] = schemas.typed_dict_field(
-                _Core(schemas, handler).of(spec),
+                Core(schemas, handler).of(spec),
                 required=default_of(cls, field, spec)[0] == "required",
                 validation_alias=[[attribute], [field.key]] if field.key != attribute else None,
             )
@@ -95,13 +95,13 @@ def _member(cls: Any, value: Any) -> Any:
 
 
 def _serialize(value: Base, info: Any) -> Any:
-    found = value.to_dict()
+    found = value.to_dict(also=value.__computed__)
     if info.mode == "json":
         return json.loads(json.dumps(found, default=json_value))
     return found
 
 
-class _Core:
+class Core:
     """Makes pydantic's schemas from the descriptions of `spec_of`."""
 
     __slots__ = ("handler", "schemas")
@@ -293,7 +293,10 @@ def pydantic_json_schema(cls: Any, schema: Any, handler: Any) -> dict[str, Any]:
     made = dict(handler.resolve_ref_schema(handler(schema["schema"])))
     made["title"] = cls.__name__
     if handler.mode == "serialization":
-        made["properties"] = {**made.get("properties", {}), **_included_properties(cls, made)}
+        more = {**_included_properties(cls, made), **_computed_properties(cls)}
+        made["properties"] = {**made.get("properties", {}), **more}
+        if cls.__computed__:
+            made["required"] = [*made.get("required", ()), *cls.__computed__]
     return made
 
 
@@ -308,4 +311,23 @@ def _included_properties(cls: Any, schema: dict[str, Any]) -> dict[str, Any]:
             found[name] = {"anyOf": [schema["properties"][name], whole]}
     for name, descriptor in cls.__inverses__.items():
         found[name] = {"type": "array", "items": {"type": "object", "title": descriptor.target.__name__}}
+    return found
+
+
+def _computed_properties(cls: Any) -> dict[str, Any]:
+    """Return the JSON schemas of the values that responses have in addition to the fields."""
+    found: dict[str, Any] = {}
+    if not cls.__computed__:
+        return found
+    from typing import get_type_hints
+
+    from pydantic import TypeAdapter
+
+    for name in cls.__computed__:
+        member = getattr(cls, name)
+        returned = get_type_hints(member.fget if isinstance(member, property) else member).get("return", Any)
+        # The schema stands inside of another one, so it has no definitions of its own.
+        schema = TypeAdapter(returned).json_schema(mode="serialization")
+        schema = {} if "$defs" in schema else schema
+        found[name] = {"title": name.replace("_", " ").title(), "readOnly": True, **schema}
     return found

@@ -77,6 +77,9 @@ class Document(Base, DocumentTwins):
     - `__on_bad__ = "raw"`: load values of the wrong type unchanged instead of raising.
     - `__cast__ = True`: convert values, such as `age="3"`.
     - `__tz_aware__ = False`: dates are naive, in UTC. By default they are time zone aware, and load as UTC.
+    - `__computed__ = ("full_name",)`: properties, and methods without arguments, whose values pydantic and FastAPI add
+      to responses.
+    - `__input_exclude__ = ("role",)`: fields that `Input` and `Patch` leave out.
     - `__dynamic__ = True`: `extra` holds the keys without a field, and may be changed.
 
     Example:

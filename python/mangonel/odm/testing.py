@@ -1,0 +1,463 @@
+"""Documents for tests: `make` builds valid ones by the model's types, `from_model` is a strategy of hypothesis.
+
+    >>> from mangonel.odm.testing import make
+    >>> make(User, age=40).age
+    40
+
+Both make instances that are new and not stored. A field with a default keeps it in `make`; `from_model` varies it too.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime as dt
+import decimal
+import itertools
+import re
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+from mangonel.bson import (
+    Binary,
+    Code,
+    DBRef,
+    Decimal128,
+    Int64,
+    MaxKey,
+    MinKey,
+    ObjectId,
+    Regex,
+    Timestamp,
+)
+from mangonel.odm._registry import is_model
+from mangonel.odm.errors import OdmError
+from mangonel.odm.expressions import geo
+from mangonel.odm.model.describe import default_of, spec_of
+from mangonel.odm.model.texts import Email, Url
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
+
+__all__ = ["from_model", "make"]
+
+T = TypeVar("T")
+
+_numbers = itertools.count(1)
+_START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+# Values tried for a field whose constraints are functions of the program.
+_TRIES = 200
+
+
+def make(model: type[T], **values: Any) -> T:
+    """Return a new, valid instance of a model: what is not given is made by type and constraint.
+
+    Texts, numbers, ids and dates differ from call to call, so unique fields do not clash. Fields with a default keep
+    it. A reference that must have a value gets a fresh id, of a document that does not exist.
+
+    Args:
+        model: a class of documents or of embedded documents.
+        values: values by attribute; a dict for an embedded document names some of its values.
+
+    Raises:
+        TypeError: the model has no such field, or it is no model.
+        OdmError: a value for a field could not be found, because of a pattern or a condition of the program; pass one.
+        ValidationError: a given value does not fit its field.
+
+    Example:
+        >>> make(User, name="Ada").name, make(Post).title != make(Post).title
+        ('Ada', True)
+        >>> make(User, address={"city": "Oslo"}).address.city
+        'Oslo'
+    """
+    if not is_model(model):
+        raise TypeError(f"expected a model, got {model!r}")
+    cls: Any = model
+    unknown = values.keys() - cls.__plan__.fields.keys()
+    if unknown:
+        raise TypeError(f"{cls.__name__} has no field {', '.join(map(repr, sorted(unknown)))}")
+    given: dict[str, Any] = {}
+    for name, field in cls.__plan__.fields.items():
+        spec = spec_of(field.type, field.metadata, field.nullable, cls, field.info)
+        if name in values:
+            value = values[name]
+            part = field.model if isinstance(value, dict) and not field.is_list else None
+            given[name] = make(part, **value) if part is not None and spec["op"] == "embedded" else value
+        elif default_of(cls, field, spec)[0] == "required":
+            given[name] = _valid(cls, name, spec)
+    made: T = cls(**given)
+    return made
+
+
+def _valid(cls: Any, name: str, spec: dict[str, Any]) -> Any:
+    """Return a value for a field that its constraints accept."""
+    checks = [check for kind, check in spec["checks"] if kind in ("pattern", "predicate")]
+    if not checks:
+        return _value(spec)
+    candidates = itertools.chain(
+        (_of_pattern(check) for check in checks),
+        _texts() if spec["op"] == "str" else (),
+        (_value(spec) for _ in range(_TRIES)),
+    )
+    for candidate in candidates:
+        if candidate is not None and all(_passes(check, candidate) for check in checks):
+            sizes = dict(spec["checks"])
+            if not isinstance(candidate, str) or _of_length(sizes)(candidate):
+                return candidate
+    raise OdmError(
+        f"cannot make a value of {cls.__name__}.{name} that its pattern or its condition accepts: pass one, as "
+        f"make({cls.__name__}, {name}=…)"
+    )
+
+
+def _passes(check: Callable[[Any], Any], value: Any) -> bool:
+    found = check(value)
+    # A regular expression finds a match or None.
+    return found is not None and found is not False
+
+
+def _of_pattern(check: Any) -> Any:
+    """Return a text that a simple pattern matches: digits, letters and literals; None for others."""
+    pattern = getattr(getattr(check, "__self__", None), "pattern", None)
+    if not isinstance(pattern, str):
+        return None
+    text = re.sub(r"\\d|\[0-9\]", "7", pattern.strip("^$"))
+    text = re.sub(r"\[A-Z\]", "K", re.sub(r"\\w|\[a-z\]|\[a-zA-Z\]", "k", text))
+    text = re.sub(r"(.)\{(\d+)(?:,\d*)?\}", lambda found: found[1] * int(found[2]), text)
+    return re.sub(r"\\(.)", r"\1", text.replace("+", ""))
+
+
+def _number(checks: dict[str, Any], kind: Callable[[Any], Any]) -> Any:
+    """Return the next number within bounds."""
+    step = checks.get("multiple_of", 1)
+    low: Any = checks.get("ge", checks.get("gt"))
+    high: Any = checks.get("le", checks.get("lt"))
+    count = next(_numbers)
+    if low is None and high is None:
+        return kind(count * step)
+    if low is None or high is None:
+        # Away from the only bound.
+        bound = low if low is not None else high
+        first = -(-bound // step) * step if low is not None else bound // step * step
+        return kind(first + (count if low is not None else -count) * step)
+    if kind is int or "multiple_of" in checks:
+        first = -(-low // step) * step + (step if "gt" in checks and low % step == 0 else 0)
+        last = high // step * step - (step if "lt" in checks and high % step == 0 else 0)
+        size = int((last - first) // step) + 1
+        return kind(first + count % max(size, 1) * step)
+    part = kind(count % 999 + 1) / kind(1000)
+    return kind(low) + (kind(high) - kind(low)) * part
+
+
+def _text(checks: dict[str, Any], prefix: str = "text") -> str:
+    low, high = checks.get("min_length", 0), checks.get("max_length", 1000)
+    number = str(next(_numbers))
+    text = f"{prefix} {number}"
+    if len(text) > high:
+        text = number[-high:] if high else ""
+    return text.ljust(low, "x")
+
+
+def _moment() -> dt.datetime:
+    return _START + dt.timedelta(minutes=next(_numbers))
+
+
+def _size(checks: dict[str, Any]) -> int:
+    """Return the smallest length that is allowed, at least one where it is."""
+    least: int = max(checks.get("min_length", 0), min(1, checks.get("max_length", 1)))
+    return least
+
+
+def _value(spec: dict[str, Any]) -> Any:
+    """Return a value of a described type."""
+    op, argument, checks = spec["op"], spec["argument"], dict(spec["checks"])
+    if op in _PLAIN:
+        return _PLAIN[op](checks)
+    if op == "datetime":
+        return _moment() if argument else _moment().replace(tzinfo=None)
+    if op in ("list", "set", "frozenset", "tuple_of"):
+        kind = {"list": list, "set": set, "frozenset": frozenset, "tuple_of": tuple}[op]
+        return kind(_value(argument) for _ in range(_size(checks)))
+    if op == "tuple":
+        return tuple(_value(inner) for inner in argument)
+    if op == "dict":
+        return {f"key{number}": _value(argument) for number in range(_size(checks))}
+    if op == "embedded":
+        return make(argument)
+    if op == "literal":
+        return argument[0]
+    if op == "enum":
+        return next(iter(argument[0]))
+    if op == "union":
+        _, rows, others = argument
+        return make(rows[0][1]) if rows else _value(others[0])
+    if op == "ref":
+        return _value(argument[2])
+    if op == "refs":
+        return [_value(argument[2]) for _ in range(checks.get("min_length", 0))]
+    if op == "geo":
+        return _GEOMETRIES[argument[1]]()
+    if op == "instance":
+        return _INSTANCES[argument]() if argument in _INSTANCES else argument()
+    if op == "custom":
+        return _custom(argument, spec["label"])
+    raise OdmError(f"cannot make a value of the type {spec['label']}: pass one")
+
+
+def _texts() -> tuple[str, ...]:
+    """Return texts in the usual forms: addresses, names, networks."""
+    number = next(_numbers)
+    return (
+        f"text{number}@example.org",
+        f"https://example.org/{number}",
+        f"192.0.2.{number % 250 + 1}",
+        f"2001:db8::{number % 9999:x}",
+        "192.0.2.0/24",
+        "2001:db8::/32",
+        f"text{number}",
+    )
+
+
+def _custom(argument: Any, label: str) -> Any:
+    load, _, kind = argument
+    if kind is collections.deque:
+        return collections.deque()
+    for candidate in (*_texts(), next(_numbers), {}):
+        try:
+            return load(candidate)
+        except (TypeError, ValueError, AttributeError, KeyError, LookupError):
+            continue
+    raise OdmError(f"cannot make a value of the type {label}: pass one")
+
+
+_PLAIN: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "str": _text,
+    "int": lambda checks: _number(checks, int),
+    "float": lambda checks: _number(checks, float),
+    "decimal": lambda checks: _number(checks, decimal.Decimal),
+    "bool": lambda checks: True,
+    "bytes": lambda checks: _text(checks).encode(),
+    "object_id": lambda checks: ObjectId(),
+    "date": lambda checks: _moment().date(),
+    "none": lambda checks: None,
+    "any": lambda checks: _text(checks),
+}
+_RING = [[0.0, 0.0], [3.0, 6.0], [6.0, 1.0], [0.0, 0.0]]
+_GEOMETRIES: dict[str, Callable[[], Any]] = {
+    "Point": lambda: geo.Point(next(_numbers) % 180, next(_numbers) % 80),
+    "LineString": lambda: geo.LineString([(0, 0), (1, 1)]),
+    "Polygon": lambda: geo.Polygon(_RING),
+    "MultiPoint": lambda: geo.MultiPoint([(0, 0), (1, 1)]),
+    "MultiLineString": lambda: geo.MultiLineString([[(0, 0), (1, 1)]]),
+    "MultiPolygon": lambda: geo.MultiPolygon([[_RING]]),
+}
+_INSTANCES: dict[Any, Callable[[], Any]] = {
+    uuid.UUID: uuid.uuid4,
+    Int64: lambda: Int64(next(_numbers)),
+    Decimal128: lambda: Decimal128(str(next(_numbers))),
+    Binary: lambda: Binary(_text({}).encode()),
+    Code: lambda: Code("return 1"),
+    DBRef: lambda: DBRef("collection", next(_numbers)),
+    Regex: lambda: Regex("^a"),
+    Timestamp: lambda: Timestamp(next(_numbers), 1),
+    MinKey: MinKey,
+    MaxKey: MaxKey,
+}
+
+
+# The strategies of models, by model.
+_strategies: dict[Any, Any] = {}
+
+
+def from_model(model: type[T], **strategies: Any) -> SearchStrategy[T]:
+    """Return a strategy of hypothesis for valid instances of a model, every field varied by type and constraint.
+
+    Args:
+        model: a class of documents or of embedded documents.
+        strategies: by attribute: a strategy of other values for a field, or one fixed value.
+
+    Raises:
+        ImportError: hypothesis is not installed.
+        TypeError: the model has no such field, or it is no model.
+        OdmError: a type has no strategy; pass one.
+
+    Example:
+        >>> from hypothesis import given
+        >>> @given(from_model(User, name="Ada"))
+        ... def test_a_user_has_an_age(user):
+        ...     assert user.name == "Ada" and user.age is not None
+        >>> test_a_user_has_an_age()
+    """
+    from hypothesis import strategies as st
+
+    if not is_model(model):
+        raise TypeError(f"expected a model, got {model!r}")
+    cls: Any = model
+    unknown = strategies.keys() - cls.__plan__.fields.keys()
+    if unknown:
+        raise TypeError(f"{cls.__name__} has no field {', '.join(map(repr, sorted(unknown)))}")
+    if strategies:
+        return st.deferred(lambda: _instances(st, cls, strategies))
+    if cls not in _strategies:
+        # One for each model: a model that holds itself would otherwise get new ones at every depth.
+        _strategies[cls] = st.deferred(lambda: _instances(st, cls, {}))
+    found: SearchStrategy[T] = _strategies[cls]
+    return found
+
+
+def _instances(st: Any, cls: Any, strategies: dict[str, Any]) -> Any:
+    from hypothesis.strategies import SearchStrategy
+
+    parts: dict[str, Any] = {}
+    optional: dict[str, Any] = {}
+    for name, field in cls.__plan__.fields.items():
+        spec = spec_of(field.type, field.metadata, field.nullable, cls, field.info)
+        kind = default_of(cls, field, spec)[0]
+        if name in strategies:
+            given = strategies[name]
+            parts[name] = given if isinstance(given, SearchStrategy) else st.just(given)
+        elif field.is_version or field.sequence is not None:
+            # Saves count these.
+            continue
+        elif kind == "required":
+            parts[name] = _strategy(st, spec)
+        else:
+            optional[name] = _strategy(st, spec)
+    return st.fixed_dictionaries(parts, optional=optional).map(lambda values: cls(**values))
+
+
+def _strategy(st: Any, spec: dict[str, Any]) -> Any:
+    """Return the strategy of a described type."""
+    found = _plain_strategy(st, spec["op"], spec["argument"], dict(spec["checks"]), spec)
+    for kind, check in spec["checks"]:
+        if kind == "pattern":
+            # What the expression finds, it finds in a text that it made.
+            pattern = check.__self__
+            sizes = {name: bound for name, bound in spec["checks"] if name in ("min_length", "max_length")}
+            found = _matching(st, pattern).filter(_of_length(sizes))
+        elif kind == "predicate":
+            found = found.filter(lambda value, check=check: _passes(check, value))
+    return st.none() | found if spec["nullable"] else found
+
+
+def _matching(st: Any, pattern: re.Pattern[str]) -> Any:
+    """Return the strategy of the texts that a pattern finds."""
+    word = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=8)
+    # hypothesis makes few texts of patterns that look ahead, as these do.
+    if pattern is get_args(Email)[1]:
+        return st.builds("{}.{}@{}.example.org".format, word, word, word)
+    if pattern is get_args(Url)[1]:
+        return st.builds(
+            "{}://{}.example.org/{}".format, st.sampled_from(["http", "https", "ftp"]), word, word
+        )
+    return st.from_regex(pattern)
+
+
+def _of_length(sizes: dict[str, Any]) -> Callable[[str], bool]:
+    low, high = sizes.get("min_length", 0), sizes.get("max_length")
+
+    def fits(text: str) -> bool:
+        is_text = not any(0xD800 <= ord(letter) <= 0xDFFF for letter in text)
+        return is_text and low <= len(text) and (high is None or len(text) <= high)
+
+    return fits
+
+
+def _plain_strategy(st: Any, op: str, argument: Any, checks: dict[str, Any], spec: dict[str, Any]) -> Any:
+    sizes: dict[str, Any] = {}
+    if "min_length" in checks:
+        sizes["min_size"] = checks["min_length"]
+    if "max_length" in checks:
+        sizes["max_size"] = checks["max_length"]
+    if op == "str":
+        return st.text(st.characters(exclude_categories=("Cs",)), **sizes)
+    if op in ("int", "float", "decimal"):
+        return _numbers_of(st, op, checks)
+    if op == "datetime":
+        # BSON holds milliseconds.
+        low, high = dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30)
+        moments = st.datetimes(low, high).map(
+            lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+        )
+        return moments.map(lambda moment: moment.replace(tzinfo=dt.UTC)) if argument else moments
+    if op == "list":
+        return st.lists(_strategy(st, argument), **{"max_size": 5, **sizes})
+    if op in ("set", "frozenset"):
+        kind = st.sets if op == "set" else st.frozensets
+        return kind(_strategy(st, argument), **{"max_size": 5, **sizes})
+    if op == "tuple_of":
+        return st.lists(_strategy(st, argument), **{"max_size": 5, **sizes}).map(tuple)
+    if op == "tuple":
+        return st.tuples(*(_strategy(st, inner) for inner in argument))
+    if op == "dict":
+        # The server takes names with dots and dollars only in some places.
+        keys = st.text("abcdefghijklmnopqrstuvwxyz_0123456789", min_size=1, max_size=8)
+        return st.dictionaries(keys, _strategy(st, argument), **{"max_size": 5, **sizes})
+    if op == "embedded":
+        return from_model(argument)
+    if op == "literal":
+        return st.sampled_from(argument)
+    if op == "enum":
+        return st.sampled_from(list(argument[0]))
+    if op == "union":
+        models = list(dict.fromkeys(model for _, model in argument[1]))
+        return st.one_of(*map(from_model, models), *(_strategy(st, other) for other in argument[2]))
+    if op == "ref":
+        return _strategy(st, argument[2])
+    if op == "refs":
+        return st.lists(_strategy(st, argument[2]), unique_by=repr, **{"max_size": 3, **sizes})
+    if op == "geo" and argument[1] == "Point":
+        return st.builds(geo.Point, st.floats(-180, 180), st.floats(-90, 90))
+    if op == "object_id":
+        return st.binary(min_size=12, max_size=12).map(ObjectId)
+    simple: dict[str, Callable[[], Any]] = {
+        "bool": st.booleans,
+        "bytes": lambda: st.binary(**sizes),
+        "date": lambda: st.dates(dt.date(1, 1, 2), dt.date(9999, 12, 30)),
+        "none": st.none,
+        "any": lambda: st.none() | st.booleans() | st.integers(-(2**31), 2**31) | st.text("abc"),
+    }
+    if op in simple:
+        return simple[op]()
+    if op == "instance" and argument is uuid.UUID:
+        return st.uuids()
+    if op == "instance" and argument is Int64:
+        return st.integers(-(2**63), 2**63 - 1).map(Int64)
+    # Each example gets a fresh value, as `make` has it.
+    return st.builds(lambda: _value({**spec, "nullable": False}))
+
+
+def _numbers_of(st: Any, op: str, checks: dict[str, Any]) -> Any:
+    low = checks.get("ge", checks.get("gt"))
+    high = checks.get("le", checks.get("lt"))
+    step = checks.get("multiple_of")
+    if op == "int":
+        least, most = -(2**63), 2**63 - 1
+        if low is not None:
+            least = max(least, -(-low // 1) + (1 if "gt" in checks and low == low // 1 else 0))
+        if high is not None:
+            most = min(most, high // 1 - (1 if "lt" in checks and high == high // 1 else 0))
+        if step is not None:
+            return st.integers(-(-int(least) // step), int(most) // step).map(lambda number: number * step)
+        return st.integers(int(least), int(most))
+    if op == "float":
+        if step is not None:
+            return st.integers(-1000, 1000).map(lambda number: float(number * step)).filter(_within(checks))
+        edges = {"exclude_min": "gt" in checks, "exclude_max": "lt" in checks}
+        return st.floats(low, high, allow_nan=False, allow_infinity=False, **edges)
+    places = st.decimals(low, high, allow_nan=False, allow_infinity=False, places=2)
+    return places.filter(_within(checks)).filter(lambda number: len(number.as_tuple().digits) <= 34)
+
+
+def _within(checks: dict[str, Any]) -> Callable[[Any], bool]:
+    def is_within(number: Any) -> bool:
+        step = checks.get("multiple_of")
+        return (
+            ("gt" not in checks or number > checks["gt"])
+            and ("ge" not in checks or number >= checks["ge"])
+            and ("lt" not in checks or number < checks["lt"])
+            and ("le" not in checks or number <= checks["le"])
+            and (step is None or number % step == 0)
+        )
+
+    return is_within

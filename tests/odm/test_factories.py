@@ -1,0 +1,175 @@
+"""`make` and `from_model`: what they give is valid, is stored, and loads as it was."""
+
+from __future__ import annotations
+
+import collections
+import datetime as dt
+import enum
+import ipaddress
+import uuid
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+import pytest
+from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen, MultipleOf, Predicate
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mangonel.bson import Int64, ObjectId
+from mangonel.odm import (
+    Connection,
+    Document,
+    Email,
+    Embedded,
+    Indexed,
+    OdmError,
+    Point,
+    Polygon,
+    Ref,
+    Refs,
+    Sequence,
+    Url,
+    ValidationError,
+    Version,
+    field,
+)
+from mangonel.odm.testing import from_model, make
+
+
+class Tone(enum.Enum):
+    LOW = "low"
+    HIGH = "high"
+
+
+class Seat(Embedded):
+    row: Annotated[int, Ge(1), Le(30)]
+    name: Annotated[str, MaxLen(3)]
+
+
+class Card(Embedded):
+    kind: Literal["card"] = "card"
+    last4: Annotated[str, MinLen(4), MaxLen(4)]
+
+
+class Cash(Embedded):
+    kind: Literal["cash"] = "cash"
+    coins: list[int]
+
+
+class Ticket(Document):
+    name: Annotated[str, MinLen(2), Indexed(unique=True)]
+    seat: Seat
+    seats: Annotated[list[Seat], MinLen(2), MaxLen(3)]
+    price: Annotated[Decimal, Gt(0), Lt(Decimal("2.5"))]
+    part: Annotated[float, Gt(0.0), Lt(0.5)]
+    even: Annotated[int, MultipleOf(2), Ge(3), Lt(10)]
+    below: Annotated[int, Lt(-5)]
+    odd: Annotated[int, Predicate(lambda number: number % 2 == 1)]
+    code: Annotated[str, "ignored"]
+    at: dt.datetime
+    day: dt.date
+    tone: Tone
+    size: Literal[3, 4]
+    pay: Card | Cash
+    either: int | str
+    tags: set[str]
+    pair: tuple[int, str]
+    points: dict[str, float]
+    place: Point
+    area: Polygon
+    key: uuid.UUID
+    large: Int64
+    blob: bytes
+    flag: bool
+    owner: Ref[Ticket]
+    others: Refs[Ticket]
+    mail: Email
+    link: Url
+    host: ipaddress.IPv4Address
+    queue: collections.deque[int]
+    anything: Any
+    note: str | None = None
+    kept: Annotated[int, Ge(0)] = 7
+    number: Annotated[int | None, Sequence()] = None
+    rev: Annotated[int, Version] = 0
+
+
+def test_what_is_made_is_valid_stored_and_loaded(db: Connection) -> None:
+    Ticket.sync_indexes()
+    made = [make(Ticket) for _ in range(40)]
+    assert len({ticket.name for ticket in made}) == 40
+    assert all((ticket.kept, ticket.note, ticket.is_new) == (7, None, True) for ticket in made)
+    for ticket in made:
+        ticket.validate()
+    Ticket.insert_many(made)
+    found = {ticket.id: _plain(ticket.to_dict()) for ticket in Ticket.find()}
+    assert found == {ticket.id: _plain(ticket.to_dict()) for ticket in made}
+
+
+def test_given_values_are_taken_and_parts_completed() -> None:
+    ticket = make(Ticket, name="x y", seat={"row": 4}, note="n")
+    assert (ticket.name, ticket.seat.row, ticket.note) == ("x y", 4, "n")
+    assert len(ticket.seat.name) <= 3
+    assert make(Seat, row=30).row == 30
+
+
+def test_wrong_uses_name_what_is_wrong() -> None:
+    with pytest.raises(TypeError, match="Ticket has no field 'nme'"):
+        make(Ticket, nme="x")
+    with pytest.raises(TypeError, match="Ticket has no field 'nme'"):
+        from_model(Ticket, nme="x")
+    with pytest.raises(TypeError, match="expected a model"):
+        make(int)
+    with pytest.raises(TypeError, match="expected a model"):
+        from_model(int)
+    with pytest.raises(ValidationError):
+        make(Ticket, kept=-1)
+
+    class Rare(Document):
+        n: Annotated[int, Predicate(lambda number: number == -12345)]
+
+    with pytest.raises(OdmError, match=r"make\(Rare, n=…\)"):
+        make(Rare)
+    assert make(Rare, n=-12345).n == -12345
+
+
+def _plain(value: Any) -> Any:
+    """Return values so that NaN, -0.0 and what is compared by identity are equal to themselves."""
+    if isinstance(value, dict):
+        return {key: sorted(item) if key == "tags" else _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return repr(value) if isinstance(value, float) else value
+
+
+@settings(suppress_health_check=list(HealthCheck), deadline=None)
+@given(ticket=from_model(Ticket))
+def test_every_example_of_the_strategy_saves_and_loads_equal(db: Connection, ticket: Ticket) -> None:
+    before = _plain(ticket.to_dict(exclude=["number"]))
+    ticket.id = ObjectId()
+    ticket.name = f"{ticket.name}{ticket.id}"
+    before |= {"id": ticket.id, "name": ticket.name}
+    ticket.save()
+    found = Ticket.get(ticket.id)
+    assert _plain(found.to_dict(exclude=["number"])) == before
+    assert found.number is not None
+    assert (found.is_changed, ticket.is_changed) == (False, False)
+
+
+class Tree(Document):
+    name: str
+    left: Ref[Tree] | None = None
+    children: list[Leaf] = field(default_factory=list)
+
+
+class Leaf(Embedded):
+    text: str
+    inner: list[Leaf] = field(default_factory=list)
+
+
+@given(from_model(Tree, name=st.sampled_from("ab")), from_model(Tree, name="c"))
+@settings(suppress_health_check=list(HealthCheck), deadline=None)
+def test_strategies_of_fields_are_replaced_and_models_may_hold_themselves(one: Tree, other: Tree) -> None:
+    assert one.name in "ab"
+    assert other.name == "c"
+    one.validate()
