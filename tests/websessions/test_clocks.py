@@ -13,7 +13,7 @@ from store_names import STORES
 
 from mangonel.websessions import MemoryStore, TooManySessions, WebSessions, new_key
 from mangonel.websessions.stores.urls import open_store
-from mangonel.websessions.testing import FakeClock
+from mangonel.websessions.testing import FakeClock, RecordingEvents
 
 NO_USERS = ("memcached", "directory")
 stores = pytest.mark.parametrize("name", STORES)
@@ -161,3 +161,47 @@ def test_a_login_after_a_revocation_by_a_server_with_a_faster_clock_holds(framew
         assert send("", cookie).found["user"] == "ada"
         asyncio.run(slow.revoke_user("ada"))
         assert send("", cookie).found["user"] is None
+
+
+@pytest.mark.parametrize("skew", SKEWS)
+@pytest.mark.parametrize("limit", ["idle", "absolute"])
+async def test_a_limit_is_wrong_by_the_difference_of_the_clocks_at_most(limit: str, skew: float) -> None:
+    settings = {
+        "idle": 600,
+        "absolute": 600 if limit == "absolute" else 6000,
+        "touch_after": 599,
+        "renew": None,
+    }
+    for first, second in ((0, 1), (1, 0)):
+        for seconds, is_there in ((600 - abs(skew) - 1, True), (600 + abs(skew), False)):
+            servers = Servers(MemoryStore(), skew, **settings)
+            browser = servers.browsers()[first]
+            await browser.login("ada")
+            servers.clock.advance(seconds)
+            browser.sessions = servers.sites[second]
+            assert ((await browser.begin()).user == "ada") == is_there, (first, seconds)
+
+
+@pytest.mark.parametrize("skew", [*SKEWS, 40.0, -40.0])
+async def test_a_request_in_flight_beside_a_renewal_is_let_in_by_no_clock(skew: float) -> None:
+    """Within the grace it ends nothing; beyond it, it may end the websession, and that is all."""
+    for first, second in ((0, 1), (1, 0)):
+        servers = Servers(MemoryStore(), skew, renew="1m", grace="30s", idle="30m")
+        told = RecordingEvents()
+        for site in servers.sites:
+            site._tell, site.listens = told, True
+        browser = servers.browsers()[first]
+        await browser.login("ada")
+        old = browser.cookie
+        servers.clock.advance(61 + abs(skew))
+        await browser.read()
+        assert browser.cookie != old
+        await browser.read()  # the new id was seen
+        servers.clock.advance(5)
+        late = Browser(servers.sites[second])
+        assert (await late.begin(old)).user is None
+        is_fast = (skew if second else -skew) + 5 > 30
+        assert ((await browser.begin()).user == "ada") == (not is_fast)
+        events = {kind.partition("(")[0] for kind in told.kinds()}
+        assert ("reused" in events) == is_fast
+        assert ("clock" in events) == ((skew if second else -skew) == -40)

@@ -33,11 +33,12 @@ KINDS = (
     "mismatch",
     "insecure",
     "guessing",
+    "clock",
     "store_error",
 )
 
 # Kinds to look into; the others are routine.
-WARNINGS = frozenset({"mismatch", "reused", "guessing", "store_error", "insecure"})
+WARNINGS = frozenset({"mismatch", "reused", "guessing", "store_error", "insecure", "clock"})
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -53,7 +54,8 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         user: the user of login, revoked and evicted.
         network: the visitor's network, for `guessing`.
         bytes: encoded size, for `saved` and `created`.
-        seconds: duration of the store's calls, for `saved` and `created`.
+        seconds: duration of the store's calls, for `saved` and `created`; for `clock`, how far at least this server's
+            clock is behind another's.
         calls: number of store calls of the commit, for `saved` and `created`.
     """
 

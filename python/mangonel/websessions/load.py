@@ -129,6 +129,8 @@ async def _settle_flow(
     sessions: Settled[Any], store: Store, session: WebSession[Any], record: Record, now: float
 ) -> Record | None:
     """Judge a record that is renewed, ended or out of time; return the record that counts, or None."""
+    if record.issued - now > sessions.grace:
+        sessions.emit("clock", record.sid.hex(), seconds=record.issued - now)
     if record.next == ENDED:
         sessions.emit("rejected", record.sid.hex(), reason="ended")
         _note_trail(sessions, session, record)
