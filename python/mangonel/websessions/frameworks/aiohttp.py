@@ -40,8 +40,10 @@ if TYPE_CHECKING:
 
 __all__ = ["check_csrf", "current_session", "setup"]
 
-KEY = "mangonel.session"
-ANSWER = "mangonel.session.answer"
+# aiohttp 3.14 and newer warn of keys that are plain strings.
+_key: Any = getattr(web, "RequestKey", lambda name, kind: name)
+KEY = _key("mangonel.session", WebSession)
+ANSWER = _key("mangonel.session.answer", object)
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
