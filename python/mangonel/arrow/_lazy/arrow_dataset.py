@@ -9,6 +9,7 @@ import pyarrow
 import pyarrow.dataset
 
 from mangonel.arrow._lazy.arrow_predicates import columns_of, node_of
+from mangonel.arrow._lazy.groups import DatasetGroups
 from mangonel.arrow._lazy.source import Source
 
 __all__ = ["CollectionDataset"]
@@ -94,6 +95,15 @@ class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes
     def take(self, indices: Any, columns: Any = None, filter: Any = None, **options: Any) -> Any:
         """Return the rows at these places, as a `pyarrow.Table`; every row is read."""
         return self.to_table(columns, filter, **options).take(indices)
+
+    def group_by(self, keys: str | Sequence[str], use_threads: bool = True) -> DatasetGroups:
+        """Return the rows in groups, for `aggregate`, as `pyarrow.Table.group_by` does. Sends nothing.
+
+        Args:
+            keys: names of columns.
+            use_threads: the server decides.
+        """
+        return DatasetGroups(self, self._source, keys)
 
     def count_rows(self, filter: Any = None, **options: Any) -> int:
         """Return the number of rows that a filter keeps; one column is read, or those of the filter."""

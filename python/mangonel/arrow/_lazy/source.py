@@ -58,14 +58,14 @@ class Source:
         fields = [field for field in self.fields if columns is None or field[0] in columns]
         # A table without columns would have no number of rows.
         fields = fields or self.fields[:1]
-        part = self._blocking()
+        part = self.reader()
         cursor = part.find()
         filter = None
         if limit is not None:
             cursor.limit(limit)
         elif node is not None:
             filter = translate(
-                node, self.fields, misfit=self.misfit, has_collation=self._compares_by_rules(cursor)
+                node, self.fields, misfit=self.misfit, has_collation=self.compares_by_rules(cursor)
             )
         if filter is not None:
             base = cursor._query["filter"]
@@ -78,7 +78,7 @@ class Source:
             **options,
         )
 
-    def _blocking(self) -> Any:
+    def reader(self) -> Any:
         """Return the partition with a blocking client: engines read in threads of their own."""
         from mangonel._shared.partitions.carry import client_for
         from mangonel.api import MongoClient, Partition
@@ -87,7 +87,8 @@ class Source:
             return self.part
         return self.part.on(client_for(self.part._carry(), MongoClient))
 
-    def _compares_by_rules(self, cursor: Any) -> bool:
+    def compares_by_rules(self, cursor: Any) -> bool:
+        """Return whether the collection compares strings by rules of a language; asked once."""
         if self._has_collation is None:
             collection = cursor.collection
             try:
