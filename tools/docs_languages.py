@@ -123,6 +123,11 @@ def listing(told: Results, rows: list[Row], base: str = OURS) -> Iterator[str]:
         )
 
 
+def heading(title: str) -> str:
+    """Return a title with a capital letter, unless it begins with code."""
+    return title if "_" in title.partition(" ")[0] else title[:1].upper() + title[1:]
+
+
 def mean(row: Row, figure: str) -> float:
     values = [each for samples in row.per_round(figure).values() for each in samples]
     return sum(values) / len(values) if values else 0.0
@@ -264,7 +269,8 @@ def sections(told: Results, plant: Path | None) -> Iterator[str]:
     server = about["server"].get("version")
     yield f"Taken on {about['date'][:10]}: {machine(about)}. MongoDB {server}, a replica set of one.\n"
     yield f"Versions: {', '.join(f'{name} {number}' for name, number in sorted(about.get('versions', {}).items()))}.\n"
-    if reasons := noise.unfit(told):
+    # The brief form does less of some experiments, but not of these.
+    if reasons := [each for each in noise.unfit(told) if not each.startswith("the brief form")]:
         yield "**Not to be quoted**: " + "; ".join(reasons) + ".\n"
     absent = [f"{each['contender']} ({each['reason']})" for each in content["missing"] if each["contender"]]
     if absent:
@@ -286,7 +292,7 @@ def sections(told: Results, plant: Path | None) -> Iterator[str]:
         yield "\n".join(lines) + "\n"
     yield "## Every figure\n"
     for rows in parts(told, MAIN).values():
-        yield f"### {rows[0].title[0].upper()}{rows[0].title[1:]}\n"
+        yield f"### {heading(rows[0].title)}\n"
         yield "\n".join(listing(told, rows)) + "\n"
     if parts(told, IDLE):
         yield "## Memory of an idle client\n"
@@ -294,7 +300,7 @@ def sections(told: Results, plant: Path | None) -> Iterator[str]:
     if found_parts := parts(told, CORE):
         yield "## On one core\n"
         for rows in found_parts.values():
-            yield f"### {rows[0].title[0].upper()}{rows[0].title[1:]}, one core\n"
+            yield f"### {heading(rows[0].title)}, one core\n"
             yield "\n".join(listing(told, rows)) + "\n"
     if parts(told, CROWD):
         yield "## Threads, processes and tasks\n"

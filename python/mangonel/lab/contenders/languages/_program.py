@@ -28,6 +28,7 @@ class Program:
     """A running program; with `cores`, it starts on those alone, so that its runtime counts them."""
 
     def __init__(self, command: Sequence[str], cores: Collection[int] = ()) -> None:
+        self.is_warm = False  # it has done a part's work before
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         before = os.sched_getaffinity(0)
         if cores:
