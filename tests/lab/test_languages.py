@@ -109,6 +109,13 @@ def _cpu(program: Any, plant: float) -> int:
     return int(program.cpu_ns() - before)
 
 
+def test_a_whole_process_inserts_one_document_of_the_data_set(server: Any, collection: Any) -> None:
+    database = collection.database
+    _program.run_once(ROWS[0].command("once", server.uri, database.name, "scratch"))
+
+    assert digest_documents(database["scratch"].find()) == digest_documents([documents.member(0)])
+
+
 def test_a_program_that_ends_is_told_with_its_last_words() -> None:
     program = _program.Program(["sh", "-c", "echo broken >&2; exit 3"])
     try:

@@ -37,7 +37,7 @@ class ProgramContender(Contender):
 
     def command(self, *words: str) -> list[str]:
         """Return the command line of its process."""
-        return [*_build.command(self.language), self.row, *words]
+        return [*_build.command(self.language, once=words[:1] == ("once",)), self.row, *words]
 
     def installed(self) -> dict[str, dict[str, str]]:
         """Return the versions of driver and runtime, as the program tells them."""

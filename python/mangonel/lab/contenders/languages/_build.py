@@ -32,11 +32,11 @@ def lacking(language: str, tools: Sequence[str]) -> str:
     return f"not installed: {', '.join(absent)}" if absent else ""
 
 
-def command(language: str) -> list[str]:
-    """Return the command that starts a built program."""
+def command(language: str, *, once: bool = False) -> list[str]:
+    """Return the command that starts a built program; in Python one that inserts once is a program of its own."""
     folder = _folder(language)
     return {
-        "python": [sys.executable, str(SOURCES / "python/program.py")],
+        "python": [sys.executable, str(SOURCES / "python" / ("once.py" if once else "program.py"))],
         "node": ["node", str(folder / "program.js")],
         "java": ["java", "-cp", f"{folder}/target/classes:{folder}/target/dependency/*", "Program"],
     }.get(language, [str(folder / "program")])

@@ -41,12 +41,6 @@ class Work:
     def close(self) -> None:
         self.client.close()
 
-    def once(self, uri: str, database: str, scratch: str) -> None:
-        """Connect, insert one document and close, as a whole process."""
-        client = self.driver.MongoClient(uri)
-        client[database][scratch].insert_one(member(0))
-        client.close()
-
     def idle(self, connections: int) -> None:
         """Open another client that keeps so many connections."""
         self._idle = self.driver.MongoClient(self._uri, minPoolSize=connections)

@@ -46,16 +46,6 @@ class Work:
         self._run(self.client.close())
         self._runner.close()
 
-    def once(self, uri: str, database: str, scratch: str) -> None:
-        """Connect, insert one document and close, as a whole process."""
-
-        async def steps() -> None:
-            client = self.driver.AsyncMongoClient(uri)
-            await client[database][scratch].insert_one(member(0))
-            await client.close()
-
-        self._run(steps())
-
     def idle(self, connections: int) -> None:
         """Open another client that keeps so many connections."""
 

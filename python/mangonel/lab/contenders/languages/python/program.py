@@ -28,9 +28,6 @@ def main() -> int:
         print(json.dumps(_version(driver)))
         return 0
     work = Work(driver, row)
-    if sys.argv[2:3] == ["once"]:
-        work.once(*sys.argv[3:])
-        return 0
     for line in sys.stdin:
         verb, *words = line.split()
         try:

@@ -1,0 +1,52 @@
+"""A whole Python program: connect, insert one document, close. Started as `once.py ROW once URI DATABASE SCRATCH`.
+
+It imports no more than such a program needs, so that its start is the driver's.
+"""
+
+import sys
+from datetime import datetime
+
+DOCUMENT = {
+    "name": "Ada Lovelace 00000",
+    "email": "ada.00000@example.org",
+    "city": "Ankara",
+    "n": 0,
+    "age": 18,
+    "score": 0.5,
+    "active": True,
+    "created": datetime(2026, 1, 1),
+    "note": "member of the analytical society since the engine was drawn up",
+}
+
+
+def main() -> None:
+    """Do it on the row's face."""
+    row, _, uri, database, scratch = sys.argv[1:]
+    if not row.endswith(("asyncio", "uvloop")):
+        if row.startswith("pymongo"):
+            from pymongo import MongoClient
+        else:
+            from mangonel import MongoClient  # type: ignore[assignment]
+        with MongoClient(uri) as client:
+            client[database][scratch].insert_one(DOCUMENT)
+        return
+    import asyncio
+
+    if row.startswith("pymongo"):
+        from pymongo import AsyncMongoClient
+    else:
+        from mangonel import AsyncMongoClient  # type: ignore[assignment]
+
+    async def insert() -> None:
+        async with AsyncMongoClient(uri) as client:
+            await client[database][scratch].insert_one(DOCUMENT)
+
+    if row.endswith("uvloop"):
+        import uvloop
+
+        uvloop.run(insert())
+    else:
+        asyncio.run(insert())
+
+
+main()
