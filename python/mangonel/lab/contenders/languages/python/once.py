@@ -5,6 +5,7 @@ It imports no more than such a program needs, so that its start is the driver's.
 
 import sys
 from datetime import datetime
+from importlib import import_module
 
 DOCUMENT = {
     "name": "Ada Lovelace 00000",
@@ -22,23 +23,15 @@ DOCUMENT = {
 def main() -> None:
     """Do it on the row's face."""
     row, _, uri, database, scratch = sys.argv[1:]
+    driver = import_module("pymongo" if row.startswith("pymongo") else "mangonel")
     if not row.endswith(("asyncio", "uvloop")):
-        if row.startswith("pymongo"):
-            from pymongo import MongoClient
-        else:
-            from mangonel import MongoClient  # type: ignore[assignment]
-        with MongoClient(uri) as client:
+        with driver.MongoClient(uri) as client:
             client[database][scratch].insert_one(DOCUMENT)
         return
     import asyncio
 
-    if row.startswith("pymongo"):
-        from pymongo import AsyncMongoClient
-    else:
-        from mangonel import AsyncMongoClient  # type: ignore[assignment]
-
     async def insert() -> None:
-        async with AsyncMongoClient(uri) as client:
+        async with driver.AsyncMongoClient(uri) as client:
             await client[database][scratch].insert_one(DOCUMENT)
 
     if row.endswith("uvloop"):
