@@ -286,7 +286,6 @@ def from_model(model: type[T], **strategies: Any) -> SearchStrategy[T]:
         >>> @given(from_model(User, name="Ada"))
         ... def test_a_user_has_an_age(user):
         ...     assert user.name == "Ada" and user.age is not None
-        >>> test_a_user_has_an_age()
     """
     from hypothesis import strategies as st
 

@@ -78,7 +78,7 @@ class Audited(Document, AuditedTwins):
     - `__actor__`: a static method without arguments that returns the author. None: the one of `acting_as`.
 
     Example:
-        >>> class Contract(Audited):
+        >>> class Contract(Audited):  # a Document
         ...     title: str
         >>> with acting_as("ada"):
         ...     contract = Contract(title="Tea").save()
@@ -104,7 +104,7 @@ class Audited(Document, AuditedTwins):
             ValidationError: a kept state of a `Versioned` document does not fit the model as it is now.
 
         Example:
-            >>> class Contract(Audited):
+            >>> class Contract(Audited):  # a Document
             ...     title: str
             >>> contract = Contract(title="Tea").save()
             >>> [one.operation for one in contract.history()]
@@ -125,7 +125,7 @@ class Audited(Document, AuditedTwins):
             session: the driver's session; None: that of the context, if any.
 
         Example:
-            >>> class Contract(Audited):
+            >>> class Contract(Audited):  # a Document
             ...     title: str
             >>> contract = Contract(title="Tea").save()
             >>> contract.delete()
@@ -141,7 +141,7 @@ class Versioned(Audited, VersionedTwins):
     """Keeps, in addition to what `Audited` keeps, the whole document after each change, so that `at()` returns it.
 
     Example:
-        >>> class Contract(Versioned):
+        >>> class Contract(Versioned):  # a Document
         ...     title: str
         >>> contract = Contract(title="Tea").save()
         >>> contract.title = "Coffee"
@@ -166,7 +166,7 @@ class Versioned(Audited, VersionedTwins):
             ValidationError: the kept state does not fit the model as it is now.
 
         Example:
-            >>> class Contract(Versioned):
+            >>> class Contract(Versioned):  # a Document
             ...     title: str
             >>> contract = Contract(title="Tea").save()
             >>> before = contract.history()[-1].at
@@ -192,7 +192,7 @@ class Versioned(Audited, VersionedTwins):
             ValidationError: the kept state does not fit the model as it is now.
 
         Example:
-            >>> class Contract(Versioned):
+            >>> class Contract(Versioned):  # a Document
             ...     title: str
             >>> contract = Contract(title="Tea").save()
             >>> Contract.get_at(contract.id, datetime.datetime(2001, 1, 1)) is None
