@@ -24,6 +24,12 @@ def _schema() -> ModuleType:
     return schema
 
 
+def _errors() -> ModuleType:
+    from mangonel.arrow import errors
+
+    return errors
+
+
 def _inferred() -> ModuleType:
     from mangonel.arrow import inferred
 
@@ -57,6 +63,7 @@ def _shapes() -> ModuleType:
 register("mangonel.arrow.frames", _frames)
 register("mangonel.arrow._lazy", _lazy)
 register("mangonel.arrow.schema", _schema)
+register("mangonel.arrow.errors", _errors)
 register("mangonel.arrow.inferred", _inferred)
 register("mangonel.odm.store.document", _documents)
 register("mangonel.odm.model.arrow_fields", _model_fields)

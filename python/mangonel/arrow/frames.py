@@ -7,7 +7,7 @@ from typing import Any
 
 from mangonel.arrow.errors import ColumnError
 
-__all__ = ["arrow_of", "numpy_of", "pandas_of", "polars_of", "table_of"]
+__all__ = ["arrow_of", "names_of", "numpy_of", "pandas_of", "polars_of", "table_of"]
 
 
 def arrow_of(table: Any) -> Any:
@@ -54,6 +54,25 @@ def table_of(found: Any) -> Any:
     table = _with_interface(found)
     _check_names(table)
     return table
+
+
+def names_of(table: Any) -> list[str]:
+    """Return the names of the columns of what `table_of` returned.
+
+    Raises:
+        TypeError: the object does not tell them.
+    """
+    for found in (
+        getattr(table, "column_names", None),
+        getattr(getattr(table, "schema", None), "names", None),
+        getattr(table, "columns", None),
+    ):
+        names = found() if callable(found) else found
+        if isinstance(names, list) and all(isinstance(name, str) for name in names):
+            return names
+    raise TypeError(
+        f"expected a table that tells the names of its columns, got {type(table).__name__}; make a pyarrow.Table of it"
+    )
 
 
 def _with_interface(found: Any) -> Any:

@@ -10,16 +10,24 @@ from mangonel import _core
 from mangonel._shared.above import above
 from mangonel._shared.collection.write_support import WritingSource
 from mangonel._shared.returns import Returns
+from mangonel._shared.settings import session_of
 from mangonel.common import MAX_WRITE_BATCH_SIZE
+from mangonel.errors import InvalidOperation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
     from mangonel._shared.collection.bulk_run import BulkRunner, Run
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.results import BulkWriteResult
+
+
+MARKERS = "mangonel_once"
+"""The collection with a document for each table that was stored with `once`."""
+
+_DUPLICATE_KEY = 11000
 
 
 class CollectionArrow(WritingSource):
@@ -31,6 +39,8 @@ class CollectionArrow(WritingSource):
         ordered: bool = True,
         *,
         exclude_none: bool = False,
+        key: str | Sequence[str] | None = None,
+        once: str | None = None,
         bypass_document_validation: bool | None = None,
         session: _ClientSession | None = None,
         comment: Any | None = None,
@@ -46,6 +56,14 @@ class CollectionArrow(WritingSource):
                 a dict of arrays.
             ordered: stop at the first row that fails. False: try all of them.
             exclude_none: leave out fields that are null.
+            key: a column, or several, whose values identify a document: a row replaces the document with the same
+                values, or is inserted if there is none. So storing a table twice stores it once. Rows become Python
+                objects. A key other than `_id` should have a unique index.
+            once: a name of this table among all that are stored. Its rows and a document of this name, in the
+                collection `mangonel_once` of the database, are stored in one transaction; a later call with the same
+                name stores nothing and returns counts of 0. For steps that are run again without knowing whether they
+                ended. Needs a replica set or sharded cluster; the table must be stored within the server's limit for
+                transactions, 60 seconds by default.
             bypass_document_validation, session, comment: as for `insert_one`.
 
         Raises:
@@ -54,25 +72,112 @@ class CollectionArrow(WritingSource):
             ColumnError: a row cannot be stored (the message says which and why), or the table's parts differ in their
                 columns; rows of earlier commands are stored. Or a column's name contains a NUL: nothing was sent.
             TypeError: not a table, or a column has a type that BSON lacks. Nothing was sent.
+            InvalidOperation: `once` beside a session. Nothing was sent.
             AutoReconnect: the connection broke, twice with `retryWrites`. How many were stored is not known.
 
         Example:
             >>> client.shop.copies.insert_arrow(client.shop.orders.find().to_arrow()).inserted_count
             2
         """
-        reader = _core.ArrowReader(above("mangonel.arrow.frames").table_of(table), exclude_none)
-        runner = self._bulk_runner(
-            self, self._client, self._name, ordered, bypass_document_validation, comment, None, session
-        )
-        return self._port.flow(_insert_flow(runner, reader))
+        found = above("mangonel.arrow.frames").table_of(table)
+        keys = None if key is None else _keys_of(key)
+        # Rows without an `_id` have one that was made for an insert.
+        has_id = keys is None or "_id" in keys or "_id" in above("mangonel.arrow.frames").names_of(found)
+        reader = _core.ArrowReader(found, exclude_none)
+
+        def runner_of(collection: Any, session: _ClientSession | None) -> BulkRunner:
+            bypass = bypass_document_validation if collection is self else None
+            return self._bulk_runner(
+                collection, self._client, collection._name, ordered, bypass, comment, None, session
+            )
+
+        runs = _runs(reader) if keys is None else _replacements(reader, keys, has_id=has_id)
+        if once is None:
+            return self._port.flow(_insert_flow(runner_of(self, session), runs))
+        if session_of(self._port, session) is not None:
+            raise InvalidOperation(
+                "expected no session beside once, which makes a transaction of its own, got one"
+            )
+        marker = {"_id": once, "collection": self._name}
+        return self._port.flow(_once_flow(self, runner_of, runs, marker))
 
 
-async def _insert_flow(runner: BulkRunner, reader: _core.ArrowReader) -> BulkWriteResult:
+async def _insert_flow(runner: BulkRunner, runs: Iterable[Run]) -> BulkWriteResult:
     from mangonel._shared.collection.bulk_run import new_result
     from mangonel.results import BulkWriteResult
 
-    result = await runner.run_flow(_runs(reader), name="insert")
+    result = await runner.run_flow(runs, name="insert")
     return BulkWriteResult(new_result() if result is None else result, result is not None)
+
+
+async def _once_flow(
+    collection: Any, runner_of: Any, runs: Iterable[Run], marker: dict[str, Any]
+) -> BulkWriteResult:
+    """Store rows and their marker in one transaction, or nothing if the marker is there."""
+    from mangonel._shared.collection.bulk_run import new_result
+    from mangonel.errors import BulkWriteError
+    from mangonel.results import BulkWriteResult
+
+    markers = collection._database.get_collection(MARKERS)
+    # A stream can be read once, and a transaction may have to be run again.
+    kept = list(runs)
+
+    async def store_flow(session: _ClientSession) -> BulkWriteResult | None:
+        runner = runner_of(markers, session)
+        try:
+            await runner.run_flow([runner.insert_run([marker])], name="insert")
+        except BulkWriteError as error:
+            if any(refused["code"] == _DUPLICATE_KEY for refused in (error.details or {})["writeErrors"]):
+                # The server has aborted the transaction.
+                await session._abort_flow()
+                return None
+            raise
+        return await _insert_flow(runner_of(collection, session), kept)
+
+    port = collection._port
+    session = collection._client.start_session()
+    try:
+        stored = await session._with_transaction_flow(
+            lambda session: port.flow(store_flow(session)), (None, None, None, None)
+        )
+    finally:
+        await session._end_flow()
+    return BulkWriteResult(new_result(), True) if stored is None else stored
+
+
+def _keys_of(key: str | Sequence[str]) -> tuple[str, ...]:
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    if not keys or not all(isinstance(each, str) for each in keys):
+        raise TypeError(f"expected the name of a column, or several, as key, got {key!r}")
+    return keys
+
+
+def _replacements(reader: _core.ArrowReader, keys: tuple[str, ...], *, has_id: bool) -> Iterator[Run]:
+    """Yield upserts of rows, each by the values of its keys.
+
+    Raises:
+        ColumnError: a row has no value for a key.
+    """
+    from mangonel.operations import ReplaceOne
+
+    count = 0
+    while (rows := reader.next_part(MAX_WRITE_BATCH_SIZE)) is not None:
+        requests = []
+        for place in range(len(rows)):
+            document = rows[place]
+            if not has_id:
+                del document["_id"]
+            query = {each: document.get(each) for each in keys}
+            if None in query.values():
+                raise above("mangonel.arrow.errors").ColumnError(
+                    f"expected a value for each key of row {count + place}, got {query}"
+                )
+            requests.append(ReplaceOne(query, document, upsert=True))
+        from mangonel._shared.collection.bulk_run import BulkRunner, Run
+
+        for run in BulkRunner.runs_of(requests, True):
+            yield Run(run.command, run.writes, range(count, count + len(requests)))
+        count += len(rows)
 
 
 def _runs(reader: _core.ArrowReader) -> Iterator[Run]:
