@@ -1,0 +1,220 @@
+"""What the sources and targets for Ray, Dask and Spark share: parts of one schema, and tables stored in any process.
+
+Knows none of these engines. pyarrow is imported on demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from mangonel._shared.partitions.carry import Carried, carried, client_for
+from mangonel.arrow.schema import Schema, fields_of
+from mangonel.errors import OperationFailure
+
+__all__ = ["PartReader", "TableParts", "Target", "arrow_schema", "with_id_types"]
+
+# Bytes of a part, and rows of a table.
+_PART, _ROWS = 32 << 20, 65_536
+_MOST_PARTS = 1_000
+# Widths that mean ids and UUIDs wherever this package reads columns.
+_EXTENSIONS = {12: "pymongoarrow.objectid", 16: "arrow.uuid"}
+
+
+class TableParts:
+    """The parts of a query with the columns of all: planned once, read in any process.
+
+    Args:
+        collection: a collection of the blocking face.
+        filter, projection, snapshot, connect: as for `Collection.partitions`.
+        schema: as for `Cursor.to_arrow`. None: that of the whole collection, which is looked at once.
+        sample: look at so many documents for the schema.
+        misfit: as for `Cursor.to_arrow`. None: "string" without a schema, else "raise".
+        count: how many parts; None: by the size of the collection.
+
+    Raises:
+        TypeError: a collection of the asyncio face.
+    """
+
+    def __init__(
+        self,
+        collection: Any,
+        filter: Mapping[str, Any] | None = None,
+        *,
+        schema: Any = None,
+        sample: int | None = None,
+        misfit: str | None = None,
+        missing: str = "null",
+        count: int | None = None,
+        snapshot: bool = False,
+        connect: Callable[[], object] | str | None = None,
+    ) -> None:
+        if collection._port.is_async:
+            raise TypeError(
+                "expected a collection of the blocking face, got one of asyncio; workers have no event loop"
+            )
+        self.misfit = misfit or ("string" if schema is None else "raise")
+        self.missing = missing
+        self.mixed: frozenset[str] = frozenset()
+        self.size = _size_of(collection)
+        if count is None:
+            count = min(max(-(-self.size // _PART), 1), _MOST_PARTS)
+        # Before documents are looked at, so that the moment of a snapshot is not older than the columns.
+        self.parts: list[Any] = collection.partitions(count, filter, snapshot=snapshot, connect=connect)
+        if schema is None:
+            found = collection.infer_schema(filter, sample=sample)
+            self.mixed = frozenset(inner.path for inner in found if inner.is_mixed)
+            self.fields = found.schema.fields
+        else:
+            self.fields = fields_of(schema)
+
+    def schema(self) -> Any:
+        """Return the `pyarrow.Schema` of every table."""
+        return arrow_schema(self.fields, self.missing)
+
+    def reader(self) -> PartReader:
+        """Return what reads a part; it can be pickled."""
+        return PartReader(self.fields, self.misfit, self.missing)
+
+
+class PartReader:
+    """Reads parts as tables of the same columns; can be pickled."""
+
+    def __init__(self, fields: list[tuple[str, Any]], misfit: str, missing: str) -> None:
+        self.fields, self.misfit, self.missing = fields, misfit, missing
+
+    def tables(self, part: Any, columns: Sequence[str] | None = None) -> Iterator[Any]:
+        """Yield the rows of a part as `pyarrow.Table`s, at least one.
+
+        Args:
+            part: a partition.
+            columns: names of columns; only these are fetched. None: all.
+        """
+        import pyarrow
+
+        fields = self.fields
+        if columns is not None:
+            kinds = dict(fields)
+            fields = [(name, kinds[name]) for name in columns]
+        found = part.iter_arrow(Schema.of_kinds(fields), rows=_ROWS, misfit=self.misfit, missing=self.missing)
+        empty = True
+        for table in found:
+            empty = False
+            yield pyarrow.table(table)
+        if empty:
+            yield arrow_schema(fields, self.missing).empty_table()
+
+    def table(self, part: Any, columns: Sequence[str] | None = None) -> Any:
+        """Return the rows of a part as one `pyarrow.Table`."""
+        import pyarrow
+
+        return pyarrow.concat_tables(list(self.tables(part, columns)))
+
+
+class Target:
+    """A collection that other processes store tables in; can be pickled, without secrets.
+
+    Args:
+        collection: a collection of the blocking face.
+        key, once: as for `Collection.insert_arrow`; `once` is a name of the whole job.
+        connect: as for `Collection.partitions`.
+    """
+
+    def __init__(
+        self,
+        collection: Any,
+        *,
+        key: str | Sequence[str] | None = None,
+        once: str | None = None,
+        connect: Callable[[], object] | str | None = None,
+    ) -> None:
+        if collection._port.is_async:
+            raise TypeError("expected a collection of the blocking face, got one of asyncio")
+        client = collection._client
+        self._kind: type[Any] = type(client)
+        self._carried: Carried = carried(client, connect)
+        self._names = collection.database.name, collection.name
+        self._concern = collection.write_concern
+        self.key = key if key is None or isinstance(key, str) else tuple(key)
+        self.once = once
+
+    def collection(self) -> Any:
+        """Return the collection, with this process's client."""
+        client = client_for(self._carried, self._kind)
+        return client[self._names[0]].get_collection(self._names[1], write_concern=self._concern)
+
+    def store(self, table: Any, part: object) -> int:
+        """Store the rows of a part; return how many documents were written.
+
+        Args:
+            table: a `pyarrow.Table` or `RecordBatchReader`.
+            part: the part's name in the job, the same whenever it is stored again.
+        """
+        name = None if self.once is None else f"{self.once}/{part}"
+        result = self.collection().insert_arrow(table, key=self.key, once=name)
+        return int(result.inserted_count + result.upserted_count + result.matched_count)
+
+
+def arrow_schema(fields: list[tuple[str, Any]], missing: str = "null") -> Any:
+    """Return the `pyarrow.Schema` of columns."""
+    import pyarrow
+
+    from mangonel import _core
+
+    return pyarrow.table(_core.ColumnBuilder(fields, "raise", 1, missing).take()).schema
+
+
+def with_id_types(table: Any) -> Any:
+    """Return a table whose columns of 12 bytes are ids and of 16 bytes UUIDs, since engines lose what bytes mean."""
+    import pyarrow
+
+    fields = [_marked(field) for field in table.schema]
+    schema = pyarrow.schema(fields)
+    return table if schema.equals(table.schema, check_metadata=True) else _renewed(table, schema)
+
+
+def _renewed(table: Any, schema: Any) -> Any:
+    import pyarrow
+
+    columns = [
+        pyarrow.chunked_array([_of_type(chunk, field.type) for chunk in column.chunks], field.type)
+        for column, field in zip(table.columns, schema, strict=True)
+    ]
+    return pyarrow.Table.from_arrays(columns, schema=schema)
+
+
+def _of_type(chunk: Any, kind: Any) -> Any:
+    """Return the same values with a type that differs in names of extension types alone."""
+    import pyarrow
+
+    if chunk.type.equals(kind, check_metadata=True):
+        return chunk
+    # The fields' metadata is part of a type; the buffers stay.
+    plain = getattr(chunk, "storage", chunk)
+    return pyarrow.Array._import_from_c_capsule(kind.__arrow_c_schema__(), plain.__arrow_c_array__()[1])
+
+
+def _marked(field: Any) -> Any:
+    import pyarrow
+
+    kind = field.type
+    if pyarrow.types.is_struct(kind):
+        inner = [_marked(kind.field(place)) for place in range(kind.num_fields)]
+        return pyarrow.field(field.name, pyarrow.struct(inner), field.nullable, field.metadata)
+    if pyarrow.types.is_list(kind):
+        return pyarrow.field(
+            field.name, pyarrow.list_(_marked(kind.value_field)), field.nullable, field.metadata
+        )
+    width = kind.byte_width if pyarrow.types.is_fixed_size_binary(kind) else None
+    name = _EXTENSIONS.get(width) if width else None
+    if name is None or b"ARROW:extension:name" in (field.metadata or {}):
+        return field
+    return field.with_metadata({"ARROW:extension:name": name, "ARROW:extension:metadata": ""})
+
+
+def _size_of(collection: Any) -> int:
+    """Return the bytes of a collection; 0 where the server does not tell, as of a view."""
+    try:
+        return int(collection.database.command({"collStats": collection.name}).get("size", 0))
+    except OperationFailure:
+        return 0

@@ -1,0 +1,150 @@
+"""Ray Data on this driver: a source that reads a collection in parts, and a target that stores blocks.
+
+    ray.data.read_datasource(Source(client.shop.orders))
+    dataset.write_datasink(Sink(client.shop.copies, key="_id"))
+
+Parts are planned once, by the process that makes the source, and read by Ray's workers straight into Arrow. Credentials
+are never pickled: workers have them from the environment variable `MANGONEL_URI` or from `connect=`. Needs
+`pip install "mangonel[ray]"`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ray.data.block import BlockMetadata
+from ray.data.datasource import Datasink, Datasource, ReadTask
+
+from mangonel._parts_of_tables import PartReader, TableParts, Target, with_id_types
+
+__all__ = ["Sink", "Source"]
+
+
+class Source(Datasource):  # type: ignore[misc]  # Ray comes without types
+    """The documents of a query as a source of Ray Data: `ray.data.read_datasource(Source(collection))`.
+
+    Every execution of the dataset reads the same parts, which are planned when the source is made. A part whose worker
+    was killed is read again. With `snapshot`, that gives the same rows.
+
+    Args:
+        collection: a collection of the blocking face.
+        filter: query document. None: all documents.
+        schema: names and types of columns, as for `Cursor.to_arrow`. None: those of `collection.infer_schema()`, which
+            looks at every document.
+        sample: look at so many documents for the schema; fields that none of them has are not read.
+        misfit, missing: as for `Cursor.to_arrow`. `misfit` is "string" without a schema, else "raise".
+        parts: how many parts, which are Ray's read tasks. None: one for 32 MB.
+        snapshot, connect: as for `Collection.partitions`.
+
+    Raises:
+        TypeError: a collection of the asyncio face.
+        SnapshotUnavailable, OperationFailure, AutoReconnect: as for `partitions`.
+
+    Example:
+        >>> ray.data.read_datasource(Source(client.shop.orders)).count()
+        2
+    """
+
+    def __init__(
+        self,
+        collection: Any,
+        filter: Mapping[str, Any] | None = None,
+        *,
+        schema: Any = None,
+        sample: int | None = None,
+        misfit: str | None = None,
+        missing: str = "null",
+        parts: int | None = None,
+        snapshot: bool = False,
+        connect: Callable[[], object] | str | None = None,
+    ) -> None:
+        super().__init__()
+        self._found = TableParts(
+            collection,
+            filter,
+            schema=schema,
+            sample=sample,
+            misfit=misfit,
+            missing=missing,
+            count=parts,
+            snapshot=snapshot,
+            connect=connect,
+        )
+
+    def get_name(self) -> str:
+        """Return the name that Ray shows."""
+        return "Mangonel"
+
+    def estimate_inmemory_data_size(self) -> int | None:
+        """Return the bytes of the collection, or None where they are unknown."""
+        return self._found.size or None
+
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+    ) -> list[ReadTask]:
+        """Return a task for each part.
+
+        Args:
+            parallelism: what Ray would like; the parts are planned already.
+            per_task_row_limit: rows that a task returns at most.
+            data_context: not used.
+        """
+        parts, schema, reader = self._found.parts, self._found.schema(), self._found.reader()
+        size = self._found.size // max(len(parts), 1) or None
+        metadata = BlockMetadata(num_rows=None, size_bytes=size, exec_stats=None, input_files=None)
+        return [
+            ReadTask(partial(_tables, reader, part), metadata, schema, per_task_row_limit) for part in parts
+        ]
+
+
+def _tables(reader: PartReader, part: Any) -> Iterable[Any]:
+    return reader.tables(part)
+
+
+class Sink(Datasink):  # type: ignore[misc]  # Ray comes without types
+    """A collection as a target of Ray Data: `dataset.write_datasink(Sink(collection))`.
+
+    Ray runs a task again when its worker was killed. Then rows are doubled, unless `key` or `once` is given.
+    Columns of 12 bytes are stored as ObjectIds, of 16 bytes as UUIDs.
+
+    Args:
+        collection: a collection of the blocking face.
+        key: a column, or several; a row replaces the document with the same values, as for `insert_arrow`.
+        once: a name of this write among all. Each task stores its rows in one transaction, and only once. Needs blocks
+            that are the same when they are computed again, and a replica set or sharded cluster.
+        connect: as for `Collection.partitions`.
+
+    Raises:
+        TypeError: a collection of the asyncio face.
+
+    Example:
+        >>> dataset.write_datasink(Sink(client.shop.copies, key="_id"))
+    """
+
+    def __init__(
+        self,
+        collection: Any,
+        *,
+        key: str | Sequence[str] | None = None,
+        once: str | None = None,
+        connect: Callable[[], object] | str | None = None,
+    ) -> None:
+        self._target = Target(collection, key=key, once=once, connect=connect)
+
+    def write(self, blocks: Iterable[Any], ctx: Any) -> int:
+        """Store the blocks of a task; return how many documents were written.
+
+        Args:
+            blocks: tables.
+            ctx: the task, whose number names its part.
+        """
+        import pyarrow
+        from ray.data.block import BlockAccessor
+
+        tables = [with_id_types(BlockAccessor.for_block(block).to_arrow()) for block in blocks]
+        tables = [table for table in tables if len(table)]
+        if not tables:
+            return 0
+        return self._target.store(pyarrow.concat_tables(tables, promote_options="default"), ctx.task_idx)

@@ -1,0 +1,85 @@
+"""Options of the sources, which Spark gives as text, and the collection that they name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from mangonel.errors import ConfigurationError
+
+__all__ = ["ENVIRONMENT", "Options"]
+
+ENVIRONMENT = "MANGONEL_URI"
+"""The environment variable with the URI, unless the option `connect` names another."""
+
+# Spark's own, which it gives to sources as well.
+_SPARKS = frozenset({"checkpointlocation", "path"})
+
+
+class Options:
+    """Checked options of a source.
+
+    Args:
+        given: what Spark gives.
+        known: names of the options that the source has, beside those of every source.
+
+    Raises:
+        ConfigurationError: an option is unknown, or one that is needed is missing.
+    """
+
+    def __init__(self, given: Mapping[str, str], known: frozenset[str]) -> None:
+        self._given = {name.lower(): value for name, value in given.items()}
+        allowed = known | {"uri", "connect", "database", "collection"}
+        for name in self._given:
+            if name not in allowed and name not in _SPARKS:
+                raise ConfigurationError(f"expected one of {sorted(allowed)} as an option, got {name!r}")
+        for name in ("database", "collection"):
+            if not self._given.get(name):
+                raise ConfigurationError(f"expected the option {name!r}, got none")
+
+    def text(self, name: str) -> str | None:
+        """Return an option as it is, or None."""
+        return self._given.get(name)
+
+    def number(self, name: str) -> int | None:
+        """Return an option as a number, or None."""
+        text = self._given.get(name)
+        if text is None:
+            return None
+        if not text.isdecimal() or not int(text):
+            raise ConfigurationError(f"expected a positive number for the option {name!r}, got {text!r}")
+        return int(text)
+
+    def is_set(self, name: str) -> bool:
+        """Return whether an option is "true"."""
+        text = self._given.get(name, "false").lower()
+        if text not in ("true", "false"):
+            raise ConfigurationError(f'expected "true" or "false" for the option {name!r}, got {text!r}')
+        return text == "true"
+
+    def names(self, name: str) -> list[str] | None:
+        """Return an option with commas as a list, or None."""
+        text = self._given.get(name)
+        return None if text is None else [each.strip() for each in text.split(",")]
+
+    @property
+    def connect(self) -> str | None:
+        """The name of the environment variable with the URI of other processes, or None."""
+        return self._given.get("connect")
+
+    def client(self) -> Any:
+        """Return a client of this process."""
+        from mangonel import MongoClient
+
+        variable = self.connect or ENVIRONMENT
+        uri = self._given.get("uri") or os.environ.get(variable)
+        if not uri:
+            raise ConfigurationError(
+                f"expected a URI in the option 'uri' or the variable {variable}, got neither"
+            )
+        return MongoClient[Any](uri)
+
+    def collection(self, client: Any) -> Any:
+        """Return the collection that the options name."""
+        return client[self._given["database"]][self._given["collection"]]

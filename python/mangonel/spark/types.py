@@ -1,0 +1,138 @@
+"""Types of Spark and kinds of columns, and tables in the form that Spark expects.
+
+Spark has no ids and UUIDs: both become hexadecimal text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import types
+
+__all__ = ["fields_of", "fitted", "struct_of"]
+
+_TYPES: dict[str, Any] = {
+    "bool": types.BooleanType(),
+    "int32": types.IntegerType(),
+    "int64": types.LongType(),
+    "double": types.DoubleType(),
+    "date": types.TimestampType(),
+    "naive_date": types.TimestampNTZType(),
+    "binary": types.BinaryType(),
+}
+_KINDS: dict[Any, str] = {
+    types.BooleanType: "bool",
+    types.ByteType: "int32",
+    types.ShortType: "int32",
+    types.IntegerType: "int32",
+    types.LongType: "int64",
+    types.FloatType: "double",
+    types.DoubleType: "double",
+    types.TimestampType: "date",
+    types.TimestampNTZType: "naive_date",
+    types.BinaryType: "binary",
+    types.StringType: "string",
+}
+# Of a column of text in Spark, what the documents may hold.
+_HEXADECIMAL = ("object_id", "uuid")
+
+
+def struct_of(fields: list[tuple[str, Any]]) -> Any:
+    """Return Spark's schema for columns."""
+    return types.StructType([types.StructField(name, _type_of(kind)) for name, kind in fields])
+
+
+def _type_of(kind: Any) -> Any:
+    if isinstance(kind, str):
+        return _TYPES.get(kind, types.StringType())
+    if kind[0] == "list":
+        return types.ArrayType(_type_of(kind[1]))
+    if kind[0] == "struct":
+        return struct_of(kind[1])
+    return types.DecimalType(*kind[1:])
+
+
+def fields_of(schema: Any, found: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """Return the columns for a schema of Spark.
+
+    Args:
+        schema: Spark's schema, which may be the user's.
+        found: columns that the documents have; they tell ids and UUIDs from text.
+
+    Raises:
+        TypeError: a type has no column.
+    """
+    known = dict(found)
+    return [
+        (field.name, _kind_of(field.dataType, known.get(field.name), field.name)) for field in schema.fields
+    ]
+
+
+def _kind_of(kind: Any, found: Any, path: str) -> Any:
+    if isinstance(kind, types.StructType):
+        inner = found[1] if isinstance(found, tuple) and found[0] == "struct" else []
+        return ("struct", fields_of(kind, inner))
+    if isinstance(kind, types.ArrayType):
+        inner = found[1] if isinstance(found, tuple) and found[0] == "list" else None
+        return ("list", _kind_of(kind.elementType, inner, f"{path}[]"))
+    if isinstance(kind, types.DecimalType):
+        return ("decimal", kind.precision, kind.scale)
+    if isinstance(kind, types.StringType) and found in _HEXADECIMAL:
+        return found
+    name = _KINDS.get(type(kind))
+    if name is None:
+        raise TypeError(f"expected a type that has columns for {path}, got {kind.simpleString()}")
+    return name
+
+
+def fitted(table: Any, schema: Any) -> Any:
+    """Return a table of exactly a pyarrow schema, with text in place of ids and UUIDs."""
+    import pyarrow
+
+    columns = [
+        pyarrow.chunked_array([_fitted(chunk, field.type) for chunk in column.chunks], field.type)
+        for column, field in zip(table.columns, schema, strict=True)
+    ]
+    return pyarrow.Table.from_arrays(columns, schema=schema)
+
+
+def _fitted(array: Any, kind: Any) -> Any:
+    import pyarrow
+
+    array = getattr(array, "storage", array)
+    if pyarrow.types.is_struct(kind):
+        children = [_fitted(array.field(place), kind.field(place).type) for place in range(kind.num_fields)]
+        inner = [kind.field(place) for place in range(kind.num_fields)]
+        mask = array.is_null() if array.null_count else None
+        return pyarrow.StructArray.from_arrays(children, fields=inner, mask=mask)
+    if pyarrow.types.is_list(kind):
+        # From the first value of the array on, wherever it begins.
+        values = _fitted(array.flatten(), kind.value_type)
+        lengths = pyarrow.compute.fill_null(pyarrow.compute.list_value_length(array), 0)
+        ends = pyarrow.compute.cumulative_sum(lengths.cast(pyarrow.int32()))
+        offsets = pyarrow.concat_arrays([pyarrow.array([0], pyarrow.int32()), ends])
+        mask = array.is_null() if array.null_count else None
+        return pyarrow.ListArray.from_arrays(offsets, values, type=kind, mask=mask)
+    if pyarrow.types.is_fixed_size_binary(array.type) and pyarrow.types.is_string(kind):
+        return _hexadecimal(array, array.type.byte_width)
+    return array.cast(kind)
+
+
+def _hexadecimal(array: Any, width: int) -> Any:
+    """Return ids as text, and values of 16 bytes with the hyphens of a UUID."""
+    import numpy
+    import pyarrow
+
+    count = len(array)
+    data = numpy.frombuffer(array.buffers()[1] or b"", numpy.uint8)
+    data = data[array.offset * width : (array.offset + count) * width].reshape(count, width)
+    digits = numpy.frombuffer(b"0123456789abcdef", numpy.uint8)
+    text = numpy.empty((count, width * 2), numpy.uint8)
+    text[:, 0::2], text[:, 1::2] = digits[data >> 4], digits[data & 15]
+    if width == 16:
+        text = numpy.insert(text, [8, 12, 16, 20], ord("-"), axis=1)
+    ends = numpy.arange(count + 1, dtype=numpy.int32) * text.shape[1]
+    plain = pyarrow.StringArray.from_buffers(
+        count, pyarrow.py_buffer(ends), pyarrow.py_buffer(numpy.ascontiguousarray(text))
+    )
+    return pyarrow.compute.if_else(array.is_valid(), plain, None) if array.null_count else plain

@@ -1,0 +1,35 @@
+"""Ray with two workers: its rows are those of find(), and a worker that dies neither loses nor doubles any."""
+
+import pyarrow
+import ray
+from common import die_once, same, started, stored
+
+from mangonel.ray import Sink, Source
+
+
+def main():
+    _, database, folder = started()
+    ray.init(num_cpus=2, object_store_memory=400_000_000, include_dashboard=False, log_to_driver=False)
+    try:
+        source = Source(database.rows, parts=6)
+        dataset = ray.data.read_datasource(source)
+        tables = ray.get(dataset.to_arrow_refs())
+        same(pyarrow.concat_tables(tables).to_pylist(), database.rows)
+        # The parts were planned once, for every execution.
+        assert len(source.get_read_tasks(99)) == len(source.get_read_tasks(2)) == 6
+
+        def dying(table):
+            die_once(folder)
+            return table
+
+        dying_once = dataset.map_batches(dying, batch_format="pyarrow", batch_size=None)
+        dying_once.write_datasink(Sink(database.once, once="job"))
+        stored(database.once)
+        for _ in range(2):
+            dataset.write_datasink(Sink(database.by_key, key="n"))
+        stored(database.by_key)
+    finally:
+        ray.shutdown()
+
+
+main()

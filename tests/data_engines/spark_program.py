@@ -1,0 +1,65 @@
+"""Spark with Python workers: rows are those of find(), filters keep them, a dying worker loses and doubles none."""
+
+import math
+
+from common import die_once, same, started, stored
+from spark_session import session
+
+# As Spark has them: NaN equals itself and is greater than every number, and null is neither true nor false.
+FILTERS = {
+    "n > 10 and n <= 20 and mixed is not null": lambda row: 10 < row["n"] <= 20 and row["mixed"] is not None,
+    "x > 5 and n < 500": lambda row: row["x"] is not None and not row["x"] <= 5 and row["n"] < 500,
+    "x <= 3 or n = 7": lambda row: row["n"] == 7 or (row["x"] is not None and row["x"] <= 3),
+    "x is null and n in (1, 2, 3, 4, 5, 6, 50)": lambda row: (
+        row["x"] is None and row["n"] in (1, 2, 3, 4, 5, 6, 50)
+    ),
+    "x = double('NaN')": lambda row: row["x"] is not None and math.isnan(row["x"]),
+    "mixed = '1' and in.id is not null": lambda row: row["mixed"] == "1" and row["in"] is not None,
+    "by = '00000000-0000-0000-0000-000000000005'": lambda row: row["n"] == 5,
+}
+
+
+def main():
+    _, database, folder = started()
+    with session() as spark:
+        batch(spark, database, folder)
+
+
+def load(spark, database, **options):
+    where = {"database": database.name, "collection": "rows"}
+    return spark.read.format("mangonel").options(**where, parts="6", **options).load()
+
+
+def save(frame, database, collection, **options):
+    where = {"database": database.name, "collection": collection}
+    frame.write.format("mangonel").mode("append").options(**where, **options).save()
+
+
+def batch(spark, database, folder):
+    frame = load(spark, database).cache()
+    rows = sorted(frame.toArrow().to_pylist(), key=lambda row: row["n"])
+    same(rows, database.rows)
+
+    for text, keeps in FILTERS.items():
+        pushed = load(spark, database, pushdown="true", sample="2000").filter(text).select("n").toArrow()
+        assert sorted(pushed["n"].to_pylist()) == [row["n"] for row in rows if keeps(row)], text
+
+    def dying(batches):
+        die_once(folder)
+        yield from batches
+
+    save(frame.mapInArrow(dying, frame.schema), database, "once", once="job")
+    stored(database.once)
+    for _ in range(2):
+        save(frame.select("n", "x"), database, "by_key", key="n")
+    stored(database.by_key)
+    save(
+        frame.filter("n < 10 and in is not null").selectExpr("in.id as _id", "n"), database, "ids", ids="_id"
+    )
+    wanted = {
+        row["in"]["id"]: row["n"] for row in database.rows.find({"n": {"$lt": 10}, "in": {"$ne": None}})
+    }
+    assert {row["_id"]: row["n"] for row in database.ids.find()} == wanted
+
+
+main()

@@ -1,0 +1,29 @@
+"""A session of Spark with two threads, four attempts for a task, and the formats of this package."""
+
+import contextlib
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+from mangonel.spark import register
+
+
+@contextlib.contextmanager
+def session():
+    """A session, which ends with the block."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master("local[2, 4]")
+        .config("spark.driver.memory", "1g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.python.filterPushdown.enabled", "true")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    register(spark)
+    try:
+        yield spark
+    finally:
+        spark.stop()

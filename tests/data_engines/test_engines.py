@@ -1,0 +1,68 @@
+"""Real Ray, Dask and Spark read what find() returns, and store each row once although a worker dies."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mangonel import MongoClient
+from mangonel.server import Server
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+
+
+@pytest.fixture(scope="session")
+def interpreter() -> Path:
+    """The Python of the engines' environment."""
+    spec = importlib.util.spec_from_file_location("data_engines", ROOT / "tools/data_engines.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tool: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    try:
+        return tool.environment()  # type: ignore[no-any-return]
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"the engines could not be installed: {error}")
+
+
+# They take a minute and a gigabyte each.
+@pytest.mark.no_sample
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("engine", ["ray", "dask", "spark", "spark_stream"])
+def test_rows_are_those_of_the_collection_and_a_dying_worker_loses_none(
+    engine: str, server: Server, interpreter: Path, tmp_path: Path
+) -> None:
+    if engine.startswith("spark") and shutil.which("java") is None:
+        pytest.skip("Spark needs Java, which is not installed")
+    name = f"engine_{uuid.uuid4().hex[:8]}"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), str(HERE)]),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # What a test sees of its own package only.
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    environment.pop("PYTEST_CURRENT_TEST", None)
+    try:
+        done = subprocess.run(
+            [interpreter, HERE / f"{engine}_program.py", server.uri, name, tmp_path],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+        )
+        assert done.returncode == 0, f"{done.stdout[-1000:]}\n{done.stderr[-6000:]}"
+        assert (tmp_path / "killed").exists() or engine == "spark_stream"
+    finally:
+        with MongoClient[Any](server.uri) as client:
+            client.drop_database(name)
