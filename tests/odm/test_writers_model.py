@@ -1,5 +1,5 @@
 """Random writers of one document against a model that says what may be stored: copies, tasks or threads on one copy,
-the raw driver beside, saves that fail, that are cancelled, and whose outcome is unknown; on both faces.
+another process, the driver beside, saves that fail, that are cancelled, and whose outcome is unknown; on both faces.
 
 Every appended element has a name of its own, so that one that is lost or doubled is seen. `MANGONEL_MODEL_RUNS` times a
 hundred steps are played.
@@ -36,6 +36,7 @@ from mangonel.odm import (
 )
 from mangonel.odm.model.convert import SAVING
 from mangonel.server import Server
+from odm.other_writer import OtherProcess, append
 from tools.faces import eventually
 from tools.proxy import LineProxy
 
@@ -166,6 +167,7 @@ class Machine(RuleBasedStateMachine):
     far: Connection
     line: LineProxy
     model: Any
+    other: OtherProcess
     # Of all runs together.
     taken = 0
 
@@ -224,17 +226,8 @@ class Machine(RuleBasedStateMachine):
 
     def append_to(self, copy: Copy, kind: str, times: int = 1) -> None:
         """Append elements of new names."""
-        document = copy.document
         for _ in range(times):
-            name = self.name()
-            if kind == "parts":
-                document.parts.append(Part(name=name))
-            elif kind == "keys":
-                document.keys.add(name)
-            elif kind == "spare" and document.spare is None:
-                document.spare = [name]
-            else:
-                getattr(document, kind).append(name)
+            append(copy.document, kind, self.name())
 
     @rule(index=st.integers(0, 3), kind=st.sampled_from(LISTS), at=st.integers(0, 9), by_list=st.booleans())
     def remove(self, index: int, kind: str, at: int, by_list: bool) -> None:
@@ -694,6 +687,32 @@ class Machine(RuleBasedStateMachine):
                 )
         copy.assigned = assigned | changed
 
+    @rule(mine=st.sampled_from(LISTS), its=st.sampled_from(LISTS))
+    def append_here_and_in_another_process(self, mine: str, its: str) -> None:
+        before = self.row
+        own, theirs = self.name(), self.name()
+        document = self.face.call(self.model.find(self.model.id == self.id), "one")
+        append(document, mine, own)
+        self.other.ask(self.model, self.id, its, theirs)
+        error: str | None = None
+        try:
+            self.face.save(document)
+        except StaleDocument as found:
+            error = type(found).__name__
+        answer = self.other.answer()
+        # Only a version, or a list that is null or missing, is a reason to refuse one of them.
+        assert {error, answer} <= {None, "StaleDocument"}
+        is_free = self.model is Plain and (mine, its) != ("spare", "spare")
+        assert not (is_free and (error or answer))
+        assert error is None or answer is None
+        row = self.row
+        for name in LISTS:
+            made = ((own, mine, error), (theirs, its, answer))
+            added = [new for new, kind, fault in made if kind == name and not fault]
+            was, is_now = rows_of(before.get(name)) or [], rows_of(row.get(name)) or []
+            assert is_now[: len(was)] == was or name == "keys"
+            assert sorted(found for found, _ in is_now) == sorted([*(found for found, _ in was), *added])
+
     # What must hold.
 
     @invariant()
@@ -722,13 +741,20 @@ def far(server: Server, db: Connection, face: Any) -> Iterator[tuple[Connection,
         face.wait(made.aclose())
 
 
+@pytest.fixture
+def other(server: Server, db: Connection) -> Iterator[OtherProcess]:
+    """Another process that writes to the same database."""
+    made = OtherProcess(server.uri, db.name)
+    yield made
+    made.close()
+
+
 @pytest.mark.parametrize("model", [Plain, Counted])
 def test_whatever_writers_do_no_change_is_lost_doubled_or_different(
-    model: Any, db: Connection, far: tuple[Connection, LineProxy], face: Any
+    model: Any, db: Connection, far: tuple[Connection, LineProxy], face: Any, other: OtherProcess
 ) -> None:
-    bound: Any = type(
-        "Bound", (Machine,), {"face": face, "db": db, "far": far[0], "line": far[1], "model": model}
-    )
+    parts = {"face": face, "db": db, "far": far[0], "line": far[1], "model": model, "other": other}
+    bound: Any = type("Bound", (Machine,), parts)
     run_state_machine_as_test(
         bound,
         settings=settings(

@@ -22,6 +22,7 @@ from mangonel.odm.connections.identity import identity_map
 from mangonel.odm.connections.tenants import all_tenants, current_tenant, tenant
 from mangonel.odm.encryption.maps import encrypted_fields_map, schema_map
 from mangonel.odm.errors import (
+    DanglingReference,
     DeleteDenied,
     DocumentNotFound,
     MultipleDocuments,
@@ -124,6 +125,7 @@ __all__ = [
     "Computed",
     "Connection",
     "Custom",
+    "DanglingReference",
     "DeleteDenied",
     "Document",
     "DocumentNotFound",

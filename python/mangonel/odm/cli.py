@@ -183,8 +183,11 @@ def _migrate(database: Any, options: argparse.Namespace) -> int:
 
 
 def _pull(database: Any, options: argparse.Namespace) -> int:
+    from mangonel.odm.model.codec import TOLERANT, codec_options
     from mangonel.odm.pulled import Writer
 
+    # Values that the driver does not decode are told when the documents are read by the models.
+    database = database.with_options(codec_options=codec_options(False, TOLERANT))
     names = options.collection or sorted(
         name for name in database.list_collection_names() if not name.startswith(("system.", "enxcol_."))
     )
@@ -261,7 +264,7 @@ def _check(model: Any, options: argparse.Namespace) -> int:
 
 def _read_all(model: Any, collection: Any, limit: int, to: TextIO, query: Any = None) -> int:
     """Read every document with a model, and print those that do not fit."""
-    from mangonel.odm import ValidationError
+    from mangonel.odm import NoTenant, ValidationError
     from mangonel.odm.model.invalid import id_of
 
     seen = faults = 0
@@ -277,7 +280,7 @@ def _read_all(model: Any, collection: Any, limit: int, to: TextIO, query: Any = 
                 found.validate()
                 for key in _core.odm_extra(found):
                     unknown[key] = unknown.get(key, 0) + 1
-            except ValidationError as error:
+            except (ValidationError, NoTenant) as error:
                 faults += 1
                 if faults <= limit:
                     print(f"{model.__collection_name__()} {id_of(data)!r}: {error}", file=to)

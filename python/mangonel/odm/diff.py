@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from mangonel import _core, bson
+from mangonel.bson import CodecOptions
+from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.odm.errors import ValidationError
+from mangonel.odm.model.codec import TOLERANT
 from mangonel.odm.query.query import Query
 
 SAMPLE = 1000
@@ -54,11 +57,14 @@ def _of_documents(model: Any, collection: Any, sample: int) -> Iterator[str]:
     present: set[str] = set()
     seen = 0
     stages = [{"$match": Query(model).query}, {"$sample": {"size": sample}}]
-    for document in collection.aggregate(stages):
+    # As they are stored: some have values that the driver does not decode.
+    raw = collection.with_options(codec_options=CodecOptions(document_class=RawBSONDocument))
+    for document in raw.aggregate(stages):
         seen += 1
-        present |= set(document)
+        data = bytes(document.raw)
         try:
-            found = model.from_bson(bson.encode(document))
+            present |= set(bson.decode(data, TOLERANT))
+            found = model.from_bson(data)
             found.validate()
         except ValidationError as error:
             for fault in error.errors():

@@ -11,6 +11,7 @@ PyMongoError
     ├── ParallelSaveError    a document is saved while another save of the same instance is running
     ├── DeleteDenied         a delete rule forbids it
     ├── UnsupportedOption    an operation cannot honour an option of its query (also TypeError)
+    ├── DanglingReference    a reference that denies the deletion of its target leads to nothing
     ├── NoTenant             a model with tenants was used without a tenant
     ├── WrongTenant          a document would be stored for another tenant, or move to one
     ├── TooManyCommands      count_commands() found more than were allowed (also AssertionError)
@@ -100,7 +101,11 @@ class ParallelSaveError(OdmError):
 
 
 class DeleteDenied(OdmError):
-    """Documents that reference this one forbid its deletion. Nothing was deleted."""
+    """Documents that reference this one forbid its deletion. Nothing was deleted, or it was stored again."""
+
+
+class DanglingReference(OdmError):
+    """A reference with `on_delete="deny"` leads to no document; it was taken back. The message says what is stored."""
 
 
 class NotConnected(OdmError):

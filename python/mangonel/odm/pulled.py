@@ -11,6 +11,7 @@ from typing import Any
 
 from mangonel._shared.collection.encrypted import TAGS
 from mangonel.bson import Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp
+from mangonel.bson.datetime_ms import DatetimeMS
 
 # From this many keys on, most of them rare, it is a map rather than a document.
 MANY_KEYS = 40
@@ -23,6 +24,7 @@ _PLAIN: dict[type, str] = {
     float: "float",
     bytes: "bytes",
     dt.datetime: "dt.datetime",
+    DatetimeMS: "dt.datetime",
     ObjectId: "ObjectId",
     Decimal128: "decimal.Decimal",
     uuid.UUID: "uuid.UUID",

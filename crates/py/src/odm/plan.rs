@@ -209,6 +209,8 @@ pub(super) struct Field {
     pub lazy: u8,
     /// A value that may change without being set: a container or an embedded document.
     pub is_mutable: bool,
+    /// Stored values of another form than the one that is written are read: legacy points, what is cast.
+    pub reads_other_forms: bool,
     /// None is the same as no key.
     pub omits_none: bool,
     /// Refuses to be set once the document is stored.
@@ -513,6 +515,7 @@ fn read_field(row: &Bound<'_, PyDict>) -> PyResult<Field> {
         kind: read_type(&required(row, "type")?.cast_into::<PyDict>()?)?,
         default,
         lazy: required(row, "lazy")?.extract()?,
+        reads_other_forms: required(row, "reads_other_forms")?.extract()?,
         is_mutable: flag("is_mutable")?,
         omits_none: flag("omits_none")?,
         is_frozen: flag("is_frozen")?,

@@ -294,7 +294,11 @@ pub(super) fn odm_changes<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py
 }
 
 /// A field's value as it is stored, decoded anew.
-fn stored_value<'py>(py: Python<'py>, fields: Fields<'_>, index: usize) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn stored_value<'py>(
+    py: Python<'py>,
+    fields: Fields<'_>,
+    index: usize,
+) -> PyResult<Bound<'py, PyAny>> {
     let field = &fields.plan.fields[index];
     // The bytes are copied, since decoding may run code that changes them.
     let document = fields.known().and_then(|state| match state.kept(index) {

@@ -416,6 +416,13 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
             {
                 continue;
             }
+            if let Some(is) = &is
+                && !is_dirty
+                && field.reads_other_forms
+                && is_other_form(py, fields, index, &places, is)
+            {
+                continue;
+            }
             let state = fields.known();
             let was = state.as_ref().and_then(|state| stored(state, &places, &field.key, index));
             let is_whole = was.is_some() || !is_dirty || !update.is_partial;
@@ -468,6 +475,33 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
     update.sent = dirty;
     update.draft = draft;
     Ok(Some(update))
+}
+
+/// Whether a value that was not set differs from the stored one only in its form: that one, read and written, is the same.
+#[cold]
+fn is_other_form(
+    py: Python<'_>,
+    fields: Fields<'_>,
+    index: usize,
+    places: &Places,
+    is: &Element<'_>,
+) -> bool {
+    let field = &fields.plan.fields[index];
+    let is_same = fields
+        .known()
+        .is_none_or(|state| stored(&state, places, &field.key, index).is_none_or(|was| same(&was, is)));
+    if is_same {
+        // Found out by the caller too.
+        return false;
+    }
+    // Both run code, so nothing is borrowed meanwhile.
+    let Ok(read) = super::saving::stored_value(py, fields, index) else { return false };
+    let mut encoded = Vec::new();
+    let mut writer = Writer::new(py, fields.plan, &mut encoded);
+    if writer.value(&field.kind, Name::Text(&field.key), &read).is_err() {
+        return false;
+    }
+    Elements::bare(&encoded).next().is_some_and(|was| same(&was, is))
 }
 
 /// Changes of keys that no field has.

@@ -28,7 +28,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
     # Class attributes that a program may set.
     __unknown__: ClassVar[str] = "keep"
     __on_bad__: ClassVar[str] = "raise"
-    __cast__: ClassVar[bool] = False
+    __cast__: ClassVar[Any] = False
     __tz_aware__: ClassVar[bool] = True
     __dynamic__: ClassVar[bool] = False
     __root__: ClassVar[bool] = False

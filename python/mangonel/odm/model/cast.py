@@ -1,4 +1,4 @@
-"""Lax casting, for models with `__cast__ = True`: text to numbers, dates and ids, as in older mappers.
+"""Lax casting, for models with `__cast__`: text to numbers, dates and ids, as in older mappers.
 
 Knows no documents: one value in, one value out; ValueError or TypeError if it cannot be cast.
 """
@@ -8,13 +8,98 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from mangonel.bson import ObjectId
+from mangonel.bson import Decimal128, ObjectId
+
+# What `__cast__` may ask for; True is "values".
+RULES = ("values", "decimal", "null", "single")
 
 _TRUE = {"1", "true", "t", "yes", "on"}
 _FALSE = {"0", "false", "f", "no", "off", ""}
+
+
+def rules_of(model: Any, name: str | None) -> frozenset[str]:
+    """Return the casts that a model asks for, for one of its fields.
+
+    Args:
+        model: the model.
+        name: the attribute; None: a part of a field's value.
+    """
+    asked: Any = model.__cast__
+    if isinstance(asked, Mapping):
+        asked = asked.get(name, ()) if name is not None else ()
+    return _as_rules(asked)
+
+
+def _as_rules(asked: Any) -> frozenset[str]:
+    if asked is True:
+        return frozenset(("values",))
+    return frozenset((asked,) if isinstance(asked, str) else asked or ())
+
+
+def check_cast(model: Any) -> None:
+    """Refuse casts that do not exist, when the model is defined.
+
+    Raises:
+        TypeError: `__cast__` has an unknown word, or names no field.
+    """
+    asked: Any = model.__cast__
+    for name, rules in asked.items() if isinstance(asked, Mapping) else [(None, asked)]:
+        unknown = _as_rules(rules) - set(RULES)
+        if unknown or (name is not None and name not in model.__fields__):
+            what = f"the casts {', '.join(sorted(unknown))}" if unknown else f"the field {name!r}"
+            raise TypeError(
+                f"expected True, some of {', '.join(map(repr, RULES))}, or these by field in "
+                f"{model.__name__}.__cast__, got {what}"
+            )
+
+
+def combined(
+    plain: Any, op: str, argument: Any, rules: frozenset[str], default: Callable[[], Any] | None
+) -> Callable[[Any], Any] | None:
+    """Return the function that casts values as the rules say, or None.
+
+    Args:
+        plain: the type.
+        op: how the core treats it.
+        argument: the operation's argument.
+        rules: some of `RULES`.
+        default: makes the default of the field; None: it has none.
+    """
+    similar = caster(plain, op, argument) if "values" in rules else None
+    takes_null = "null" in rules and default is not None
+    is_many = "single" in rules and op in _MANY
+    if not (takes_null or is_many or ("decimal" in rules and op in ("int", "float"))):
+        return similar
+
+    def cast(value: Any) -> Any:
+        if value is None:
+            if takes_null and default is not None:
+                return default()
+            raise TypeError(value)
+        if isinstance(value, (Decimal128, decimal.Decimal)) and "decimal" in rules:
+            number = value.to_decimal() if isinstance(value, Decimal128) else value
+            if op == "int":
+                return _int(number)
+            if op == "float":
+                return float(number)
+        if is_many and not isinstance(value, (list, tuple, set, frozenset)):
+            return _MANY[op]([value])
+        if similar is None:
+            raise TypeError(value)
+        return similar(value)
+
+    return cast
+
+
+_MANY: dict[str, Callable[[Any], Any]] = {
+    "list": list,
+    "set": set,
+    "frozenset": frozenset,
+    "tuple_of": tuple,
+}
 
 
 def caster(plain: Any, op: str, argument: Any) -> Callable[[Any], Any] | None:
@@ -42,7 +127,7 @@ def _literal(values: tuple[Any, ...], given: Any) -> Any:
 
 
 def _int(value: Any) -> int:
-    if isinstance(value, float) and not value.is_integer():
+    if isinstance(value, (float, decimal.Decimal)) and value != value // 1:
         raise ValueError(value)
     return int(value)
 

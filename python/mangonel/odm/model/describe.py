@@ -35,7 +35,7 @@ from mangonel.bson import (
 from mangonel.odm._registry import is_document_class, is_embedded, is_model, models
 from mangonel.odm.expressions.geo import Geometry
 from mangonel.odm.model import cast
-from mangonel.odm.model.annotations import evaluate, unwrap, without_none
+from mangonel.odm.model.annotations import classes_in, evaluate, unwrap, without_none
 from mangonel.odm.model.belongs_to import BelongsTo, BelongsToDescriptor, as_ref
 from mangonel.odm.model.codec import codec_options
 from mangonel.odm.model.embedded_in import TellingDescriptor, holds_such
@@ -88,6 +88,7 @@ def describe(cls: Any) -> dict[str, Any]:
         raise TypeError(f"expected one Version in {cls.__name__}, got {', '.join(versions)}")
     if cls.__is_document__:
         _check_shard_key(cls)
+        _reach(cls)
     return {
         "fields": [_row(cls, field) for field in cls.__plan__.fields.values()],
         "tags": _tags(cls),
@@ -258,11 +259,26 @@ def _row(cls: Any, field: Resolved) -> dict[str, Any]:
         "default": default,
         "lazy": lazy,
         "is_mutable": is_mutable,
+        "reads_other_forms": _reads_other_forms(cls, field, set()),
         "omits_none": field.nullable and default[0] == "value" and default[1] is None,
         "is_frozen": info.frozen
         or (cls.__is_document__ and (field.key == "_id" or field.name in cls.__shard_key__)),
         "is_version": field.is_version,
     }
+
+
+def _reads_other_forms(cls: Any, field: Resolved, seen: set[Any]) -> bool:
+    """Whether a field, or a part of its value, reads other stored forms than it writes: legacy points, what is cast."""
+    if cast.rules_of(cls, field.name) or cls in _reached:
+        return True
+    for inner in classes_in(field.type, field.info.owner):
+        if isinstance(inner, type) and issubclass(inner, Geometry):
+            return True
+        if is_embedded(inner) and inner not in seen:
+            seen.add(inner)
+            if any(_reads_other_forms(inner, part, seen) for part in inner.__plan__.fields.values()):
+                return True
+    return False
 
 
 def _check_encrypted(cls: Any, field: Resolved, spec: dict[str, Any]) -> None:
@@ -418,7 +434,7 @@ def spec_of(
         "argument": argument,
         "nullable": nullable,
         "label": label,
-        "cast": cast.caster(plain, op, argument) if cls.__cast__ else None,
+        "cast": _caster(plain, op, argument, cls, info),
         "checks": list(_checks(metadata)),
         "encrypted": mark_of(metadata) if declared else None,
     }
@@ -427,6 +443,44 @@ def spec_of(
             spec["encrypted"], spec, f"{cls.__name__}.{info.name}" if info else f"a part of {cls.__name__}"
         )
     return spec
+
+
+def _caster(plain: Any, op: str, argument: Any, cls: Any, info: FieldInfo | None) -> Any:
+    """Return the function that casts other values to a type, or None."""
+    rules = cast.rules_of(cls, info.name if info is not None else None) or _reached.get(cls, frozenset())
+    if not rules:
+        return None
+    return cast.combined(plain, op, argument, rules, _maker_of(info))
+
+
+def _maker_of(info: FieldInfo | None) -> Any:
+    """Return the function that makes the default of a field, or None."""
+    if info is None:
+        return None
+    if info.default_factory is not None:
+        return info.default_factory
+    if info.default is MISSING or info.default is None:
+        return None
+    return lambda: copy.deepcopy(info.default)
+
+
+# The casts of embedded documents that ask for none, by those of the documents that hold them.
+_reached: dict[Any, frozenset[str]] = {}
+
+
+def _reach(cls: Any) -> None:
+    """Pass the casts of a model on to the embedded documents in it that ask for none."""
+    by_field = {name: cast.rules_of(cls, name) or _reached.get(cls, frozenset()) for name in cls.__fields__}
+    for name, field in cls.__plan__.fields.items():
+        if not by_field[name]:
+            continue
+        for inner in filter(is_embedded, classes_in(field.type, field.info.owner)):
+            known = _reached.get(inner, frozenset())
+            if inner.__cast__ is False and not by_field[name] <= known:
+                _reached[inner] = known | by_field[name]
+                # It may have been used before.
+                inner.__model__.reset()
+                _reach(inner)
 
 
 def _inner(annotation: Any, cls: Any) -> dict[str, Any]:

@@ -24,6 +24,25 @@ def located(error: ValidationError, model: Any, collection: str) -> ValidationEr
     return error
 
 
+def undecodable(error: Exception, model: Any, collection: str, data: bytes | None = None) -> ValidationError:
+    """Return the error for a value that the driver cannot decode.
+
+    Args:
+        error: the driver's error.
+        model: the model whose documents were read.
+        collection: the collection's name.
+        data: the document; None: it is the result of an aggregation, which has no place.
+    """
+    message = str(error).partition(": a datetime holds")[0]
+    if data is None:
+        made = ValidationError(f"{message} of a result of {model.__name__} in {collection!r}")
+        made.collection, made.faults = collection, [message]
+        return made
+    made = ValidationError(message)
+    made.document = data  # type: ignore[attr-defined]  # as the core does
+    return located(made, model, collection)
+
+
 def id_of(data: bytes) -> Any:
     """Return the `_id` of a document, whatever else it has; None: there is none that can be read."""
     try:

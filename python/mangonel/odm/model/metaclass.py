@@ -11,6 +11,7 @@ from mangonel import _core
 from mangonel.odm._registry import keepers, models, registry
 from mangonel.odm.errors import NotLoaded
 from mangonel.odm.expressions.paths import Path
+from mangonel.odm.model.cast import check_cast
 from mangonel.odm.model.embedded_in import SLOT, EmbeddedIn, embedded_in
 from mangonel.odm.model.fields import MISSING, FieldInfo, Inverse, field, many
 from mangonel.odm.model.hooks import collect_hooks, forget_plain
@@ -140,6 +141,8 @@ class ModelMeta(_core.OdmMeta):
         cls.__plan__ = Plan(cls, make_partial_class)
         if cls.__is_document__ and not is_abstract:
             check_tenant(cls)
+        if cls.__cast__:
+            check_cast(cls)
         if not is_abstract:
             cls.__model__ = _core.OdmModel(cls)
             _adopt(cls)

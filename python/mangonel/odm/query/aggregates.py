@@ -7,11 +7,15 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from mangonel.bson import Decimal128
+from mangonel.bson.errors import InvalidBSON
+from mangonel.odm._registry import is_model
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import QueryAggregatesTwins
+from mangonel.odm.errors import ValidationError
 from mangonel.odm.expressions.paths import key_of
 from mangonel.odm.model.encrypted import declared
-from mangonel.odm.model.shapes import reader
+from mangonel.odm.model.invalid import located, undecodable
+from mangonel.odm.model.shapes import reader, twin
 from mangonel.odm.query.columns import QueryColumns
 from mangonel.odm.query.joins import leaving_stages, matching_stages
 from mangonel.odm.query.request import Request
@@ -92,14 +96,23 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
             collection = collection_for(request.connection, self._model, collection, stages)
         cursor = await request.port.call(_aggregate, collection, stages, keywords)
         if into is None:
-            found: list[Any] = await cursor._to_list_flow(None)
+            try:
+                found: list[Any] = await cursor._to_list_flow(None)
+            except InvalidBSON as error:
+                raise undecodable(error, self._model, request.collection.name) from None
             return found
         documents: list[Any] = []
         read = reader(into, self._model.__tz_aware__)
         batch = cursor._batch
         while True:
             if batch is not None and not batch.is_empty:
-                read(batch, documents, None)
+                try:
+                    read(batch, documents, None)
+                except ValidationError as error:
+                    shape = into if is_model(into) else twin(into, self._model.__tz_aware__)
+                    raise located(error, shape, request.collection.name) from None
+                except InvalidBSON as error:
+                    raise undecodable(error, self._model, request.collection.name) from None
             if not await cursor._fetch_flow():
                 return documents
             batch = cursor._batch

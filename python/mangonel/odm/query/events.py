@@ -8,6 +8,7 @@ from mangonel.odm.connections.transactions import after_commit_flow, after_rollb
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.hooks import has_hooks, run_flow
 from mangonel.odm.model.refs import flat_ids
+from mangonel.odm.query.targets import denying
 from mangonel.odm.query.tenants import check_document
 
 _SAVE_EVENTS = tuple(
@@ -29,6 +30,7 @@ def is_plain(cls: Any) -> bool:
             or sequences(cls)
             or cls.__keeps_changes__
             or touching(cls)
+            or denying(cls)
             or (cls.__is_document__ and cls.__tenant__ is not None)
         )
     return found

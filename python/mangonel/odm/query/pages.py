@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from mangonel import bson
-from mangonel.odm.query.request import unsupported
+from mangonel.odm.query.request import split, unsupported
 
 T = TypeVar("T")
 
@@ -79,30 +79,27 @@ async def page_flow(query: Any, request: Any, size: int, after: str | None) -> P
     # Equal values need a tie-breaker, or documents would be lost between pages.
     sort.setdefault("_id", next(iter(sort.values()), 1))
     signer = _Signer(request.connection.clients.page_key, (query._model.__name__, sort))
-    wanted = query._with(sort=sort, limit=size + 1, projection=_with_keys(query, sort))
-    if after is not None:
-        wanted = wanted.find(_behind(sort, signer.values(after, len(sort))))
-    asked = request.of(wanted, "all")
-    cursor = request.collection.find(asked.filter, **asked.keywords)
-    found: list[bytes] = []
-    while await cursor._fetch_flow():
-        found += split(cursor._batch.raw())
-        cursor._batch = None
-    documents = await query._decoded_flow(request, found[:size])
-    if len(found) <= size:
-        return Page(documents, None)
-    return Page(documents, signer.token(_sort_values(found[size - 1], sort)))
-
-
-def split(data: bytes) -> list[bytes]:
-    """Split concatenated documents."""
-    documents: list[bytes] = []
-    at = 0
-    while at < len(data):
-        length = int.from_bytes(data[at : at + 4], "little")
-        documents.append(data[at : at + length])
-        at += length
-    return documents
+    values = None if after is None else signer.values(after, len(sort))
+    documents: list[Any] = []
+    while True:
+        # With `on_invalid`, documents that do not fit are no part of the page.
+        left = size - len(documents)
+        wanted = query._with(sort=sort, limit=left + 1, projection=_with_keys(query, sort))
+        if values is not None:
+            wanted = wanted.find(_behind(sort, values))
+        asked = request.of(wanted, "all")
+        keywords = {**asked.keywords, "limit": left + 1}
+        cursor = request.collection.find(asked.filter, **keywords)
+        found: list[bytes] = []
+        while await cursor._fetch_flow():
+            found += split(cursor._batch.raw())
+            cursor._batch = None
+        documents += await query._decoded_flow(request, found[:left])
+        if len(found) <= left:
+            return Page(documents, None)
+        values = _sort_values(found[left - 1], sort)
+        if len(documents) == size:
+            return Page(documents, signer.token(values))
 
 
 def _with_keys(query: Any, sort: dict[str, Any]) -> dict[str, Any] | None:

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mappin
 from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 from mangonel import _core
+from mangonel.bson.codec_options import DatetimeConversion
+from mangonel.bson.errors import InvalidBSON
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import QueryReadsTwins
@@ -16,9 +18,10 @@ from mangonel.odm.connections.identity import current_map
 from mangonel.odm.errors import DocumentNotFound, MultipleDocuments, UnsupportedOption, ValidationError
 from mangonel.odm.expressions.paths import key_of, path_of
 from mangonel.odm.model.annotations import classes_in
+from mangonel.odm.model.codec import codec_options
 from mangonel.odm.model.convert import to_json_bytes
 from mangonel.odm.model.hooks import family
-from mangonel.odm.model.invalid import located
+from mangonel.odm.model.invalid import located, undecodable
 from mangonel.odm.model.refs import Ref, Refs
 from mangonel.odm.model.shapes import decode
 from mangonel.odm.model.texts import Secret
@@ -26,9 +29,17 @@ from mangonel.odm.query.builder import QueryBuilder, limited_flow
 from mangonel.odm.query.include import include_flow
 from mangonel.odm.query.joins import matching_stages, window_flow
 from mangonel.odm.query.lookup import Lookup
-from mangonel.odm.query.pages import Page, Pages, page_flow, split
+from mangonel.odm.query.pages import Page, Pages, page_flow
 from mangonel.odm.query.references import attributes
-from mangonel.odm.query.request import Request, dicts_flow, filters_flow, is_windowed, unsupported
+from mangonel.odm.query.request import (
+    Request,
+    dicts_flow,
+    filters_flow,
+    is_windowed,
+    split,
+    undecodable_flow,
+    unsupported,
+)
 from mangonel.odm.query.typed import load_all
 
 __all__ = ["QueryReads"]
@@ -328,7 +339,10 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         # The server's command accepts no hint before MongoDB 7.1.
         hint = keywords.pop("hint", None)
         for query in await filters_flow(request, by_id=hint is not None):
-            found = await request.port.call(_distinct, request.collection, key, query, keywords)
+            try:
+                found = await request.port.call(_distinct, request.collection, key, query, keywords)
+            except InvalidBSON as error:
+                raise undecodable(error, self._model, request.collection.name) from None
             values += [value for value in found if value not in values] if values else found
         return load_all(field, self._model, values, request.connection)
 
@@ -393,8 +407,13 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
                 for index, field in enumerate(fields)
                 if field.key not in left_out and (only is None or index in only)
             ]
-        while await cursor._fetch_flow():
-            pieces.append(_core.odm_json(cursor._batch, self._model.__model__, only))
+        try:
+            while await cursor._fetch_flow():
+                pieces.append(_core.odm_json(cursor._batch, self._model.__model__, only))
+        except InvalidBSON as error:
+            # Dates of any range are written.
+            options = codec_options(True).with_options(datetime_conversion=DatetimeConversion.DATETIME_AUTO)
+            raise await undecodable_flow(request, error, options, **self._without(exclude)) from None
         return b"[" + b",".join(pieces) + b"]"
 
     async def _made_json_flow(self, request: Request, exclude: tuple[Any, ...]) -> bytes:
@@ -513,6 +532,8 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     def paginate(self, number: int = 1, size: int = 20) -> Pages[T]:
         """Return a page of results by its number, which starts at 1, with the total.
 
+        With `on_invalid`, pages are made of the documents that fit the model; the total counts the others too.
+
         Args:
             number: number of the page.
             size: documents per page.
@@ -529,8 +550,13 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
             raise ValueError(f"expected a page and a size from 1 on, got {number} and {size}")
         bare = self._bare(projection=None)
         total = await bare._count_flow(request.of(bare, "count"))
-        part = self[(number - 1) * size : number * size]
-        return Pages(await part._all_flow(request.of(part, "paginate")), number, size, total)
+        if self._on_invalid == "raise":
+            part = self[(number - 1) * size : number * size]
+            return Pages(await part._all_flow(request.of(part, "paginate")), number, size, total)
+        # A limit counts the documents that fit, so the earlier pages are read too.
+        part = self[: number * size]
+        found = await part._all_flow(request.of(part, "all"))
+        return Pages(found[(number - 1) * size :], number, size, total)
 
     # Python's protocols.
 

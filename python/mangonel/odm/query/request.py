@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from mangonel import _core
+from mangonel.bson import CodecOptions, decode
+from mangonel.bson.errors import InvalidBSON
+from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.errors import ProtocolError
 from mangonel.odm.connections.connection import connection
 from mangonel.odm.connections.context import sessions
@@ -19,7 +22,7 @@ from mangonel.odm.connections.identity import current_map
 from mangonel.odm.connections.place import concern_in_transaction
 from mangonel.odm.errors import UnsupportedOption, ValidationError
 from mangonel.odm.expressions.expr import Expr
-from mangonel.odm.model.invalid import located
+from mangonel.odm.model.invalid import located, undecodable
 from mangonel.odm.model.shapes import reader
 
 # Options of a query by the name in the driver's `find`, and how a program sets each.
@@ -406,8 +409,36 @@ async def dicts_flow(request: Request) -> list[dict[str, Any]]:
         cursor = await window_flow(request)
     else:
         cursor = request.collection.find(request.filter, **request.keywords)
-    found: list[dict[str, Any]] = await cursor._to_list_flow(None)
+    try:
+        found: list[dict[str, Any]] = await cursor._to_list_flow(None)
+    except InvalidBSON as error:
+        raise await undecodable_flow(request, error, request.collection.codec_options) from None
     return found
+
+
+async def undecodable_flow(request: Request, error: InvalidBSON, options: Any, **keywords: Any) -> Exception:
+    """Return the error for a document that cannot be decoded: the documents are read again to find it.
+
+    Args:
+        request: the request that met it.
+        error: the driver's error.
+        options: the codec options by which it cannot.
+        keywords: other options of the find.
+    """
+    raw = request.collection.with_options(codec_options=CodecOptions(document_class=RawBSONDocument))
+    cursor = raw.find(request.filter, **{**request.keywords, **keywords})
+    try:
+        while await cursor._fetch_flow():
+            batch, cursor._batch = cursor._batch, None
+            for data in split(batch.raw()):
+                try:
+                    decode(data, options)
+                except InvalidBSON as found:
+                    return undecodable(found, request.query._model, request.collection.name, data)
+    finally:
+        await cursor._close_flow()
+    # It was mended meanwhile.
+    return error
 
 
 # An id takes about 20 bytes of a command, which is limited to 16 MiB.
@@ -426,3 +457,14 @@ async def filters_flow(request: Request, *, by_id: bool = False) -> list[dict[st
         {"$and": [{"_id": {"$in": ids[start : start + MOST_IDS]}}, request.filter]}
         for start in range(0, len(ids), MOST_IDS)
     ]
+
+
+def split(data: bytes) -> list[bytes]:
+    """Split concatenated documents."""
+    documents: list[bytes] = []
+    at = 0
+    while at < len(data):
+        length = int.from_bytes(data[at : at + 4], "little")
+        documents.append(data[at : at + length])
+        at += length
+    return documents

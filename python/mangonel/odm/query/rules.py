@@ -1,14 +1,24 @@
-"""Delete rules: the effect of deleting a document on the documents that refer to it."""
+"""Delete rules: the effect of deleting a document on the documents that refer to it.
+
+What a rule denies is looked for before the deletion and after it (see `targets` for why that suffices); a deletion that
+is denied afterwards is undone.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from mangonel.bson import CodecOptions
+from mangonel.bson.raw_bson import RawBSONDocument
+from mangonel.errors import DuplicateKeyError
 from mangonel.odm._registry import models
+from mangonel.odm.connections.transactions import after_commit_flow
 from mangonel.odm.encryption.saving import update_all_flow
 from mangonel.odm.errors import DeleteDenied
+from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.query.request import MOST_IDS, dicts_flow
 from mangonel.odm.query.stamped import update_for
+from mangonel.odm.query.targets import lock_flow, on_primary
 from mangonel.odm.query.tenants import check_shared, tenant_filter
 
 
@@ -31,13 +41,22 @@ def has_rules(model: Any) -> bool:
 
 
 class Plan:
-    """The planned effects of delete rules."""
+    """The planned effects of delete rules, and what was deleted by them.
 
-    __slots__ = ("cascades", "updates")
+    Attributes:
+        cascades: models with the ids of their documents to delete.
+        updates: models, fields, rules and the ids that references to these lose.
+        denials: a model that is deleted from, the request for documents that may refer to it, the field, the ids.
+        taken: what was deleted so far, if a rule can still deny it; None: none can.
+    """
+
+    __slots__ = ("cascades", "denials", "taken", "updates")
 
     def __init__(self) -> None:
         self.cascades: list[tuple[Any, list[Any]]] = []
         self.updates: list[tuple[Any, Any, str, list[Any]]] = []
+        self.denials: list[tuple[Any, Any, Any, list[Any]]] = []
+        self.taken: list[tuple[Any, Any, Any, dict[str, Any]]] | None = None
 
 
 async def plan_rules_flow(model: Any, ids: list[Any], request: Any) -> Plan:
@@ -69,20 +88,40 @@ async def plan_rules_flow(model: Any, ids: list[Any], request: Any) -> Plan:
             query = place.query.find({field.key: {"$in": current_ids}})._bare(projection={"_id": 1})
             found = [row["_id"] for row in await dicts_flow(place.of(query, "dicts"))]
             fresh = [id for id in found if (other.__collection_name__(), repr(id)) not in seen]
-            if rule == "deny" and fresh:
-                raise DeleteDenied(
-                    f"{len(fresh)} {other.__name__} refer to the {current.__name__} by {field.name!r}, "
-                    "which denies it"
-                )
-            if rule == "cascade" and fresh:
+            if rule == "deny":
+                plan.taken = []
+                plan.denials.append((current, place, field, current_ids))
+                if fresh:
+                    raise _denied(current, place, field, len(fresh), "nothing was changed")
+            elif fresh:
                 seen.update((other.__collection_name__(), repr(id)) for id in fresh)
                 plan.cascades.append((other, fresh))
                 queue.append((other, fresh))
     return plan
 
 
+def _denied(current: Any, place: Any, field: Any, count: int, outcome: str) -> DeleteDenied:
+    return DeleteDenied(
+        f"{count} {place.query._model.__name__} refer to the {current.__name__} by {field.name!r}, which denies its "
+        f"deletion; {outcome}"
+    )
+
+
 async def carry_out_flow(plan: Plan, request: Any) -> None:
-    """Carry out the planned effects."""
+    """Carry out the planned effects, after the deletion itself.
+
+    Raises:
+        DeleteDenied: a document that refers to a deleted one was stored meanwhile. The deletions were undone.
+    """
+    for other, found in reversed(plan.cascades):
+        place = _place(other, request)
+        for start in range(0, len(found), MOST_IDS):
+            query = {"_id": {"$in": found[start : start + MOST_IDS]}}
+            if other.__tenant__ is not None:
+                query |= tenant_filter(other)
+            await _changed_flow(other, place, query, None, plan.taken)
+    if plan.denials:
+        await _ask_again_flow(plan, request)
     for other, field, rule, ids in plan.updates:
         place = _place(other, request)
         change = {"$unset": {field.key: ""}} if rule == "nullify" else {"$pullAll": {field.key: ids}}
@@ -91,27 +130,88 @@ async def carry_out_flow(plan: Plan, request: Any) -> None:
         if other.__tenant__ is not None:
             query |= tenant_filter(other)
         await _changed_flow(other, place, query, change)
-    for other, found in reversed(plan.cascades):
-        place = _place(other, request)
-        for start in range(0, len(found), MOST_IDS):
-            query = {"_id": {"$in": found[start : start + MOST_IDS]}}
-            if other.__tenant__ is not None:
-                query |= tenant_filter(other)
-            await _changed_flow(other, place, query)
 
 
-async def _changed_flow(other: Any, place: Any, query: dict[str, Any], change: Any = None) -> None:
-    """Change documents that refer to deleted ones, or erase them; record it if their model is audited."""
-    if other.__recorder__ is None:
-        await _change_flow(place.collection, query, (other, change), place.session)
+async def _ask_again_flow(plan: Plan, request: Any) -> None:
+    session = request.keywords.get("session")
+    is_inside = session is not None and session.in_transaction
+    # Several references to one model have the same ids.
+    locked = {current.__collection_name__(): ids for current, _, _, ids in plan.denials}
+    for name, ids in sorted(locked.items()):
+        await lock_flow(request.collection, name, ids, session if is_inside else None, is_whole=True)
+    await _look_flow(plan, session if is_inside else None)
+    if is_inside:
+        # It does not see what others stored since it began, nor do they see the deletion before it is committed.
+        port = request.port
+        await after_commit_flow(port, lambda: port.flow(_after_commit_flow(plan, session)))
+
+
+async def _after_commit_flow(plan: Plan, session: Any) -> None:
+    if session.in_transaction:
+        # A transaction of the driver, of which the mapper does not know when it ends.
         return
-    await other.__recorder__.filtered_flow(other, place, query, _change_flow, (other, change))
+    for taken in plan.taken or ():
+        taken[3].pop("session", None)
+    await _look_flow(plan, None, "the transaction is committed without them")
+
+
+async def _look_flow(plan: Plan, session: Any, also: str = "") -> None:
+    """Look for documents that refer to deleted ones.
+
+    Args:
+        plan: the plan, whose deletions are undone if there are any.
+        session: look inside this transaction. None: look for what everyone sees.
+        also: what else the error says.
+    """
+    for current, place, field, ids in plan.denials:
+        collection = place.collection if session is not None else on_primary(place.collection)
+        options = {"session": session} if session is not None else {}
+        count = 0
+        for start in range(0, len(ids), MOST_IDS):
+            query = query_of(place.filter, {field.key: {"$in": ids[start : start + MOST_IDS]}})
+            cursor = collection.find(query, projection={"_id": 1}, **options)
+            count += len(await cursor._to_list_flow(None))
+        if count:
+            await _restore_flow(plan)
+            raise _denied(current, place, field, count, f"the deletions were undone{also and '; '}{also}")
+
+
+async def _restore_flow(plan: Plan) -> None:
+    """Store deleted documents again, and remove marks."""
+    for model, collection, known, keywords in reversed(plan.taken or []):
+        port = collection._port
+        if keywords and not keywords["session"].in_transaction:
+            # A transaction of the deletion alone, which is committed.
+            keywords = {}
+        for id, taken, former in known:
+            if model.__soft_delete__():
+                key = model.__plan__.fields["deleted_at"].key
+                change = update_for(model, [{"$set": {key: former}}])
+                await port.call(_update_one, collection, {"_id": id, key: taken}, change, keywords)
+                continue
+            try:
+                await port.call(_insert_one, collection, taken, keywords)
+            except DuplicateKeyError:
+                # Another program stored one with this id.
+                continue
+    plan.taken = []
+
+
+async def _changed_flow(
+    other: Any, place: Any, query: dict[str, Any], change: Any = None, taken: list[Any] | None = None
+) -> None:
+    """Change documents that refer to deleted ones, or erase them; record it if their model is audited."""
+    what = other, change, taken
+    if other.__recorder__ is None:
+        await _change_flow(place.collection, query, what, place.session)
+        return
+    await other.__recorder__.filtered_flow(other, place, query, _change_flow, what)
 
 
 async def _change_flow(collection: Any, query: dict[str, Any], what: Any, session: dict[str, Any]) -> None:
-    model, change = what
+    model, change, taken = what
     if change is None:
-        await erase_flow(model, collection, query, session)
+        await erase_flow(model, collection, query, session, taken)
     else:
         await update_all_flow(collection, query, change, session)
 
@@ -123,13 +223,68 @@ def _place(other: Any, request: Any) -> Any:
     return query._request("dicts", request.port.is_async)
 
 
-async def erase_flow(model: Any, collection: Any, query: Any, keywords: dict[str, Any]) -> int:
-    """Delete the matching documents, or mark them if the model has soft deletion; return how many."""
+async def erase_flow(
+    model: Any, collection: Any, query: Any, keywords: dict[str, Any], taken: list[Any] | None = None
+) -> int:
+    """Delete the matching documents, or mark them if the model has soft deletion; return how many.
+
+    Args:
+        model: their model.
+        collection: their collection.
+        query: the query.
+        keywords: options of the driver's operation.
+        taken: the list to which what was deleted is added, so that it can be stored again; one by one. None: none.
+    """
+    if taken is not None:
+        return await _take_flow(model, collection, query, keywords, taken)
     if model.__soft_delete__():
         return await update_all_flow(collection, query, model.__soft_delete_update__(), keywords)
     result = await collection._port.call(_delete, collection, query, keywords)
     return int(result.deleted_count) if result.acknowledged else 0
 
 
+async def _take_flow(
+    model: Any, collection: Any, query: Any, keywords: dict[str, Any], taken: list[Any]
+) -> int:
+    session = {name: keywords[name] for name in ("session",) if name in keywords}
+    options = {name: keywords[name] for name in ("session", "collation", "hint", "let") if name in keywords}
+    rows = await collection.find(query, projection={"_id": 1}, **options)._to_list_flow(None)
+    known: list[tuple[Any, Any, Any]] = []
+    # Known at once, so that a failure in between is undone as far as it went.
+    taken.append((model, collection, known, session))
+    for row in rows:
+        one = {"$and": [{"_id": row["_id"]}, query]}
+        if model.__soft_delete__():
+            update = model.__soft_delete_update__()
+            count = await update_all_flow(collection, one, update, keywords)
+            mark = update["$set"][model.__plan__.fields["deleted_at"].key]
+            if count:
+                known.append((row["_id"], mark, None))
+            continue
+        found = await collection._port.call(_find_one_and_delete, _raw(collection), one, keywords)
+        if found is not None:
+            known.append((row["_id"], found, None))
+    return len(known)
+
+
+def _raw(collection: Any) -> Any:
+    return collection.with_options(codec_options=_RAW)
+
+
+_RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
+
+
 def _delete(collection: Any, query: Any, options: dict[str, Any]) -> Any:
     return collection.delete_many(query, **options)
+
+
+def _find_one_and_delete(collection: Any, query: Any, options: dict[str, Any]) -> Any:
+    return collection.find_one_and_delete(query, **options)
+
+
+def _insert_one(collection: Any, document: Any, options: dict[str, Any]) -> Any:
+    return collection.insert_one(document, **options)
+
+
+def _update_one(collection: Any, query: Any, change: Any, options: dict[str, Any]) -> Any:
+    return collection.update_one(query, change, **options)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from mangonel import _core
+from mangonel.errors import DuplicateKeyError
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import QueryWritesTwins
 from mangonel.odm.encryption.saving import update_all_flow
@@ -21,6 +22,7 @@ from mangonel.odm.query.reads import QueryReads, raw_collection
 from mangonel.odm.query.request import MOST_IDS, Request, filters_flow, ids_flow, is_windowed, unsupported
 from mangonel.odm.query.rules import carry_out_flow, erase_flow, has_rules, plan_rules_flow
 from mangonel.odm.query.stamped import update_for
+from mangonel.odm.query.targets import Rows, check_acknowledged, denying, touches
 from mangonel.odm.query.tenants import check_upsert
 
 __all__ = ["QueryWrites"]
@@ -44,6 +46,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
 
         Raises:
             OperationFailure: the server refused.
+            DanglingReference: the target of a reference with `on_delete="deny"` is gone. The references were put back.
 
         Example:
             >>> User.find(User.age > 30).update(inc(User.age))
@@ -65,15 +68,48 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         keywords = {**request.keywords, "upsert": upsert}
         if array_filters is not None:
             keywords["array_filters"] = array_filters
-        count = 0
-        for query in await filters_flow(request):
-            count += await update_all_flow(request.collection, query, update, keywords)
+        if touches(self._model, update):
+            count = await self._update_looked_after_flow(request, update, keywords)
+        else:
+            count = 0
+            for query in await filters_flow(request):
+                count += await update_all_flow(request.collection, query, update, keywords)
         await run_query_flow(self._model, "after_query_update", port, request.filter, update)
+        return count
+
+    async def _update_looked_after_flow(self, request: Request, update: Any, keywords: dict[str, Any]) -> int:
+        """Update documents, and look for the targets of the references that this stores."""
+        check_acknowledged(self._model, request.collection)
+        rows = Rows(self._model, request)
+        window = {name: self._options[name] for name in ("sort", "skip", "limit") if self._options.get(name)}
+        asked = {name: keywords[name] for name in ("collation", "hint", "let") if name in keywords}
+        if self._joins:
+            rows.before = await rows.read_flow(await ids_flow(request))
+        else:
+            rows.before = await rows.read_flow(**window, **asked)
+        ids, count = rows.ids, 0
+        if not ids and keywords["upsert"]:
+            result = await request.port.call(
+                _update_many, request.collection, _of_none(request.filter), update, keywords
+            )
+            await rows.check_flow(result.upserted_id)
+            return 1
+        keywords = {**keywords, "upsert": False}
+        try:
+            for start in range(0, len(ids), MOST_IDS):
+                query = {"$and": [{"_id": {"$in": ids[start : start + MOST_IDS]}}, request.filter]}
+                count += await update_all_flow(request.collection, query, update, keywords)
+        finally:
+            await rows.check_flow()
         return count
 
     @terminal
     def delete(self) -> int:
-        """Delete all matching documents, following the delete rules of references; return their number."""
+        """Delete all matching documents, following the delete rules of references; return their number.
+
+        Raises:
+            DeleteDenied: a rule forbids it. Nothing was deleted, or it was stored again.
+        """
         found: int = self._run(IS_ASYNC, "delete", self._delete_flow)
         return found
 
@@ -82,19 +118,22 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
             return 0
         port = request.port
         await run_query_flow(self._model, "before_query_delete", port, request.filter)
-        filters = await filters_flow(request)
+        filters, plan = await filters_flow(request), None
         if has_rules(self._model):
             # Exactly the documents that the rules were checked for are deleted, even if others match by now.
             ids = await ids_flow(request)
             plan = await plan_rules_flow(self._model, ids, request)
-            await carry_out_flow(plan, request)
+            if plan.taken is None:
+                await carry_out_flow(plan, request)
             filters = [
                 query_of({"_id": {"$in": ids[start : start + MOST_IDS]}}, request.filter)
                 for start in range(0, len(ids), MOST_IDS)
             ]
-        count = 0
+        count, taken = 0, None if plan is None else plan.taken
         for query in filters:
-            count += await erase_flow(self._model, request.collection, query, request.keywords)
+            count += await erase_flow(self._model, request.collection, query, request.keywords, taken)
+        if plan is not None and taken is not None:
+            await carry_out_flow(plan, request)
         await run_query_flow(self._model, "after_query_delete", port, request.filter)
         return count
 
@@ -133,11 +172,44 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         keywords = {**_first_of(request), "upsert": upsert, "return_document": new}
         if array_filters is not None:
             keywords["array_filters"] = array_filters
-        found = await port.call(
-            _find_one_and_update, raw_collection(request.collection), request.filter, update, keywords
-        )
+        if touches(self._model, update):
+            found = await self._change_looked_after_flow(request, _find_one_and_update, update, keywords)
+        else:
+            found = await port.call(
+                _find_one_and_update, raw_collection(request.collection), request.filter, update, keywords
+            )
         await run_query_flow(self._model, "after_query_update", port, request.filter, update)
         return await self._made_flow(request, found)
+
+    async def _change_looked_after_flow(
+        self, request: Request, act: Any, change: Any, keywords: dict[str, Any]
+    ) -> Any:
+        """Change one document, and look for the targets of the references that this stores."""
+        collection, port = raw_collection(request.collection), request.port
+        rows = Rows(self._model, request)
+        asked = {name: keywords[name] for name in ("sort", "collation", "hint", "let") if name in keywords}
+        while True:
+            rows.before = await rows.read_flow(limit=1, **asked)
+            if not rows.before:
+                if not keywords["upsert"]:
+                    return None
+                made = {**keywords, "return_document": True}
+                try:
+                    found = await port.call(act, collection, _of_none(request.filter), change, made)
+                except DuplicateKeyError:
+                    if not await rows.read_flow(limit=1, **asked):
+                        raise
+                    # Another program inserted one that matches.
+                    continue
+                await rows.check_flow(found["_id"])
+                return found if keywords["return_document"] else None
+            (row,) = rows.before.values()
+            # The references are those that are known, so that they can be put back.
+            query = {"$and": [row, request.filter]}
+            found = await port.call(act, collection, query, change, {**keywords, "upsert": False})
+            if found is not None:
+                await rows.check_flow()
+                return found
 
     def _check_upsert(self, request: Request, upsert: bool, update: Any) -> None:
         if upsert and self._model.__tenant__ is not None:
@@ -193,9 +265,12 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         await before_insert_flow(document, request.collection, True)
         values = {key: value for key, value in document.to_bson().items() if key != "_id"}
         keywords = {**_first_of(request), "upsert": upsert, "return_document": new}
-        found = await request.port.call(
-            _find_one_and_replace, raw_collection(request.collection), request.filter, values, keywords
-        )
+        if denying(self._model):
+            found = await self._change_looked_after_flow(request, _find_one_and_replace, values, keywords)
+        else:
+            found = await request.port.call(
+                _find_one_and_replace, raw_collection(request.collection), request.filter, values, keywords
+            )
         made = await self._made_flow(request, found)
         if made is not None and self._shape is None:
             await after_flow(made, request.port, "update")
@@ -309,6 +384,15 @@ def _first_of(request: Request) -> dict[str, Any]:
     if "sort" in keywords:
         keywords["sort"] = list(keywords["sort"].items())
     return keywords
+
+
+def _of_none(query: dict[str, Any]) -> dict[str, Any]:
+    """Return a query by which an upsert always inserts, with the values that the query demands."""
+    return {"$and": [query, {"_id": {"$exists": False}}]}
+
+
+def _update_many(collection: Any, query: Any, update: Any, options: dict[str, Any]) -> Any:
+    return collection.update_many(query, update, **options)
 
 
 def _find_one_and_update(collection: Any, query: Any, update: Any, keywords: dict[str, Any]) -> Any:

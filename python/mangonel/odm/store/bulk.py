@@ -11,26 +11,40 @@ from mangonel.errors import BulkWriteError
 from mangonel.odm.connections.place import Place
 from mangonel.odm.connections.touched import touch
 from mangonel.odm.encryption.saving import is_queryable, whole_lists
-from mangonel.odm.errors import DocumentNotFound, StaleDocument, UnsupportedOption
+from mangonel.odm.errors import DanglingReference, DocumentNotFound, StaleDocument, UnsupportedOption
 from mangonel.odm.model.convert import GUARDED, MODIFIES, NEW
 from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.hooks import around_flow, has_hooks
 from mangonel.odm.model.refs import stored_id
 from mangonel.odm.query.events import after_flow, before_flow, before_insert_flow, is_plain
+from mangonel.odm.query.targets import dangling, wanted_of
 from mangonel.odm.query.tenants import tenant_filter
-from mangonel.odm.store.writes import guarded_filter, outcome_of, rebased_flow, save_flow
+from mangonel.odm.store.writes import (
+    Kept,
+    guarded_filter,
+    id_filter,
+    keep_flow,
+    kept_of,
+    missing_targets_flow,
+    outcome_of,
+    rebased_flow,
+    save_flow,
+)
 from mangonel.operations import InsertOne, UpdateOne
 
 
 class _Write:
     """One document of a bulk write: its operation, and the bytes of an insert or of an update."""
 
-    __slots__ = ("document", "insert", "is_guarded", "is_stored", "must_modify", "update")
+    __slots__ = ("document", "insert", "is_guarded", "is_stored", "kept", "must_modify", "update", "wanted")
 
     def __init__(self, document: Any) -> None:
         self.document = document
         self.insert: bytes | None = None
         self.update: bytes | None = None
+        # The references under "deny" that it stores.
+        self.wanted: list[Any] = []
+        self.kept: Kept | None = None
         # Whether the update depends on the stored values.
         self.is_guarded = False
         # Whether an update changes a document that it finds.
@@ -99,6 +113,7 @@ async def _insert_many_flow(place: Place, documents: list[Any], ordered: bool) -
             touch(document)
             await before_insert_flow(document, place.collection, True)
             write = _Write(document)
+            write.wanted = wanted_of(document, document.__fields__, place.collection)
             requests.append(write.begin(True)._doc)
             writes.append(write)
     except BaseException:
@@ -114,9 +129,12 @@ async def _insert_many_flow(place: Place, documents: list[Any], ordered: bool) -
     except BaseException as failure:
         _give_back(writes, outcome_of(failure))
         raise
+    left = await _keep_flow(writes, place)
     await _settle_flow(writes, place)
     if error is not None:
         raise _naming(error, writes)
+    if left is not None:
+        raise left
     return len(writes)
 
 
@@ -138,7 +156,12 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
         for document in {id(document): document for document in documents}.values():
             touch(document)
             write = _Write(document)
-            request = write.begin(await _prepare_flow(document, place))
+            is_new = await _prepare_flow(document, place)
+            if is_new:
+                write.wanted = wanted_of(document, document.__fields__, place.collection)
+            else:
+                write.kept = kept_of(document, place)
+            request = write.begin(is_new)
             if request is not None:
                 requests.append(request)
                 writes.append(write)
@@ -168,9 +191,18 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
         missing = max(len(sent) - counts[0], sum(1 for write in sent if write.must_modify) - counts[1])
         if missing > 0:
             await _find_stale_flow(sent, missing, place)
+    left = await _keep_flow(writes, place)
     await _settle_flow(writes, place)
+    for write in writes:
+        if write.kept is not None and write.is_stored is not False:
+            try:
+                await keep_flow(write.document, place, write.kept)
+            except DanglingReference as found:
+                left = found
     if error is not None:
         raise _naming(error, writes)
+    if left is not None:
+        raise left
     stale = [write for write in writes if not write.is_stored and not await _saved_alone_flow(write, place)]
     if stale:
         lost = [write.document.id for write in stale]
@@ -217,6 +249,35 @@ def _note_failures(writes: list[_Write], error: BulkWriteError, ordered: bool) -
     if ordered and failed:
         for write in writes[min(failed) :]:
             write.is_stored = False
+
+
+async def _keep_flow(writes: list[_Write], place: Place) -> DanglingReference | None:
+    """Look for the targets of inserted documents, and delete those again whose targets are gone; return an error."""
+    by_field: dict[str, tuple[Any, list[Any]]] = {}
+    inserted = [write for write in writes if write.wanted and write.is_stored is not False]
+    for write in inserted:
+        for field, ids in write.wanted:
+            by_field.setdefault(field.key, (field, []))[1].extend(ids)
+    if not by_field:
+        return None
+    missing = await missing_targets_flow(place, list(by_field.values()))
+    gone = {key: set(map(repr, ids)) for key, ids in missing.items()}
+    wrong = [
+        write
+        for write in inserted
+        if any(repr(id) in gone.get(field.key, ()) for field, ids in write.wanted for id in ids)
+    ]
+    if not wrong:
+        return None
+    for write in wrong:
+        write.is_stored = False
+        await place.port.call(_delete_one, place.collection, id_filter(write.document), place.session)
+    first = wrong[0].document
+    return dangling(first.__class__, first.id, missing, f"{len(wrong)} documents were deleted again")
+
+
+def _delete_one(collection: Any, query: Any, options: dict[str, Any]) -> Any:
+    return collection.delete_one(query, **options)
 
 
 async def _settle_flow(writes: list[_Write], place: Place) -> None:

@@ -75,7 +75,8 @@ class Document(Base, DocumentTwins):
     - `__root__ = True`: subclasses share the collection; the key `__tag__` tells them apart.
     - `__unknown__`: how keys without a field are treated: "keep", "ignore" or "forbid".
     - `__on_bad__ = "raw"`: load values of the wrong type unchanged instead of raising.
-    - `__cast__ = True`: convert values, such as `age="3"`.
+    - `__cast__ = True`: convert values, such as `age="3"`; or a set of "values", "decimal", "null" and "single", for
+      all fields or by field, as `{"age": {"null"}}`.
     - `__tz_aware__ = False`: dates are naive, in UTC. By default they are time zone aware, and load as UTC.
     - `__computed__ = ("full_name",)`: properties, and methods without arguments, whose values pydantic and FastAPI add
       to responses.
@@ -271,6 +272,7 @@ class Document(Base, DocumentTwins):
         Raises:
             DuplicateKeyError: its id or another unique value exists already. Nothing was stored.
             ValidationError: a value does not fit its field. Nothing was sent.
+            DanglingReference: a reference with `on_delete="deny"` leads to nothing. The document was deleted again.
 
         Example:
             >>> Post(title="Tea").insert().title
@@ -304,6 +306,8 @@ class Document(Base, DocumentTwins):
             DocumentNotFound: the document no longer exists.
             DuplicateKeyError: a unique value exists already. Nothing was stored.
             ValidationError: a value does not fit its field. Nothing was sent.
+            DanglingReference: the target of a reference with `on_delete="deny"` is gone. A new document was deleted
+                again; of another one, the reference was set back and is pending, and the other changes are stored.
 
         Example:
             >>> user.age += 1
@@ -367,7 +371,7 @@ class Document(Base, DocumentTwins):
             write_concern: the driver's WriteConcern; None: that of the model, the database or the client.
 
         Raises:
-            DeleteDenied: a rule forbids it. Nothing was deleted.
+            DeleteDenied: a rule forbids it. Nothing was deleted, or it was stored again.
             StaleDocument: the stored document has another version. Nothing was deleted or changed by a rule.
 
         Example:
@@ -450,6 +454,7 @@ class Document(Base, DocumentTwins):
         Raises:
             StaleDocument: a stored document has another version; with `ordered=False` the others are stored.
             BulkWriteError: some were not stored.
+            DanglingReference: references with `on_delete="deny"` lead to nothing; the other documents are stored.
 
         Example:
             >>> user.age += 1

@@ -28,7 +28,7 @@ from mangonel.odm.connections.identity import outside
 from mangonel.odm.connections.place import Place, place_of
 from mangonel.odm.connections.touched import Former, touch
 from mangonel.odm.encryption.saving import findable_guard, is_queryable, key_filter, whole_lists
-from mangonel.odm.errors import DocumentNotFound, StaleDocument
+from mangonel.odm.errors import DeleteDenied, DocumentNotFound, StaleDocument
 from mangonel.odm.expressions.changes import Change
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.expressions.values import dump
@@ -50,6 +50,7 @@ from mangonel.odm.query.events import (
 from mangonel.odm.query.query import Query
 from mangonel.odm.query.rules import carry_out_flow, plan_rules_flow
 from mangonel.odm.query.stamped import update_for
+from mangonel.odm.query.targets import dangling, denying, ids_in, missing_flow, put_back_flow, wanted_of
 from mangonel.odm.query.tenants import check_document, tenant_filter
 
 
@@ -63,8 +64,10 @@ async def insert_flow(document: Any, place: Place, validate: bool, is_inside: bo
         )
     touch(document)
     collection = place.collection
+    wanted: list[Any] = []
     if not is_simple:
         await before_insert_flow(document, collection, validate)
+        wanted = wanted_of(document, cls.__fields__, collection)
     data: bytes | None
     port, database, name, codec, _, concern = collection._context
     if place.session or BOUND or not concern._acknowledged:
@@ -85,10 +88,33 @@ async def insert_flow(document: Any, place: Place, validate: bool, is_inside: bo
             # The outcome is unknown: the server refuses a second insert of the same id.
             _core.odm_settle(document, False)
             raise
+    if wanted:
+        try:
+            await _keep_inserted_flow(document, place, wanted)
+        except BaseException:
+            _core.odm_settle(document, False)
+            raise
     _core.odm_stored(document, data, place.connection)
     if not is_simple:
         await after_flow(document, port, "insert", place)
     return document
+
+
+async def _keep_inserted_flow(document: Any, place: Place, wanted: list[Any]) -> None:
+    """Look for the targets of an inserted document's references, and delete it if one is gone.
+
+    Raises:
+        DanglingReference: one is gone.
+    """
+    missing = await missing_targets_flow(place, wanted)
+    if missing:
+        await place.port.call(_delete_one, place.collection, id_filter(document), place.session)
+        raise dangling(document.__class__, document.id, missing, "it was deleted again")
+
+
+async def missing_targets_flow(place: Place, wanted: list[Any]) -> dict[str, list[Any]]:
+    """Return the ids of references to which no document belongs, by key."""
+    return await missing_flow(wanted, place.connection, place.port.is_async, place.session.get("session"))
 
 
 def _insert(collection: Any, document: Any, options: dict[str, Any]) -> Any:
@@ -116,6 +142,7 @@ async def save_flow(
         if _core.odm_changes(document):
             document.__stamp__(False)
             document.__note_changes__()
+    kept = None if is_simple else kept_of(document, place)
     for _ in range(_TRIES):
         matched, modified = await _send_flow(document, place, where)
         if modified:
@@ -127,13 +154,98 @@ async def save_flow(
             break
         _core.odm_settle(document, False)
         if not flags & GUARDED or not await rebased_flow(document, place):
-            await missing_flow(document, place, where, bool(flags & GUARDED))
+            await missing_document_flow(document, place, where, bool(flags & GUARDED))
     else:
-        await missing_flow(document, place, where, True)
+        await missing_document_flow(document, place, where, True)
     _core.odm_settle(document, True)
+    if kept is not None:
+        await keep_flow(document, place, kept)
     if not is_simple:
         await after_flow(document, port, "update", place)
     return document
+
+
+class Kept:
+    """The references of a document that a save stores, with what was stored before: by key.
+
+    Attributes:
+        wanted: the fields with their ids.
+        before: what is stored until then.
+        now: what the save stores.
+    """
+
+    __slots__ = ("before", "now", "wanted")
+
+    def __init__(
+        self, wanted: list[tuple[Any, list[Any]]], before: dict[str, Any], now: dict[str, Any]
+    ) -> None:
+        self.wanted = wanted
+        self.before = before
+        self.now = now
+
+
+def kept_of(document: Any, place: Place) -> Kept | None:
+    """Return the references under "deny" that a save of a document is about to store, or None.
+
+    A deleted document that is restored refers to its targets again.
+    """
+    cls = document.__class__
+    fields = denying(cls)
+    if not fields:
+        return None
+    names = {field.name for field in fields}
+    changes = _core.odm_changes(document)
+    is_soft = cls.__soft_delete__()
+    if is_soft and held(document, "deleted_at") is not None:
+        return None
+    is_restored = is_soft and changes.get("deleted_at") is not None
+    if is_restored and (names & cls.__plan__.fields.keys()) - set(_core.odm_loaded(document)):
+        raise ValueError(
+            f"cannot restore a partly loaded {cls.__name__}, whose references deny deletions; reload it first"
+        )
+    changed = {name: old for name, old in changes.items() if name in names}
+    wanted = wanted_of(document, names if is_restored else changed, place.collection)
+    if not wanted:
+        return None
+    if is_restored:
+        changed["deleted_at"] = changes["deleted_at"]
+    plan = cls.__plan__.fields
+    before = {plan[name].key: _stored(plan[name], old) for name, old in changed.items()}
+    now = {plan[name].key: _stored(plan[name], held(document, name)) for name in changed}
+    return Kept(wanted, before, now)
+
+
+def _stored(field: Any, value: Any) -> Any:
+    if field.info.on_delete != "deny":
+        return value
+    ids = ids_in(value)
+    is_many = value is not None and (hasattr(value, "ids") or isinstance(value, (list, tuple, set)))
+    return ids if is_many else ids[0] if ids else None
+
+
+async def keep_flow(document: Any, place: Place, kept: Kept) -> None:
+    """Look for the targets of saved references, and set those back that lead to nothing.
+
+    Raises:
+        DanglingReference: one leads to nothing. The other changes are stored, this one is pending again.
+    """
+    cls = document.__class__
+    missing = await missing_targets_flow(place, kept.wanted)
+    if not missing:
+        return
+    id = stored_id(document.id)
+    stored = await put_back_flow(
+        cls,
+        place,
+        {"_id": id, **kept.now},
+        kept.before,
+        place.session,
+    )
+    values = {key: held(document, cls.__plan__.by_key[key].name) for key in stored}
+    _core.odm_note(document, encode(stored))
+    for key, value in values.items():
+        setattr(document, cls.__plan__.by_key[key].name, value)
+    raise dangling(cls, id, missing, "the reference was set back, what else was changed is stored")
 
 
 # A save starts again if the stored bytes differ from the known ones but mean the same; this may recur.
@@ -255,7 +367,9 @@ def shard_filter(document: Any) -> dict[str, Any]:
     }
 
 
-async def missing_flow(document: Any, place: Place, where: Any = None, is_guarded: bool = False) -> None:
+async def missing_document_flow(
+    document: Any, place: Place, where: Any = None, is_guarded: bool = False
+) -> None:
     """Raise the error for a save that matched nothing."""
     cls = document.__class__
     by_id = id_filter(document)
@@ -315,6 +429,8 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
     document.__note_changes__()
     query, version = filter_of(document), _core.odm_version(document)
     former = Former(document) if version is not None else None
+    is_new, kept = bool(_core.odm_flags(document) & NEW), kept_of(document, place)
+    every = wanted_of(document, cls.__fields__, place.collection)
     _core.odm_begin(document)
     if version is not None:
         # The stored version is the next one; a refusal reverts it.
@@ -328,16 +444,20 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
         except DuplicateKeyError:
             # Nothing matched id and version, so an upsert tried to insert the id again.
             if version is not None and upsert:
-                await missing_flow(document, place)
+                await missing_document_flow(document, place)
             raise
         if result.acknowledged and not result.matched_count and result.upserted_id is None:
-            await missing_flow(document, place)
+            await missing_document_flow(document, place)
+        if every and result.upserted_id is not None:
+            await _keep_inserted_flow(document, place, every)
     except BaseException as error:
         _core.odm_settle(document, outcome_of(error))
         if former is not None:
             former.put_back()
         raise
     _core.odm_stored(document, data, place.connection)
+    if not is_new and kept is not None and result.upserted_id is None:
+        await keep_flow(document, place, kept)
     await after_flow(document, place.port, "update", place)
     return document
 
@@ -392,7 +512,7 @@ async def update_flow(document: Any, place: Place, changes: Iterable[Change]) ->
     finally:
         _core.odm_settle(document, False)
     if found is None:
-        await missing_flow(document, place)
+        await missing_document_flow(document, place)
     _take_over(document, found)
     await end_flow(document, place.port)
     return document
@@ -456,34 +576,68 @@ async def _delete_flow(document: Any, place: Place) -> None:
     request = _by_id(document, place)._request("delete", port.is_async)
     plan = await plan_rules_flow(cls, [stored_id(document.id)], request)
     if cls.__soft_delete__():
-        await _mark_flow(document, place)
+        former = held(document, "deleted_at") if "deleted_at" in _core.odm_loaded(document) else None
+        mark = await _mark_flow(document, place)
+        if plan.taken is not None:
+            plan.taken.append(
+                (cls, place.collection, [(stored_id(document.id), mark, former)], {**place.session})
+            )
     else:
-        query = filter_of(document)
-        result = await port.call(_delete_one, place.collection, query, place.session)
-        if (
-            result.acknowledged
-            and not result.deleted_count
-            and len(query) > len(by_id := id_filter(document))
-        ):
-            found = await port.call(_count, place.collection, by_id, place.session)
-            if found:
-                raise StaleDocument(
-                    f"the {cls.__name__} {document.id!r} was saved by another writer; reload it"
-                )
+        await _erase_flow(document, place, plan)
+    try:
+        await carry_out_flow(plan, request)
+    except DeleteDenied:
+        if cls.__soft_delete__():
+            _note_mark(document, former)
+        raise
+    if not cls.__soft_delete__():
         _core.odm_mark_deleted(document)
     await touch_targets_flow(document, place)
-    await carry_out_flow(plan, request)
     await run_flow(document, "after_delete", port)
     await end_flow(document, port)
 
 
-async def _mark_flow(document: Any, place: Place) -> None:
-    """Store only that a document is deleted, and no other changes."""
+async def _erase_flow(document: Any, place: Place, plan: Any) -> None:
+    """Delete a document, and remember it if a rule can still deny that."""
+    query, id = filter_of(document), stored_id(document.id)
+    if plan.taken is None:
+        result = await place.port.call(_delete_one, place.collection, query, place.session)
+        is_gone = bool(not result.acknowledged or result.deleted_count)
+    else:
+        raw = place.collection.with_options(codec_options=_RAW)
+        found = await place.port.call(_find_one_and_delete, raw, query, place.session)
+        is_gone = found is not None
+        if is_gone:
+            plan.taken.append((document.__class__, place.collection, [(id, found, None)], {**place.session}))
+    if not is_gone and len(query) > len(by_id := id_filter(document)):
+        found = await place.port.call(_count, place.collection, by_id, place.session)
+        if found:
+            raise StaleDocument(
+                f"the {document.__class__.__name__} {document.id!r} was saved by another writer; reload it"
+            )
+
+
+def _find_one_and_delete(collection: Any, query: Any, options: dict[str, Any]) -> Any:
+    return collection.find_one_and_delete(query, **options)
+
+
+async def _mark_flow(document: Any, place: Place) -> Any:
+    """Store only that a document is deleted, and no other changes; return the mark."""
     update = document.__soft_delete_update__()
     result = await place.port.call(_update_one, place.collection, filter_of(document), update, place.session)
     if result.acknowledged and not result.matched_count:
-        await missing_flow(document, place)
-    stored, version = dict(update["$set"]), _core.odm_version(document)
+        await missing_document_flow(document, place)
+    _note(document, dict(update["$set"]))
+    return update["$set"][document.__plan__.fields["deleted_at"].key]
+
+
+def _note_mark(document: Any, mark: Any) -> None:
+    """Note that the mark of deletion is stored as it was, which is another version."""
+    _note(document, {document.__plan__.fields["deleted_at"].key: mark})
+
+
+def _note(document: Any, stored: dict[str, Any]) -> None:
+    version = _core.odm_version(document)
     if version is not None:
         stored[version[0]] = version[1] + 1
     _core.odm_note(document, encode(stored))
