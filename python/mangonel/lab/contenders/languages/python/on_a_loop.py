@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from members import BASE, BUCKET, FILE_NAME, KEYS, expect, member
 
+IDLE_S = 20.0  # as long as the lab waits
 PIPELINE = [{"$match": {"_id": {"$lt": 10}}}, {"$project": {"name": 1, "n": 1}}]
 
 
@@ -54,7 +56,8 @@ class Work:
             self._idle = self.driver.AsyncMongoClient(self._uri, minPoolSize=connections)
             await self._idle.admin.command("ping")
             # The loop opens them, and it stands still between requests.
-            while len(os.listdir("/proc/self/fd")) < before + connections:
+            until = time.monotonic() + IDLE_S
+            while len(os.listdir("/proc/self/fd")) < before + connections and time.monotonic() < until:
                 await asyncio.sleep(0.02)
 
         self._run(steps())
