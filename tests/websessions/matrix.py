@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from applications import DEFINED, HOST, LISTENING, Reply, _on_a_loop
 
-from mangonel.websessions import WebSessions
+from mangonel.websessions import MemoryStore, WebSessions
 from mangonel.websessions.testing import FakeClock
 
 WRITERS = ("same", "own", "increment")
@@ -217,8 +217,10 @@ def play(
 ) -> None:
     """Play rounds in one cell, at most until a monotonic time."""
     clock = FakeClock(time.time())
+    # Without a delay no request on a loop would meet another one in memory.
+    store = MemoryStore(delay=0.0005) if name == "memory" else url
     sessions: WebSessions[Any] = WebSessions(
-        url, clock=clock, idle=IDLE, renew=None, grace="30s", events=lambda event: None
+        store, clock=clock, idle=IDLE, renew=None, grace="30s", events=lambda event: None
     )
     played = Played(f"{framework} by {name}", sessions, clock, f"{seed} {framework} {name}", count)
     with site(framework, sessions) as (send, everywhere), ThreadPoolExecutor(5) as pool:
