@@ -413,6 +413,11 @@ class ClientOptions:
         return bool(asked)
 
     @property
+    def metrics(self) -> bool:
+        """Whether the client counts operations, for `client.metrics()`."""
+        return bool(self._get("metrics"))
+
+    @property
     def server_monitoring_mode(self) -> str:
         """How servers are checked: auto, stream or poll."""
         return str(self._get("servermonitoringmode"))

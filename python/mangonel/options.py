@@ -133,6 +133,7 @@ _KEYWORDS = (
     Option("enable_overload_retargeting", check.boolean, None, "retry"),
     Option("event_listeners", check.event_listeners, None, "monitoring"),
     Option("max_adaptive_retries", check.non_negative_integer, None, "retry"),
+    Option("metrics", check.boolean, False, "monitoring"),
     Option("password", _string_or_none, None, "credentials"),
     Option("read_preference", check.read_preference, None, "read preference"),
     Option("server_selector", _optional(check.callable_object), None, "topology"),

@@ -66,12 +66,12 @@ def test_each_command_is_a_span_without_values(server: Server, database_name: st
 
     told = [(span["description"], span["status"]) for span in blocking["spans"] if span["op"] == "db"]
     assert told[:3] == [
-        ('{"insert": "things", "ordered": true, "documents": [{"_id": "?", "word": "?"}]}', "ok"),
+        ('{"insert":"things","ordered":true,"documents":[{"_id":"?","word":"?"}]}', "ok"),
         (
-            '{"find": "things", "filter": {"word": {"$in": ["?"]}}, "limit": 1, "singleBatch": true}',
+            '{"find":"things","filter":{"word":{"$in":["?"]}},"limit":1,"singleBatch":true}',
             "ok",
         ),
-        ('{"nope": {"word": "?"}}', "internal_error"),
+        ('{"nope":{"word":"?"}}', "internal_error"),
     ]
     facts = blocking["spans"][0]["data"]
     assert (facts["db.system"], facts["db.name"], facts["db.operation"]) == (

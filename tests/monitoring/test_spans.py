@@ -12,8 +12,8 @@ from mangonel import DeleteOne, InsertOne, errors
 from mangonel.server import Server
 from monitoring.conftest import Connect
 from monitoring.test_commands import fail_next
-from tools.faces import Face
-from tools.scripted_server import ScriptedServer
+from tools.faces import Face, eventually
+from tools.scripted_server import Hang, ScriptedServer
 
 trace = pytest.importorskip("opentelemetry.sdk.trace")
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: E402
@@ -195,7 +195,7 @@ def test_commands_of_a_bulk_write_are_below_one_span(
     assert bulk.status.is_ok
     # The tracer keeps nothing of what is over.
     tracer = things.database.client._tracer
-    assert not any([tracer._bulks, tracer._operations, tracer._refusals, tracer._commands])
+    assert not any([tracer._bulks, tracer._transactions])
 
 
 def test_failed_bulk_write_fails_its_span_and_shows_no_document(
@@ -277,3 +277,118 @@ def test_without_opentelemetry_the_error_names_the_extra() -> None:
     out = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
 
     assert "install mangonel[otel]" in out.stdout
+
+
+def test_text_without_values_has_the_names_of_fields_alone(
+    face: Face, connect: Connect, spans: Spans, database_name: str
+) -> None:
+    option = spans.option(query_text_max_length=1000, query_text_values=False)
+    things = connect(tracing=option)[database_name]["things"]
+    face.run(lambda: things.insert_many([{"_id": 1, "limit": 5, "deep": [{"a": "secret"}]}, {"_id": 2}]))
+    face.run(lambda: things.update_many({"limit": 5}, {"$set": {"multi": True}}))
+    face.collect(things.find({"_id": {"$in": [1, 2]}}, batch_size=1))
+
+    texts = [span.attributes["db.query.text"] for span in spans.all if "db.query.text" in span.attributes]
+    assert texts[:4] == [
+        '{"insert":"things","ordered":true,"documents":[{"_id":"?","limit":"?","deep":[{"a":"?"}]}]}',
+        '{"update":"things","ordered":true,"updates":'
+        '[{"q":{"limit":"?"},"u":{"$set":{"multi":"?"}},"multi":true}]}',
+        '{"find":"things","filter":{"_id":{"$in":["?"]}},"batchSize":1}',
+        '{"getMore":"?","collection":"things","batchSize":1}',
+    ]
+
+
+def test_provider_that_is_set_later_gets_the_spans_from_then_on(server: Server, database_name: str) -> None:
+    # Such a provider is set once for a process.
+    program = f"""
+from mangonel import MongoClient
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+client = MongoClient({server.uri!r}, tracing=True)
+things = client[{database_name!r}]["things"]
+things.find_one({{}})
+exporter = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+things.find_one({{}})
+print([span.name for span in exporter.get_finished_spans()])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == str(["find", f"find {database_name}.things"])
+
+
+def test_operation_that_is_not_sampled_has_no_spans(face: Face, connect: Connect, database_name: str) -> None:
+    from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+
+    exporter = InMemorySpanExporter()
+    provider = trace.TracerProvider(sampler=ALWAYS_OFF)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    things = connect(tracing={"enabled": True, "tracer_provider": provider})[database_name]["things"]
+    face.run(lambda: things.bulk_write([InsertOne({"_id": 1}), DeleteOne({})]))
+    face.run(lambda: things.find_one({}))
+
+    assert exporter.get_finished_spans() == ()
+
+
+def test_sampler_that_raises_is_not_the_operations_fault(
+    face: Face, connect: Connect, database_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from opentelemetry.sdk.trace.sampling import Sampler
+
+    class Broken(Sampler):
+        def should_sample(self, *args: Any, **kwargs: Any) -> Any:
+            raise LookupError("a fault of the sampler")
+
+        def get_description(self) -> str:
+            return "broken"
+
+    provider = trace.TracerProvider(sampler=Broken())
+    things = connect(tracing={"enabled": True, "tracer_provider": provider})[database_name]["things"]
+    shown: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", shown.append)
+    assert face.run(lambda: things.find_one({})) is None
+
+    assert [str(each.exc_value) for each in shown] == ["a fault of the sampler"]
+
+
+def test_cancelled_operation_ends_its_spans(
+    face: Face, scripted_server: ScriptedServer, spans: Spans
+) -> None:
+    if not face.is_async:
+        pytest.skip("a thread cannot be cancelled")
+    client = face.client(scripted_server.uri, tracing=spans.option())
+    scripted_server.on("find", Hang())
+    started = face.start(lambda: client.shop.orders.find_one({}))
+    scripted_server.wait_for("find")
+    started.cancel()
+    eventually(lambda: len(spans.all) == 2)
+
+    assert spans.tree() == [("find shop.orders", [("find", [])])]
+    assert not any(span.status.is_ok for span in spans.all)
+
+
+def test_size_of_a_bulk_write_is_told(face: Face, connect: Connect, spans: Spans, database_name: str) -> None:
+    things = connect(tracing=spans.option())[database_name]["things"]
+    face.run(lambda: things.insert_many([{}, {}, {}]))
+    face.run(lambda: things.bulk_write([InsertOne({"_id": 1}), DeleteOne({"_id": 1})]))
+    face.run(lambda: things.insert_one({}))
+
+    sizes = [
+        span.attributes.get("db.operation.batch.size")
+        for span in spans.all
+        if "db.operation.name" in span.attributes
+    ]
+    assert sizes == [3, 2, None]
+
+
+def test_failed_operation_has_the_servers_code(face: Face, connect: Connect, spans: Spans) -> None:
+    client = connect(tracing=spans.option())
+    with pytest.raises(errors.OperationFailure):
+        face.run(lambda: client.admin.command("nope"))
+
+    assert [span.attributes["db.response.status_code"] for span in spans.all] == ["59", "59"]

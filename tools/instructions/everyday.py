@@ -131,10 +131,20 @@ def main() -> None:
         subprocess.Popen(arguments, pass_fds=[listener.fileno()], stdout=subprocess.DEVNULL)
         # One heartbeat, and then none for an hour.
         uri = f"mongodb://127.0.0.1:{listener.getsockname()[1]}/?heartbeatFrequencyMS=3600000&directConnection=true"
-        with MongoClient(uri) as client:
+        # Over `find_one_by_id`, `find_one_counted` has what metrics cost, `find_one_unrecorded` what spans cost that
+        # nothing records.
+        with (
+            MongoClient(uri) as client,
+            MongoClient(uri, metrics=True) as counting,
+            MongoClient(uri, tracing=True) as tracing,
+        ):
+            observed = {
+                f"find_one_{name}": (lambda people: people.find_one({"_id": 3}), observer["shop"]["people"])
+                for name, observer in (("counted", counting), ("unrecorded", tracing))
+            }
             # The least of several rounds counts: in the first, what watches the server still begins.
             for _ in range(ROUNDS):
-                play(rows(client["shop"]["people"]))
+                play({**rows(client["shop"]["people"]), **observed})
 
 
 if __name__ == "__main__":

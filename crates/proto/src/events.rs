@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use mangonel_bson::ObjectId;
 
-use crate::error::Failure;
-use crate::ids::{LinkId, SessionId};
+use crate::ids::LinkId;
 use crate::topology::{self, Address, TopologyDescription};
 
 /// The kinds of events to record, as bits.
@@ -26,8 +25,6 @@ impl Interests {
 
     /// The choice of a server.
     pub const SELECTION: Interests = Interests(8);
-    /// Operations from their start to their end, all attempts included.
-    pub const OPERATIONS: Interests = Interests(16);
 
     /// Returns whether one of these kinds is wanted.
     pub fn contains(self, kinds: Interests) -> bool {
@@ -85,6 +82,25 @@ pub enum CommandFailure {
     Protocol(String),
     /// Its caller did not wait for it.
     Cancelled(String),
+}
+
+/// How a command ended that its owner makes a span of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CommandEnd {
+    /// The server did it, or needs not answer.
+    Answered {
+        /// The cursor that the server has open for it, or 0.
+        cursor: i64,
+    },
+    /// The server refused it.
+    Refused {
+        /// The server's code.
+        code: Option<i64>,
+        /// What the server says.
+        message: Box<str>,
+    },
+    /// There is no answer.
+    Failed(CommandFailure),
 }
 
 /// Why a connection was closed.
@@ -263,26 +279,6 @@ pub enum Event {
         description: Arc<TopologyDescription>,
         /// What.
         event: SelectionEvent,
-    },
-    /// An operation began; nothing was chosen or sent yet.
-    OperationStarted {
-        /// What its commands have in common.
-        operation_id: i64,
-        /// The name of its command.
-        name: Box<str>,
-        /// The database it runs on.
-        database: Box<str>,
-        /// What its command's first field says, when that is a text; of a `getMore`, the collection.
-        target: Option<Box<str>>,
-        /// The user's session.
-        session: Option<SessionId>,
-    },
-    /// An operation is over.
-    OperationEnded {
-        /// Which one.
-        operation_id: i64,
-        /// Why it has no answer.
-        failure: Option<Failure>,
     },
     /// Something happened to the deployment.
     Topology(topology::Event),

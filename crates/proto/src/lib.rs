@@ -17,6 +17,7 @@ pub mod hello;
 pub mod ids;
 mod memory;
 pub mod message;
+pub mod metrics;
 pub mod operation;
 pub mod options;
 pub mod pool;

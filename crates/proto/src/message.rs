@@ -126,6 +126,11 @@ impl Command {
         key.and_then(|key| std::str::from_utf8(key).ok()).unwrap_or_default()
     }
 
+    /// Returns bytes that begin with the body as a document, as it was stamped last.
+    pub fn body(&self) -> Option<&[u8]> {
+        self.head.get(BODY_START..)
+    }
+
     /// Returns the body's own elements as a document, as the caller wrote it.
     pub fn body_elements(&self) -> &[u8] {
         self.head.get(BODY_START + 4..self.body_end).unwrap_or_default()

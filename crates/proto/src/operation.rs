@@ -92,6 +92,8 @@ pub struct Operation {
     pub is_filling: bool,
     /// Whether it is the driver's own affair, of which listeners hear nothing.
     pub is_silent: bool,
+    /// Whether its owner makes spans of it, and is to be told of each command sent and answered.
+    pub is_traced: bool,
     /// What listeners are to take it for a part of, as their operation id: a bulk write of several commands.
     pub group: Option<i64>,
     /// How listeners see its reply.
@@ -114,6 +116,7 @@ impl Operation {
             is_under_way: false,
             is_filling: false,
             is_silent: false,
+            is_traced: false,
             group: None,
             reply_shape: ReplyShape::Document,
         }

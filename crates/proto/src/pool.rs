@@ -13,6 +13,7 @@ use mangonel_bson::ObjectId;
 
 use crate::events::{CloseReason, PoolEvent};
 use crate::ids::{ExchangeId, LinkId};
+use crate::metrics::PoolCounts;
 use crate::options::PoolOptions;
 use crate::time::Instant;
 
@@ -52,6 +53,8 @@ pub struct Pool {
     woken: Vec<ExchangeId>,
     /// What listeners are to hear, when there are any: connections given back and closed.
     log: Vec<PoolEvent>,
+    /// What is counted of it; read by few, so that counting must cost nothing.
+    counts: Box<PoolCounts>,
     is_observed: bool,
     is_closed: bool,
 }
@@ -73,6 +76,7 @@ impl Pool {
             closing: Vec::new(),
             woken: Vec::new(),
             log: Vec::new(),
+            counts: Box::default(),
             is_observed: false,
             is_closed: false,
         }
@@ -86,6 +90,16 @@ impl Pool {
     /// Returns what happened since the last call, in order, while it is observed.
     pub fn take_log(&mut self) -> Vec<PoolEvent> {
         std::mem::take(&mut self.log)
+    }
+
+    /// Returns what was counted of it.
+    pub fn counts(&self) -> &PoolCounts {
+        &self.counts
+    }
+
+    /// Returns what was counted of it, to count more.
+    pub(crate) fn counts_mut(&mut self) -> &mut PoolCounts {
+        &mut self.counts
     }
 
     /// Returns the number that connections opened now belong to.
@@ -329,6 +343,7 @@ impl Pool {
     fn shut(&mut self, link: LinkId, reason: CloseReason) {
         self.services.remove(&link);
         self.closing.push(link);
+        self.counts.add_closed(reason);
         self.note(PoolEvent::ConnectionClosed { link, reason });
     }
 

@@ -43,12 +43,20 @@ def logged_components() -> tuple[str, ...]:
 
 # The tracing settings that an instrumentation gives to all clients.
 _of_every_client: dict[str, Any] = {}
+# Called with the core of each client that is made.
+_meter: Callable[[_core.Core], object] | None = None
 
 
 def trace_every_client(settings: dict[str, Any]) -> None:
     """Take tracing settings for the clients made from now on; their own `tracing=` overrides them. Empty: none."""
     global _of_every_client
     _of_every_client = settings
+
+
+def measure_every_client(meter: Callable[[_core.Core], object] | None) -> None:
+    """Call `meter` with the core of each client made from now on, which counts. None: call nothing."""
+    global _meter
+    _meter = meter
 
 
 def make_tracer(options: ClientOptions) -> Tracer | None:
@@ -70,7 +78,8 @@ def make_tracer(options: ClientOptions) -> Tracer | None:
     if longest is None:
         text = os.environ.get(_LONGEST_QUERY, "")
         longest = int(text) if text.isdecimal() else 0
-    return Tracer(longest, asked.get("tracer_provider"))
+    shows_values = asked.get("query_text_values")
+    return Tracer(longest, asked.get("tracer_provider"), shows_values=shows_values is not False)
 
 
 class Listeners:
@@ -82,14 +91,14 @@ class Listeners:
         self.tracer = make_tracer(options)
         self.publisher: Publisher | None = None
         self._topology_id: ObjectId | None = None
-        if self._components or self.tracer is not None or "mangonel.monitoring" in sys.modules:
+        if self._components or "mangonel.monitoring" in sys.modules:
             self.publisher = self._made()
         self._core: Callable[[], _core.Core | None] = lambda: None
 
     def _made(self) -> Publisher | None:
         from mangonel._observe.publisher import publisher_for
 
-        return publisher_for(self._options, self._components, self.tracer)
+        return publisher_for(self._options, self._components)
 
     @property
     def topology_id(self) -> ObjectId:
@@ -111,6 +120,10 @@ class Listeners:
         """Check again at each heartbeat, and when the level of one of the driver's loggers changes."""
         # The core keeps this object.
         self._core = ref(core)
+        if self._options.metrics:
+            core.count()
+        if _meter is not None:
+            _meter(core)
         core.set_listener_check(self)
         if hasattr(sys.modules.get("logging"), "Logger"):
             from mangonel._observe.log_levels import watch
@@ -123,7 +136,7 @@ class Listeners:
             from mangonel._observe.publisher import Publisher
 
             pool_options = self._options.pool_options.non_default_options
-            self.publisher = Publisher([], pool_options, self._components, self.tracer)
+            self.publisher = Publisher([], pool_options, self._components)
         self._tell([*self.publisher.listeners, listener])
 
     def remove(self, listener: Any) -> None:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from mangonel._observe.command_events import Facts
-    from mangonel._observe.tracing import Tracer
     from mangonel.typings import _Address
 
 # The core's bits.
@@ -25,22 +24,19 @@ COMMANDS = 1
 POOLS = 2
 TOPOLOGY = 4
 SELECTION = 8
-OPERATIONS = 16
 
 
-def _tell(listener: Any, method: str, event: Any) -> None:
-    try:
-        getattr(listener, method)(event)
-    except Exception:
-        if sys.stderr is not None:
-            import traceback
-
-            traceback.print_exc()
-    except KeyboardInterrupt:
+def _dealt_with(error: BaseException) -> None:
+    """Show what a listener raised; the operation goes on."""
+    if isinstance(error, KeyboardInterrupt):
         # An exception raised here would be lost in the core, so the operation is interrupted a moment later.
         import _thread
 
         _thread.interrupt_main()
+    elif sys.stderr is not None:
+        import traceback
+
+        traceback.print_exception(error)
 
 
 def _teller(kind: str, method: str, make: Callable[..., Any]) -> Callable[..., None]:
@@ -50,7 +46,10 @@ def _teller(kind: str, method: str, make: Callable[..., Any]) -> Callable[..., N
         if listeners:
             event = make(self, *said)
             for listener in listeners:
-                _tell(listener, method, event)
+                try:
+                    getattr(listener, method)(event)
+                except (Exception, KeyboardInterrupt) as error:
+                    _dealt_with(error)
 
     return told
 
@@ -120,7 +119,6 @@ class Publisher:
         listeners: the listeners; one may be of several kinds.
         pool_options: the options in PoolCreatedEvent.
         components: the components of the structured log to write.
-        tracer: makes spans, or None.
     """
 
     def __init__(
@@ -128,10 +126,8 @@ class Publisher:
         listeners: Sequence[Any],
         pool_options: dict[str, Any],
         components: Sequence[str] = (),
-        tracer: Tracer | None = None,
     ) -> None:
         self.listeners = listeners
-        self._tracer = tracer
         self.pool_options = pool_options
         self.topology_id = ObjectId()
         self.log(components)
@@ -166,42 +162,43 @@ class Publisher:
     def interests(self) -> int:
         """The kinds of events that any listener needs, as bits."""
         return (
-            (COMMANDS if self._commands or self._tracer else 0)
+            (COMMANDS if self._commands else 0)
             | (POOLS if self._pools else 0)
             | (TOPOLOGY if self._servers or self._heartbeats or self._topologies else 0)
             | (SELECTION if self._selections else 0)
-            | (OPERATIONS if self._tracer else 0)
         )
+
+    # Those of commands are told of for every operation, so they are written out.
 
     def command_started(self, facts: Facts, command: bytes) -> None:
         """Report that a command is about to be sent."""
-        if self._tracer is not None:
-            self._tracer.command_started(facts, command)
-        self._started(facts, command)
+        if listeners := self._commands:
+            event = commands.started(facts, command)
+            for listener in listeners:
+                try:
+                    listener.started(event)
+                except (Exception, KeyboardInterrupt) as error:
+                    _dealt_with(error)
 
     def command_succeeded(self, facts: Facts, micros: int, reply: bytes) -> None:
         """Report that a command was answered."""
-        if self._tracer is not None:
-            self._tracer.command_succeeded(facts, reply)
-        self._succeeded(facts, micros, reply)
+        if listeners := self._commands:
+            event = commands.succeeded(facts, micros, reply)
+            for listener in listeners:
+                try:
+                    listener.succeeded(event)
+                except (Exception, KeyboardInterrupt) as error:
+                    _dealt_with(error)
 
     def command_failed(self, facts: Facts, micros: int, failure: bytes | tuple[str, str]) -> None:
         """Report that a command failed."""
-        if self._tracer is not None:
-            self._tracer.command_failed(facts, failure)
-        self._failed(facts, micros, failure)
-
-    def operation_started(
-        self, operation_id: int, name: str, database: str, target: str | None, session: int | None
-    ) -> None:
-        """Report that an operation starts."""
-        if self._tracer is not None:
-            self._tracer.operation_started(operation_id, name, database, target, session)
-
-    def operation_ended(self, operation_id: int, failure: tuple[str, str] | None) -> None:
-        """Report that an operation has ended."""
-        if self._tracer is not None:
-            self._tracer.operation_ended(operation_id, failure)
+        if listeners := self._commands:
+            event = commands.failed(facts, micros, failure)
+            for listener in listeners:
+                try:
+                    listener.failed(event)
+                except (Exception, KeyboardInterrupt) as error:
+                    _dealt_with(error)
 
     def selection(
         self, how: str, operation: str, operation_id: int, selector: str, description: str, detail: Any
@@ -211,10 +208,6 @@ class Publisher:
             log.selection(how, operation, operation_id, selector, description, detail)
 
     # For each event: the kind of listener, its method, and the event made from the core's facts.
-    _started = _teller("_commands", "started", lambda _, *said: commands.started(*said))
-    _succeeded = _teller("_commands", "succeeded", lambda _, *said: commands.succeeded(*said))
-    _failed = _teller("_commands", "failed", lambda _, *said: commands.failed(*said))
-
     pool_created = _teller("_pools", "pool_created", _created_pool)
     pool_ready = _teller("_pools", "pool_ready", _plain(monitoring.PoolReadyEvent))
     pool_cleared = _teller("_pools", "pool_cleared", _plain(monitoring.PoolClearedEvent))
@@ -245,8 +238,8 @@ class Publisher:
     heartbeat_failed = _teller("_heartbeats", "failed", _failed_heartbeat)
 
 
-def publisher_for(options: Any, components: Sequence[str], tracer: Tracer | None) -> Publisher | None:
+def publisher_for(options: Any, components: Sequence[str]) -> Publisher | None:
     """Return the publisher of a client with these options, or None without any listener."""
     listeners = [*monitoring._registered, *options.event_listeners]
-    publisher = Publisher(listeners, options.pool_options.non_default_options, components, tracer)
+    publisher = Publisher(listeners, options.pool_options.non_default_options, components)
     return publisher if publisher.interests else None

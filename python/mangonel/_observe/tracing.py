@@ -1,21 +1,20 @@
 """OpenTelemetry spans: one for each operation or bulk write, one below it for each command, one for each transaction.
 
-Loaded only if a client asks for it; `opentelemetry-api` is the extra `mangonel[otel]`. Holds no client.
-Spec: open-telemetry.
+Loaded only if a client asks for it; `opentelemetry-api` is the extra `mangonel[otel]`. Holds no client. The core calls
+`Tracer.operation_started` for each operation, and the object that it returns for what follows; nothing more where that
+is None, because no span is recorded.
+Spec: open-telemetry; the names are also those of OpenTelemetry's conventions for databases.
 """
 
 from __future__ import annotations
 
-import uuid
 from contextlib import contextmanager
 
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from mangonel import _core
-from mangonel._observe.command_events import shown
 from mangonel._version import __version__
-from mangonel.bson.raw_bson import RawBSONDocument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, TracerProvider
 
-    from mangonel._observe.command_events import Facts
+    from mangonel.typings import _Address
 
 # Operations whose name differs from their command's.
 _OPERATION_NAMES = {"drop": "dropCollection", "create": "createCollection"}
@@ -58,6 +57,13 @@ _ON_COLLECTIONS = frozenset(
 )
 # Fields of every command, which query text leaves out.
 _NOT_SHOWN = ("lsid", "$db", "$clusterTime", "signature")
+# Of a command without its values, these would say nothing.
+_ONLY_VALUES = (*_NOT_SHOWN, "txnNumber", "$readPreference", "apiVersion")
+
+
+# So many different places and connections are remembered at once.
+_MOST_REMEMBERED = 1000
+_CLIENT = SpanKind.CLIENT
 
 
 class Tracer:
@@ -66,25 +72,31 @@ class Tracer:
     Args:
         query_text_max_length: how many bytes of a command to show; 0: none.
         provider: the provider of the tracer. None: the global one.
+        shows_values: whether the text of a command has its values, or "?" in their place.
     """
 
-    def __init__(self, query_text_max_length: int, provider: TracerProvider | None = None) -> None:
+    def __init__(
+        self,
+        query_text_max_length: int,
+        provider: TracerProvider | None = None,
+        *,
+        shows_values: bool = True,
+    ) -> None:
         self._tracer = trace.get_tracer("mangonel", __version__, provider)
+        # Stands for the global provider, which may be set later, or never.
+        self._is_stand_in = isinstance(self._tracer, trace.ProxyTracer)
         self._longest = query_text_max_length
-        # By operation id, by request id, and by session number.
-        self._operations: dict[int, tuple[Span, str | None]] = {}
-        self._commands: dict[int, Span] = {}
+        self._shows_values = shows_values
+        # By session number.
         self._transactions: dict[int, Span] = {}
-        # Running bulk writes: the commands of each share its span.
-        self._bulks: set[int] = set()
-        # The server's last error for an operation.
-        self._refusals: dict[int, tuple[str, str]] = {}
+        # Running bulk writes by what their commands have in common; None if it is not recorded.
+        self._bulks: dict[int, _Operation | None] = {}
+        # By name, database and collection.
+        self._places: dict[tuple[str, str, str | None], _Place] = {}
 
     def transaction_started(self, session: int) -> None:
         """Start the span of a transaction."""
-        span = self._tracer.start_span(
-            "transaction", kind=SpanKind.CLIENT, attributes={"db.system.name": "mongodb"}
-        )
+        span = self._tracer.start_span("transaction", kind=_CLIENT, attributes={"db.system.name": "mongodb"})
         self._transactions[session] = span
 
     def transaction_ended(self, session: int) -> None:
@@ -94,23 +106,78 @@ class Tracer:
             span.end()
 
     def operation_started(
-        self, operation_id: int, name: str, database: str, target: str | None, session: int | None
-    ) -> None:
-        """Start the span of an operation; in a bulk write, operations share the bulk's span."""
-        if operation_id in self._bulks:
-            return
-        collection = target if name in _ON_COLLECTIONS else None
-        span = self._begin(_OPERATION_NAMES.get(name, name), database, collection, session)
-        self._operations[operation_id] = (span, collection)
+        self, name: str, database: str, collection: str | None, session: int | None, group: int | None
+    ) -> _Operation | None:
+        """Start the span of an operation.
+
+        Args:
+            name: the name of its command.
+            database: its database.
+            collection: what its command's first field names.
+            session: the number of the user's session, or None.
+            group: what the commands of a bulk write have in common, or None. They share the bulk's span.
+
+        Returns:
+            What to tell of its commands and its end; None if nothing records the span.
+        """
+        # There is no provider yet, so no span can be recorded: cheaper than a span that records nothing.
+        if self._is_stand_in and getattr(trace, "_TRACER_PROVIDER", self) is None:
+            return None
+        if group is not None and group in self._bulks:
+            bulk = self._bulks[group]
+            return None if bulk is None else bulk.part()
+        return self._begin(name, database, collection, session)
+
+    def _begin(
+        self, name: str, database: str, collection: str | None, session: int | None
+    ) -> _Operation | None:
+        place = self._places.get((name, database, collection))
+        if place is None:
+            place = self._remember(name, database, collection)
+        context = None
+        if session is not None and session in self._transactions:
+            context = trace.set_span_in_context(self._transactions[session])
+        span = self._tracer.start_span(place.summary, context, _CLIENT, place.attributes)
+        return _Operation(self, place, span) if span.is_recording() else None
+
+    def _remember(self, name: str, database: str, collection: str | None) -> _Place:
+        if len(self._places) >= _MOST_REMEMBERED:
+            self._places = {}
+        place = self._places[name, database, collection] = _Place(
+            _OPERATION_NAMES.get(name, name), database, collection if name in _ON_COLLECTIONS else None
+        )
+        return place
 
     @contextmanager
     def bulk(
-        self, group: int, name: str, database: str, collection: str | None, session: int | None
+        self,
+        group: int,
+        name: str,
+        database: str,
+        collection: str | None,
+        session: int | None,
+        size: int | None = None,
     ) -> Iterator[None]:
-        """Put one span around the commands of a bulk write, which listeners identify by its `group`."""
-        span = self._begin(name, database, collection, session)
-        self._operations[group] = (span, collection)
-        self._bulks.add(group)
+        """Put one span around the commands of a bulk write.
+
+        Args:
+            group: what its commands have in common.
+            name: the name of the operation.
+            database: its database.
+            collection: its collection, or None.
+            session: the number of the user's session, or None.
+            size: the number of its writes, or None if that is not known.
+        """
+        # A bulk write has no command of its own name that names a collection.
+        place = _Place(name, database, collection)
+        context = None
+        if session is not None and session in self._transactions:
+            context = trace.set_span_in_context(self._transactions[session])
+        attributes = place.attributes
+        if size is not None and size > 1:
+            attributes = {**attributes, "db.operation.batch.size": size}
+        span = self._tracer.start_span(place.summary, context, _CLIENT, attributes)
+        self._bulks[group] = _Operation(self, place, span) if span.is_recording() else None
         try:
             yield
         except BaseException as error:
@@ -118,113 +185,172 @@ class Tracer:
             _fail(span, type(error).__name__, str(error).partition(", full error: ")[0])
             raise
         finally:
-            self._bulks.discard(group)
-            self._operations.pop(group, None)
-            self._refusals.pop(group, None)
+            del self._bulks[group]
             span.end()
 
-    def _begin(self, name: str, database: str, collection: str | None, session: int | None) -> Span:
-        summary = _summary(name, database, collection)
-        attributes = {
+
+class _Place:
+    """What the spans of one kind of operation have in common."""
+
+    __slots__ = ("_commands", "attributes", "collection", "database", "summary")
+
+    def __init__(self, name: str, database: str, collection: str | None) -> None:
+        self.database = database
+        self.collection = collection
+        self.summary = _summary(name, database, collection)
+        self.attributes: dict[str, Any] = {
             "db.system.name": "mongodb",
             "db.namespace": database,
             "db.operation.name": name,
-            "db.operation.summary": summary,
+            "db.operation.summary": self.summary,
         }
         if collection is not None:
-            attributes["db.collection.name"] = collection
-        transaction = None if session is None else self._transactions.get(session)
-        return self._tracer.start_span(
-            summary, _below(transaction), kind=SpanKind.CLIENT, attributes=attributes
-        )
+            self.attributes["db.collection.name"] = collection
+        # The attributes of a command, by its name and connection.
+        self._commands: dict[tuple[str, int], dict[str, Any]] = {}
 
-    def operation_ended(self, operation_id: int, failure: tuple[str, str] | None) -> None:
-        """End the span of an operation."""
-        if operation_id in self._bulks:
-            return
-        refusal = self._refusals.pop(operation_id, None)
-        span, _ = self._operations.pop(operation_id, (None, None))
-        if span is None:
-            return
-        if failure is not None:
-            _fail(span, *(refusal or failure))
-        span.end()
-
-    def command_started(self, facts: Facts, command: bytes) -> None:
-        """Start the span of a command, unless it is sensitive."""
-        name, database, request_id, operation_id, (host, port), server_id, _, connection, is_secret, _ = facts
-        if is_secret:
-            return
-        operation, collection = self._operations.get(operation_id or 0, (None, None))
+    def of_command(
+        self, name: str, connection: int, address: _Address, server_connection_id: int | None
+    ) -> dict[str, Any]:
+        """Return the attributes that a command on this connection always has; the caller changes its own copy."""
+        known = self._commands.get((name, connection))
+        if known is not None:
+            return known.copy()
+        host, port = address
         attributes: dict[str, Any] = {
             "db.system.name": "mongodb",
-            "db.namespace": database,
+            "db.namespace": self.database,
             "db.command.name": name,
-            "db.query.summary": _summary(name, database, collection),
+            "db.query.summary": _summary(name, self.database, self.collection),
             "server.address": host,
             "network.transport": "unix" if port is None else "tcp",
             "db.mongodb.driver_connection_id": connection,
         }
-        if collection is not None:
-            attributes["db.collection.name"] = collection
+        if self.collection is not None:
+            attributes["db.collection.name"] = self.collection
         if port is not None:
             attributes["server.port"] = port
-        if server_id is not None:
-            attributes["db.mongodb.server_connection_id"] = server_id
-        document = RawBSONDocument(command)
-        session = document.get("lsid")
+        if server_connection_id is not None:
+            attributes["db.mongodb.server_connection_id"] = server_connection_id
+        if len(self._commands) >= _MOST_REMEMBERED:
+            self._commands = {}
+        self._commands[name, connection] = attributes
+        return attributes.copy()
+
+
+class _Operation:
+    """An operation whose span is recorded. The core calls its methods in the order in which things happen."""
+
+    __slots__ = ("_command", "_context", "_is_part", "_place", "_refusal", "_span", "_tracer")
+
+    def __init__(self, tracer: Tracer, place: _Place, span: Span) -> None:
+        self._tracer = tracer
+        self._place = place
+        self._span = span
+        self._context: Context | None = None
+        self._command: Span | None = None
+        self._refusal: tuple[str, str, int | None] | None = None
+        self._is_part = False
+
+    def part(self) -> _Operation:
+        """Return the same for one command of a bulk write, which does not end the span."""
+        part = _Operation(self._tracer, self._place, self._span)
+        part._is_part = True
+        return part
+
+    @property
+    def shows_commands(self) -> bool:
+        """Whether the text of commands is wanted."""
+        return self._tracer._longest > 0
+
+    def command_started(
+        self,
+        name: str,
+        connection: int,
+        address: _Address,
+        server_connection_id: int | None,
+        session: str | None,
+        number: int | None,
+        command: bytes | None,
+    ) -> None:
+        """Start the span of a command; a sensitive one has none.
+
+        Args:
+            name: its name.
+            connection: the driver's number of its connection.
+            address: host and port of the server.
+            server_connection_id: the server's number of the connection, or None.
+            session: the id of its server session, or None.
+            number: the number of its retryable write or transaction, or None.
+            command: all of it, if its text is wanted.
+        """
+        attributes = self._place.of_command(name, connection, address, server_connection_id)
         if session is not None:
-            attributes["db.mongodb.lsid"] = str(uuid.UUID(bytes=bytes(session["id"])))
-        if "txnNumber" in document:
-            attributes["db.mongodb.txn_number"] = int(document["txnNumber"])
-        if self._longest > 0:
-            attributes["db.query.text"] = _core.shown_json(command, self._longest, _NOT_SHOWN)
-        self._commands[request_id] = self._tracer.start_span(
-            name, _below(operation), kind=SpanKind.CLIENT, attributes=attributes
-        )
+            attributes["db.mongodb.lsid"] = session
+            if number is not None:
+                attributes["db.mongodb.txn_number"] = number
+        if command is not None:
+            tracer = self._tracer
+            attributes["db.query.text"] = _core.shown_json(
+                command,
+                tracer._longest,
+                _NOT_SHOWN if tracer._shows_values else _ONLY_VALUES,
+                tracer._shows_values,
+            )
+        context = self._context
+        if context is None:
+            context = self._context = trace.set_span_in_context(self._span)
+        self._command = self._tracer._tracer.start_span(name, context, _CLIENT, attributes)
 
-    def command_succeeded(self, facts: Facts, reply: bytes) -> None:
-        """End the span of a command that was answered."""
-        span = self._commands.pop(facts[2], None)
-        if span is None:
-            return
-        cursor = RawBSONDocument(reply).get("cursor")
-        if isinstance(cursor, RawBSONDocument) and cursor.get("id"):
-            span.set_attribute("db.mongodb.cursor_id", int(cursor["id"]))
-        span.end()
-
-    def command_failed(self, facts: Facts, failure: bytes | tuple[str, str]) -> None:
-        """End the span of a command that failed."""
-        span = self._commands.pop(facts[2], None)
-        if isinstance(failure, bytes):
-            reply = shown(failure)
-            if span is not None and "code" in reply:
-                span.set_attribute("db.response.status_code", str(reply["code"]))
-            failure = ("OperationFailure", str(reply.get("errmsg", reply.get("codeName", ""))))
-            if facts[3] is not None and facts[3] in self._operations:
-                self._refusals[facts[3]] = failure
+    def command_succeeded(self, cursor: int) -> None:
+        """End the span of a command that was answered; `cursor`: the id of the cursor that it left open, or 0."""
+        span = self._command
         if span is not None:
-            _fail(span, *failure)
+            self._command = None
+            if cursor:
+                span.set_attribute("db.mongodb.cursor_id", cursor)
             span.end()
+
+    def command_failed(self, kind: str, message: str, code: int | None) -> None:
+        """End the span of a command that failed; `kind`: the class of the error; `code`: the server's."""
+        if kind == "OperationFailure":
+            self._refusal = (kind, message, code)
+        span = self._command
+        if span is not None:
+            self._command = None
+            _fail(span, kind, message, code)
+            span.end()
+
+    def operation_ended(self, failure: tuple[str, str] | None) -> None:
+        """End the span of the operation; `failure`: the class and the message of the error."""
+        if self._is_part:
+            return
+        if failure is not None:
+            # The server's own words say more.
+            refusal = self._refusal if failure[0] == "OperationFailure" else None
+            _fail(self._span, *(refusal or failure))
+        self._span.end()
+
+    def __call__(self) -> None:
+        """End all that is open: the operation was given up, as when its task was cancelled by the interpreter's end."""
+        given_up = ("CancelledError", "the operation was given up")
+        self.command_failed(*given_up, None)
+        self.operation_ended(given_up)
 
 
 def _summary(name: str, database: str, collection: str | None) -> str:
     return f"{name} {database}" if collection is None else f"{name} {database}.{collection}"
 
 
-def _below(span: Span | None) -> Context | None:
-    # None: below the caller's current span.
-    return None if span is None else trace.set_span_in_context(span)
-
-
-def _fail(span: Span, kind: str, message: str) -> None:
-    span.set_attributes(
-        {
-            "error.type": kind,
-            "exception.type": kind,
-            "exception.message": message,
-            # The exception object is created only when the caller gets it, after the span's end.
-            "exception.stacktrace": f"{kind}: {message}",
-        }
-    )
+def _fail(span: Span, kind: str, message: str, code: int | None = None) -> None:
+    attributes: dict[str, Any] = {
+        "error.type": kind,
+        "exception.type": kind,
+        "exception.message": message,
+        # The exception object is created only when the caller gets it, after the span's end.
+        "exception.stacktrace": f"{kind}: {message}",
+    }
+    if code is not None:
+        attributes["db.response.status_code"] = str(code)
+    span.set_attributes(attributes)
     span.set_status(Status(StatusCode.ERROR, message))

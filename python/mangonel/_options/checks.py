@@ -359,20 +359,25 @@ def event_listeners(option: str, value: Any) -> Any:
 
 
 def tracing(option: str, value: Any) -> Any:
-    """The setting of spans: a bool, or a mapping of `enabled`, `query_text_max_length` and `tracer_provider`."""
+    """The setting of spans: a bool, or a mapping of `enabled`, `query_text_max_length`, `query_text_values` and
+    `tracer_provider`.
+    """
     if isinstance(value, bool):
         return {"enabled": value}
     if not isinstance(value, Mapping):
         raise TypeError(f"{option} must be a bool or a mapping, not {type(value)}")
-    unknown = set(value) - {"enabled", "query_text_max_length", "tracer_provider"}
+    unknown = set(value) - {"enabled", "query_text_max_length", "query_text_values", "tracer_provider"}
     if unknown:
         raise ConfigurationError(
             f"unknown field {min(unknown)!r} in {option}; "
-            "it has enabled, query_text_max_length and tracer_provider"
+            "it has enabled, query_text_max_length, query_text_values and tracer_provider"
         )
     longest = value.get("query_text_max_length")
     if longest is not None:
         non_negative_integer("query_text_max_length", longest)
+    shows_values = value.get("query_text_values")
+    if shows_values is not None and not isinstance(shows_values, bool):
+        raise TypeError(f"query_text_values must be a bool, not {type(shows_values)}")
     return dict(value)
 
 

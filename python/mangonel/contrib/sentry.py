@@ -5,24 +5,16 @@ Needs `sentry-sdk`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sentry_sdk
 from sentry_sdk.integrations import Integration
 from sentry_sdk.utils import capture_internal_exceptions
 
 from mangonel import monitoring
-from mangonel.bson import json_util
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from mangonel._observe.statements import statement_of
 
 __all__ = ["MangonelIntegration"]
-
-# What every command carries and no statement shows.
-_NOT_SHOWN = frozenset(["lsid", "$db", "$clusterTime", "$readPreference", "txnNumber", "apiVersion"])
-# Their values name things, or are no data of the user.
-_SHOWN = frozenset(["limit", "skip", "ordered", "singleBatch", "batchSize", "upsert", "multi"])
 
 
 class MangonelIntegration(Integration):
@@ -52,7 +44,7 @@ class _Tracer(monitoring.CommandListener):
         if sentry_sdk.get_client().get_integration(MangonelIntegration) is None:
             return
         with capture_internal_exceptions():
-            statement = json_util.dumps(_shape(event.command_name, event.command))
+            statement = statement_of(event)
             facts: dict[str, Any] = {
                 "db.system": "mongodb",
                 "db.name": event.database_name,
@@ -84,24 +76,3 @@ class _Tracer(monitoring.CommandListener):
             with capture_internal_exceptions():
                 span.set_status(status)
                 span.finish()
-
-
-def _shape(name: str, command: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a command with the names of its fields, and `?` in place of values."""
-    return {
-        key: value if key in _SHOWN or (key == name and isinstance(value, str)) else _without_values(value)
-        for key, value in command.items()
-        if key not in _NOT_SHOWN
-    }
-
-
-def _without_values(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {
-            key: found if key in _SHOWN and isinstance(found, (bool, int)) else _without_values(found)
-            for key, found in value.items()
-        }
-    if isinstance(value, list):
-        # The documents of a write, or the items of an `$in`, have one shape.
-        return [_without_values(value[0])] if value else []
-    return "?"

@@ -3,6 +3,7 @@
 //! Spec: server-discovery-and-monitoring, server-selection, connection-monitoring-and-pooling.
 
 mod connections;
+mod counting;
 mod drain;
 mod pools;
 mod sessions;
@@ -12,12 +13,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use self::connections::ConnectionFacts;
+pub use self::counting::PoolSnapshot;
 use crate::client_session::{ClientSession, ClusterTime, keep_newer};
 use crate::error::ProtocolError;
 use crate::events::{Event, EventQueue, Interests, PoolEvent};
 use crate::hello::hello_command;
 use crate::ids::{ExchangeId, LinkId, SessionId, ShardId};
 use crate::message::Command;
+use crate::metrics::{Metrics, PoolCounts};
 use crate::options::ClientOptions;
 use crate::pool::Pool;
 use crate::session::{IdSource, ServerSession, SessionPool};
@@ -78,6 +81,10 @@ pub struct Client {
     pub(crate) next_session: u64,
     choices: IdSource,
     cluster_time: Option<ClusterTime>,
+    /// What is counted, once someone asked for it.
+    pub(crate) metrics: Option<Box<Metrics>>,
+    /// What the pools have counted that are gone.
+    gone: BTreeMap<Address, PoolCounts>,
     next_exchange: u64,
     next_request: i32,
     next_link: u32,
@@ -118,6 +125,8 @@ impl Client {
             next_session: 0,
             choices,
             cluster_time: None,
+            metrics: None,
+            gone: BTreeMap::new(),
             next_exchange: 0,
             next_request,
             next_link: 0,
@@ -169,6 +178,8 @@ impl Client {
         self.open_sessions.clear();
         self.choices = IdSource::new(seed);
         self.cluster_time = None;
+        self.metrics = self.metrics.as_ref().map(|_| Box::default());
+        self.gone.clear();
         if let Some(login) = &mut self.options.login {
             login.restart_in_child(seed);
         }
@@ -260,6 +271,7 @@ impl Client {
                 Effect::ClosePool { address } => {
                     for (_, mut pool) in self.servers.remove(&address).unwrap_or_default().pools {
                         pool.close();
+                        self.keep_counts(&address, &pool);
                         self.closing.append(&mut pool.poll_closing());
                         self.woken.append(&mut pool.poll_woken());
                         self.events.push_log(&address, pool.take_log());

@@ -27,6 +27,7 @@ impl Client {
         for (address, server) in &mut self.servers {
             let Some(mut pool) = server.pools.remove(&shard) else { continue };
             pool.close();
+            self.gone.entry(address.clone()).or_default().merge(pool.counts());
             links.append(&mut pool.poll_closing());
             self.events.push_log(address, pool.take_log());
         }
@@ -75,6 +76,9 @@ impl Client {
             Some(pool) if is_drained => pool.check_in(link, now),
             Some(pool) => pool.discard(link, now),
             None => self.closing.push(link),
+        }
+        if let (false, Some(metrics)) = (is_drained, &mut self.metrics) {
+            metrics.note_closed_link(link);
         }
     }
 

@@ -8,12 +8,11 @@ use mangonel_bson::{RawDocument, writer};
 use super::{Exchange, Phase};
 use crate::client::Client;
 use crate::events::{
-    CheckOutFailure, CloseReason, CommandFacts, CommandFailure, Event, HARMLESS, Interests, PoolEvent,
-    ReplyShape, SelectionEvent,
+    CheckOutFailure, CloseReason, CommandEnd, CommandFacts, CommandFailure, Event, HARMLESS, Interests,
+    PoolEvent, ReplyShape, SelectionEvent,
 };
 use crate::ids::LinkId;
 use crate::message::Replies;
-use crate::operation::SessionChoice;
 use crate::secret_commands::{is_hello, is_secret};
 use crate::time::Instant;
 
@@ -22,11 +21,11 @@ use crate::time::Instant;
 pub(super) struct Heard {
     /// What they call the operation; its first request's number unless its caller chose one.
     operation_id: Option<i64>,
-    /// Whether they know of its start, and not of its end.
-    is_traced: bool,
     /// Whether they know that it waits for a server.
     is_selecting: bool,
     command: Announcement,
+    /// What the owner, which makes spans, has not taken yet; `None` where it makes none.
+    span: Option<Box<Untold>>,
     check_out: CheckOutNotes,
 }
 
@@ -34,6 +33,13 @@ impl Heard {
     pub(super) fn new(operation_id: Option<i64>) -> Self {
         Heard { operation_id, ..Heard::default() }
     }
+}
+
+/// A command's start and its end, for a span.
+#[derive(Debug, Default)]
+struct Untold {
+    start: Option<Arc<CommandFacts>>,
+    end: Option<CommandEnd>,
 }
 
 /// How much listeners have heard of the attempt in flight.
@@ -73,9 +79,13 @@ impl Exchange {
         let (Some(server), Some(link)) = (&self.server, self.link) else { return };
         // A command of authentication is no attempt of the operation, so it shares no number with it.
         let authenticating = self.authenticating_command();
+        let is_authenticating = authenticating.is_some();
         let sent = authenticating.unwrap_or(&self.operation.command);
         let name = sent.name();
-        let mut command = sent.to_document();
+        let is_heard = client.wants(Interests::COMMANDS);
+        // All of it is copied only for who looks at it.
+        let is_shown = is_heard || authenticating.is_some() || is_hello(name);
+        let mut command = if is_shown { sent.to_document() } else { Vec::new() };
         let database = match authenticating {
             Some(_) => database_of(&command),
             None => self.operation.database.clone(),
@@ -100,22 +110,47 @@ impl Exchange {
             server_connection_id: facts.server_connection_id,
             service_id: facts.service_id,
             is_sensitive: is_secret,
-            reply_shape: if authenticating.is_some() {
-                ReplyShape::Document
-            } else {
-                self.operation.reply_shape
-            },
+            reply_shape: if is_authenticating { ReplyShape::Document } else { self.operation.reply_shape },
         });
-        if authenticating.is_none() {
+        if !is_authenticating {
             self.heard.operation_id = Some(operation_id);
         }
         self.heard.command = Announcement::Started(Arc::clone(&facts), now);
-        client.publish(Event::CommandStarted { facts, command });
+        if self.operation.is_traced && !is_authenticating && !is_secret {
+            self.heard.span.get_or_insert_default().start = Some(Arc::clone(&facts));
+        }
+        if is_heard {
+            client.publish(Event::CommandStarted { facts, command });
+        }
+    }
+
+    /// Returns the command that was sent since the last call, for a span of it; once.
+    pub fn take_command_start(&mut self) -> Option<Arc<CommandFacts>> {
+        self.heard.span.as_mut()?.start.take()
+    }
+
+    /// Returns how the command in flight has ended since the last call; once.
+    pub fn take_command_end(&mut self) -> Option<CommandEnd> {
+        self.heard.span.as_mut()?.end.take()
+    }
+
+    /// Returns the session that the command was stamped with, and the number of its write or transaction there.
+    pub fn stamped_session(&self, client: &Client) -> Option<([u8; 16], Option<i64>)> {
+        let explicit = self.explicit.as_ref().and_then(|explicit| client.session(explicit.id));
+        let session = self.session().or_else(|| explicit?.server())?;
+        let is_numbered = self.attempts.has_transaction_number || self.is_in_transaction();
+        Some((session.id, is_numbered.then_some(session.txn_number)))
+    }
+
+    /// Returns the command as it was sent, as one document.
+    pub fn sent_document(&self) -> Vec<u8> {
+        self.operation.command.to_document()
     }
 
     /// Records that a stamped command will be sent, if there is a listener.
     pub(super) fn prepare_announcement(&mut self, client: &mut Client, now: Instant) {
-        if !client.wants(Interests::COMMANDS) || self.operation.is_silent {
+        let is_wanted = client.wants(Interests::COMMANDS) || self.operation.is_traced;
+        if !is_wanted || self.operation.is_silent {
             return;
         }
         self.heard.command = Announcement::Due;
@@ -143,6 +178,18 @@ impl Exchange {
         let Some((facts, started)) = self.take_announced(client, now) else { return };
         let duration = now.saturating_since(started);
         let is_secret = facts.is_sensitive;
+        if self.is_span_open(&facts) {
+            self.heard.span.get_or_insert_default().end = Some(if is_ok {
+                CommandEnd::Answered { cursor: self.facts.cursor.as_ref().map_or(0, |cursor| cursor.id) }
+            } else {
+                let errmsg = body.get_str("errmsg").ok().flatten();
+                let message = errmsg.or_else(|| body.get_str("codeName").ok().flatten());
+                CommandEnd::Refused { code: self.facts.code, message: message.unwrap_or_default().into() }
+            });
+        }
+        if !client.wants(Interests::COMMANDS) {
+            return;
+        }
         client.publish(if is_ok {
             let reply = if is_secret { EMPTY.to_vec() } else { body.as_bytes().to_vec() };
             Event::CommandSucceeded { facts, duration, reply }
@@ -156,6 +203,12 @@ impl Exchange {
     pub(super) fn announce_unacknowledged(&mut self, client: &mut Client, now: Instant) {
         debug_assert!(self.operation.replies == Replies::None);
         let Some((facts, started)) = self.take_announced(client, now) else { return };
+        if self.is_span_open(&facts) {
+            self.heard.span.get_or_insert_default().end = Some(CommandEnd::Answered { cursor: 0 });
+        }
+        if !client.wants(Interests::COMMANDS) {
+            return;
+        }
         let duration = now.saturating_since(started);
         let mut reply = Vec::new();
         let start = writer::begin_document(&mut reply);
@@ -171,38 +224,18 @@ impl Exchange {
         }
         if let Announcement::Started(facts, started) = std::mem::take(&mut self.heard.command) {
             let duration = now.saturating_since(started);
-            client.publish(Event::CommandFailed { facts, duration, failure });
+            if self.is_span_open(&facts) {
+                self.heard.span.get_or_insert_default().end = Some(CommandEnd::Failed(failure.clone()));
+            }
+            if client.wants(Interests::COMMANDS) {
+                client.publish(Event::CommandFailed { facts, duration, failure });
+            }
         }
     }
 
-    /// Tells listeners that the operation begins.
-    pub(super) fn announce_operation(&mut self, client: &mut Client) {
-        if !client.wants(Interests::OPERATIONS) || self.operation.is_silent {
-            return;
-        }
-        self.heard.is_traced = true;
-        let operation_id = *self.heard.operation_id.get_or_insert(self.id.0 as i64);
-        let command = &self.operation.command;
-        let session = match &self.operation.session {
-            SessionChoice::Explicit(session) => Some(*session),
-            _ => None,
-        };
-        client.publish(Event::OperationStarted {
-            operation_id,
-            name: command.name().into(),
-            database: self.operation.database.clone(),
-            target: target_of(command.body_elements()),
-            session,
-        });
-    }
-
-    /// Tells listeners that the operation is over, once it is; to be called after every change.
-    pub fn announce_end(&mut self, client: &mut Client) {
-        if self.heard.is_traced && self.is_done() {
-            self.heard.is_traced = false;
-            let operation_id = self.heard.operation_id.unwrap_or_default();
-            client.publish(Event::OperationEnded { operation_id, failure: self.failure().cloned() });
-        }
+    /// Whether the owner was told of the start of this command, or will be, and so has to be told of its end.
+    fn is_span_open(&self, facts: &CommandFacts) -> bool {
+        self.operation.is_traced && !facts.is_sensitive && self.authenticating_command().is_none()
     }
 
     /// Tells listeners how far the choice of a server has come; its start comes by itself.
@@ -241,6 +274,7 @@ impl Exchange {
 
     /// Tells listeners that a connection is asked for.
     pub(super) fn announce_check_out(&mut self, client: &mut Client, now: Instant) {
+        self.count_check_out(now);
         if !client.wants(Interests::POOLS) {
             return;
         }
@@ -252,6 +286,7 @@ impl Exchange {
     pub(super) fn name_connection(&mut self, client: &mut Client, now: Instant) {
         let link = client.next_link();
         self.enter(Phase::Connecting { opening: link });
+        self.count_opening(client, now);
         if self.heard.check_out.asked.is_some() {
             self.heard.check_out.created = Some(now);
             self.publish_pool(client, PoolEvent::ConnectionCreated { link });
@@ -262,6 +297,7 @@ impl Exchange {
     pub(super) fn name_spare_connection(&mut self, client: &mut Client, now: Instant) {
         let link = client.next_link();
         self.enter(Phase::Connecting { opening: link });
+        self.count_opening(client, now);
         if client.wants(Interests::POOLS) {
             self.heard.check_out.created = Some(now);
             self.publish_pool(client, PoolEvent::ConnectionCreated { link });
@@ -270,6 +306,8 @@ impl Exchange {
 
     /// Tells listeners that a new connection has done its handshake.
     pub(super) fn announce_ready(&mut self, client: &mut Client, now: Instant) {
+        self.count_opened(client, now);
+        self.count_checked_out(client, now);
         if let (Some(created), Some(link)) = (self.heard.check_out.created.take(), self.link) {
             let duration = now.saturating_since(created);
             self.publish_pool(client, PoolEvent::ConnectionReady { link, duration });
@@ -278,7 +316,9 @@ impl Exchange {
     }
 
     /// Tells listeners that a connection was got.
+    #[inline]
     pub(super) fn announce_checked_out(&mut self, client: &mut Client, link: LinkId, now: Instant) {
+        self.count_checked_out(client, now);
         if let Some(asked) = self.heard.check_out.asked.take() {
             let duration = now.saturating_since(asked);
             self.publish_pool(client, PoolEvent::CheckedOut { link, duration });
@@ -299,6 +339,7 @@ impl Exchange {
         reason: CheckOutFailure,
         now: Instant,
     ) {
+        self.count_no_connection(client, reason);
         if let Some(asked) = self.heard.check_out.asked.take() {
             let (error, duration) = (self.heard.check_out.trouble.take(), now.saturating_since(asked));
             self.publish_pool(client, PoolEvent::CheckOutFailed { reason, error, duration });
@@ -307,6 +348,9 @@ impl Exchange {
 
     /// Tells listeners that a connection that is in no pool's books any more is closed.
     pub(super) fn announce_closed(&self, client: &mut Client, link: LinkId, reason: CloseReason) {
+        if let Some(server) = &self.server {
+            client.count_gone(&server.address, |counts| counts.add_closed(reason));
+        }
         self.publish_pool(client, PoolEvent::ConnectionClosed { link, reason });
     }
 
@@ -330,18 +374,6 @@ impl Exchange {
             _ => None,
         }
     }
-}
-
-/// Returns the collection that a command names, or what else its first field says.
-fn target_of(elements: &[u8]) -> Option<Box<str>> {
-    let mut body = Vec::with_capacity(elements.len() + 5);
-    let start = writer::begin_document(&mut body);
-    body.extend_from_slice(elements);
-    writer::end_document(&mut body, start);
-    let body = RawDocument::from_bytes(&body).ok()?;
-    let first = body.iter().next()?.ok()?;
-    let key = if first.key == "getMore" { "collection" } else { first.key };
-    body.get_str(key).ok()?.map(Into::into)
 }
 
 /// Returns the database that a whole command names.

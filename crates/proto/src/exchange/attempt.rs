@@ -136,6 +136,7 @@ impl Exchange {
                 format!("{}: {}", self.address(), body.get_str("errmsg")?.unwrap_or("write concern error"));
             self.report(client, topology::Phase::AfterHandshake, Cause::Reply(body), &message, now);
         }
+        let link = self.link;
         let stay = if more_to_come {
             Stay::MoreToCome
         } else if client.is_load_balanced()
@@ -174,6 +175,7 @@ impl Exchange {
             self.report_earlier();
         }
         self.finish(client, stay, now);
+        self.count_cursors(client, link);
         Ok(())
     }
 
@@ -216,6 +218,7 @@ impl Exchange {
     /// Tries again elsewhere. `message`: the reply to this attempt, empty without one.
     pub(super) fn retry(&mut self, client: &mut Client, message: &[u8], now: Instant) {
         self.keep_failure(message);
+        self.count_retry(client);
         self.attempts.retries += 1;
         self.begun = now;
         self.unpin_session(client, now);
@@ -235,8 +238,9 @@ impl Exchange {
     }
 
     /// Leaves the overloaded server alone for a while, then tries again: there, or elsewhere if the user wants it so.
-    fn wait_out(&mut self, client: &Client, until: Instant, message: &[u8]) {
+    fn wait_out(&mut self, client: &mut Client, until: Instant, message: &[u8]) {
         self.keep_failure(message);
+        self.count_retry(client);
         self.attempts.retries += 1;
         self.begun = until;
         let is_sharded = client.description().topology_type == TopologyType::Sharded;

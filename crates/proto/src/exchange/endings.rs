@@ -149,7 +149,7 @@ impl Exchange {
         if let (true, Some(link)) = (is_kept, link) {
             client.release_pinned(link, !owes_more, now);
         }
-        self.announce_end(client);
+        self.count_end(client, now);
     }
 
     /// Tells the topology of an error on the connection; returns what it means for the caller besides.

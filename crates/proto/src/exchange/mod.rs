@@ -27,6 +27,7 @@
 
 mod announcing;
 mod attempt;
+mod counting;
 mod endings;
 mod explicit;
 mod handshake;
@@ -190,6 +191,7 @@ pub struct Exchange {
     explicit: Option<Box<explicit::Explicit>>,
     /// When its last attempt began.
     begun: Instant,
+    counted: counting::Counted,
     /// When its time is over (client-side-operations-timeout).
     until: Option<Instant>,
     failed: Option<Failed>,
@@ -221,7 +223,7 @@ impl Exchange {
             operation.command.drop_own_limits();
         }
         let heard = announcing::Heard::new(operation.group);
-        let mut exchange = Exchange {
+        Exchange {
             id: client.next_exchange(),
             shard,
             operation,
@@ -235,14 +237,13 @@ impl Exchange {
             session: None,
             explicit: None,
             begun: now,
+            counted: counting::Counted::new(now),
             until,
             failed: None,
             facts: Facts::default(),
             earlier: Earlier::None,
             heard,
-        };
-        exchange.announce_operation(client);
-        exchange
+        }
     }
 
     /// Starts to run `operation` on this server, or not at all: without a choice, and without waiting for the server to
@@ -436,6 +437,11 @@ impl Exchange {
     /// Returns how often the command was sent before the last time.
     pub fn retries(&self) -> u32 {
         self.attempts.retries
+    }
+
+    /// Returns whether the replies come unasked, so that nothing was sent for them.
+    pub fn is_under_way(&self) -> bool {
+        self.operation.is_under_way
     }
 
     /// Returns the operation.

@@ -83,6 +83,7 @@ impl Exchange {
     ) {
         match selected {
             Ok(Some(server)) => {
+                self.count_selection(client, now);
                 if client.wants(Interests::SELECTION) {
                     let address = server.address.clone();
                     self.announce_selection(client, SelectionEvent::Succeeded { address });
@@ -102,6 +103,7 @@ impl Exchange {
             }
             Ok(None) => {
                 self.enter(Phase::Selecting { refused_by_user });
+                self.count_waiting_for_server(now);
                 if self.selection_deadline(client) <= now {
                     return self.fail_selection(client, now);
                 }
@@ -145,6 +147,9 @@ impl Exchange {
         let id = self.id;
         let pinned = self.operation.pinned.or(self.session_pin(client).and_then(|pin| pin.link));
         let Some(pool) = self.pool(client) else {
+            if pinned.is_none() {
+                self.count_check_out(now);
+            }
             self.announce_no_connection(client, CheckOutFailure::PoolClosed, now);
             self.fail(Failure::Closed);
             return self.end_session(client, now);
@@ -152,6 +157,12 @@ impl Exchange {
         let Some(link) = pinned else {
             let answer = pool.check_out(id, now);
             self.generation = pool.generation();
+            if matches!(answer, CheckOut::Ready(_)) {
+                pool.counts_mut().waits.add_zero();
+                self.count_no_wait();
+            } else {
+                self.count_check_out(now);
+            }
             return self.checked_out(client, answer, now);
         };
         // The server may have closed it since, or the process may have forked.
@@ -233,6 +244,7 @@ impl Exchange {
     }
 
     pub(super) fn fail_selection(&mut self, client: &mut Client, now: Instant) {
+        self.count_no_server(client);
         // That no server could be selected again says less than why another one was needed.
         if self.report_earlier() {
             if self.until == Some(self.selection_deadline(client)) {

@@ -67,6 +67,8 @@ pub struct Topology {
     watches: BTreeMap<Address, Watch>,
     effects: VecDeque<Effect>,
     events: VecDeque<Event>,
+    /// How often the description has changed.
+    changes: u64,
     is_closed: bool,
 }
 
@@ -92,6 +94,7 @@ impl Topology {
             watches: BTreeMap::new(),
             effects: VecDeque::new(),
             events: VecDeque::new(),
+            changes: 1,
             is_closed: false,
         };
         topology.publish(|| Event::TopologyOpening);
@@ -113,6 +116,11 @@ impl Topology {
     /// Returns what is known now. The value never changes; ask again for a newer one.
     pub fn description(&self) -> &Arc<TopologyDescription> {
         &self.description
+    }
+
+    /// Returns how often the description has changed; listeners hear of each, the first included.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Returns how often servers are checked; server selection needs it to judge staleness.
@@ -375,6 +383,7 @@ impl Topology {
             }
         }
         if previous != next {
+            self.changes += 1;
             self.publish(|| Event::TopologyDescriptionChanged { previous, new: next });
         }
         self.effects.push_back(Effect::WakeSelections);

@@ -1,6 +1,7 @@
 //! The client's shared state as a Python class: the core behind its lock, and the Python side of links and wakers.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
@@ -154,6 +155,10 @@ pub struct Core {
     publisher: Mutex<Option<Py<PyAny>>>,
     /// Called at each check of a server, to find out whether anyone has begun to listen.
     listener_check: Mutex<Option<Py<PyAny>>>,
+    /// Whether operations are counted.
+    counts: AtomicBool,
+    /// Makes spans of operations.
+    pub(crate) tracer: Option<Py<PyAny>>,
     /// The user's function that narrows the suitable servers.
     pub(crate) selector: Option<Py<PyAny>>,
     /// How the faces secure connections; None for plain ones.
@@ -193,6 +198,12 @@ impl Core {
         held.as_ref().map(|publisher| publisher.clone_ref(py))
     }
 
+    /// Whether operations are counted.
+    #[inline]
+    pub(super) fn is_counting(&self) -> bool {
+        self.counts.load(Ordering::Relaxed)
+    }
+
     /// Requests a check for new listeners.
     pub fn check_listeners(&self, py: Python<'_>) {
         let listener_check = {
@@ -224,6 +235,15 @@ impl Core {
         if is_anything_left {
             interpreter::deliver_soon(slf);
         }
+    }
+
+    /// Has `callback` called from a drop, where no Python code may run: soon.
+    pub fn call_soon(slf: &Py<Self>, callback: Py<PyAny>) {
+        {
+            let mut state = slf.get().lock();
+            state.left.get_or_insert_default().waking.push(callback);
+        }
+        interpreter::deliver_soon(slf);
     }
 
     /// Takes a session back from a drop.
@@ -346,15 +366,16 @@ fn client_options(py: Python<'_>, options: &Bound<'_, PyDict>) -> PyResult<Clien
 #[pymethods]
 impl Core {
     /// Make the shared state of a client. `options`: as `ClientOptions.core_options()` gives them; `seed`: 16 random
-    /// bytes; `publisher`: its methods are called with the events whose bits are set in `interests`.
+    /// bytes; `publisher`: its methods are called with the events whose bits are set in `interests`; `tracer`: makes spans.
     #[new]
-    #[pyo3(signature = (options, seed, publisher=None, interests=0))]
+    #[pyo3(signature = (options, seed, publisher=None, interests=0, tracer=None))]
     fn new(
         py: Python<'_>,
         options: &Bound<'_, PyDict>,
         seed: [u8; 16],
         publisher: Option<Py<PyAny>>,
         interests: u8,
+        tracer: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let credential: Bound<'_, PyAny> = option(options, "credential")?;
         let responder = if credential.is_none() {
@@ -389,10 +410,23 @@ impl Core {
             epoch,
             publisher: Mutex::new(publisher),
             listener_check: Mutex::new(None),
+            counts: AtomicBool::new(false),
+            tracer,
             selector: option::<Option<Py<PyAny>>>(options, "server_selector")?,
             security: PyOnceLock::new(),
             proxy: PyOnceLock::new(),
         })
+    }
+
+    /// Count operations from now on, besides connections and servers, which are always counted.
+    fn count(&self) {
+        self.lock().client.begin_counting();
+        self.counts.store(true, Ordering::Relaxed);
+    }
+
+    /// Return what was counted, as `_observe/metrics.py` takes it; None when operations are not counted.
+    fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        super::metrics::snapshot(self, py)
     }
 
     /// Call `publisher` with the events of these kinds from now on.

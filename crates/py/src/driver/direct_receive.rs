@@ -23,6 +23,8 @@ pub struct DirectReceive {
     landed: Arc<AtomicUsize>,
     /// How many of the next bytes are data.
     direct: usize,
+    /// How many bytes of the message went past the deframer.
+    pub received_size: usize,
     /// Whether what arrives is not for the filter: it is given up, and the deframer has all that came.
     pub is_plain: bool,
 }
@@ -37,6 +39,7 @@ impl DirectReceive {
             start,
             landed,
             direct: 0,
+            received_size: 0,
             is_plain: false,
         })
     }
@@ -49,6 +52,7 @@ impl DirectReceive {
         let moved = unsafe { receive_both(fd, place, self.direct, self.filter.window(), when) }?;
         if let Progress::Moved(count) = moved {
             let direct = count.min(self.direct);
+            self.received_size += direct;
             self.filter.received(direct, count - direct);
         }
         Ok(moved)
@@ -70,6 +74,7 @@ impl DirectReceive {
                         std::ptr::copy_nonoverlapping(ready.as_ptr(), place, count);
                     }
                     self.filter.placed(count);
+                    self.received_size += count;
                 }
                 FilterStep::Receive(direct) => {
                     self.direct = direct;

@@ -1,7 +1,10 @@
 //! The core's events handed to Python, once the lock is released: one call of the publisher's method for each.
 //! The publisher is `_observe/publisher.py`; it knows who listens.
 
-use mangonel_bson::{JsonMode, RawDocument, append_value, begin_document, end_document, write_json};
+use mangonel_bson::{
+    JsonMode, RawDocument, RawValue, append_str, append_value, begin_array, begin_document,
+    begin_subdocument, end_document, write_json,
+};
 use mangonel_entries::entries;
 use mangonel_proto::events::{CommandFacts, CommandFailure, Event, PoolEvent, SelectionEvent};
 use mangonel_proto::topology::{Address, Event as TopologyEvent};
@@ -10,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 
 use super::descriptions::{address_of, object_id, server, topology};
+use super::tracing::class_and_message;
 use super::{failure, interpreter};
 
 /// Adds the functions of this module.
@@ -18,24 +22,37 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// Return a document as relaxed extended JSON; what is longer than `longest` bytes ends in "...". `hidden`: the keys
-/// that are left out.
+/// that are left out. Without `values`, a command is shown with "?" in their place, and of an array only the first item.
 #[entries]
 #[pyfunction]
-#[pyo3(signature = (document, longest, hidden=Vec::new()))]
-fn shown_json(py: Python<'_>, document: &[u8], longest: usize, hidden: Vec<String>) -> PyResult<String> {
+#[pyo3(signature = (document, longest, hidden=Vec::new(), values=true))]
+fn shown_json(
+    py: Python<'_>,
+    document: &[u8],
+    longest: usize,
+    hidden: Vec<String>,
+    values: bool,
+) -> PyResult<String> {
     let mut text = Vec::new();
     let mut kept = Vec::new();
     RawDocument::from_bytes(document)
         .and_then(|document| {
-            if hidden.is_empty() {
+            if hidden.is_empty() && values {
                 return write_json(document, JsonMode::Relaxed, &mut text);
             }
             let start = begin_document(&mut kept);
+            let mut place = Place::First;
             for element in document.iter() {
                 let element = element?;
-                if !hidden.iter().any(|key| key == element.key) {
-                    append_value(&mut kept, element.key, element.value);
+                if hidden.iter().any(|key| key == element.key) {
+                    continue;
                 }
+                if values {
+                    append_value(&mut kept, element.key, element.value);
+                } else {
+                    append_shape(&mut kept, element.key, element.value, place)?;
+                }
+                place = Place::Top;
             }
             end_document(&mut kept, start);
             write_json(RawDocument::from_bytes(&kept)?, JsonMode::Relaxed, &mut text)
@@ -49,6 +66,79 @@ fn shown_json(py: Python<'_>, document: &[u8], longest: usize, hidden: Vec<Strin
         text.push_str("...");
     }
     Ok(text)
+}
+
+/// Where a value stands in a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Its first field, whose key is the command's name.
+    First,
+    /// Another field of its own.
+    Top,
+    /// A statement of a write command, beside what the user wrote.
+    Statement,
+    /// Inside what the user wrote, and how many documents may be inside each other there.
+    Inside(u8),
+}
+
+/// Fields of commands and of their statements whose numbers and flags say nothing of the user's data.
+const SHOWN: &[&str] = &["batchSize", "limit", "multi", "ordered", "singleBatch", "skip", "upsert"];
+
+/// Deeper documents are shown as "?".
+const DEEPEST: u8 = 50;
+
+/// Appends the field with "?" in place of values.
+fn append_shape(
+    out: &mut Vec<u8>,
+    key: &str,
+    value: RawValue<'_>,
+    place: Place,
+) -> mangonel_bson::Result<()> {
+    let below = match place {
+        Place::Inside(0) => None,
+        Place::Inside(left) => Some(Place::Inside(left - 1)),
+        Place::Top if matches!(key, "updates" | "deletes") => Some(Place::Statement),
+        _ => Some(Place::Inside(DEEPEST)),
+    };
+    match (value, below) {
+        (RawValue::String(_), _) if place == Place::First || place == Place::Top && key == "collection" => {
+            append_value(out, key, value);
+        }
+        (RawValue::Boolean(_) | RawValue::Int32(_) | RawValue::Int64(_) | RawValue::Double(_), _)
+            if matches!(place, Place::Top | Place::Statement) && SHOWN.contains(&key) =>
+        {
+            append_value(out, key, value);
+        }
+        (RawValue::Document(document), Some(below)) => {
+            let start = begin_subdocument(out, key);
+            for element in document.iter() {
+                let element = element?;
+                append_shape(out, element.key, element.value, below)?;
+            }
+            end_document(out, start);
+        }
+        (RawValue::Array(items), Some(below)) => {
+            let start = begin_array(out, key);
+            if let Some(first) = items.iter().next() {
+                // The documents of a write, or the items of an `$in`, have one shape. A statement is its item.
+                let item = first?;
+                match (item, place) {
+                    (RawValue::Document(statement), Place::Top) if below == Place::Statement => {
+                        let inner = begin_subdocument(out, "0");
+                        for element in statement.iter() {
+                            let element = element?;
+                            append_shape(out, element.key, element.value, Place::Statement)?;
+                        }
+                        end_document(out, inner);
+                    }
+                    _ => append_shape(out, "0", item, below)?,
+                }
+            }
+            end_document(out, start);
+        }
+        _ => append_str(out, key, "?"),
+    }
+    Ok(())
 }
 
 /// Calls the publisher for one event. What listeners raise, the publisher has dealt with.
@@ -74,10 +164,7 @@ fn call(py: Python<'_>, publisher: &Bound<'_, PyAny>, event: &Event) -> PyResult
             let (facts, micros) = (facts_of(py, facts)?, micros(*duration));
             let failure = match failure {
                 CommandFailure::Reply(reply) => PyBytes::new(py, reply).into_any(),
-                CommandFailure::Network(message) => described(py, "AutoReconnect", message)?,
-                CommandFailure::Timeout(message) => described(py, "NetworkTimeout", message)?,
-                CommandFailure::Protocol(message) => described(py, "ProtocolError", message)?,
-                CommandFailure::Cancelled(message) => described(py, "CancelledError", message)?,
+                reason => class_and_message(reason).into_pyobject(py)?.into_any(),
             };
             publisher.call_method1(intern!(py, "command_failed"), (facts, micros, failure))?;
         }
@@ -96,15 +183,6 @@ fn call(py: Python<'_>, publisher: &Bound<'_, PyAny>, event: &Event) -> PyResult
             let description = description.to_string();
             let arguments = (name, &**operation, operation_id, selector, description, detail);
             publisher.call_method1(intern!(py, "selection"), arguments)?;
-        }
-        Event::OperationStarted { operation_id, name, database, target, session } => {
-            let session = session.map(|session| session.0);
-            let arguments = (operation_id, &**name, &**database, target.as_deref(), session);
-            publisher.call_method1(intern!(py, "operation_started"), arguments)?;
-        }
-        Event::OperationEnded { operation_id, failure } => {
-            let failure = failure.as_ref().map(failure::class_and_message);
-            publisher.call_method1(intern!(py, "operation_ended"), (operation_id, failure))?;
         }
         Event::Topology(event) => call_topology(py, publisher, event)?,
     }
@@ -182,11 +260,6 @@ fn call_topology(py: Python<'_>, publisher: &Bound<'_, PyAny>, event: &TopologyE
         ),
     }
     .map(drop)
-}
-
-/// The class and the message of an exception that was never raised.
-fn described<'py>(py: Python<'py>, class: &str, message: &str) -> PyResult<Bound<'py, PyAny>> {
-    Ok((class, message).into_pyobject(py)?.into_any())
 }
 
 fn micros(duration: std::time::Duration) -> u64 {

@@ -26,6 +26,7 @@ use super::failure;
 use super::link::Link;
 use super::operation::{self, Operation, Reading};
 use super::tls::Tls;
+use super::tracing::Traced;
 use crate::codec::{self, Codec};
 use crate::thread_end::never_unwind_this_thread;
 
@@ -82,6 +83,8 @@ pub struct Exchange {
     packed: Option<(i32, Vec<u8>)>,
     /// Where the data of the chunks in the reply goes, and at which of its bytes.
     sink: Option<(Py<ChunkTarget>, usize)>,
+    /// What a tracer makes of it, until its span has ended.
+    traced: Option<Traced>,
 }
 
 impl Exchange {
@@ -98,10 +101,13 @@ impl Exchange {
         };
         let mut asked = asked;
         asked.limit = deadline::current(py)?;
+        let tracer = core.get().tracer.as_ref();
+        let traced = tracer.and_then(|tracer| Traced::begin(py, tracer, &asked));
+        asked.is_traced = traced.is_some();
         let now = core.get().now();
         let (inner, link) = core.get().with(py, |state| {
             let mut inner = Box::new(CoreExchange::begin(&mut state.client, ShardId(shard), asked, now));
-            inner.announce_end(&mut state.client);
+            inner.count_end(&mut state.client, now);
             let link = held_link(py, state, &inner);
             (inner, link)
         });
@@ -119,7 +125,9 @@ impl Exchange {
             lent: 0,
             packed: None,
             sink,
+            traced,
         };
+        exchange.trace(py);
         if exchange.core.get().selector.is_some() {
             exchange.let_choose(py);
         }
@@ -189,13 +197,14 @@ impl Exchange {
         let inner = &mut self.inner;
         let link = core.get().with(py, |state| {
             change(inner, state, now);
-            inner.announce_end(&mut state.client);
+            inner.count_end(&mut state.client, now);
             held_link(py, state, inner)
         });
         // A link that another thread closed is unregistered, but must still be read to its end.
         if link.is_some() || self.inner.link().is_none() {
             self.link = link;
         }
+        self.trace(py);
         if core.get().selector.is_some() {
             self.let_choose(py);
         }
@@ -206,6 +215,23 @@ impl Exchange {
         if self.sink.is_some() {
             // A connection in other hands at this moment reads the whole message instead.
             let _ = self.arm_direct_receive(py);
+        }
+    }
+
+    /// Tells the tracer what has come of the last change, if it records the operation.
+    #[inline(always)]
+    fn trace(&mut self, py: Python<'_>) {
+        if self.traced.is_some() {
+            self.follow(py);
+        }
+    }
+
+    #[cold]
+    fn follow(&mut self, py: Python<'_>) {
+        // Taken out meanwhile: the tracer may run anything.
+        if let Some(traced) = self.traced.take() {
+            traced.follow(py, self.core.get(), &mut self.inner);
+            self.traced = (self.inner.step() != Step::Done).then_some(traced);
         }
     }
 
@@ -247,6 +273,7 @@ impl Exchange {
             (link.note_reply(py), link.direct_receive.is_some())
         };
         let message = Link::take_message(link);
+        let sizes = self.transferred(link);
         // Of the next reply on this connection another exchange knows more, unless it follows unasked.
         if receives_directly && !message.as_ref().is_ok_and(|message| has_more_to_come(message)) {
             link.try_borrow_mut()?.direct_receive = None;
@@ -262,12 +289,29 @@ impl Exchange {
         if let Some(owner) = told {
             Tls::remember(&owner, py);
         }
-        self.advance(py, |inner, state, now| inner.handle_reply(&mut state.client, &message, now));
+        self.advance(py, |inner, state, now| {
+            if let Some((sent, received)) = sizes {
+                state.client.count_bytes(sent, received);
+            }
+            inner.handle_reply(&mut state.client, &message, now);
+        });
         if self.inner.step() == Step::Done {
             // What an earlier attempt was answered may say more than the last answer.
             self.reply = self.inner.take_earlier_reply().unwrap_or(message);
         }
         Ok(())
+    }
+
+    /// Returns the sizes of the message sent and of the one just received, on the wire, where they are counted.
+    #[inline]
+    fn transferred(&self, link: &Bound<'_, Link>) -> Option<(usize, usize)> {
+        if !self.core.get().is_counting() {
+            return None;
+        }
+        let link = link.try_borrow().ok()?;
+        let aside = link.direct_receive.as_ref().map_or(0, |direct| direct.received_size);
+        let sent = if self.inner.is_under_way() { 0 } else { self.outbound().len() };
+        Some((sent, link.received_size + aside))
     }
 
     /// Tells listeners that the command is about to be sent, when there are any.
@@ -278,7 +322,12 @@ impl Exchange {
     }
 
     pub(crate) fn sent(&mut self, py: Python<'_>) {
-        self.advance(py, |inner, state, now| inner.handle_sent(&mut state.client, now));
+        let size =
+            if self.core.get().is_counting() && !self.expects_reply() { self.outbound().len() } else { 0 };
+        self.advance(py, |inner, state, now| {
+            state.client.count_bytes(size, 0);
+            inner.handle_sent(&mut state.client, now);
+        });
     }
 
     /// The bytes that arrived cannot be a message.
@@ -676,6 +725,9 @@ impl Drop for Exchange {
         never_unwind_this_thread();
         // The net under a face that could not close, as when a signal handler raised before its `try` began; the faces'
         // `finally` comes first. An exception may be pending here, so no Python code is run.
+        if let Some(traced) = self.traced.take() {
+            Core::call_soon(&self.core, traced.into_ending());
+        }
         if self.is_over() {
             return;
         }

@@ -90,22 +90,21 @@ pub fn to_python(py: Python<'_>, failure: &Failure) -> PyErr {
 
 /// What `to_python` would raise, for those who only want to show it: the class's name, and what it says.
 pub fn class_and_message(failure: &Failure) -> (&'static str, &str) {
-    match failure {
-        Failure::ServerSelection(message) => ("ServerSelectionTimeoutError", message),
-        Failure::WaitQueue(message) => ("WaitQueueTimeoutError", message),
-        Failure::TimeLimit(message) | Failure::Network { message, timed_out: true } => {
-            ("NetworkTimeout", message)
-        }
-        Failure::Network { message, timed_out: false } => ("AutoReconnect", message),
-        Failure::Protocol(message) => ("ProtocolError", message),
-        Failure::Configuration(message) => ("ConfigurationError", message),
-        Failure::TooLarge(message) => ("DocumentTooLarge", message),
-        Failure::Usage(message) => ("InvalidOperation", message),
-        Failure::Closed => ("InvalidOperation", "the client was closed"),
-        Failure::Authentication { message, .. } => ("OperationFailure", message),
-        Failure::Unanswered => ("BugError", "authentication ended for no reason"),
-        Failure::Command => ("OperationFailure", "the server refused the command"),
-    }
+    let message = match failure {
+        Failure::ServerSelection(message)
+        | Failure::WaitQueue(message)
+        | Failure::TimeLimit(message)
+        | Failure::Network { message, .. }
+        | Failure::Protocol(message)
+        | Failure::Configuration(message)
+        | Failure::TooLarge(message)
+        | Failure::Authentication { message, .. } => message.as_str(),
+        Failure::Usage(message) => message,
+        Failure::Closed => "the client was closed",
+        Failure::Unanswered => "authentication ended for no reason",
+        Failure::Command => "the server refused the command",
+    };
+    (failure.class(), message)
 }
 
 /// The server refused a user.

@@ -53,6 +53,8 @@ pub struct Link {
     is_doomed: bool,
     /// Whether `fd` is as `socket::prepare` makes it, for good.
     pub(crate) is_prepared: bool,
+    /// The size of the message taken last, on the wire.
+    pub(crate) received_size: usize,
     /// When the last reply was read.
     pub(crate) idle_since: std::time::Instant,
     /// The future that is resolved when a whole message has arrived; asyncio's faces only.
@@ -84,6 +86,7 @@ impl Link {
             has_spoken: false,
             is_busy: false,
             is_doomed: false,
+            received_size: 0,
             idle_since: std::time::Instant::now(),
             waiter: None,
             is_prepared: false,
@@ -101,6 +104,7 @@ impl Link {
         let (message, packer) = {
             let mut link = link.try_borrow_mut().map_err(|error| ProtocolError::new(error.to_string()))?;
             let message = link.deframer.take()?;
+            link.received_size = message.len();
             if message.get(12..16) != Some(&compress::OP_COMPRESSED.to_le_bytes()) {
                 return Ok(message);
             }

@@ -13,6 +13,7 @@ mod exchange;
 mod failure;
 pub(crate) mod interpreter;
 mod link;
+mod metrics;
 mod monitor;
 mod namespaces;
 pub(crate) mod operation;
@@ -22,6 +23,7 @@ mod session;
 mod socket;
 pub(crate) mod source;
 mod tls;
+mod tracing;
 mod transfer;
 mod waiter;
 

@@ -110,7 +110,7 @@ class ClientBulkRunner:
         if tracer is None:
             return await self._run_flow(command, new_group())
         group, session = new_group(), None if self._session is None else self._session.number
-        with tracer.bulk(group, "bulkWrite", "admin", None, session):
+        with tracer.bulk(group, "bulkWrite", "admin", None, session, len(self._writes)):
             return await self._run_flow(command, group)
 
     async def _run_flow(self, command: dict[str, Any], group: int) -> ClientBulkWriteResult:

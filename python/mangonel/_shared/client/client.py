@@ -19,6 +19,7 @@ from mangonel._shared.client import fork_and_exit
 from mangonel._shared.client.abandoned_cursors import AbandonedCursors
 from mangonel._shared.client.admin import ClientAdministration
 from mangonel._shared.client.bulk import ClientBulkWrite
+from mangonel._shared.client.database_too import database_too
 from mangonel._shared.cursors.watch_client import WatchedClient
 from mangonel._shared.operation import build_operation
 from mangonel._shared.returns import Returns
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from mangonel._shared.sessions.options import TransactionOptions
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.bson.codec_options import CodecOptions, TypeRegistry
+    from mangonel.metrics import ClientMetrics
     from mangonel.read_concern import ReadConcern
     from mangonel.read_preferences import _ServerMode
     from mangonel.write_concern import WriteConcern
@@ -126,7 +128,11 @@ class _MongoClient(
         listeners = self._listeners = Listeners(options)
         try:
             self._core = _core.Core(
-                options.core_options(), os.urandom(16), listeners.publisher, listeners.interests
+                options.core_options(),
+                os.urandom(16),
+                listeners.publisher,
+                listeners.interests,
+                listeners.tracer,
             )
         except UnicodeEncodeError:
             # It holds the whole text, which may be a password.
@@ -280,6 +286,27 @@ class _MongoClient(
         hosts = [host if port is None else f"{host}:{port}" for host, port in self._options.seeds]
         described = [f"host={hosts!r}", *self._options.described()]
         return f"{type(self).__name__}({', '.join(described)})"
+
+    @database_too
+    def metrics(self) -> ClientMetrics:
+        """Return what the client has counted: operations, connections, bytes, retries, cursors. Sends nothing.
+
+        A database of this name is `client["metrics"]`, and `client.metrics` as long as it is not called.
+
+        Raises:
+            ConfigurationError: the client does not count, because `metrics=True` was not given.
+
+        Example:
+            >>> client = MongoClient(metrics=True)
+            >>> [(pool.address, pool.in_use) for pool in client.metrics().pools]
+            [(('localhost', 27017), 0)]
+        """
+        from mangonel.metrics import snapshot
+
+        counted = snapshot(self._core)
+        if counted is None:
+            raise ConfigurationError("the client does not count; make it with metrics=True")
+        return counted
 
     def close(self) -> Returns[None]:
         """Close every connection. Operations in flight fail; later ones raise InvalidOperation.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mangonel._core import KIND_COMMAND, READ_DOCUMENT, READ_UNCHECKED
 from mangonel._light import Generic
 from mangonel._shared.client.database_admin import DatabaseAdministration
+from mangonel._shared.client.database_too import method_of
 from mangonel._shared.cursors.watch import WatchedDatabase
 from mangonel._shared.returns import Returns
 from mangonel._shared.settings import Settings, check_reply, port_of, preference_in, session_of
@@ -173,7 +174,10 @@ class _Database(
             "Please compare with None instead: database is not None"
         )
 
-    def __call__(self, *args: object, **kwargs: object) -> None:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        method = method_of(self._client, self._database_name)
+        if method is not None:
+            return method(self._client, *args, **kwargs)
         raise TypeError(
             f"'{type(self).__name__}' object is not callable. If you meant to call a method of the client, "
             f"it has none named {self._database_name!r}"

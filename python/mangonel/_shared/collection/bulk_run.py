@@ -174,7 +174,9 @@ class BulkRunner:
         tracer = self._client._tracer
         if tracer is not None and not is_traced:
             session = None if self._session is None else self._session.number
-            with tracer.bulk(self._group, name, self._database_name, self._name, session):
+            # Runs that are made one by one tell no number before.
+            size = sum(len(run.writes) for run in runs) if isinstance(runs, list) else None
+            with tracer.bulk(self._group, name, self._database_name, self._name, session, size):
                 return await self.run_flow(runs, first=first, is_traced=True)
         limits = self._client._core.limits()
         if limits is None:

@@ -1,0 +1,192 @@
+//! What is counted of an exchange: how long it took, how long it waited, what it opened. Most of it only where the client
+//! counts. Names: OpenTelemetry's conventions for databases.
+
+use std::time::Duration;
+
+use mangonel_bson::{RawDocument, RawValue};
+
+use super::Exchange;
+use crate::client::Client;
+use crate::error::Failure;
+use crate::events::CheckOutFailure;
+use crate::ids::LinkId;
+use crate::metrics::{Key, PoolCounts, target_of};
+use crate::operation::Kind;
+use crate::time::Instant;
+
+/// Since when it does what is counted.
+#[derive(Debug)]
+pub(super) struct Counted {
+    started: Instant,
+    /// When it asked for a connection that it has not got yet.
+    asked: Option<Instant>,
+    /// When it began to open a connection that is not usable yet.
+    opened: Option<Instant>,
+    /// When it began to wait for a server.
+    selecting: Option<Instant>,
+    is_over: bool,
+}
+
+/// A command that begins so gives cursors up.
+const KILL_CURSORS: &[u8] = b"\x02killCursors\0";
+
+impl Counted {
+    pub(super) fn new(now: Instant) -> Self {
+        Counted { started: now, asked: None, opened: None, selecting: None, is_over: false }
+    }
+}
+
+impl Exchange {
+    /// Counts the operation once it is over; to be called after every change.
+    #[inline]
+    pub fn count_end(&mut self, client: &mut Client, now: Instant) {
+        if client.metrics.is_some() && self.is_done() && !self.counted.is_over {
+            self.add_operation(client, now);
+        }
+    }
+
+    fn add_operation(&mut self, client: &mut Client, now: Instant) {
+        self.counted.is_over = true;
+        if self.operation.is_silent {
+            return;
+        }
+        let elements = self.operation.command.body_elements();
+        let target = target_of(elements);
+        // Few begin with this letter.
+        if target.get(1) == Some(&b'k') && target.starts_with(KILL_CURSORS) {
+            self.forget_killed_cursors(client);
+        }
+        let (error, code) = match &self.failed {
+            None if !self.facts.has_write_errors => (None, None),
+            None => (Some("WriteError"), self.code()),
+            Some(failed) if failed.failure == Failure::Command => (Some(failed.failure.class()), self.code()),
+            Some(failed) => (Some(failed.failure.class()), None),
+        };
+        if let Some(metrics) = &mut client.metrics {
+            let key = Key { target, database: &self.operation.database, error, code };
+            metrics.add_operation(key, now.saturating_since(self.counted.started));
+        }
+    }
+
+    fn code(&self) -> Option<i64> {
+        self.facts.code.or(self.facts.write_concern_code)
+    }
+
+    /// A server was chosen.
+    #[inline]
+    pub(super) fn count_selection(&mut self, client: &mut Client, now: Instant) {
+        let Some(metrics) = &mut client.metrics else { return };
+        if !self.operation.is_silent {
+            match self.counted.selecting.take() {
+                None => metrics.selections.add_zero(),
+                Some(since) => metrics.selections.add(now.saturating_since(since)),
+            }
+        }
+    }
+
+    /// None was, and it waits.
+    pub(super) fn count_waiting_for_server(&mut self, now: Instant) {
+        self.counted.selecting.get_or_insert(now);
+    }
+
+    /// None was, and there is no time left.
+    pub(super) fn count_no_server(&mut self, client: &mut Client) {
+        self.counted.selecting = None;
+        if let Some(metrics) = client.metrics.as_mut().filter(|_| !self.operation.is_silent) {
+            metrics.selection_timeouts += 1;
+        }
+    }
+
+    /// A connection is asked for, and has to be waited for or opened.
+    pub(super) fn count_check_out(&mut self, now: Instant) {
+        self.counted.asked = Some(now);
+    }
+
+    /// One was got at once, and is counted already.
+    #[inline]
+    pub(super) fn count_no_wait(&mut self) {
+        self.counted.asked = None;
+    }
+
+    /// A connection was got that had to be waited for or opened.
+    #[inline]
+    pub(super) fn count_checked_out(&mut self, client: &mut Client, now: Instant) {
+        if let Some(asked) = self.counted.asked.take() {
+            self.count_wait(client, now.saturating_since(asked));
+        }
+    }
+
+    #[cold]
+    fn count_wait(&self, client: &mut Client, duration: Duration) {
+        self.count_in_pool(client, |counts| counts.waits.add(duration));
+    }
+
+    /// Counts in the books of the pool, or of those that are gone.
+    fn count_in_pool(&self, client: &mut Client, count: impl FnOnce(&mut PoolCounts)) {
+        match (self.pool(client), &self.server) {
+            (Some(pool), _) => count(pool.counts_mut()),
+            (None, Some(server)) => client.count_gone(&server.address, count),
+            (None, None) => {}
+        }
+    }
+
+    /// None was.
+    pub(super) fn count_no_connection(&mut self, client: &mut Client, reason: CheckOutFailure) {
+        if self.counted.asked.take().is_none() {
+            return;
+        }
+        self.count_in_pool(client, |counts| counts.add_failed(reason));
+    }
+
+    /// A connection is about to be opened.
+    pub(super) fn count_opening(&mut self, client: &mut Client, now: Instant) {
+        self.counted.opened = Some(now);
+        self.count_in_pool(client, |counts| counts.created += 1);
+    }
+
+    /// A connection has done its handshake.
+    pub(super) fn count_opened(&mut self, client: &mut Client, now: Instant) {
+        if let Some(opened) = self.counted.opened.take() {
+            self.count_in_pool(client, |counts| counts.openings.add(now.saturating_since(opened)));
+        }
+    }
+
+    /// Another attempt is made.
+    pub(super) fn count_retry(&self, client: &mut Client) {
+        if let Some(metrics) = &mut client.metrics {
+            metrics.retries += 1;
+        }
+    }
+
+    /// A reply to the command arrived: it may have told of a cursor, or of the end of one.
+    #[inline]
+    pub(super) fn count_cursors(&self, client: &mut Client, link: Option<LinkId>) {
+        let open = self.facts.cursor.as_ref().map_or(0, |cursor| cursor.id);
+        if let Some(metrics) = &mut client.metrics {
+            if open != 0 {
+                // A connection that stays with its cursor ends with it.
+                metrics.note_open_cursor(open, link.filter(|_| self.keeps_link()));
+            } else if self.operation.kind == Kind::ReadOnce {
+                let id = self.asked_cursors("getMore", |value| value.as_i64_lenient().into_iter().collect());
+                id.into_iter().for_each(|id| metrics.note_closed_cursor(id));
+            }
+        }
+    }
+
+    /// Cursors were given up, whether or not the server heard of it.
+    fn forget_killed_cursors(&self, client: &mut Client) {
+        let ids = self.asked_cursors("cursors", |value| match value {
+            RawValue::Array(ids) => ids.iter().flatten().filter_map(|id| id.as_i64_lenient()).collect(),
+            _ => Vec::new(),
+        });
+        if let Some(metrics) = &mut client.metrics {
+            ids.into_iter().for_each(|id| metrics.note_closed_cursor(id));
+        }
+    }
+
+    /// Reads which cursors the command is about.
+    fn asked_cursors(&self, key: &str, read: impl Fn(RawValue<'_>) -> Vec<i64>) -> Vec<i64> {
+        let body = self.operation.command.body().and_then(|body| RawDocument::prefix(body).ok());
+        body.and_then(|(body, _)| body.get(key).ok().flatten().map(read)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,293 @@
+"""The metrics as OpenTelemetry and Prometheus name them, made of what clients have counted. Knows neither package.
+
+Names that begin with `db.client` are OpenTelemetry's conventions for databases; the others are ours.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from mangonel import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mangonel import _core
+    from mangonel.metrics import ClientMetrics, Histogram
+
+    # Names of attributes with their values, in the order of the names.
+    Attributes = tuple[tuple[str, str], ...]
+    Series = Iterator[tuple[Attributes, int | Histogram]]
+
+COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
+
+
+class Instrument(NamedTuple):
+    """One metric.
+
+    Args:
+        name: its name, with dots.
+        kind: COUNTER (only grows), GAUGE or HISTOGRAM.
+        unit: its unit, as UCUM has it.
+        description: what it counts.
+        read: gives its values of what one client has counted.
+        labels: the names of its attributes.
+    """
+
+    name: str
+    kind: str
+    unit: str
+    description: str
+    read: Callable[[ClientMetrics], Series]
+    labels: tuple[str, ...] = ()
+
+
+_POOL = "db.client.connection.pool.name"
+_STATE = "db.client.connection.state"
+_OPERATION = (
+    "db.collection.name",
+    "db.namespace",
+    "db.operation.name",
+    "db.response.status_code",
+    "db.system.name",
+    "error.type",
+)
+
+
+def _operations(counted: ClientMetrics) -> Series:
+    for each in counted.operations:
+        values = (
+            each.collection or "",
+            each.database,
+            each.name,
+            "" if each.code is None else str(each.code),
+            "mongodb",
+            each.error or "",
+        )
+        yield (
+            tuple((name, value) for name, value in zip(_OPERATION, values, strict=True) if value),
+            each.duration,
+        )
+
+
+def _of_pools(
+    read: Callable[[metrics.PoolMetrics], int | Histogram],
+) -> Callable[[ClientMetrics], Series]:
+    return lambda counted: (((_named(pool),), read(pool)) for pool in counted.pools)
+
+
+def _by_reason(
+    label: str, read: Callable[[metrics.PoolMetrics], dict[str, int]]
+) -> Callable[[ClientMetrics], Series]:
+    return lambda counted: (
+        ((_named(pool), (label, reason)), count)
+        for pool in counted.pools
+        for reason, count in read(pool).items()
+    )
+
+
+def _connections(counted: ClientMetrics) -> Series:
+    for pool in counted.pools:
+        yield (_named(pool), (_STATE, "idle")), pool.idle
+        yield (_named(pool), (_STATE, "used")), pool.in_use
+
+
+def _bytes(counted: ClientMetrics) -> Series:
+    yield (("network.io.direction", "transmit"),), counted.bytes_sent
+    yield (("network.io.direction", "receive"),), counted.bytes_received
+
+
+def _single(name: str) -> Callable[[ClientMetrics], Series]:
+    return lambda counted: iter([((), getattr(counted, name))])
+
+
+def _named(pool: metrics.PoolMetrics) -> tuple[str, str]:
+    host, port = pool.address
+    return _POOL, host if port is None else f"{host}:{port}"
+
+
+_REASON = "mongodb.client.connection.reason"
+
+INSTRUMENTS = (
+    Instrument(
+        "db.client.operation.duration",
+        HISTOGRAM,
+        "s",
+        "Duration of operations with all their attempts",
+        _operations,
+        _OPERATION,
+    ),
+    Instrument(
+        "db.client.connection.count",
+        GAUGE,
+        "{connection}",
+        "Connections, by whether they are in use",
+        _connections,
+        (_POOL, _STATE),
+    ),
+    Instrument(
+        "db.client.connection.pending_requests",
+        GAUGE,
+        "{request}",
+        "Operations that wait for a connection",
+        _of_pools(lambda pool: pool.waiting),
+        (_POOL,),
+    ),
+    Instrument(
+        "db.client.connection.timeouts",
+        COUNTER,
+        "{timeout}",
+        "Operations that got no connection within waitQueueTimeoutMS",
+        _of_pools(lambda pool: pool.check_outs_failed["timeout"]),
+        (_POOL,),
+    ),
+    Instrument(
+        "db.client.connection.wait_time",
+        HISTOGRAM,
+        "s",
+        "Time from asking for a connection to having it",
+        _of_pools(lambda pool: pool.wait_time),
+        (_POOL,),
+    ),
+    Instrument(
+        "db.client.connection.create_time",
+        HISTOGRAM,
+        "s",
+        "Time to open a connection, its handshake included",
+        _of_pools(lambda pool: pool.create_time),
+        (_POOL,),
+    ),
+    Instrument(
+        "mongodb.client.connection.opening",
+        GAUGE,
+        "{connection}",
+        "Connections being opened",
+        _of_pools(lambda pool: pool.pending),
+        (_POOL,),
+    ),
+    Instrument(
+        "mongodb.client.connection.created",
+        COUNTER,
+        "{connection}",
+        "Connections that were begun to be opened",
+        _of_pools(lambda pool: pool.created),
+        (_POOL,),
+    ),
+    Instrument(
+        "mongodb.client.connection.closed",
+        COUNTER,
+        "{connection}",
+        "Connections closed, by reason",
+        _by_reason(_REASON, lambda pool: pool.closed),
+        (_POOL, _REASON),
+    ),
+    Instrument(
+        "mongodb.client.connection.failures",
+        COUNTER,
+        "{request}",
+        "Operations that got no connection, by reason",
+        _by_reason(_REASON, lambda pool: pool.check_outs_failed),
+        (_POOL, _REASON),
+    ),
+    Instrument(
+        "mongodb.client.io",
+        COUNTER,
+        "By",
+        "Messages of operations, in bytes on the wire",
+        _bytes,
+        ("network.io.direction",),
+    ),
+    Instrument("mongodb.client.retries", COUNTER, "{retry}", "Commands sent once more", _single("retries")),
+    Instrument(
+        "mongodb.client.server_selection.duration",
+        HISTOGRAM,
+        "s",
+        "Time from asking for a server to having chosen one",
+        _single("selection_time"),
+    ),
+    Instrument(
+        "mongodb.client.server_selection.timeouts",
+        COUNTER,
+        "{timeout}",
+        "Operations that found no server in time",
+        _single("selection_timeouts"),
+    ),
+    Instrument(
+        "mongodb.client.cursors.open",
+        GAUGE,
+        "{cursor}",
+        "Cursors that servers have open for this program",
+        _single("open_cursors"),
+    ),
+    Instrument(
+        "mongodb.client.topology.changes",
+        COUNTER,
+        "{change}",
+        "Changes in what is known of the deployment",
+        _single("topology_changes"),
+    ),
+)
+
+
+class Clients:
+    """The clients whose counts are exported together. Counts of those that are gone stay: no counter shrinks."""
+
+    def __init__(self) -> None:
+        import weakref
+
+        self._cores: weakref.WeakSet[_core.Core] = weakref.WeakSet()
+        self._last: weakref.WeakKeyDictionary[_core.Core, _Totals] = weakref.WeakKeyDictionary()
+        self._gone: _Totals = {}
+        self._finalize = weakref.finalize
+
+    def add(self, core: _core.Core) -> None:
+        """Export what this client counts, from now on until the program ends."""
+        core.count()
+        if core not in self._cores:
+            self._cores.add(core)
+            last: _Totals = {}
+            self._last[core] = last
+            self._finalize(core, self._keep, last)
+
+    def _keep(self, last: _Totals) -> None:
+        _merge(self._gone, {key: value for key, value in last.items() if key[0] in _GROWING})
+
+    def totals(self) -> _Totals:
+        """Return the sums over all clients, by the name of the instrument and its attributes."""
+        totals: _Totals = dict(self._gone)
+        for core in tuple(self._cores):
+            counted = metrics.snapshot(core)
+            last = self._last.get(core)
+            if counted is None or last is None:
+                continue
+            last.clear()
+            for instrument in INSTRUMENTS:
+                _merge(
+                    last,
+                    {(instrument.name, attributes): value for attributes, value in instrument.read(counted)},
+                )
+            _merge(totals, last)
+        return totals
+
+
+if TYPE_CHECKING:
+    _Totals = dict[tuple[str, Attributes], int | Histogram]
+
+_GROWING = frozenset(instrument.name for instrument in INSTRUMENTS if instrument.kind != GAUGE)
+
+
+def _merge(totals: _Totals, more: _Totals) -> None:
+    for key, value in more.items():
+        known = totals.get(key)
+        totals[key] = value if known is None else _sum(known, value)
+
+
+def _sum(first: int | Histogram, second: int | Histogram) -> int | Histogram:
+    if isinstance(first, int) or isinstance(second, int):
+        assert isinstance(first, int)
+        assert isinstance(second, int)
+        return first + second
+    return metrics.Histogram(
+        tuple(map(int.__add__, first.counts, second.counts)),
+        tuple(map(float.__add__, first.sums, second.sums)),
+    )

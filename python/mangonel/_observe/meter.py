@@ -1,0 +1,88 @@
+"""An OpenTelemetry meter of what clients count. Needs `opentelemetry-api`; holds no client.
+
+Values are read when OpenTelemetry collects them, so an operation pays nothing for it. OpenTelemetry has no histogram
+that is only read: what was counted since the last collection is recorded then, each duration as the mean of its bucket.
+So counts, buckets and sums are exact, and the extremes are not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opentelemetry import metrics
+from opentelemetry.metrics import CallbackOptions, Observation
+
+from mangonel._observe.instruments import COUNTER, GAUGE, HISTOGRAM, INSTRUMENTS, Clients, Instrument
+from mangonel._version import __version__
+from mangonel.metrics import Histogram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from opentelemetry.metrics import Meter as ApiMeter
+    from opentelemetry.metrics import MeterProvider
+
+    from mangonel import _core
+    from mangonel._observe.instruments import Attributes
+
+
+class Meter:
+    """The instruments of one provider.
+
+    Args:
+        provider: where they are made. None: the global one.
+    """
+
+    def __init__(self, provider: MeterProvider | None = None) -> None:
+        self._clients = Clients()
+        self._recorded: dict[tuple[str, Attributes], Histogram] = {}
+        self._histograms: dict[str, Any] = {}
+        meter = metrics.get_meter("mangonel", __version__, provider)
+        for instrument in INSTRUMENTS:
+            self._make(meter, instrument)
+
+    def add(self, core: _core.Core) -> None:
+        """Export what this client counts from now on."""
+        self._clients.add(core)
+
+    def _make(self, meter: ApiMeter, instrument: Instrument) -> None:
+        name, kind, unit, description, *_ = instrument
+        if kind == HISTOGRAM:
+            self._histograms[name] = meter.create_histogram(
+                name, unit, description, explicit_bucket_boundaries_advisory=Histogram((), ()).bounds
+            )
+        elif kind == COUNTER:
+            meter.create_observable_counter(name, [self._reader(name)], unit, description)
+        else:
+            assert kind == GAUGE
+            meter.create_observable_up_down_counter(name, [self._reader(name)], unit, description)
+
+    def _reader(self, name: str) -> Callable[[CallbackOptions], Iterator[Observation]]:
+        def read(_: CallbackOptions) -> Iterator[Observation]:
+            totals = self._clients.totals()
+            # One of the callbacks of a collection records for all histograms.
+            if name == _RECORDS:
+                self._record(totals)
+            for (found, attributes), value in totals.items():
+                if found == name and isinstance(value, int):
+                    yield Observation(value, dict(attributes))
+
+        return read
+
+    def _record(self, totals: dict[tuple[str, Attributes], int | Histogram]) -> None:
+        for key, value in totals.items():
+            if isinstance(value, int):
+                continue
+            earlier = self._recorded.get(key)
+            self._recorded[key] = value
+            record, attributes = self._histograms[key[0]].record, dict(key[1])
+            for bucket, count in enumerate(value.counts):
+                new = count - (earlier.counts[bucket] if earlier else 0)
+                if new > 0:
+                    mean = (value.sums[bucket] - (earlier.sums[bucket] if earlier else 0.0)) / new
+                    for _ in range(new):
+                        record(mean, attributes)
+
+
+_RECORDS = "db.client.connection.count"
