@@ -1,9 +1,9 @@
 """`python tools/agents.py [NAME ...]`: run monitoring agents over each package on each face, and count their spans.
 
-Each agent runs in a virtual environment of the cache (`$XDG_CACHE_HOME/mangonel/agents`), sends to a collector of its
-own program in `tools/agent_programs`, and sees what `workload.py` does there, on a mongod of its own.
-Exit status 1 if a cell has no span, or a span shows a value. Writes nothing into the repository but, with `--write`, the
-table in docs/observability.md.
+Each agent runs in a virtual environment of the cache (`$XDG_CACHE_HOME/mangonel/agents`) and sees what `workload.py`
+in `tools/agent_programs` does on a mongod; a program there keeps what the agent sends. Exit status 1 if a cell has no
+span, or a span shows a value. Writes nothing into the repository but, with `--write`, the table in
+docs/observability.md.
 """
 
 from __future__ import annotations

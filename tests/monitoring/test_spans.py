@@ -292,7 +292,7 @@ def test_text_without_values_has_the_names_of_fields_alone(
     assert texts[:4] == [
         '{"insert":"things","ordered":true,"documents":[{"_id":"?","limit":"?","deep":[{"a":"?"}]}]}',
         '{"update":"things","ordered":true,"updates":'
-        '[{"q":{"limit":"?"},"u":{"$set":{"multi":"?"}},"multi":true}]}',
+        '[{"q":{"limit":"?"},"u":{"$set":{"multi":"?"}},"multi":true,"upsert":false}]}',
         '{"find":"things","filter":{"_id":{"$in":["?"]}},"batchSize":1}',
         '{"getMore":"?","collection":"things","batchSize":1}',
     ]
