@@ -244,8 +244,10 @@ def test_every_option_of_pymongo_is_known() -> None:
     # PyMongo has no SOCKS5.
     own = {"proxyhost", "proxypassword", "proxyport", "proxyusername"}
     assert set(options.URI_OPTIONS) - own == set(common.URI_OPTIONS_VALIDATOR_MAP)
-    # Ours alone: a ready context, where PyMongo takes files only; metrics and spans.
-    assert set(options.ALL_OPTIONS) - {"metrics", "ssl_context", "tracing"} - own == set(common.VALIDATORS)
+    # Ours alone: a ready context, where PyMongo takes files only; advice, metrics and spans.
+    assert set(options.ALL_OPTIONS) - {"advise", "metrics", "ssl_context", "tracing"} - own == set(
+        common.VALIDATORS
+    )
 
 
 @pytest.mark.parametrize("name", ["maxpolsize", "Fooo", "replicatset", "x" * 40])
