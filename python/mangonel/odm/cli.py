@@ -264,6 +264,7 @@ def _check(model: Any, options: argparse.Namespace) -> int:
 
 def _read_all(model: Any, collection: Any, limit: int, to: TextIO, query: Any = None) -> int:
     """Read every document with a model, and print those that do not fit."""
+    from mangonel.bson.errors import InvalidBSON
     from mangonel.odm import NoTenant, ValidationError
     from mangonel.odm.model.invalid import id_of
 
@@ -280,7 +281,7 @@ def _read_all(model: Any, collection: Any, limit: int, to: TextIO, query: Any = 
                 found.validate()
                 for key in _core.odm_extra(found):
                     unknown[key] = unknown.get(key, 0) + 1
-            except (ValidationError, NoTenant) as error:
+            except (ValidationError, NoTenant, InvalidBSON) as error:
                 faults += 1
                 if faults <= limit:
                     print(f"{model.__collection_name__()} {id_of(data)!r}: {error}", file=to)

@@ -7,9 +7,11 @@ from typing import Any
 
 from mangonel import _core, bson
 from mangonel.bson import CodecOptions
+from mangonel.bson.errors import InvalidBSON
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.odm.errors import ValidationError
 from mangonel.odm.model.codec import TOLERANT
+from mangonel.odm.model.invalid import undecodable
 from mangonel.odm.query.query import Query
 
 SAMPLE = 1000
@@ -66,12 +68,14 @@ def _of_documents(model: Any, collection: Any, sample: int) -> Iterator[str]:
             present |= set(bson.decode(data, TOLERANT))
             found = model.from_bson(data)
             found.validate()
-        except ValidationError as error:
-            for fault in error.errors():
+            extra = [*_core.odm_extra(found)]
+        except (ValidationError, InvalidBSON) as error:
+            told = error if isinstance(error, ValidationError) else undecodable(error, model, collection.name)
+            for fault in told.errors():
                 text = f"{fault['path']}: {fault['message']}"
                 faults[text] = faults.get(text, 0) + 1
         else:
-            for key in _core.odm_extra(found):
+            for key in extra:
                 unknown[key] = unknown.get(key, 0) + 1
     for texts, words in ((faults, "do not fit"), (unknown, "have this key, which no field has")):
         for text, count in sorted(texts.items()):

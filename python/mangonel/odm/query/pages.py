@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from mangonel import bson
+from mangonel.odm.model.codec import TOLERANT
 from mangonel.odm.query.request import split, unsupported
 
 T = TypeVar("T")
@@ -164,7 +165,7 @@ def _has_operator(value: Any) -> bool:
 
 
 def _sort_values(data: bytes, sort: dict[str, Any]) -> list[Any]:
-    document = bson.decode(data)
+    document = bson.decode(data, TOLERANT)
     found: list[Any] = []
     for key in sort:
         value: Any = document

@@ -59,7 +59,8 @@ def _load(owner: Any, found: Any, values: list[Any], origin: Any) -> list[Any]:
     try:
         made = iter(_core.odm_decode_all(owner.__model__, b"".join(data), False, [index], False, origin))
         return [None if value is None else held(next(made), found.name) for value in values]
-    except ValidationError:
+    except (ValidationError, TypeError):
+        # A value without a hash is no element of a set.
         if len(values) == 1:
             return values
         return [_load(owner, found, [value], origin)[0] for value in values]
