@@ -12,7 +12,7 @@ from typing import Any
 from mangonel import MongoClient
 from mangonel.bson import Binary, ObjectId
 
-COUNT = int(os.environ.get("MANGONEL_ENGINE_ROWS", "100000"))
+COUNT = int(os.environ.get("MANGONEL_ENGINE_ROWS", "20000"))
 
 
 def documents() -> Any:
