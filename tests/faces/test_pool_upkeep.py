@@ -32,6 +32,16 @@ def test_as_many_connections_as_asked_for_are_kept_ready(face: Face, scripted_se
     eventually(lambda: pool_sizes(client) == (4, 0, 0, 0))
 
 
+def test_a_large_pool_is_filled_without_pauses(
+    face: Face, scripted_server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted_server.on("find", EMPTY)
+    monkeypatch.setattr(monitors, "_UPKEEP_PERIOD_S", 3600)
+    client = face.client(scripted_server.uri, minPoolSize=20)
+    face.run(lambda: client.shop.orders.find_one())
+    eventually(lambda: pool_sizes(client) == (20, 0, 0, 0))
+
+
 def test_nothing_is_kept_ready_before_the_first_operation(
     face: Face, scripted_server: ScriptedServer
 ) -> None:

@@ -122,7 +122,8 @@ impl Client {
         pools.map(|pool| pool.sizes().1 as u64).sum()
     }
 
-    pub(super) fn ask_for_upkeep(&mut self) {
+    /// Has the pools looked after now: [`Client::keep_up`] is due.
+    pub(crate) fn ask_for_upkeep(&mut self) {
         let pool = &self.options.pool;
         let is_needed = pool.min_pool_size > 0 || pool.max_idle_time.is_some();
         if is_needed && !self.actions.contains(&Action::KeepUp) {

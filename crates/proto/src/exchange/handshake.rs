@@ -305,8 +305,13 @@ impl Exchange {
                 }
             }
             self.announce_ready(client, now);
-            if self.operation.is_filling {
-                return self.put_by(client, now);
+            if is_filling {
+                self.put_by(client, now);
+                // The next one at once; after a failure at the next look.
+                if self.pool(client).is_some_and(|pool| pool.missing() > 0) {
+                    client.ask_for_upkeep();
+                }
+                return;
             }
         }
         self.send(client, now);
