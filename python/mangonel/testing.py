@@ -43,8 +43,8 @@ class Commands:
             times: the smallest count to include.
 
         Example:
-            >>> with count_commands() as commands:
-            ...     people.find_one({"name": "Ada"})
+            >>> with mangonel.testing.count_commands() as commands:
+            ...     order = client.shop.orders.find_one({"_id": 1})
             >>> commands.repeated()
             {}
         """
@@ -141,8 +141,8 @@ def count_commands(
         TooManyCommands: there were more; the message has them. It is an AssertionError too.
 
     Example:
-        >>> with count_commands(at_most=1) as commands:
-        ...     people.find_one({"name": "Ada"})
+        >>> with mangonel.testing.count_commands(at_most=1) as commands:
+        ...     order = client.shop.orders.find_one({"_id": 1})
     """
     from mangonel import monitoring
     from mangonel._shared.client.fork_and_exit import living

@@ -62,9 +62,12 @@ def every_name() -> dict[str, Any]:
     import datetime
     import decimal
     import uuid
+    import warnings
     from fractions import Fraction
     from typing import Annotated
 
+    import duckdb
+    import polars
     from fastapi import Depends
     from starlette.applications import Starlette
     from starlette.responses import JSONResponse
@@ -82,6 +85,9 @@ def every_name() -> dict[str, Any]:
         "decimal": decimal,
         "Decimal": decimal.Decimal,
         "uuid": uuid,
+        "warnings": warnings,
+        "polars": polars,
+        "duckdb": duckdb,
     }
     names |= {"Fraction": Fraction, "Annotated": Annotated, "mangonel": mangonel, "bson": mangonel.bson}
     for name, thing in things().items():
@@ -104,6 +110,7 @@ class User(odm.Document):
     status: str = "active"
     tags: list[str] = odm.field(default_factory=list)
     address: Address | None = None
+    posts: odm.Many[Post] = odm.many(by="author")
 
 
 class Order(odm.Document):

@@ -53,7 +53,7 @@ class Report:
         """Return the report for JSON.
 
         Example:
-            >>> Report([], []).as_dict()
+            >>> mangonel.advice.Report([], []).as_dict()
             {'advice': [], 'notes': []}
         """
         rows = [{name: getattr(one, name) for name in Advice.__slots__} for one in self.advice]
@@ -71,7 +71,7 @@ def examine(client: MongoClient[Any], databases: Iterable[str] = ()) -> Report:
         PyMongoError: the server cannot be reached.
 
     Example:
-        >>> examine(client, ["shop"]).advice
+        >>> mangonel.advice.examine(client, ["shop"]).advice
         []
     """
     advice: list[Advice] = []

@@ -390,8 +390,8 @@ class QueryBuilder(Generic[T]):
         Example:
             >>> [found.author.value.name for found in Post.find().include(Post.author)]
             ['Ada']
-            >>> [post.title for post in User.find().include(User.posts).last().posts.values]
-            ['Tea']
+            >>> [post.title for post in User.find().include(User.posts).first().posts.values]
+            ['Bread']
         """
         made = self._copy()
         made._includes = merged(self._includes, [nodes_of(self._model, field) for field in fields])

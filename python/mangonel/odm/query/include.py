@@ -55,7 +55,7 @@ def related(field: Any, query: Any) -> Any:
         UnsupportedOption: the query asks for what cannot be honoured here, such as `as_()` or a session of its own.
 
     Example:
-        >>> query = User.find().include(related(User.posts, Post.find(Post.stars > 3).sort("-stars").limit(2)))
+        >>> query = User.find().include(related(User.posts, Post.find(Post.likes > 3).sort("-likes").limit(2)))
     """
     if not hasattr(query, "_includes"):
         raise TypeError(f"expected a query for related({field!r}), such as Post.find(), got {query!r}")
