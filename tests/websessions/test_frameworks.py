@@ -21,6 +21,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocket
 
 from mangonel.websessions import WebSession, WebSessions
+from mangonel.websessions.errors import UsageError
 from mangonel.websessions.frameworks import flask as flask_sessions
 from mangonel.websessions.frameworks.asgi import SessionMiddleware, check_csrf
 from mangonel.websessions.frameworks.wsgi import WSGISessions
@@ -239,6 +240,15 @@ async def test_typed_data_that_no_longer_fits_is_discarded() -> None:
     session = await browser.begin()
     assert session.data == Shop()
     assert typed.events.kinds() == ["rejected(corrupt)"]
+
+
+async def test_plain_values_beside_a_model_are_refused() -> None:
+    site = Site(model=Shop)
+    browser = site.browser()
+    session = await browser.begin()
+    session["theme"] = "dark"
+    with pytest.raises(UsageError, match=r"session\.data, a Shop, got plain ones .* 'theme'"):
+        await browser.end(session)
 
 
 async def test_typed_data_at_its_defaults_is_not_stored() -> None:

@@ -24,6 +24,7 @@ def encoded(session: WebSession[Any]) -> bytes:
     Raises:
         EncodeError: the codec cannot store a value; it names the key.
         SessionTooLarge: the values exceed `max_bytes`.
+        UsageError: a plain value was set beside a model, which would not be stored; it names the keys.
     """
     state = session.state
     sessions = state.sessions
@@ -32,6 +33,11 @@ def encoded(session: WebSession[Any]) -> bytes:
     value: Any = session
     try:
         if sessions.model is not None:
+            if dict.__len__(session):
+                raise UsageError(
+                    f"expected values in session.data, a {_name_of(sessions.model)}, got plain ones that would not be "
+                    f"stored: {', '.join(map(repr, dict.keys(session)))}; set them as session.data.name = value"
+                )
             if state.model is None and not extra:
                 return sessions.blank
             typed = state.model if state.model is not None else sessions.model()
