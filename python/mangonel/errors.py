@@ -29,12 +29,12 @@ One tree, ordered by fault: who has to act? PyMongo's names stand in it with PyM
     │   └── ClientBulkWriteException
     ├── ProtocolError                       the peer broke the protocol
     ├── BugError                            this driver
-    └── EncryptionError                     libmongocrypt or its key store
-        └── EncryptedCollectionError
+    ├── EncryptionError                     libmongocrypt or its key store
+    │   └── EncryptedCollectionError
+    └── TooManyCommands                     a test's code (also an AssertionError; `mangonel.testing`)
     InvalidDocument                         (mangonel.bson.errors; not a PyMongoError)
     └── DocumentTooLarge
     AdviceWarning                           (a UserWarning: the program works, and will be slow)
-    TooManyCommands                         (a PyMongoError and an AssertionError, of `mangonel.testing`)
 
 Specs: server-discovery-and-monitoring (error codes), crud (write errors), client-side-operations-timeout.
 """

@@ -1,13 +1,42 @@
-"""Another process that writes documents: for each line that it reads, it appends to a list of one and saves it."""
+"""The documents of the writers' model, and another process that writes them.
+
+For each line that it reads, the process appends to a list of one document and saves it.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 from mangonel.bson import ObjectId
+from mangonel.odm import Document, Embedded, Version, field
+
+
+class Part(Embedded):
+    name: str
+    note: str | None = None
+    n: int = 0
+
+
+class Plain(Document):
+    __collection__ = "writers"
+    n: int = 0
+    tags: list[str] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+    keys: set[str] = field(default_factory=set)
+    spare: list[str] | None = None
+
+
+class Counted(Document):
+    __collection__ = "writers"
+    n: int = 0
+    tags: list[str] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+    keys: set[str] = field(default_factory=set)
+    spare: list[str] | None = None
+    rev: Annotated[int, Version] = 0
 
 
 class OtherProcess:
@@ -51,8 +80,6 @@ class OtherProcess:
 
 def append(document: Any, kind: str, name: str) -> None:
     """Append an element to one of a document's lists."""
-    from odm.test_writers_model import Part
-
     if kind == "parts":
         document.parts.append(Part(name=name))
     elif kind == "keys":
@@ -66,14 +93,14 @@ def append(document: Any, kind: str, name: str) -> None:
 def main() -> None:
     """Answer until the input ends."""
     from mangonel.odm import OdmError, connect
-    from odm import test_writers_model
 
+    models = {"Plain": Plain, "Counted": Counted}
     connect(sys.argv[1], database=sys.argv[2])
     for line in sys.stdin:
         asked = json.loads(line)
         found: str | None = None
         try:
-            document = getattr(test_writers_model, asked["model"]).get(ObjectId(asked["id"]))
+            document = models[asked["model"]].get(ObjectId(asked["id"]))
             append(document, asked["kind"], asked["name"])
             document.save()
         except OdmError as error:

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -24,19 +24,15 @@ from mangonel.bson import Int64
 from mangonel.errors import AutoReconnect, OperationFailure, WriteConcernError
 from mangonel.odm import (
     Connection,
-    Document,
-    Embedded,
     ParallelSaveError,
     StaleDocument,
-    Version,
     connect,
-    field,
     inc,
     push,
 )
 from mangonel.odm.model.convert import SAVING
 from mangonel.server import Server
-from odm.other_writer import OtherProcess, append
+from odm.other_writer import Counted, OtherProcess, Part, Plain, append
 from tools.faces import eventually
 from tools.proxy import LineProxy
 
@@ -45,31 +41,6 @@ pytestmark = pytest.mark.timeout(7200)
 USUAL = 5
 RUNS = int(os.environ.get("MANGONEL_MODEL_RUNS", USUAL))
 STEPS = 50
-
-
-class Part(Embedded):
-    name: str
-    note: str | None = None
-    n: int = 0
-
-
-class Plain(Document):
-    __collection__ = "writers"
-    n: int = 0
-    tags: list[str] = field(default_factory=list)
-    parts: list[Part] = field(default_factory=list)
-    keys: set[str] = field(default_factory=set)
-    spare: list[str] | None = None
-
-
-class Counted(Document):
-    __collection__ = "writers"
-    n: int = 0
-    tags: list[str] = field(default_factory=list)
-    parts: list[Part] = field(default_factory=list)
-    keys: set[str] = field(default_factory=set)
-    spare: list[str] | None = None
-    rev: Annotated[int, Version] = 0
 
 
 LISTS = ("tags", "parts", "keys", "spare")
