@@ -81,6 +81,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+def pytest_unconfigure() -> None:
+    """Let the end of the interpreter free everything: extension modules report what is left as leaked."""
+    gc.unfreeze()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> side_by_side.ByFile:
     """Share the tests out by files."""
