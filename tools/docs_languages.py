@@ -108,7 +108,7 @@ def matrix(told: Results, names: Sequence[str], columns: dict[str, tuple[str, ..
 
 def listing(told: Results, rows: list[Row], base: str = OURS) -> Iterator[str]:
     """Yield a table of one part: each contender's figures and its ratio to ours."""
-    yield "| | client CPU [95 %] | of it system | by the clock | server CPU | times Mangonel's [95 %] |"
+    yield "| program | client CPU [95 %] | of it system | by the clock | server CPU | times Mangonel's [95 %] |"
     yield "|---|---:|---:|---:|---:|---:|"
     for row in rows:
         client, server = row.estimate("client"), row.estimate("server")
@@ -193,7 +193,7 @@ def picture(told: Results, part: str) -> str:
 
 def crowd(told: Results) -> Iterator[str]:
     """Yield what an operation costs among many, over one alone."""
-    yield "| | client CPU [95 %] | times one alone [95 %] |"
+    yield "| program | client CPU [95 %] | times one alone [95 %] |"
     yield "|---|---:|---:|"
     bases = {"threads-32": "one", "processes-8": "one", "tasks-100": "tasks-1", "tasks-5000": "tasks-1"}
     for (experiment, part, contender), row in told.rows.items():
@@ -208,7 +208,7 @@ def crowd(told: Results) -> Iterator[str]:
 
 def memory(told: Results) -> Iterator[str]:
     """Yield what connections that do nothing add to the process's memory."""
-    yield "| | each connection [95 %] | opened within 20 s | whole process |"
+    yield "| client | each connection [95 %] | opened within 20 s | whole process |"
     yield "|---|---:|---:|---:|"
     rows = parts(told, IDLE).get("idle", [])
     for row in sorted(rows, key=lambda row: value(row, "each")):
