@@ -23,7 +23,8 @@ SECONDS = float(os.environ.get("MANGONEL_STRESS_SECONDS", "20")) / len(FACES)
 SEED = int(os.environ.get("MANGONEL_STRESS_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
 # What comes out of a listener is printed, as by PyMongo, and so is an alarm that comes while one is told.
 TOLD = re.compile(
-    r'Traceback \(most recent call last\):\n  File ".*publisher\.py", line \d+, in (?:told|command_\w+)\n(?: .*\n)+Alarm\n'
+    r'Traceback \(most recent call last\):\n  File ".*publisher\.py", line \d+, in (?:told|command_\w+)\n'
+    r"(?: .*\n)+Alarm\n"
 )
 # The build that AddressSanitizer watches: for the programs alone, not for the server and for this process.
 SANITIZED = {
