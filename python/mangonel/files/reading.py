@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,13 +12,12 @@ from mangonel.errors import BulkWriteError
 from mangonel.files.columns import OBJECT_ID
 from mangonel.files.errors import TransferError
 from mangonel.files.formats import Format, format_of
+from mangonel.jsonl.importing import AHEAD, REMEMBERED, Done, KeptPlace, insert_in_order
 
 __all__ = ["ImportedTable", "import_table"]
 
-# Rows of a piece, and pieces in flight for each thread.
-_ROWS, _AHEAD = 10_000, 2
-_DUPLICATE_KEY = 11000
-_REMEMBERED = 100
+# Rows of a piece.
+_ROWS = 10_000
 
 
 @dataclass
@@ -48,15 +43,6 @@ class _Piece(NamedTuple):
     file: int
     first: int
     overall: int
-
-
-@dataclass
-class _Done:
-    """The result of a piece."""
-
-    inserted: int = 0
-    duplicates: int = 0
-    problems: list[tuple[int, str]] = field(default_factory=list)
 
 
 def import_table(
@@ -112,13 +98,13 @@ def import_table(
     paths = _paths(Path(source), made)
     state = _State(paths, None if resume is None else Path(resume))
     # Behind what is recorded, an earlier call may have inserted rows.
-    doubtful_end = state.overall + (threads * _AHEAD + 1) * _ROWS * 2 if state.is_resumed else 0
+    doubtful_end = state.overall + (threads * AHEAD + 1) * _ROWS * 2 if state.is_resumed else 0
     found = ImportedTable()
-    waiting: deque[tuple[_Piece, Future[_Done]]] = deque()
 
-    def finish() -> None:
-        piece, future = waiting.popleft()
-        done = future.result()
+    def insert(piece: _Piece) -> Done:
+        return _insert(collection, piece, state.prefix, exclude_none, piece.overall < doubtful_end)
+
+    def finish(piece: _Piece, done: Done) -> None:
         found.present += done.duplicates
         found.rows += len(piece.table)
         found.inserted += done.inserted
@@ -127,25 +113,14 @@ def import_table(
             text = f"{paths[piece.file].name}, row {piece.first + row + 1}: {what}"
             if not skip_errors:
                 raise TransferError(text)
-            if len(found.problems) < _REMEMBERED:
+            if len(found.problems) < REMEMBERED:
                 found.problems.append(text)
-        state.note(piece)
+        rows = len(piece.table)
+        state.note(file=piece.file, row=piece.first + rows, overall=piece.overall + rows)
         if progress is not None:
             progress(state.bytes_of(piece), state.overall)
 
-    with ThreadPoolExecutor(threads) as pool:
-        try:
-            for piece in _pieces(paths, made, state, schema):
-                is_doubtful = piece.overall < doubtful_end
-                work = pool.submit(_insert, collection, piece, state.prefix, exclude_none, is_doubtful)
-                waiting.append((piece, work))
-                if len(waiting) >= threads * _AHEAD:
-                    finish()
-            while waiting:
-                finish()
-        finally:
-            # A piece that has not begun need not begin.
-            pool.shutdown(wait=True, cancel_futures=True)
+    insert_in_order(_pieces(paths, made, state, schema), insert, finish, threads)
     state.remove()
     return found
 
@@ -180,30 +155,21 @@ def _pieces(paths: list[Path], made: Format, state: _State, schema: Any) -> Iter
             raise TransferError(f"{path.name}, behind row {first}: cannot be read: {error}") from error
 
 
-def _insert(collection: Any, piece: _Piece, prefix: bytes, exclude_none: bool, is_doubtful: bool) -> _Done:
+def _insert(collection: Any, piece: _Piece, prefix: bytes, exclude_none: bool, is_doubtful: bool) -> Done:
     table = piece.table
     if "_id" not in table.column_names:
         table = _with_ids(table, prefix, piece.overall)
-    done = _Done()
+    done = Done()
     try:
         done.inserted = collection.insert_arrow(
             table, ordered=False, exclude_none=exclude_none
         ).inserted_count
     except BulkWriteError as error:
+        done.refused(error, is_doubtful, int)
         details: Any = error.details
-        done.inserted = details["nInserted"]
-        for refused in details["writeErrors"]:
-            if is_doubtful and _is_same_id(refused):
-                done.duplicates += 1
-            else:
-                done.problems.append((refused["index"], refused["errmsg"]))
         if details["writeConcernErrors"]:
             raise
     return done
-
-
-def _is_same_id(refused: Any) -> bool:
-    return refused["code"] == _DUPLICATE_KEY and list(refused.get("keyPattern", "")) == ["_id"]
 
 
 def _with_ids(table: Any, prefix: bytes, overall: int) -> Any:
@@ -217,56 +183,18 @@ def _with_ids(table: Any, prefix: bytes, overall: int) -> Any:
     return table.add_column(0, pyarrow.field("_id", pyarrow.binary(12), metadata=OBJECT_ID), array)
 
 
-class _State:
-    """The progress of an import, kept in a file if one is named."""
+class _State(KeptPlace):
+    """The place behind the last row that is stored: the file's number, its rows, and the rows of all files."""
+
+    file: int
+    row: int
+    overall: int
 
     def __init__(self, paths: list[Path], path: Path | None) -> None:
-        self.file = self.row = self.overall = 0
-        # Like the start of an ObjectId: the seconds, then random bytes.
-        self.prefix = int(time.time()).to_bytes(4, "big") + os.urandom(4)
-        self._path = path
         self._sizes = [each.stat().st_size for each in paths]
-        self._told = {"sources": [each.name for each in paths], "sizes": self._sizes}
-        self.is_resumed = path is not None and path.exists()
-        if path is not None and self.is_resumed:
-            self._read(path)
-        else:
-            self._write()
-
-    def _read(self, path: Path) -> None:
-        try:
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            told = {name: kept[name] for name in self._told}
-            self.file, self.row, self.overall = int(kept["file"]), int(kept["row"]), int(kept["overall"])
-            self.prefix = bytes.fromhex(kept["prefix"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise TransferError(
-                f"expected the progress of an import in {path}, got something else"
-            ) from error
-        if told != self._told:
-            raise TransferError(f"{path} is of an import of other files: expected {self._told}, got {told}")
-
-    def note(self, piece: _Piece) -> None:
-        """Record that a piece, and all before it, is stored."""
-        self.file = piece.file
-        self.row = piece.first + len(piece.table)
-        self.overall = piece.overall + len(piece.table)
-        self._write()
+        told = {"sources": [each.name for each in paths], "sizes": self._sizes}
+        super().__init__(told, ("file", "row", "overall"), path, TransferError, "other files")
 
     def bytes_of(self, piece: _Piece) -> int:
         """Return the bytes of the files before the one of a piece."""
         return sum(self._sizes[: piece.file])
-
-    def _write(self) -> None:
-        if self._path is None:
-            return
-        places = {"file": self.file, "row": self.row, "overall": self.overall, "prefix": self.prefix.hex()}
-        # Replaced atomically, so that an interruption leaves the old file or the new one.
-        beside = self._path.with_name(f"{self._path.name}.new")
-        beside.write_text(json.dumps(self._told | places), encoding="utf-8")
-        beside.replace(self._path)
-
-    def remove(self) -> None:
-        """Remove the file: the import is complete."""
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)

@@ -6,12 +6,8 @@ after an interruption are the same documents, and the server refuses them as dup
 
 from __future__ import annotations
 
-import json
 import os
-import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -21,20 +17,17 @@ from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.errors import BulkWriteError
 from mangonel.jsonl.errors import JSONLinesError
 from mangonel.jsonl.files import damages, open_lines
+from mangonel.jsonl.importing import AHEAD, REMEMBERED, Done, KeptPlace, insert_in_order
 
 __all__ = ["Imported", "import_jsonl"]
 
 # Bytes that a thread takes at once: some thousand documents.
 _PIECE = 1 << 20
-# Pieces in flight for each thread.
-_AHEAD = 2
 # As JSON, the largest document that a server accepts is shorter.
 _LONGEST_LINE = 1 << 28
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_DUPLICATE_KEY = 11000
 # With one more, the server refuses all documents of the command.
 _LARGEST = 16 << 20
-_REMEMBERED = 100
 
 
 @dataclass
@@ -60,15 +53,6 @@ class _Piece(NamedTuple):
     offset: int
     first_line: int
     lines: int
-
-
-@dataclass
-class _Done:
-    """The result of a piece."""
-
-    inserted: int = 0
-    duplicates: int = 0
-    problems: list[tuple[int, str]] = field(default_factory=list)
 
 
 def import_jsonl(
@@ -107,15 +91,14 @@ def import_jsonl(
     path = Path(source)
     state = _State(path, None if resume is None else Path(resume))
     # Before this line, an earlier call may have inserted documents that it could not record.
-    doubtful_end = state.offset + (threads * _AHEAD + 1) * _PIECE * 2 if state.is_resumed else 0
+    doubtful_end = state.offset + (threads * AHEAD + 1) * _PIECE * 2 if state.is_resumed else 0
     found = Imported()
-    waiting: deque[tuple[_Piece, Future[_Done]]] = deque()
 
-    def finish() -> None:
-        piece, future = waiting.popleft()
-        done = future.result()
-        if piece.offset < doubtful_end:
-            found.present += done.duplicates
+    def insert(piece: _Piece) -> Done:
+        return _insert(collection, piece, state.prefix, skip_errors, piece.offset < doubtful_end)
+
+    def finish(piece: _Piece, done: Done) -> None:
+        found.present += done.duplicates
         found.lines += piece.lines
         found.inserted += done.inserted
         found.failed += len(done.problems)
@@ -123,25 +106,14 @@ def import_jsonl(
             text = f"{path.name}, line {line + 1}: {what}"
             if not skip_errors:
                 raise JSONLinesError(text)
-            if len(found.problems) < _REMEMBERED:
+            if len(found.problems) < REMEMBERED:
                 found.problems.append(text)
-        state.note(piece)
+        state.note(offset=piece.offset + len(piece.data), line=piece.first_line + piece.lines)
         if progress is not None:
             progress(state.offset, state.line)
 
-    with open_lines(path, "rb") as file, ThreadPoolExecutor(threads) as pool:
-        try:
-            for piece in _pieces(file, path, state.offset, state.line):
-                is_doubtful = piece.offset < doubtful_end
-                work = pool.submit(_insert, collection, piece, state.prefix, skip_errors, is_doubtful)
-                waiting.append((piece, work))
-                if len(waiting) >= threads * _AHEAD:
-                    finish()
-            while waiting:
-                finish()
-        finally:
-            # A piece that has not begun need not begin.
-            pool.shutdown(wait=True, cancel_futures=True)
+    with open_lines(path, "rb") as file:
+        insert_in_order(_pieces(file, path, state.offset, state.line), insert, finish, threads)
     state.remove()
     return found
 
@@ -177,8 +149,8 @@ def _pieces(file: IO[bytes], path: Path, offset: int, line: int) -> Iterator[_Pi
         yield _Piece(rest, offset, line, 1)
 
 
-def _insert(collection: Any, piece: _Piece, prefix: bytes, skip_errors: bool, is_doubtful: bool) -> _Done:
-    done = _Done()
+def _insert(collection: Any, piece: _Piece, prefix: bytes, skip_errors: bool, is_doubtful: bool) -> Done:
+    done = Done()
     data, line = piece.data, piece.first_line
     if not piece.offset:
         data = data.removeprefix(_BYTE_ORDER_MARK)
@@ -208,69 +180,21 @@ def _insert(collection: Any, piece: _Piece, prefix: bytes, skip_errors: bool, is
 
 
 def _insert_many(
-    collection: Any, raw: list[RawBSONDocument], lines: list[int], done: _Done, is_doubtful: bool
+    collection: Any, raw: list[RawBSONDocument], lines: list[int], done: Done, is_doubtful: bool
 ) -> None:
     try:
         collection.insert_many(raw, ordered=False)
         done.inserted += len(raw)
     except BulkWriteError as error:
-        details: Any = error.details
-        done.inserted += details["nInserted"]
-        for refused in details["writeErrors"]:
-            if (
-                is_doubtful
-                and refused["code"] == _DUPLICATE_KEY
-                and list(refused.get("keyPattern", "")) == ["_id"]
-            ):
-                done.duplicates += 1
-                continue
-            done.problems.append((lines[refused["index"]], refused["errmsg"]))
+        done.refused(error, is_doubtful, lines.__getitem__)
 
 
-class _State:
-    """The progress of an import, kept in a file if one is named."""
+class _State(KeptPlace):
+    """The place behind the last line that is stored: bytes and lines."""
+
+    offset: int
+    line: int
 
     def __init__(self, source: Path, path: Path | None) -> None:
-        self.offset = self.line = 0
-        # Like the start of an ObjectId: the seconds, then random bytes.
-        self.prefix = int(time.time()).to_bytes(4, "big") + os.urandom(4)
-        self._path = path
-        self._told = {"source": source.name, "size": source.stat().st_size}
-        self.is_resumed = path is not None and path.exists()
-        if path is not None and self.is_resumed:
-            self._read(path)
-        else:
-            self._write()
-
-    def _read(self, path: Path) -> None:
-        try:
-            kept = json.loads(path.read_text())
-            told = {name: kept[name] for name in self._told}
-            self.offset, self.line = int(kept["offset"]), int(kept["line"])
-            self.prefix = bytes.fromhex(kept["prefix"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise JSONLinesError(
-                f"expected the progress of an import in {path}, got something else"
-            ) from error
-        if told != self._told:
-            raise JSONLinesError(f"{path} is of an import of another file: expected {self._told}, got {told}")
-
-    def note(self, piece: _Piece) -> None:
-        """Record that a piece, and all before it, is stored."""
-        self.offset = piece.offset + len(piece.data)
-        self.line = piece.first_line + piece.lines
-        self._write()
-
-    def _write(self) -> None:
-        if self._path is None:
-            return
-        kept = self._told | {"offset": self.offset, "line": self.line, "prefix": self.prefix.hex()}
-        # Replaced atomically, so that an interruption leaves the old file or the new one.
-        beside = self._path.with_name(f"{self._path.name}.new")
-        beside.write_text(json.dumps(kept))
-        beside.replace(self._path)
-
-    def remove(self) -> None:
-        """Remove the file: the import is complete."""
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+        told = {"source": source.name, "size": source.stat().st_size}
+        super().__init__(told, ("offset", "line"), path, JSONLinesError, "another file")

@@ -1,0 +1,146 @@
+"""What imports of lines and of tables share: pieces inserted by several threads, and a place that is kept in a file.
+
+Knows no format.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mangonel.errors import BulkWriteError
+
+__all__ = ["AHEAD", "REMEMBERED", "Done", "KeptPlace", "insert_in_order"]
+
+AHEAD = 2
+"""Pieces in flight for each thread."""
+REMEMBERED = 100
+"""Problems whose texts a result has."""
+
+_DUPLICATE_KEY = 11000
+
+P = TypeVar("P")
+
+
+@dataclass
+class Done:
+    """The result of a piece."""
+
+    inserted: int = 0
+    duplicates: int = 0
+    problems: list[tuple[int, str]] = field(default_factory=list)
+
+    def refused(self, error: BulkWriteError, is_doubtful: bool, place: Callable[[int], int]) -> None:
+        """Take over what an unordered insert inserted and what the server refused.
+
+        Args:
+            error: the insert's error.
+            is_doubtful: an earlier import may have inserted the piece, so an `_id` that exists is no problem.
+            place: gives the place in the file of a document of the insert.
+        """
+        details: Any = error.details
+        self.inserted += details["nInserted"]
+        for write in details["writeErrors"]:
+            is_same = write["code"] == _DUPLICATE_KEY and list(write.get("keyPattern", "")) == ["_id"]
+            if is_doubtful and is_same:
+                self.duplicates += 1
+            else:
+                self.problems.append((place(write["index"]), write["errmsg"]))
+
+
+def insert_in_order(
+    pieces: Iterable[P], insert: Callable[[P], Done], finish: Callable[[P, Done], None], threads: int
+) -> None:
+    """Insert pieces by several threads, and finish them in their order by this one.
+
+    Args:
+        pieces: read by this thread, a few ahead of what is inserted.
+        insert: inserts a piece.
+        finish: counts a piece that was inserted. After an error here no piece is begun.
+        threads: how many.
+    """
+    waiting: deque[tuple[P, Future[Done]]] = deque()
+
+    def finish_first() -> None:
+        piece, future = waiting.popleft()
+        finish(piece, future.result())
+
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for piece in pieces:
+                waiting.append((piece, pool.submit(insert, piece)))
+                if len(waiting) >= threads * AHEAD:
+                    finish_first()
+            while waiting:
+                finish_first()
+        finally:
+            # A piece that has not begun need not begin.
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+class KeptPlace:
+    """How far an import has come, kept in a file if one is named.
+
+    Args:
+        told: what tells this import from others, as JSON.
+        names: the attributes that are its place, numbers from 0.
+        path: the file, or None. If it exists, the import goes on at its place.
+        error: the class of errors.
+        source: what is imported, for messages.
+    """
+
+    def __init__(
+        self,
+        told: dict[str, Any],
+        names: tuple[str, ...],
+        path: Path | None,
+        error: type[Exception],
+        source: str,
+    ) -> None:
+        vars(self).update(dict.fromkeys(names, 0))
+        # Like the start of an ObjectId: the seconds, then random bytes.
+        self.prefix = int(time.time()).to_bytes(4, "big") + os.urandom(4)
+        self._names, self._told, self._path = names, told, path
+        self._error, self._source = error, source
+        self.is_resumed = path is not None and path.exists()
+        if path is not None and self.is_resumed:
+            self._read(path)
+        else:
+            self._write()
+
+    def _read(self, path: Path) -> None:
+        try:
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            told = {name: kept[name] for name in self._told}
+            vars(self).update({name: int(kept[name]) for name in self._names})
+            self.prefix = bytes.fromhex(kept["prefix"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._error(f"expected the progress of an import in {path}, got something else") from error
+        if told != self._told:
+            raise self._error(f"{path} is of an import of {self._source}: expected {self._told}, got {told}")
+
+    def note(self, **place: int) -> None:
+        """Record that all before this place is stored."""
+        vars(self).update(place)
+        self._write()
+
+    def _write(self) -> None:
+        if self._path is None:
+            return
+        place = {name: getattr(self, name) for name in self._names}
+        # Replaced atomically, so that an interruption leaves the old file or the new one.
+        beside = self._path.with_name(f"{self._path.name}.new")
+        beside.write_text(json.dumps(self._told | place | {"prefix": self.prefix.hex()}), encoding="utf-8")
+        beside.replace(self._path)
+
+    def remove(self) -> None:
+        """Remove the file: the import is complete."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
