@@ -28,6 +28,7 @@ from mangonel.bson import (
     json_util,
 )
 from mangonel.bson.json_util import CANONICAL_JSON_OPTIONS
+from mangonel.errors import BulkWriteError
 from mangonel.jsonl import (
     JSONLinesError,
     aexport_jsonl,
@@ -39,6 +40,7 @@ from mangonel.jsonl import (
 from mangonel.jsonl.files import open_lines
 from mangonel.jsonl.progress import Progress
 from mangonel.server import Server
+from mangonel.write_concern import WriteConcern
 from tools.faces import eventually
 
 VALUES = [
@@ -403,3 +405,16 @@ def test_cancelled_import_has_ended_when_its_task_has(
     stored = asyncio.run(play())
     assert stored > 0
     assert database.cancelled.count_documents({}) == stored
+
+
+def test_a_write_concern_that_is_not_reached_is_an_error(
+    server: Server, database_name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"_id": 1}\n{"_id": 2}\n')
+    with MongoClient[Any](server.uri) as client:
+        # A set of one cannot have two copies.
+        rows = client[database_name].get_collection("rows", write_concern=WriteConcern(w=2, wtimeout=50))
+        with pytest.raises(BulkWriteError) as raised:
+            import_jsonl(rows, path, skip_errors=True)
+    assert raised.value.details["writeConcernErrors"]

@@ -166,9 +166,6 @@ def _insert(collection: Any, piece: _Piece, prefix: bytes, exclude_none: bool, i
         ).inserted_count
     except BulkWriteError as error:
         done.refused(error, is_doubtful, int)
-        details: Any = error.details
-        if details["writeConcernErrors"]:
-            raise
     return done
 
 

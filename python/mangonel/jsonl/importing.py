@@ -44,6 +44,9 @@ class Done:
             error: the insert's error.
             is_doubtful: an earlier import may have inserted the piece, so an `_id` that exists is no problem.
             place: gives the place in the file of a document of the insert.
+
+        Raises:
+            BulkWriteError: the write concern was not reached: what was inserted may be lost.
         """
         details: Any = error.details
         self.inserted += details["nInserted"]
@@ -53,6 +56,8 @@ class Done:
                 self.duplicates += 1
             else:
                 self.problems.append((place(write["index"]), write["errmsg"]))
+        if details["writeConcernErrors"]:
+            raise error
 
 
 def insert_in_order(
