@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mangonel.arrow._lazy.predicates import (
+    TURNED,
     And,
     Compare,
     Contains,
@@ -25,6 +26,7 @@ from mangonel.arrow._lazy.predicates import (
     Or,
     Path,
     Truth,
+    UnknownPartError,
 )
 
 __all__ = ["columns_of", "node_of"]
@@ -37,7 +39,6 @@ _OPERATORS = {
     "greater": "gt",
     "greater_equal": "gte",
 }
-_TURNED = {"eq": "eq", "ne": "ne", "lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte"}
 _UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -55,10 +56,6 @@ class _Literal:
         self.scalar = scalar
 
 
-class _UnknownError(Exception):
-    """A part of an expression that no node stands for."""
-
-
 def node_of(expression: Any) -> Node | None:
     """Return the node of a `pyarrow.compute.Expression`; None: no node stands for it."""
     import pyarrow
@@ -66,7 +63,7 @@ def node_of(expression: Any) -> Node | None:
     try:
         batch = _unpickled(expression)
         tree = _tree(iter(_metadata(batch.schema)), batch)
-    except (_UnknownError, pyarrow.ArrowException, *_SURPRISES):
+    except (UnknownPartError, pyarrow.ArrowException, *_SURPRISES):
         return None
     return _part(tree)
 
@@ -128,7 +125,7 @@ def _tree(pairs: Iterator[tuple[str, str]], batch: Any, pair: tuple[str, str] | 
     if key == "nested_field_ref":
         return tuple(name for _, name in (next(pairs) for _ in range(int(value))))
     if key != "call":
-        raise _UnknownError(key)
+        raise UnknownPartError(key)
     call = _Call(value)
     while True:
         pair = next(pairs)
@@ -144,7 +141,7 @@ def _tree(pairs: Iterator[tuple[str, str]], batch: Any, pair: tuple[str, str] | 
 def _part(tree: Any) -> Node | None:
     try:
         return _read(tree)
-    except (_UnknownError, *_SURPRISES):
+    except (UnknownPartError, *_SURPRISES):
         return None
 
 
@@ -152,7 +149,7 @@ def _read(tree: Any) -> Node:
     if isinstance(tree, tuple):
         return Truth(tree)
     if not isinstance(tree, _Call):
-        raise _UnknownError(tree)
+        raise UnknownPartError(tree)
     name, arguments = tree.name, tree.arguments
     if name in ("and_kleene", "and"):
         return And(tuple(_part(each) for each in arguments))
@@ -177,7 +174,7 @@ def _read(tree: Any) -> Node:
     if name in ("starts_with", "match_substring") and not tree.options["ignore_case"].as_py():
         text = tree.options["pattern"].as_py()
         return Contains(path, text, is_prefix=name == "starts_with")
-    raise _UnknownError(name)
+    raise UnknownPartError(name)
 
 
 def _guarded(condition: Any, then: Any, otherwise: Any) -> Node:
@@ -185,14 +182,14 @@ def _guarded(condition: Any, then: Any, otherwise: Any) -> Node:
     is_null = isinstance(otherwise, _Literal) and not otherwise.scalar.is_valid
     if isinstance(condition, _Call) and condition.name == "is_valid" and is_null:
         return _read(then)
-    raise _UnknownError("if_else")
+    raise UnknownPartError("if_else")
 
 
 def _compare(operator: str, left: Any, right: Any) -> Node:
     if isinstance(left, _Literal):
-        return _compare(_TURNED[operator], right, left)
+        return _compare(TURNED[operator], right, left)
     if not isinstance(right, _Literal):
-        raise _UnknownError(right)
+        raise UnknownPartError(right)
     as_double = False
     if isinstance(left, _Call) and left.name == "cast" and str(left.options["to_type"].type) == "double":
         left, as_double = left.arguments[0], True
@@ -201,7 +198,7 @@ def _compare(operator: str, left: Any, right: Any) -> Node:
 
 def _path(tree: Any) -> Path:
     if not isinstance(tree, tuple):
-        raise _UnknownError(tree)
+        raise UnknownPartError(tree)
     return tree
 
 
@@ -209,7 +206,7 @@ def _value(scalar: Any) -> Any:
     import pyarrow
 
     if not scalar.is_valid:
-        raise _UnknownError(None)
+        raise UnknownPartError(None)
     if pyarrow.types.is_timestamp(scalar.type):
         return Moment(scalar.value, _UNITS[scalar.type.unit])
     return scalar.as_py()

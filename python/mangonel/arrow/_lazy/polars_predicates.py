@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from mangonel.arrow._lazy.predicates import (
+    TURNED,
     And,
     Compare,
     Contains,
@@ -23,21 +24,17 @@ from mangonel.arrow._lazy.predicates import (
     Or,
     Path,
     Truth,
+    UnknownPartError,
 )
 
 __all__ = ["node_of"]
 
 _OPERATORS = {"Eq": "eq", "NotEq": "ne", "Lt": "lt", "LtEq": "lte", "Gt": "gt", "GtEq": "gte"}
-_TURNED = {"eq": "eq", "ne": "ne", "lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte"}
 _UNITS = {"Milliseconds": 1_000, "Microseconds": 1_000_000, "Nanoseconds": 1_000_000_000}
 _NUMBERS = frozenset(
     ["Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float32", "Float64"]
 )
 _BOUNDS = {"Both": ("gte", "lte"), "Left": ("gte", "lt"), "Right": ("gt", "lte"), "None": ("gt", "lt")}
-
-
-class _UnknownError(Exception):
-    """A part of an expression that no node stands for."""
 
 
 def node_of(expression: Any) -> Node | None:
@@ -53,7 +50,7 @@ def node_of(expression: Any) -> Node | None:
 def _part(tree: Any) -> Node | None:
     try:
         return _read(tree)
-    except (_UnknownError, AttributeError, IndexError, KeyError, TypeError, ValueError):
+    except (UnknownPartError, AttributeError, IndexError, KeyError, TypeError, ValueError):
         return None
 
 
@@ -64,7 +61,7 @@ def _read(tree: Any) -> Node:
     if name == "BinaryExpr":
         return _binary(inner)
     if name != "Function":
-        raise _UnknownError(name)
+        raise UnknownPartError(name)
     function, inputs = inner["function"], inner["input"]
     ((family, what),) = function.items()
     if family == "StructExpr":
@@ -72,7 +69,7 @@ def _read(tree: Any) -> Node:
     if family == "StringExpr":
         return _text(what, inputs)
     if family != "Boolean":
-        raise _UnknownError(family)
+        raise UnknownPartError(family)
     if isinstance(what, str):
         return _boolean(what, inputs)
     ((called, options),) = what.items()
@@ -88,7 +85,7 @@ def _read(tree: Any) -> Node:
         )
     if called == "IsIn" and options == {"nulls_equal": False}:
         return _is_in(inputs)
-    raise _UnknownError(called)
+    raise UnknownPartError(called)
 
 
 def _binary(inner: Any) -> Node:
@@ -99,7 +96,7 @@ def _binary(inner: Any) -> Node:
         return Or((_part(inner["left"]), _part(inner["right"])))
     name = _OPERATORS[operator]
     if "Literal" in inner["left"]:
-        return _compare(_TURNED[name], inner["right"], inner["left"])
+        return _compare(TURNED[name], inner["right"], inner["left"])
     return _compare(name, inner["left"], inner["right"])
 
 
@@ -108,7 +105,7 @@ def _boolean(what: str, inputs: Any) -> Node:
         return Not(_part(inputs[0]))
     path, is_cast = _path(inputs[0])
     if is_cast:
-        raise _UnknownError(what)
+        raise UnknownPartError(what)
     made: dict[str, Node] = {
         "IsNull": IsNull(path),
         "IsNotNull": Not(IsNull(path)),
@@ -122,12 +119,12 @@ def _text(what: Any, inputs: Any) -> Node:
     path, is_cast = _path(inputs[0])
     text = _value(inputs[1])
     if is_cast or not isinstance(text, str):
-        raise _UnknownError(what)
+        raise UnknownPartError(what)
     if what == "StartsWith":
         return Contains(path, text, is_prefix=True)
     if what["Contains"]["literal"] is True:
         return Contains(path, text, is_prefix=False)
-    raise _UnknownError(what)
+    raise UnknownPartError(what)
 
 
 def _is_in(inputs: Any) -> Node:
@@ -135,7 +132,7 @@ def _is_in(inputs: Any) -> Node:
 
     path, is_cast = _path(inputs[0])
     if is_cast:
-        raise _UnknownError("Cast")
+        raise UnknownPartError("Cast")
     items = polars.read_ipc_stream(io.BytesIO(bytes(inputs[1]["Literal"]["Scalar"]["List"]))).to_series()
     if items.dtype == polars.List or items.dtype == polars.Array:
         items = items.explode()
@@ -161,7 +158,7 @@ def _path(tree: Any) -> tuple[Path, bool]:
         outer, is_cast = _path(inner["input"][0])
         if not is_cast and len(inner["input"]) == 1:
             return (*outer, inner["function"]["StructExpr"]["FieldByName"]), False
-    raise _UnknownError(name)
+    raise UnknownPartError(name)
 
 
 def _value(tree: Any) -> Any:
@@ -171,12 +168,12 @@ def _value(tree: Any) -> Any:
         # A number of no type yet.
         kind = f"{kind}64"
     elif form != "Scalar":
-        raise _UnknownError(form)
+        raise UnknownPartError(form)
     if kind == "Datetime":
         return Moment(value[0], _UNITS[value[1]])
     if kind == "Binary":
         return bytes(value)
     # NaN and the infinities are written as null.
     if value is None or kind not in _NUMBERS | {"String", "Boolean"}:
-        raise _UnknownError(kind)
+        raise UnknownPartError(kind)
     return value

@@ -20,6 +20,7 @@ from mangonel.bson import Int64, ObjectId
 from mangonel.bson.datetime_ms import DatetimeMS
 
 __all__ = [
+    "TURNED",
     "And",
     "Compare",
     "Contains",
@@ -31,11 +32,19 @@ __all__ = [
     "Not",
     "Or",
     "Truth",
+    "UnknownPartError",
     "translate",
 ]
 
 Path: TypeAlias = tuple[str, ...]
 Filter: TypeAlias = dict[str, Any]
+
+TURNED = {"eq": "eq", "ne": "ne", "lt": "gt", "lte": "gte", "gt": "lt", "gte": "lte"}
+"""The operator of the same comparison with its sides exchanged."""
+
+
+class UnknownPartError(Exception):
+    """A part of an expression that no node stands for. Of the readers."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ pydantic is imported when the first one is made. The classes are real pydantic m
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from mangonel.odm._registry import is_model
 from mangonel.odm.model.describe import default_of, spec_of
@@ -20,7 +20,12 @@ _made: dict[Any, Any] = {}
 class _Request(Generic[T]):
     """What `Input` and `Patch` have in common."""
 
-    if not TYPE_CHECKING:
+    if TYPE_CHECKING:
+        # `request_model` sets the first, pydantic the others.
+        __document__: type[T]
+        model_fields: ClassVar[dict[str, Any]]
+        model_fields_set: set[str]
+    else:
 
         def __class_getitem__(cls, model: Any) -> Any:
             # A type variable stands in the signature of a generic function: nothing is made of it.
@@ -51,8 +56,8 @@ class Input(_Request[T]):
             >>> Input[User].model_validate({"name": "Max"}).make(age=3)
             User(id=ObjectId('...'), name='Max', age=3, ...)
         """
-        given = {name: getattr(self, name) for name in self.model_fields_set}  # type: ignore[attr-defined]
-        made: T = self.__document__(**{**given, **values})  # type: ignore[attr-defined]
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        made: T = self.__document__(**{**given, **values})
         return made
 
 
@@ -82,11 +87,11 @@ class Patch(_Request[T]):
             >>> Patch[User].model_validate({"age": 40}).apply(user).save().age
             40
         """
-        if not isinstance(document, self.__document__):  # type: ignore[attr-defined]
-            wanted = self.__document__.__name__  # type: ignore[attr-defined]
+        if not isinstance(document, self.__document__):
+            wanted = self.__document__.__name__
             raise TypeError(f"expected a {wanted} to change, got {type(document).__name__}")
-        for name in type(self).model_fields:  # type: ignore[attr-defined]
-            if name in self.model_fields_set:  # type: ignore[attr-defined]
+        for name in type(self).model_fields:
+            if name in self.model_fields_set:
                 setattr(document, name, getattr(self, name))
         return document
 

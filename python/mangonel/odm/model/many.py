@@ -91,7 +91,7 @@ class Many(Generic[T], ManyTwins[T]):
         """Return the documents. After `include()` they are those that it fetched, and nothing is sent."""
         known = self._known()
         if known is not None:
-            return odm_finished(list(known)) if IS_ASYNC else list(known)  # type: ignore[return-value]
+            return odm_finished(list(known)) if IS_ASYNC else list(known)  # type: ignore[return-value]  # awaited
         query = self.query()
         request = query._request("all", IS_ASYNC)
         note_fetch(request, type(self._instance), self._inverse.name, "all()")
@@ -104,7 +104,7 @@ class Many(Generic[T], ManyTwins[T]):
         fetched = self._fetched()
         known = self._known() if fetched is not None and fetched.is_whole else None
         if known is not None:
-            return odm_finished(len(known)) if IS_ASYNC else len(known)  # type: ignore[return-value]
+            return odm_finished(len(known)) if IS_ASYNC else len(known)  # type: ignore[return-value]  # awaited
         query = self.query()
         found: int = query._run(IS_ASYNC, "count", query._count_flow)
         return found

@@ -343,7 +343,7 @@ class Refs(Generic[T], RefsTwins[T]):
         """
         if self._is_complete():
             found_before: Any = self._chosen()
-            return odm_finished(found_before) if IS_ASYNC else found_before  # type: ignore[return-value]
+            return odm_finished(found_before) if IS_ASYNC else found_before  # type: ignore[return-value]  # awaited
         request = _request(self, IS_ASYNC)
         found: list[T] = request.port.flow(self._fetch_flow(request))
         return found
