@@ -1,9 +1,9 @@
 """Write the types of both faces from the one definition of each class.
 
-`Returns[T]` in a definition becomes T in the blocking class; in the asyncio class the method becomes an `async def`, so
-that a type checker reports a missing `await`. References to definitions (`_Cursor[...]`) become the public class of the
-same face. The tables below hold types that a definition cannot express. Changes no behaviour: it writes only `.pyi`
-files and imports nothing of the package.
+`FaceResult[T]` in a definition becomes T in the blocking class; in the asyncio class the method becomes an `async
+def`, so that a type checker reports a missing `await`. References to definitions (`_Cursor[...]`) become the public
+class of the same face. The tables below hold types that a definition cannot express. Changes no behaviour: it writes
+only `.pyi` files and imports nothing of the package.
 
     python tools/stubs.py           writes
     python tools/stubs.py --check   fails if the written files are out of date
@@ -266,7 +266,7 @@ class Annotation(ast.NodeTransformer):
         if base_name(node) == "Literal":
             node.value = self.visit(node.value)
             return node
-        if base_name(node) != "Returns":
+        if base_name(node) != "FaceResult":
             node.value, node.slice = self.visit(node.value), self.visit(node.slice)
             return node
         inner: ast.expr = self.visit(node.slice)
@@ -423,7 +423,7 @@ class Writer:
         # A checker sees the method.
         decorators = [decorator for decorator in decorators if decorator != "@database_too"]
         keyword = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
-        if self.is_async and not decorators and base_name(node.returns) == "Returns":
+        if self.is_async and not decorators and base_name(node.returns) == "FaceResult":
             assert isinstance(node.returns, ast.Subscript)
             node = copy.copy(node)
             keyword, node.returns = "async def", node.returns.slice

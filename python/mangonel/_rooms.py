@@ -5,7 +5,7 @@ Imported with the package, so that a registration stands before it is asked for;
 
 from __future__ import annotations
 
-from mangonel._shared.above import register
+from mangonel._shared.upper_modules import register
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

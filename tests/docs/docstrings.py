@@ -141,7 +141,7 @@ def can_fail(thing: Thing) -> bool:
     head = source.partition('"""')[0]
     return (
         isinstance(tree, ast.AsyncFunctionDef)
-        or "-> Returns[" in head
+        or "-> FaceResult[" in head
         or any(isinstance(node, ast.Raise) for node in ast.walk(tree))
     )
 

@@ -16,7 +16,7 @@ from mangonel.bson import Binary
 from mangonel.odm import Document, Embedded, Encrypted, UnsupportedOption, field
 from mangonel.odm.encryption.commands import Analysis
 from mangonel.odm.encryption.elements import Group, Pending, put_together
-from mangonel.odm.encryption.port import tree_of_collection
+from mangonel.odm.encryption.encrypting_port import tree_of_collection
 from mangonel.odm.errors import ValidationError
 
 SECRET = "SECRETVALUE"

@@ -17,7 +17,7 @@ from mangonel.bson import Binary, CodecOptions
 from mangonel.odm import Document, Encrypted, UnsupportedOption, connect
 from mangonel.odm.encryption.commands import Analysis
 from mangonel.odm.encryption.elements import Group, Pending, put_together
-from mangonel.odm.encryption.port import tree_of_collection
+from mangonel.odm.encryption.encrypting_port import tree_of_collection
 
 pytest.importorskip("pymongocrypt")
 

@@ -16,7 +16,7 @@ from tools.scripted_server import Reply, Request, ScriptedServer
 ROOT = Path(__file__).parents[2]
 
 COMMAND = '''\
-    def data_size(self, comment: Any | None = None) -> Returns[dict[str, Any]]:
+    def data_size(self, comment: Any | None = None) -> FaceResult[dict[str, Any]]:
         """Return how many bytes the documents take.
 
         Args:
@@ -231,9 +231,9 @@ def test_an_option_of_a_command_is_its_argument_and_one_line(
     scratch.change(
         "python/mangonel/_shared/collection/aggregation.py",
         (
-            "        hint: _IndexKeyHint | None = None,\n        **kwargs: Any,\n    ) -> Returns[list[Any]]:",
+            "        hint: _IndexKeyHint | None = None,\n        **kwargs: Any,\n    ) -> FaceResult[list[Any]]:",
             "        hint: _IndexKeyHint | None = None,\n        read_once: bool = False,\n        **kwargs: Any,\n"
-            "    ) -> Returns[list[Any]]:",
+            "    ) -> FaceResult[list[Any]]:",
         ),
         (
             '        command = {"distinct": self._name, "key": key, **kwargs}\n',

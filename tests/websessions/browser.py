@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mangonel.websessions import MemoryStore, Visit, WebSession, WebSessions
+from mangonel.websessions import MemoryStore, RequestView, WebSession, WebSessions
 from mangonel.websessions.answer import take_headers
 from mangonel.websessions.stores.meter import Meter
 from mangonel.websessions.testing import FakeClock, RecordingEvents
@@ -38,7 +38,7 @@ class Browser:
 
     async def begin(self, cookie: str | None = None, is_secure: bool = True) -> WebSession[Any]:
         header = cookie if cookie is not None else self.cookie
-        return await self.sessions.asynchronous.load(Visit(header, is_secure, self.signal))
+        return await self.sessions.asynchronous.load(RequestView(header, is_secure, self.signal))
 
     async def end(self, session: WebSession[Any], is_lost: bool = False) -> list[tuple[str, str]]:
         """Commit and take the cookie, unless the answer is lost on its way."""

@@ -31,7 +31,15 @@ from typing import Any, Protocol
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from mangonel.websessions import EncodeError, Keys, SessionMoved, UsageError, Visit, WebSession, WebSessions
+from mangonel.websessions import (
+    EncodeError,
+    Keys,
+    RequestView,
+    SessionMoved,
+    UsageError,
+    WebSession,
+    WebSessions,
+)
 from mangonel.websessions.answer import headers_of, last_plan
 from mangonel.websessions.commit import commit_flow
 from mangonel.websessions.follow import FOLLOW
@@ -266,7 +274,7 @@ class WebSessionModel(RuleBasedStateMachine):
         changed = ("B" if token[0] == "A" else "A") + token[1:]
         values = {"junk": junk, "changed": changed, "key": key, "longer": f"{token}A", "shorter": token[:-1]}
         header = f"__Host-sid={values[form]}; __Host-sid={junk}; other={token}"
-        flow = self._loading(server, Visit(header))
+        flow = self._loading(server, RequestView(header))
         session: Any = None
         while session is None:
             try:
@@ -434,8 +442,8 @@ class WebSessionModel(RuleBasedStateMachine):
     def _stepping(self, store: Any) -> Any:
         return Stepping(store)
 
-    def _loading(self, server: int, visit: Visit) -> Steps:
-        return load_flow(self.servers[server], self.store, visit)
+    def _loading(self, server: int, request_view: RequestView) -> Steps:
+        return load_flow(self.servers[server], self.store, request_view)
 
     def _committing(self, server: int, session: WebSession[Any], plan: int) -> Steps:
         return commit_flow(self.servers[server], self.store, session, plan)
@@ -514,7 +522,7 @@ class WebSessionModel(RuleBasedStateMachine):
 
     def _begin(self, browser: int, server: int, token: str | None) -> Request:
         cookie = f"__Host-sid={token}" if token else None
-        request = Request(browser, server, token, self._loading(server, Visit(cookie)))
+        request = Request(browser, server, token, self._loading(server, RequestView(cookie)))
         request.ended_before = frozenset(self.ended)
         request.must_have = {sid: frozenset(keys) for sid, keys in self.written.items()}
         self.requests.append(request)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 from model import BROWSER, SERVER, Steps, WebSessionModel
 
-from mangonel.websessions import Visit, WebSession
+from mangonel.websessions import RequestView, WebSession
 
 # Rounds of the loop in which calls are sent; their answers take longer.
 ROUNDS = 3
@@ -185,8 +185,8 @@ class AsyncWebSessionModel(WebSessionModel):
     def _stepping(self, store: Any) -> Any:
         return Gated(store)
 
-    def _loading(self, server: int, visit: Visit) -> Steps:
-        return self._played(self.servers[server].asynchronous.load(visit))
+    def _loading(self, server: int, request_view: RequestView) -> Steps:
+        return self._played(self.servers[server].asynchronous.load(request_view))
 
     def _committing(self, server: int, session: WebSession[Any], plan: int) -> Steps:
         return self._played(self.servers[server].asynchronous.commit(session, plan))

@@ -11,7 +11,7 @@ from browser import Browser
 from store_names import STORES
 
 from mangonel.cli import main
-from mangonel.websessions import Visit, WebSessions
+from mangonel.websessions import RequestView, WebSessions
 from mangonel.websessions.stores.urls import open_store
 from mangonel.websessions.testing import a_record
 
@@ -76,7 +76,7 @@ def test_a_label_is_printed_as_one_line_that_does_nothing_to_the_terminal(
 
     async def login() -> None:
         sessions: WebSessions[Any] = WebSessions(url, events=lambda event: None)
-        session = await sessions.asynchronous.load(Visit())
+        session = await sessions.asynchronous.load(RequestView())
         session.login("ada")
         session.label = "Tür\n0000000000000000  2030\r\x1b[2J\u202e"
         await sessions.asynchronous.commit(session)

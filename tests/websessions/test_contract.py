@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from store_names import STORES
 
-from mangonel.websessions import UsageError, Visit, WebSessions
+from mangonel.websessions import RequestView, UsageError, WebSessions
 from mangonel.websessions.answer import headers_of
-from mangonel.websessions.stores._threads import Immediate, flows_of
+from mangonel.websessions.stores._threads import FlowsOfMethods, flows_of
 from mangonel.websessions.stores.urls import SCHEMES, open_blocking, open_store
 from mangonel.websessions.testing import CONTRACT, a_record, store_contract
 
@@ -47,7 +47,7 @@ async def test_the_blocking_side(url: str) -> None:
     if hasattr(store, "setup"):
         store.setup()
     assert len(await store_contract(flows_of(store))) >= 12
-    done = await store_contract(Immediate(store))
+    done = await store_contract(FlowsOfMethods(store))
     assert len(done) >= 12
     if hasattr(store, "close"):
         store.close()
@@ -71,18 +71,18 @@ async def test_a_story_on_every_store(url: str) -> None:
     sessions: WebSessions[Any] = WebSessions(url)
     face = sessions.asynchronous
     await sessions.setup()
-    session = await face.load(Visit())
+    session = await face.load(RequestView())
     session["n"] = 1
     await face.commit(session)
     cookie = headers_of(session)[0][1].partition(";")[0]
-    session = await face.load(Visit(cookie))
+    session = await face.load(RequestView(cookie))
     session.login("ada", keep=("n",))
     await face.commit(session)
     anonymous, cookie = cookie, headers_of(session)[0][1].partition(";")[0]
-    one, other = await asyncio.gather(face.load(Visit(cookie)), face.load(Visit(cookie)))
+    one, other = await asyncio.gather(face.load(RequestView(cookie)), face.load(RequestView(cookie)))
     one["a"], other["b"] = 1, 2
     await asyncio.gather(face.commit(one), face.commit(other))
-    session = await face.load(Visit(cookie))
+    session = await face.load(RequestView(cookie))
     assert dict(session) == {"n": 1, "a": 1, "b": 2}
     assert session.user == "ada"
     if hasattr(face.store(), "find"):
@@ -91,7 +91,7 @@ async def test_a_story_on_every_store(url: str) -> None:
     session.destroy()
     await face.commit(session)
     for dead in (anonymous, cookie):
-        assert (await face.load(Visit(dead))).new
+        assert (await face.load(RequestView(dead))).new
     await sessions.aclose()
 
 

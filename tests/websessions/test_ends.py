@@ -14,7 +14,7 @@ from applications import FRAMEWORKS, HOST, Failure, listening, served
 from browser import Browser
 from store_names import STORES
 
-from mangonel.websessions import MemoryStore, Visit, WebSessions
+from mangonel.websessions import MemoryStore, RequestView, WebSessions
 from mangonel.websessions.testing import FakeClock
 
 pytestmark = pytest.mark.each_once("framework", "name")
@@ -381,7 +381,7 @@ def test_a_server_that_stops_its_worker_finds_an_end_ended() -> None:
     from mangonel.websessions.frameworks.wsgi import WSGISessions
 
     sessions: WebSessions[Any] = WebSessions(MemoryStore(), events=lambda event: None)
-    session = sessions.blocking.load(Visit())
+    session = sessions.blocking.load(RequestView())
     session.login("ada")
     sessions.blocking.commit(session)
     cookie = (session.state.cookie or "").partition(";")[0]
@@ -394,4 +394,4 @@ def test_a_server_that_stops_its_worker_finds_an_end_ended() -> None:
         WSGISessions(app, sessions)(
             {"HTTP_COOKIE": cookie, "wsgi.url_scheme": "https"}, lambda *arguments: None
         )
-    assert sessions.blocking.load(Visit(cookie)).user is None
+    assert sessions.blocking.load(RequestView(cookie)).user is None

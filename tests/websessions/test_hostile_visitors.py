@@ -12,7 +12,7 @@ from applications import FRAMEWORKS, served
 from browser import Browser
 from store_names import STORES
 
-from mangonel.websessions import Handle, MemoryStore, Visit, WebSessions
+from mangonel.websessions import Handle, MemoryStore, RequestView, WebSessions
 from mangonel.websessions.answer import headers_of
 from mangonel.websessions.errors import UsageError, WebSessionError
 from mangonel.websessions.stores.urls import open_store
@@ -36,7 +36,7 @@ async def test_one_visitor_s_bad_value_fails_alone_among_those_who_come_at_once(
         sessions = await opened(store_url, name, codec=codec)
 
         async def visit(number: int, sessions: WebSessions[Any] = sessions) -> Any:
-            session = await sessions.asynchronous.load(Visit())
+            session = await sessions.asynchronous.load(RequestView())
             # What the object itself would refuse has been smuggled past it.
             session.state.label = "\ud800" if number == 7 else "Firefox"
             session["n"] = "\udfff" if number == 8 else number
@@ -50,7 +50,7 @@ async def test_one_visitor_s_bad_value_fails_alone_among_those_who_come_at_once(
         assert all(isinstance(results[number], WebSessionError) for number in failed)
         for number, cookie in enumerate(results):
             if number not in failed and number != 7:
-                session = await sessions.asynchronous.load(Visit(cookie))
+                session = await sessions.asynchronous.load(RequestView(cookie))
                 assert session["n"] == number
         await sessions.aclose()
 
@@ -91,7 +91,7 @@ async def test_a_user_s_name_and_a_label_are_checked_where_they_come_in(
     name: str, bad: Any, store_url: Callable[[str], str]
 ) -> None:
     sessions = await opened(store_url, name)
-    session = await sessions.asynchronous.load(Visit())
+    session = await sessions.asynchronous.load(RequestView())
     with pytest.raises(UsageError, match="expected the user"):
         session.login(bad)
     with pytest.raises(UsageError, match="expected the label"):

@@ -13,7 +13,7 @@ from browser import Browser
 from store_names import STORES
 
 from mangonel.errors import OperationFailure
-from mangonel.websessions import UsageError, Visit, WebSessions
+from mangonel.websessions import RequestView, UsageError, WebSessions
 from mangonel.websessions.stores.mongodb import MongoStore
 from mangonel.websessions.stores.urls import open_blocking, open_store
 from mangonel.websessions.testing import a_record
@@ -29,7 +29,7 @@ async def test_a_store_that_nobody_set_up_sets_itself_up(name: str, store_url: C
     assert (await browser.begin()).user == "ada"
     await sessions.aclose()
     blocking: WebSessions[Any] = WebSessions(store_url(name), events=lambda event: None)
-    session = blocking.blocking.load(Visit())
+    session = blocking.blocking.load(RequestView())
     session.login("ada")
     blocking.blocking.commit(session)
     assert not session.new
@@ -154,11 +154,11 @@ async def test_a_save_after_the_end_is_an_error(name: str, store_url: Callable[[
     with pytest.raises(UsageError, match="has ended"):
         await own.save()
     await sessions.aclose()
-    session = sessions.blocking.load(Visit())
+    session = sessions.blocking.load(RequestView())
     session.login("ada")
     sessions.blocking.commit(session)
     assert session.state.cookie is not None
-    thread = sessions.blocking.load(Visit(session.state.cookie.partition(";")[0]))
+    thread = sessions.blocking.load(RequestView(session.state.cookie.partition(";")[0]))
     session.destroy()
     session.save()
     thread["progress"] = 1

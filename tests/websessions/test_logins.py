@@ -62,7 +62,7 @@ async def test_remembering_is_asked_for_by_each_login(name: str, store_url: Call
 
 
 def test_nobody_is_remembered_for_longer_than_the_settings_allow() -> None:
-    session = WebSessions[Any]("memory:").blocking.anonymous(_visit())
+    session = WebSessions[Any]("memory:").blocking.anonymous(_request_view())
     for too_long in ("31d", float("inf"), 1e12):
         with pytest.raises(UsageError, match="expected remember of at most 2592000 s"):
             session.login("ada", remember=too_long)
@@ -151,7 +151,7 @@ async def test_binding_knows_the_same_browser_again_with_every_codec(codec: str)
     assert [event.kind for event in told if event.kind == "mismatch"] == ["mismatch"]
 
 
-def _visit() -> Any:
-    from mangonel.websessions import Visit
+def _request_view() -> Any:
+    from mangonel.websessions import RequestView
 
-    return Visit()
+    return RequestView()

@@ -9,7 +9,7 @@ import pytest
 from starlette.applications import Starlette
 
 import mangonel
-from mangonel.websessions import Cookie, Lifetime, MemoryStore, Users, Visit, WebSessions
+from mangonel.websessions import Cookie, Lifetime, MemoryStore, RequestView, Users, WebSessions
 from mangonel.websessions.errors import StoreError, UsageError
 from mangonel.websessions.frameworks.asgi import SessionMiddleware
 from mangonel.websessions.frameworks.wsgi import WSGISessions
@@ -100,9 +100,9 @@ async def test_a_database_file_in_no_folder_is_named_with_its_whole_path() -> No
         r"cannot open /.*/no/folder/app\.db: there is no folder /.*/no/folder; sqlite:///app\.db is below"
     )
     with pytest.raises(StoreError, match=message):
-        await sessions.asynchronous.load(Visit("__Host-sid=" + "A" * 43))
+        await sessions.asynchronous.load(RequestView("__Host-sid=" + "A" * 43))
     with pytest.raises(StoreError, match=message):
-        sessions.blocking.load(Visit("__Host-sid=" + "A" * 43))
+        sessions.blocking.load(RequestView("__Host-sid=" + "A" * 43))
 
 
 def test_a_setting_means_the_same_alone_and_in_its_group() -> None:

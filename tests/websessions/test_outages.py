@@ -24,7 +24,7 @@ from mangonel.engines.certificates import Certificates, certify
 from mangonel.engines.programs import Missing
 from mangonel.engines.stores import running
 from mangonel.server import start
-from mangonel.websessions import StoreError, Visit, WebSessions
+from mangonel.websessions import RequestView, StoreError, WebSessions
 from mangonel.websessions.answer import headers_of
 from mangonel.websessions.frameworks.tornado import SessionMixin
 from mangonel.websessions.stores.urls import open_store
@@ -32,7 +32,7 @@ from tools.needed import go_without
 
 
 async def begin(sessions: WebSessions[Any], cookie: str | None = None) -> Any:
-    return await sessions.asynchronous.load(Visit(cookie))
+    return await sessions.asynchronous.load(RequestView(cookie))
 
 
 async def end(sessions: WebSessions[Any], session: Any) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from browser import Browser
 
-from mangonel.websessions import UsageError, Visit, WebSessions, register_store
+from mangonel.websessions import RequestView, UsageError, WebSessions, register_store
 from mangonel.websessions.record import Record
 from mangonel.websessions.stores.urls import open_store
 from mangonel.websessions.testing import store_contract
@@ -54,7 +54,7 @@ async def test_a_registered_store_is_opened_by_its_urls_on_both_faces(names: tup
     browser = Browser(sessions)
     await browser.login("ada")
     assert (await browser.begin()).user == "ada"
-    assert sessions.blocking.load(Visit(browser.cookie)).user == "ada"
+    assert sessions.blocking.load(RequestView(browser.cookie)).user == "ada"
     with pytest.raises(UsageError, match="knows no option bogus"):
         open_store(f"{scheme}://host?bogus=1")
 
@@ -82,7 +82,7 @@ def test_what_cannot_be_registered_or_opened_says_why(names: tuple[str, str], tm
     (tmp_path / f"{module}.py").write_text(SOURCE)
     register_store(scheme, module)
     with pytest.raises(UsageError, match=r"expected blocking_from_url\(\) in .*no store for threads"):
-        WebSessions(f"{scheme}://host").blocking.load(Visit("__Host-sid=" + "a" * 43))
+        WebSessions(f"{scheme}://host").blocking.load(RequestView("__Host-sid=" + "a" * 43))
 
 
 def test_a_subclass_of_a_store_for_threads_is_asked_by_its_own_methods(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_subclass_of_a_store_for_threads_is_asked_by_its_own_methods(tmp_path:
 
     noting = Noting(tmp_path / "noting.db")
     face = WebSessions(noting, events=lambda event: None).blocking
-    session = face.load(Visit())
+    session = face.load(RequestView())
     session["n"] = 1
     face.commit(session)
     assert noting.noted == ["put"]

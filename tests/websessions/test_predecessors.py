@@ -16,7 +16,7 @@ import httpx
 import pytest
 from browser import after
 
-from mangonel.websessions import MemoryStore, UsageError, Visit, WebSessions, new_key
+from mangonel.websessions import MemoryStore, RequestView, UsageError, WebSessions, new_key
 from mangonel.websessions.answer import take_headers
 from mangonel.websessions.predecessors import (
     DjangoSessions,
@@ -295,7 +295,7 @@ def test_an_event_loop_reads_the_old_sessions_too(move: Move) -> None:
     move.get(move.old, "/in")
 
     async def visit() -> tuple[Any, Any]:
-        session = await move.sessions.asynchronous.load(Visit(move.cookie))
+        session = await move.sessions.asynchronous.load(RequestView(move.cookie))
         return session.user, session["cart"]
 
     # In a thread of its own, since a browser's loop may run in this one.
@@ -374,7 +374,7 @@ def test_a_reader_of_your_own_converts_and_values_that_cannot_be_stored_are_told
     ):
         reader = Own(until=LATER, cookie="old", user="name", convert=convert)
         sessions: WebSessions[Any] = WebSessions("memory:" + uuid.uuid4().hex, predecessors=[reader])
-        session = sessions.blocking.load(Visit("old=ada"))
+        session = sessions.blocking.load(RequestView("old=ada"))
         assert (dict(session), session.user) == (expected, "ada" if expected else None)
         headers = take_headers(session)
         assert ("old=; Path=/; Max-Age=0" in str(headers)) == bool(expected)
@@ -386,7 +386,7 @@ def test_requests_side_by_side_take_one_session_over_once() -> None:
         reader = Own(until=LATER, cookie="old", user="name", convert=lambda values: {"name": values["name"]})
         sessions: WebSessions[Any] = WebSessions(store, predecessors=[reader], events=lambda event: None)
         store.disturb(delay=0.001)
-        found = await asyncio.gather(*(sessions.asynchronous.load(Visit("old=ada")) for _ in range(20)))
+        found = await asyncio.gather(*(sessions.asynchronous.load(RequestView("old=ada")) for _ in range(20)))
         assert {session.user for session in found} == {"ada"}
         assert len({session.tag for session in found}) == 1
         assert len(await sessions.of("ada")) == 1

@@ -13,7 +13,7 @@ from browser import Browser
 from pydantic import BaseModel, Field, computed_field, model_validator
 from store_names import STORES
 
-from mangonel.websessions import UsageError, Visit, WebSessions, new_key
+from mangonel.websessions import RequestView, UsageError, WebSessions, new_key
 from mangonel.websessions.answer import last_plan
 
 codecs = pytest.mark.parametrize("codec", ["msgpack", "json", "bson"])
@@ -89,7 +89,7 @@ async def test_a_pydantic_model_comes_back_as_it_was(
     assert (session.data.items, session.data.theme) == (5, "light")
     await sessions.aclose()
     if name != "cookie":
-        blocking = sessions.blocking.load(Visit(browser.cookie))
+        blocking = sessions.blocking.load(RequestView(browser.cookie))
         assert blocking.data.items == 5
         sessions.blocking.close()
 

@@ -20,7 +20,7 @@ from mangonel.engines.programs import Missing
 from mangonel.websessions import StoreError, WebSessions
 from mangonel.websessions.record import ENDED
 from mangonel.websessions.stores import redis, redis_cluster
-from mangonel.websessions.stores._threads import Immediate
+from mangonel.websessions.stores._threads import FlowsOfMethods
 from mangonel.websessions.stores.urls import open_blocking, open_store
 from mangonel.websessions.testing import a_record
 from tools.needed import go_without
@@ -146,7 +146,7 @@ async def test_an_end_that_too_few_replicas_have_is_an_error(
         monkeypatch.setattr(module, "WAIT_MS", 10)
     url = lonely[kind] + "wait=1"
     blocking: Any = open_blocking(url)
-    for store in (open_store(url), Immediate(blocking)):
+    for store in (open_store(url), FlowsOfMethods(blocking)):
         alive, other, owned = a_record(), a_record(), a_record(user="ada")
         for record in (alive, other, owned):
             assert await store.put(record, 0)
@@ -165,6 +165,6 @@ async def test_an_end_that_too_few_replicas_have_is_an_error(
             await store.put(epoch, 0)
         with refused:
             await store.put(structs.replace(epoch, version=2), 1)
-        if not isinstance(store, Immediate):
+        if not isinstance(store, FlowsOfMethods):
             await store.aclose()
     blocking.close()

@@ -14,8 +14,8 @@ from redis_groups import cluster, guarded_by_sentinel
 
 from mangonel.engines.certificates import certify
 from mangonel.engines.programs import Missing
-from mangonel.websessions import StoreError, UsageError, Visit, WebSessions
-from mangonel.websessions.stores._threads import Immediate
+from mangonel.websessions import RequestView, StoreError, UsageError, WebSessions
+from mangonel.websessions.stores._threads import FlowsOfMethods
 from mangonel.websessions.stores.urls import open_blocking, open_store
 from mangonel.websessions.testing import store_contract
 from tools.needed import go_without
@@ -45,7 +45,7 @@ async def test_both_sides_keep_the_contract(url: str) -> None:
     await store.aclose()
     blocking = open_blocking(url)
     blocking.setup()
-    await store_contract(Immediate(blocking))
+    await store_contract(FlowsOfMethods(blocking))
     blocking.close()
 
 
@@ -73,7 +73,7 @@ async def test_a_user_s_websessions_are_listed_and_ended(url: str) -> None:
 def test_the_blocking_side_lists_and_ends_too(url: str) -> None:
     sessions: WebSessions[Any] = WebSessions(url, timeout=60.0, events=lambda event: None)
     for _ in range(3):
-        session = sessions.blocking.load(Visit())
+        session = sessions.blocking.load(RequestView())
         session.login("ada")
         sessions.blocking.commit(session)
     assert len(sessions.blocking.of("ada")) == 3

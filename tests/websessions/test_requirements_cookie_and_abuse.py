@@ -16,10 +16,10 @@ import mangonel.websessions
 from mangonel.websessions import (
     CSRFError,
     Keys,
+    RequestView,
     SessionTooLarge,
     StoreError,
     UsageError,
-    Visit,
     WebSessions,
     new_key,
 )
@@ -531,6 +531,6 @@ async def test_values_that_cannot_be_stored_are_named() -> None:
 def test_a_header_that_is_too_long_is_nobodys() -> None:
     site = Site()
     header = f"__Host-sid={new_token()}; " + "x=y; " * 20_000
-    session = asyncio.run(site.sessions.asynchronous.load(Visit(header)))
+    session = asyncio.run(site.sessions.asynchronous.load(RequestView(header)))
     assert session.new
     assert site.meter.calls == 0

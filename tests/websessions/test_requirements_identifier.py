@@ -17,7 +17,7 @@ from browser import Browser, Site
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mangonel.websessions import Visit, WebSessions, cookies
+from mangonel.websessions import RequestView, WebSessions, cookies
 from mangonel.websessions.cookies import new_token
 
 TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -323,7 +323,7 @@ def test_a_visit_without_a_cookie_asks_no_store() -> None:
     browser: Browser = site.browser()
 
     async def visit() -> None:
-        session = await site.sessions.asynchronous.load(Visit(None))
+        session = await site.sessions.asynchronous.load(RequestView(None))
         session.get("nothing")
         await browser.end(session)
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import Stepping
 
-from mangonel.websessions import SessionMoved, TooManySessions, Visit, WebSession, WebSessions
+from mangonel.websessions import RequestView, SessionMoved, TooManySessions, WebSession, WebSessions
 from mangonel.websessions.answer import headers_of
 from mangonel.websessions.commit import commit_flow
 from mangonel.websessions.load import load_flow
@@ -267,7 +267,7 @@ async def test_logout_wins_over_a_renewal_under_way() -> None:
         leaving = await browser.begin()
         site.clock.advance(15 * MINUTE)
         # The renewal is stopped before its n-th store call, and the logout goes in between.
-        renewal = load_flow(site.sessions, Stepping(site.memory.blocking), Visit(browser.cookie))
+        renewal = load_flow(site.sessions, Stepping(site.memory.blocking), RequestView(browser.cookie))
         renewed = None
         for _ in range(steps):
             if renewed is None:

@@ -11,7 +11,7 @@ import pytest
 from browser import Site
 from prometheus_client import CollectorRegistry
 
-from mangonel.websessions import Event, MemoryStore, Visit, WebSessions
+from mangonel.websessions import Event, MemoryStore, RequestView, WebSessions
 from mangonel.websessions.events import all_of, to_logging, to_opentelemetry, to_prometheus
 from mangonel.websessions.machine import NOTHING, decide
 
@@ -199,7 +199,7 @@ def test_a_store_for_a_url_is_opened_once_for_each_loop() -> None:
 
 def test_a_forked_child_opens_its_own_store() -> None:
     sessions: WebSessions[Any] = WebSessions("memory:forked")
-    sessions.blocking.load(Visit())
+    sessions.blocking.load(RequestView())
     before = sessions.blocking.store()
     child = os.fork()
     if not child:

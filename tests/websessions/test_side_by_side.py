@@ -14,7 +14,15 @@ from applications import FRAMEWORKS, served
 from browser import Browser
 from store_names import STORES
 
-from mangonel.websessions import LockTimeout, MemoryStore, UsageError, Visit, WebSession, WebSessions, new_key
+from mangonel.websessions import (
+    LockTimeout,
+    MemoryStore,
+    RequestView,
+    UsageError,
+    WebSession,
+    WebSessions,
+    new_key,
+)
 from mangonel.websessions.errors import Unsupported
 from mangonel.websessions.merge import adding
 from mangonel.websessions.stores.urls import open_store
@@ -136,7 +144,7 @@ async def test_the_lock_lets_one_request_in_after_the_other(
 @stores
 def test_the_lock_holds_between_threads(name: str, store_url: Callable[[str], str]) -> None:
     sessions = opened(name, store_url)
-    first = sessions.blocking.load(Visit())
+    first = sessions.blocking.load(RequestView())
     first.login("ada")
     sessions.blocking.commit(first)
     assert first.state.cookie is not None
@@ -144,7 +152,7 @@ def test_the_lock_holds_between_threads(name: str, store_url: Callable[[str], st
     only = threading.Semaphore(1)
 
     def visit(number: int) -> None:
-        session = sessions.blocking.load(Visit(cookie))
+        session = sessions.blocking.load(RequestView(cookie))
         with session.lock(wait="60s"):
             assert only.acquire(blocking=False)
             session["list"] = [*session.get("list", ()), number]
@@ -152,7 +160,7 @@ def test_the_lock_holds_between_threads(name: str, store_url: Callable[[str], st
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(visit, range(3)))
-    assert sorted(sessions.blocking.load(Visit(cookie))["list"]) == [0, 1, 2]
+    assert sorted(sessions.blocking.load(RequestView(cookie))["list"]) == [0, 1, 2]
     sessions.blocking.close()
 
 
@@ -199,7 +207,7 @@ async def test_what_cannot_be_locked_says_so() -> None:
         assert late.user is None
     stateless: WebSessions[Any] = WebSessions("cookie:", seal=new_key())
     with pytest.raises(Unsupported, match="use a store"):
-        stateless.blocking.anonymous(Visit()).lock()
+        stateless.blocking.anonymous(RequestView()).lock()
 
 
 def test_a_function_that_runs_in_a_thread_is_told_that_it_cannot_save() -> None:

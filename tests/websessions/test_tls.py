@@ -20,7 +20,7 @@ from mangonel.engines.engine import Engine
 from mangonel.engines.programs import Missing
 from mangonel.engines.stores import running
 from mangonel.server import start
-from mangonel.websessions import StoreError, UsageError, Visit, WebSessions
+from mangonel.websessions import RequestView, StoreError, UsageError, WebSessions
 from mangonel.websessions.stores.tls import advice
 from mangonel.websessions.stores.urls import open_blocking, open_store
 from mangonel.websessions.testing import a_record
@@ -29,7 +29,7 @@ from tools.needed import go_without
 ENGINES = ("redis", "memcached", "mysql", "postgresql")
 CLIENTS = {"redis": "redis", "memcached": "emcache", "mysql": "asyncmy", "postgresql": "asyncpg"}
 # A visitor whom no store knows.
-STRANGER = Visit("__Host-sid=" + "A" * 43)
+STRANGER = RequestView("__Host-sid=" + "A" * 43)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def secure_url(authorities: tuple[Certificates, Certificates]) -> Iterator[Calla
         yield url_or_skip
 
 
-async def loaded(load: Callable[[Visit], Any]) -> None:
+async def loaded(load: Callable[[RequestView], Any]) -> None:
     """Load by either side; the blocking one returns no awaitable."""
     answer = load(STRANGER)
     if isawaitable(answer):

@@ -486,7 +486,7 @@ async def test_a_request_leaves_nothing_to_the_garbage_collector() -> None:
     class Watched(Base):
         def get(self) -> None:
             self.session.get("n")
-            alive.append(weakref.ref(self.session.state.visit))
+            alive.append(weakref.ref(self.session.state.request_view))
 
     site = a_site()
     socket, port = bind_unused_port()

@@ -22,7 +22,7 @@ _CO_COROUTINE = 0x80
 
 
 def coroutine_functions(cls: C) -> C:
-    """Mark the methods of an asyncio class that return `Returns[...]`, including inherited ones; return the class.
+    """Mark the methods of an asyncio class that return `FaceResult[...]`, including inherited ones; return the class.
 
     Example:
         >>> inspect.iscoroutinefunction(AsyncCollection.insert_one)
@@ -44,7 +44,7 @@ def _returns_coroutine(method: FunctionType) -> bool:
     annotation = method.__annotations__.get("return")
     if method.__code__.co_flags & _CO_COROUTINE or method.__name__.startswith("_"):
         return False
-    return isinstance(annotation, str) and annotation.startswith("Returns[")
+    return isinstance(annotation, str) and annotation.startswith("FaceResult[")
 
 
 def _coroutine_function(method: Any) -> Any:

@@ -7,7 +7,7 @@ import keyword
 import re
 from typing import Any
 
-from mangonel._shared.above import above
+from mangonel._shared.upper_modules import upper_module
 from mangonel.arrow.inferred import InferredField
 
 __all__ = ["columns_of", "model_text"]
@@ -123,7 +123,7 @@ class _Classes:
         needed: list[str] = []
         optional: list[str] = []
         # A model refuses a field that is called like one of its methods.
-        methods = set(dir(above("mangonel.odm.store.document").Document))
+        methods = set(dir(upper_module("mangonel.odm.store.document").Document))
         taken: set[str] = set()
         for key, inner in fields.items():
             is_id = is_document and key == "_id"

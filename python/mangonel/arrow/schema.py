@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args, get_origin
 
-from mangonel._shared.above import above
+from mangonel._shared.upper_modules import upper_module
 from mangonel.bson import Decimal128, Int64, ObjectId
 
 __all__ = ["Schema", "fields_of", "projection_of"]
@@ -122,7 +122,7 @@ def fields_of(schema: Any) -> list[tuple[str, _Kind]]:
         return schema.fields
     if isinstance(schema, type) and hasattr(schema, "__plan__"):
         # A model of the mapper, from a higher floor.
-        found: list[tuple[str, _Kind]] = above("mangonel.odm.model.arrow_fields").column_fields(schema)
+        found: list[tuple[str, _Kind]] = upper_module("mangonel.odm.model.arrow_fields").column_fields(schema)
         return found
     if isinstance(schema, Mapping):
         pairs = list(schema.items())

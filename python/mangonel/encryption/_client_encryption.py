@@ -11,7 +11,7 @@ from uuid import UUID
 from mangonel import _core
 from mangonel._light import Any, Mapping
 from mangonel._shared.client.database import _Database
-from mangonel._shared.returns import Returns
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.settings import port_of
 from mangonel.auth import without_frames
 from mangonel.bson.binary import Binary
@@ -122,7 +122,7 @@ class _ClientEncryption:
         master_key: Mapping[str, Any] | None = None,
         key_alt_names: Sequence[str] | None = None,
         key_material: bytes | None = None,
-    ) -> Returns[Binary]:
+    ) -> FaceResult[Binary]:
         """Create a data key, encrypt it with the provider, and store it in the key vault. Return its id.
 
         Args:
@@ -178,7 +178,7 @@ class _ClientEncryption:
         contention_factor: int | None = None,
         range_opts: RangeOpts | None = None,
         string_opts: StringOpts | None = None,
-    ) -> Returns[Binary]:
+    ) -> FaceResult[Binary]:
         """Encrypt a value; return a Binary of subtype 6. Pass exactly one of `key_id` and `key_alt_name`.
 
         Args:
@@ -220,7 +220,7 @@ class _ClientEncryption:
         query_type: str | None = None,
         contention_factor: int | None = None,
         range_opts: RangeOpts | None = None,
-    ) -> Returns[RawBSONDocument]:
+    ) -> FaceResult[RawBSONDocument]:
         """Return a query or aggregate expression with encrypted bounds: `{"$and": [{"f": {"$gt": 1}}, ...]}`.
 
         For range queries of Queryable Encryption.
@@ -282,7 +282,7 @@ class _ClientEncryption:
             return RawBSONDocument(found or b"", DEFAULT_RAW_BSON_OPTIONS)["v"]
         return _core.decode(found or b"")["v"]
 
-    def decrypt(self, value: Binary) -> Returns[Any]:
+    def decrypt(self, value: Binary) -> FaceResult[Any]:
         """Return the decrypted value.
 
         Args:
@@ -312,7 +312,7 @@ class _ClientEncryption:
             raise InvalidOperation("Cannot use closed ClientEncryption; make a new one")
         return await self._answers.through_flow(self._crypt, begin)
 
-    def get_key(self, id: Binary) -> Returns[RawBSONDocument | None]:
+    def get_key(self, id: Binary) -> FaceResult[RawBSONDocument | None]:
         """Return the document of a data key, or None. The key in it stays encrypted.
 
         Args:
@@ -333,7 +333,7 @@ class _ClientEncryption:
         """
         return self._vault.find({})
 
-    def get_key_by_alt_name(self, key_alt_name: str) -> Returns[RawBSONDocument | None]:
+    def get_key_by_alt_name(self, key_alt_name: str) -> FaceResult[RawBSONDocument | None]:
         """Return the document of the data key with this alternative name, or None.
 
         Args:
@@ -348,7 +348,7 @@ class _ClientEncryption:
         """
         return self._vault.find_one({"keyAltNames": key_alt_name})
 
-    def delete_key(self, id: Binary) -> Returns[DeleteResult]:
+    def delete_key(self, id: Binary) -> FaceResult[DeleteResult]:
         """Delete a data key. Data that was encrypted with it becomes unreadable for ever.
 
         Args:
@@ -360,7 +360,7 @@ class _ClientEncryption:
         """
         return self._vault.delete_one({"_id": id})
 
-    def add_key_alt_name(self, id: Binary, key_alt_name: str) -> Returns[RawBSONDocument | None]:
+    def add_key_alt_name(self, id: Binary, key_alt_name: str) -> FaceResult[RawBSONDocument | None]:
         """Add an alternative name to a data key. Return its previous document, or None if there is no such key.
 
         Args:
@@ -373,7 +373,7 @@ class _ClientEncryption:
         """
         return self._vault.find_one_and_update({"_id": id}, {"$addToSet": {"keyAltNames": key_alt_name}})
 
-    def remove_key_alt_name(self, id: Binary, key_alt_name: str) -> Returns[RawBSONDocument | None]:
+    def remove_key_alt_name(self, id: Binary, key_alt_name: str) -> FaceResult[RawBSONDocument | None]:
         """Remove an alternative name from a data key. Return its previous document, or None if there is no such key.
 
         Args:
@@ -394,7 +394,7 @@ class _ClientEncryption:
         filter: Mapping[str, Any],
         provider: str | None = None,
         master_key: Mapping[str, Any] | None = None,
-    ) -> Returns[RewrapManyDataKeyResult]:
+    ) -> FaceResult[RewrapManyDataKeyResult]:
         """Encrypt data keys again, with another master key or provider. The data stays as it is.
 
         Args:
@@ -447,7 +447,7 @@ class _ClientEncryption:
         kms_provider: str | None = None,
         master_key: Mapping[str, Any] | None = None,
         **kwargs: Any,
-    ) -> Returns[tuple[_Collection[Any], Mapping[str, Any]]]:
+    ) -> FaceResult[tuple[_Collection[Any], Mapping[str, Any]]]:
         """Create a collection for Queryable Encryption, with a new data key for each field whose `keyId` is None.
 
         Args:
@@ -501,7 +501,7 @@ class _ClientEncryption:
             raise InvalidOperation("Cannot use closed ClientEncryption; make a new one")
         return self._key_vault_coll
 
-    def close(self) -> Returns[None]:
+    def close(self) -> FaceResult[None]:
         """Discard the keys. The client stays open, and running operations finish normally."""
         return self._port.flow(self._close_flow())
 

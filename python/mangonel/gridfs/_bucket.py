@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mangonel._light import Any
-from mangonel._shared.returns import Returns
+from mangonel._shared.face_result import FaceResult
 from mangonel.gridfs._names import DEFAULT_CHUNK_SIZE, check_filename, root_of_bucket
 from mangonel.gridfs._versions import version_flow
 from mangonel.gridfs.errors import NoFile
@@ -112,7 +112,7 @@ class _GridFSBucket:
         chunk_size_bytes: int | None = None,
         metadata: Mapping[str, Any] | None = None,
         session: _ClientSession | None = None,
-    ) -> Returns[ObjectId]:
+    ) -> FaceResult[ObjectId]:
         """Store the content of `source` as a new file and return its `_id`.
 
         Args:
@@ -138,7 +138,7 @@ class _GridFSBucket:
         chunk_size_bytes: int | None = None,
         metadata: Mapping[str, Any] | None = None,
         session: _ClientSession | None = None,
-    ) -> Returns[None]:
+    ) -> FaceResult[None]:
         """Store the content of `source` as a new file with this `_id`.
 
         Args:
@@ -180,7 +180,9 @@ class _GridFSBucket:
 
     # Downloads.
 
-    def open_download_stream(self, file_id: Any, session: _ClientSession | None = None) -> Returns[_GridOut]:
+    def open_download_stream(
+        self, file_id: Any, session: _ClientSession | None = None
+    ) -> FaceResult[_GridOut]:
         """Return the file with this `_id`, open for reading.
 
         Args:
@@ -203,7 +205,7 @@ class _GridFSBucket:
 
     def open_download_stream_by_name(
         self, filename: str, revision: int = -1, session: _ClientSession | None = None
-    ) -> Returns[_GridOut]:
+    ) -> FaceResult[_GridOut]:
         """Return one revision of the file with this name, open for reading.
 
         Args:
@@ -229,7 +231,7 @@ class _GridFSBucket:
 
     def download(
         self, file_id: Any, connections: int = 1, session: _ClientSession | None = None
-    ) -> Returns[bytes]:
+    ) -> FaceResult[bytes]:
         """Return a whole file, read over several connections at once.
 
         Args:
@@ -256,7 +258,7 @@ class _GridFSBucket:
 
     def download_to_stream(
         self, file_id: Any, destination: Any, session: _ClientSession | None = None
-    ) -> Returns[None]:
+    ) -> FaceResult[None]:
         """Write a whole file to `destination`, chunk by chunk.
 
         Args:
@@ -279,7 +281,7 @@ class _GridFSBucket:
 
     def download_to_stream_by_name(
         self, filename: str, destination: Any, revision: int = -1, session: _ClientSession | None = None
-    ) -> Returns[None]:
+    ) -> FaceResult[None]:
         """Write one revision of the file with this name to `destination`, chunk by chunk.
 
         Args:
@@ -323,7 +325,7 @@ class _GridFSBucket:
         """
         return self._cursor_class(self._collection, *args, **kwargs)
 
-    def delete(self, file_id: Any, session: _ClientSession | None = None) -> Returns[None]:
+    def delete(self, file_id: Any, session: _ClientSession | None = None) -> FaceResult[None]:
         """Remove a file and its chunks.
 
         Args:
@@ -338,7 +340,7 @@ class _GridFSBucket:
         """
         return self._port.flow(self._delete_flow([file_id], f"_id {file_id!r}", session))
 
-    def delete_by_name(self, filename: str, session: _ClientSession | None = None) -> Returns[None]:
+    def delete_by_name(self, filename: str, session: _ClientSession | None = None) -> FaceResult[None]:
         """Remove every revision of the file with this name.
 
         Args:
@@ -368,7 +370,9 @@ class _GridFSBucket:
         if not result.deleted_count:
             raise NoFile(f"no file could be deleted because none matched {which}")
 
-    def rename(self, file_id: Any, new_filename: str, session: _ClientSession | None = None) -> Returns[None]:
+    def rename(
+        self, file_id: Any, new_filename: str, session: _ClientSession | None = None
+    ) -> FaceResult[None]:
         """Rename a file.
 
         Args:
@@ -388,7 +392,7 @@ class _GridFSBucket:
 
     def rename_by_name(
         self, filename: str, new_filename: str, session: _ClientSession | None = None
-    ) -> Returns[None]:
+    ) -> FaceResult[None]:
         """Rename every revision of the file with this name.
 
         Args:

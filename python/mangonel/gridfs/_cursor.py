@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mangonel._light import Any
 from mangonel._shared.cursors.find_cursor import _Cursor
-from mangonel._shared.returns import Returns
+from mangonel._shared.face_result import FaceResult
 from mangonel.gridfs._names import check_root, without_custom_types
 
 TYPE_CHECKING = False
@@ -100,7 +100,7 @@ class _GridOutCursor(_Cursor[Any]):
         """
         raise NotImplementedError("Method does not exist for GridOutCursor")
 
-    def to_list(self, length: int | None = None) -> Returns[list[_GridOut]]:
+    def to_list(self, length: int | None = None) -> FaceResult[list[_GridOut]]:
         """Return the remaining files, at most `length`.
 
         Raises:

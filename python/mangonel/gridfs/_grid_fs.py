@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mangonel._light import Any
-from mangonel._shared.returns import Returns
+from mangonel._shared.face_result import FaceResult
 from mangonel.gridfs._names import root_of_bucket
 from mangonel.gridfs._versions import version_flow
 
@@ -58,7 +58,7 @@ class _GridFS:
         """
         return self._in_class(self._collection, **kwargs)
 
-    def put(self, data: Any, **kwargs: Any) -> Returns[Any]:
+    def put(self, data: Any, **kwargs: Any) -> FaceResult[Any]:
         """Store `data` as a new file and return its `_id`.
 
         Args:
@@ -81,7 +81,7 @@ class _GridFS:
         await target._close_flow()
         return target._id
 
-    def get(self, file_id: Any, session: _ClientSession | None = None) -> Returns[_GridOut]:
+    def get(self, file_id: Any, session: _ClientSession | None = None) -> FaceResult[_GridOut]:
         """Return the file with this `_id`, open for reading.
 
         Args:
@@ -108,7 +108,7 @@ class _GridFS:
         version: int | None = -1,
         session: _ClientSession | None = None,
         **kwargs: Any,
-    ) -> Returns[_GridOut]:
+    ) -> FaceResult[_GridOut]:
         """Return one revision of the file with this name or these fields, open for reading.
 
         Args:
@@ -136,7 +136,7 @@ class _GridFS:
 
     def get_last_version(
         self, filename: str | None = None, session: _ClientSession | None = None, **kwargs: Any
-    ) -> Returns[_GridOut]:
+    ) -> FaceResult[_GridOut]:
         """Return the newest file with this name or these fields, open for reading.
 
         Args:
@@ -151,7 +151,7 @@ class _GridFS:
         """
         return self.get_version(filename, -1, session, **kwargs)
 
-    def delete(self, file_id: Any, session: _ClientSession | None = None) -> Returns[None]:
+    def delete(self, file_id: Any, session: _ClientSession | None = None) -> FaceResult[None]:
         """Remove a file and its chunks. Does nothing if the file does not exist.
 
         Args:
@@ -174,7 +174,7 @@ class _GridFS:
             lambda: self._chunks.delete_many({"files_id": {"$eq": file_id}}, session=session)
         )
 
-    def list(self, session: _ClientSession | None = None) -> Returns[list[str]]:
+    def list(self, session: _ClientSession | None = None) -> FaceResult[list[str]]:
         """Return the names of all files, each once.
 
         Args:
@@ -196,7 +196,7 @@ class _GridFS:
 
     def find_one(
         self, filter: Any = None, session: _ClientSession | None = None, *args: Any, **kwargs: Any
-    ) -> Returns[_GridOut | None]:
+    ) -> FaceResult[_GridOut | None]:
         """Return the first file that matches, open for reading, or None.
 
         Args:
@@ -230,7 +230,7 @@ class _GridFS:
 
     def exists(
         self, document_or_id: Any = None, session: _ClientSession | None = None, **kwargs: Any
-    ) -> Returns[bool]:
+    ) -> FaceResult[bool]:
         """Return whether a file matches.
 
         Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mangonel._light import Any
-from mangonel._shared.returns import Returns
+from mangonel._shared.face_result import FaceResult
 from mangonel.bson.objectid import ObjectId
 from mangonel.errors import ConfigurationError, DuplicateKeyError, PyMongoError
 from mangonel.gridfs._names import DEFAULT_CHUNK_SIZE, check_root, without_custom_types
@@ -173,7 +173,7 @@ class _GridIn:
             )
         self._port.flow(self._set_flow(name, value)) if self._closed else self._file.__setitem__(name, value)
 
-    def set(self, name: str, value: Any) -> Returns[None]:
+    def set(self, name: str, value: Any) -> FaceResult[None]:
         """Set a field of the file's document; if the file is closed, on the server too.
 
         Args:
@@ -200,7 +200,7 @@ class _GridIn:
 
     # Writing.
 
-    def write(self, data: Any) -> Returns[None]:
+    def write(self, data: Any) -> FaceResult[None]:
         """Write bytes. They are sent in inserts of a few megabytes while you write more.
 
         Args:
@@ -250,7 +250,7 @@ class _GridIn:
         except TypeError:
             raise TypeError("can only write strings or file-like objects") from None
 
-    def writelines(self, sequence: Iterable[Any]) -> Returns[None]:
+    def writelines(self, sequence: Iterable[Any]) -> FaceResult[None]:
         """Write each item of `sequence`; no separators are added. Raises as `write` does.
 
         Example:
@@ -264,7 +264,7 @@ class _GridIn:
 
     # The end.
 
-    def close(self) -> Returns[None]:
+    def close(self) -> FaceResult[None]:
         """Send the rest and store the file's document; now the file exists. Closing twice does nothing.
 
         Raises:
@@ -303,7 +303,7 @@ class _GridIn:
         self._is_stored = True
         self._closed = True
 
-    def abort(self) -> Returns[None]:
+    def abort(self) -> FaceResult[None]:
         """Abort the upload and remove its chunks; if the file is closed, remove the file.
 
         Raises:

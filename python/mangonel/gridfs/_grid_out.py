@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mangonel import _core
 from mangonel._light import Any
-from mangonel._shared.returns import Returns
+from mangonel._shared.face_result import FaceResult
 from mangonel.errors import InvalidOperation
 from mangonel.gridfs._download import ChunkStream, target_flow
 from mangonel.gridfs._names import check_root, equal_to, size_in, without_custom_types
@@ -64,7 +64,7 @@ class _GridOut:
 
     # The file's document.
 
-    def open(self) -> Returns[None]:
+    def open(self) -> FaceResult[None]:
         """Load the file's document, unless it is loaded.
 
         Raises:
@@ -174,7 +174,7 @@ class _GridOut:
 
     # Reading.
 
-    def read(self, size: int | None = -1) -> Returns[bytes]:
+    def read(self, size: int | None = -1) -> FaceResult[bytes]:
         """Return the next `size` bytes, fewer at the file's end; if negative or None, all remaining bytes.
 
         Raises:
@@ -204,7 +204,7 @@ class _GridOut:
             found = target.finish()
         return await self._moved_flow(stream, found, size == left)
 
-    def readinto(self, buffer: Buffer) -> Returns[int]:
+    def readinto(self, buffer: Buffer) -> FaceResult[int]:
         """Read into a writable buffer up to the file's end; return the number of bytes read.
 
         Args:
@@ -233,7 +233,7 @@ class _GridOut:
         await self._moved_flow(stream, b"", count == left)
         return count
 
-    def download(self, connections: int = 1, buffer: Buffer | None = None) -> Returns[Any]:
+    def download(self, connections: int = 1, buffer: Buffer | None = None) -> FaceResult[Any]:
         """Return all remaining bytes, read over several connections at once.
 
         Args:
@@ -271,7 +271,7 @@ class _GridOut:
         self._position += left
         return target.finish()
 
-    def readchunk(self) -> Returns[bytes]:
+    def readchunk(self) -> FaceResult[bytes]:
         """Return the rest of the current chunk, or the next one; nothing at the file's end.
 
         Raises:
@@ -292,7 +292,7 @@ class _GridOut:
         found = await stream.piece_flow()
         return await self._moved_flow(stream, found, len(found) == left)
 
-    def readline(self, size: int | None = -1) -> Returns[bytes]:
+    def readline(self, size: int | None = -1) -> FaceResult[bytes]:
         """Return the bytes up to the end of the line, at most `size` of them unless it is negative or None.
 
         Raises:
@@ -328,7 +328,7 @@ class _GridOut:
             line = b"".join(pieces)
         return await self._moved_flow(stream, line, len(line) == left)
 
-    def readlines(self, size: int | None = -1) -> Returns[list[bytes]]:
+    def readlines(self, size: int | None = -1) -> FaceResult[list[bytes]]:
         """Return the remaining lines; with `size`, stop after about that many bytes.
 
         Raises:
@@ -354,7 +354,7 @@ class _GridOut:
         """Return the current position in bytes."""
         return self._position
 
-    def seek(self, pos: int, whence: int = _SEEK_SET) -> Returns[int]:
+    def seek(self, pos: int, whence: int = _SEEK_SET) -> FaceResult[int]:
         """Move to another position in the file and return it. Chunks in between are not read.
 
         Args:
@@ -412,7 +412,7 @@ class _GridOut:
 
     # The end.
 
-    def close(self) -> Returns[None]:
+    def close(self) -> FaceResult[None]:
         """Close the file, and its cursor on the server.
 
         Example:

@@ -13,6 +13,7 @@ try:
 except ImportError as error:
     raise ImportError("websessions need the package msgspec: pip install mangonel[websessions]") from error
 
+from mangonel.websessions.checked_settings import new_key
 from mangonel.websessions.errors import (
     CSRFError,
     EncodeError,
@@ -28,9 +29,8 @@ from mangonel.websessions.errors import (
 from mangonel.websessions.events import Event
 from mangonel.websessions.manager import WebSessions
 from mangonel.websessions.record import Record
-from mangonel.websessions.session import Flash, Visit, WebSession
+from mangonel.websessions.session import Flash, RequestView, WebSession
 from mangonel.websessions.settings import Content, Cookie, Keys, Lifetime, Outages, Protection, Users
-from mangonel.websessions.settled import new_key
 from mangonel.websessions.stores.memory import MemoryStore
 from mangonel.websessions.stores.urls import StoreURL, register_store
 from mangonel.websessions.users import Handle
@@ -50,6 +50,7 @@ __all__ = [
     "Outages",
     "Protection",
     "Record",
+    "RequestView",
     "SessionMoved",
     "SessionTooLarge",
     "StoreError",
@@ -58,7 +59,6 @@ __all__ = [
     "Unsupported",
     "UsageError",
     "Users",
-    "Visit",
     "WebSession",
     "WebSessionError",
     "WebSessions",

@@ -26,8 +26,8 @@ from mangonel.websessions.stores.meter import Meter
 from mangonel.websessions.writes import next_writes, put_flow
 
 if TYPE_CHECKING:
+    from mangonel.websessions.checked_settings import CheckedSettings
     from mangonel.websessions.session import WebSession
-    from mangonel.websessions.settled import Settled
     from mangonel.websessions.stores.protocol import Store
 
 __all__ = ["commit_flow"]
@@ -36,7 +36,9 @@ __all__ = ["commit_flow"]
 TICK = 0.001
 
 
-async def commit_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], plan: int) -> None:
+async def commit_flow(
+    sessions: CheckedSettings[Any], store: Store, session: WebSession[Any], plan: int
+) -> None:
     """Carry out the plan of `machine.decide`; put the new cookie, if any, into the websession.
 
     Raises:
@@ -85,7 +87,7 @@ async def commit_flow(sessions: Settled[Any], store: Store, session: WebSession[
 
 
 async def _insert_flow(
-    sessions: Settled[Any],
+    sessions: CheckedSettings[Any],
     store: Store,
     session: WebSession[Any],
     plain: bytes,
@@ -128,7 +130,9 @@ async def _insert_flow(
     session.state.cookie = sessions.cookie.give(token, deadline - now, session.state.extra)
 
 
-async def _touch_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], now: float) -> None:
+async def _touch_flow(
+    sessions: CheckedSettings[Any], store: Store, session: WebSession[Any], now: float
+) -> None:
     record = session.state.record
     assert record is not None
     expires = sessions.expiry(now, record.deadline, session.state.extra)
@@ -139,7 +143,9 @@ async def _touch_flow(sessions: Settled[Any], store: Store, session: WebSession[
         _lose(sessions, session)
 
 
-async def _write_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], now: float) -> bool:
+async def _write_flow(
+    sessions: CheckedSettings[Any], store: Store, session: WebSession[Any], now: float
+) -> bool:
     """Write the changes over the version that was read, or merge them with others' changes; False: it had ended."""
     current = session.state.record
     assert current is not None
@@ -173,7 +179,7 @@ async def _write_flow(sessions: Settled[Any], store: Store, session: WebSession[
 
 
 def _lose_or_raise(
-    sessions: Settled[Any], session: WebSession[Any], trace: Record | None, has_new_label: bool
+    sessions: CheckedSettings[Any], session: WebSession[Any], trace: Record | None, has_new_label: bool
 ) -> None:
     """Drop a change that a logout came before; refuse one that a login or a rotation came before.
 
@@ -195,17 +201,19 @@ def _moved() -> SessionMoved:
     )
 
 
-def _lose(sessions: Settled[Any], session: WebSession[Any], was_rotated: bool = False) -> None:
+def _lose(sessions: CheckedSettings[Any], session: WebSession[Any], was_rotated: bool = False) -> None:
     sessions.emit("gone", session.state.tag)
     # After a rotation the browser may have the new cookie already, which removing the old one would remove.
-    can_leave = not session.state.headers_left and session.state.visit.takes_cookies
+    can_leave = not session.state.headers_left and session.state.request_view.takes_cookies
     session.state.cookie = sessions.cookie.take_back() if can_leave and not was_rotated else None
     session.destroy()
     session.state.record = None
     session.state.is_gone = True
 
 
-async def _destroy_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], now: float) -> None:
+async def _destroy_flow(
+    sessions: CheckedSettings[Any], store: Store, session: WebSession[Any], now: float
+) -> None:
     record = session.state.record or session.state.trail
     assert record is not None
     tag = record.sid.hex()
@@ -221,7 +229,9 @@ async def _destroy_flow(sessions: Settled[Any], store: Store, session: WebSessio
     sessions.emit("destroyed", tag)
 
 
-async def _rotate_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], now: float) -> None:
+async def _rotate_flow(
+    sessions: CheckedSettings[Any], store: Store, session: WebSession[Any], now: float
+) -> None:
     """End the old id first, then store everything under a new one; a crash in between logs out, the safe result."""
     change, old, user = session.state.change, session.state.record, session.state.user
     starts_again = change != "rotated" or old is None
@@ -276,7 +286,7 @@ async def _rotate_flow(sessions: Settled[Any], store: Store, session: WebSession
     sessions.emit(change, session.state.tag, user=record.user)
 
 
-async def _limit_flow(sessions: Settled[Any], store: Store, user: str, old: Record | None) -> float:
+async def _limit_flow(sessions: CheckedSettings[Any], store: Store, user: str, old: Record | None) -> float:
     """Return a time of login later than that of each of the user's websessions, even if this server's clock is behind.
 
     Raises:
@@ -290,7 +300,7 @@ async def _limit_flow(sessions: Settled[Any], store: Store, user: str, old: Reco
 
 
 async def _evict_flow(
-    sessions: Settled[Any], store: Store, session: WebSession[Any], record: Record, now: float
+    sessions: CheckedSettings[Any], store: Store, session: WebSession[Any], record: Record, now: float
 ) -> None:
     """Count again after the insert, so that two concurrent logins see each other.
 
@@ -320,6 +330,6 @@ async def _evict_flow(
         sessions.emit("evicted", sid.hex(), user=record.user)
 
 
-def _check_limit(sessions: Settled[Any], count: int) -> None:
+def _check_limit(sessions: CheckedSettings[Any], count: int) -> None:
     if sessions.max_per_user is not None and count > sessions.max_per_user:
         raise TooManySessions(f"the user has {sessions.max_per_user} websessions already")

@@ -11,9 +11,9 @@ from mangonel.websessions.errors import EncodeError, SessionTooLarge, UsageError
 from mangonel.websessions.merge import RESERVED, adding, merged
 
 if TYPE_CHECKING:
+    from mangonel.websessions.checked_settings import CheckedSettings
     from mangonel.websessions.record import Record
     from mangonel.websessions.session import WebSession
-    from mangonel.websessions.settled import Settled
 
 __all__ = ["adopt", "encoded", "fill", "largest_key", "merge"]
 
@@ -130,7 +130,7 @@ def merge(session: WebSession[Any], current: Record, only: tuple[str, ...] | Non
     return plain
 
 
-def largest_key(sessions: Settled[Any], plain: bytes) -> str:
+def largest_key(sessions: CheckedSettings[Any], plain: bytes) -> str:
     """Return the key with the largest encoded value."""
     codec = sessions.codec
     values = codec.decode(plain)
@@ -141,7 +141,7 @@ def _name_of(model: Any) -> str:
     return getattr(model, "__name__", "mapping")
 
 
-def _refuse_size(sessions: Settled[Any], plain: bytes) -> None:
+def _refuse_size(sessions: CheckedSettings[Any], plain: bytes) -> None:
     raise SessionTooLarge(
         f"the websession takes {len(plain)} bytes, the limit is {sessions.max_bytes}; "
         f"the largest part is {largest_key(sessions, plain)!r}"

@@ -128,7 +128,7 @@ def check_request(
     host = header("X-Forwarded-Host") if state.sessions.trust_forwarded else None
     check_origin(
         header,
-        is_secure=state.visit.is_secure,
+        is_secure=state.request_view.is_secure,
         trusted=state.sessions.trusted_origins,
         host=host or header("Host"),
     )

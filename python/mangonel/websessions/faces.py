@@ -26,8 +26,8 @@ from mangonel.websessions.timeouts import SharedTimeout
 from mangonel.websessions.users import Handle, of_flow, revoke_flow, revoke_user_flow
 
 if TYPE_CHECKING:
-    from mangonel.websessions.session import Visit
-    from mangonel.websessions.settled import Settled
+    from mangonel.websessions.checked_settings import CheckedSettings
+    from mangonel.websessions.session import RequestView
     from mangonel.websessions.stores.protocol import BlockingStore, Store
 
 __all__ = ["AsyncFace", "BlockingFace"]
@@ -43,7 +43,7 @@ class _Face:
 
     waits: bool
 
-    def __init__(self, sessions: Settled[Any], store: Any, epochs: Any) -> None:
+    def __init__(self, sessions: CheckedSettings[Any], store: Any, epochs: Any) -> None:
         self._sessions = sessions
         self._given = store
         self._given_epochs = epochs
@@ -81,18 +81,18 @@ class _Face:
         # Ending a websession, or changing its user, must not appear to have succeeded.
         return self._sessions.on_store_error == "anonymous" and plan not in (END, ROTATE)
 
-    def _degraded(self, visit: Visit) -> WebSession[Any]:
-        session: WebSession[Any] = WebSession(self._sessions, visit)
+    def _degraded(self, request_view: RequestView) -> WebSession[Any]:
+        session: WebSession[Any] = WebSession(self._sessions, request_view)
         session.state.degraded = True
         return session
 
-    def anonymous(self, visit: Visit) -> WebSession[Any]:
+    def anonymous(self, request_view: RequestView) -> WebSession[Any]:
         """Return the empty websession of a request without our cookie."""
-        session: WebSession[Any] = WebSession(self._sessions, visit)
+        session: WebSession[Any] = WebSession(self._sessions, request_view)
         session.state.face = self
         return session
 
-    async def _load_flow(self, visit: Visit) -> WebSession[Any]:
+    async def _load_flow(self, request_view: RequestView) -> WebSession[Any]:
         """Return the websession of a request.
 
         Raises:
@@ -103,7 +103,7 @@ class _Face:
             load = load_stateless_flow if sessions.is_stateless else load_flow
             store = self.store()
             if self._is_instant:
-                session = await load(sessions, store, visit)
+                session = await load(sessions, store, request_view)
                 if sessions.predecessors and session.state.record is None:
                     session = await take_over_flow(sessions, store, session, self.waits)
             else:
@@ -111,7 +111,7 @@ class _Face:
                 assert task is not None
                 timeout.begin(task)
                 try:
-                    session = await load(sessions, store, visit)
+                    session = await load(sessions, store, request_view)
                     if sessions.predecessors and session.state.record is None:
                         session = await take_over_flow(sessions, store, session, self.waits)
                 except asyncio.CancelledError:
@@ -125,7 +125,7 @@ class _Face:
             failure = self._fail(error)
             if sessions.on_store_error == "raise":
                 raise failure from error
-            session = self._degraded(visit)
+            session = self._degraded(request_view)
         session.state.face = self
         return session
 
@@ -221,7 +221,7 @@ class _Face:
         found: dict[str, int] = await store.stats(self._sessions.now())
         return found
 
-    async def _run_flow(self, flow: Callable[[Settled[Any], Any], Coroutine[Any, Any, T]]) -> T:
+    async def _run_flow(self, flow: Callable[[CheckedSettings[Any], Any], Coroutine[Any, Any, T]]) -> T:
         """Run a flow of another module on the store."""
         return await self._told(flow(self._sessions, self.store()))
 
@@ -253,7 +253,7 @@ class AsyncFace(_Face):
     stats = _Face._stats_flow
     run = _Face._run_flow
 
-    def __init__(self, sessions: Settled[Any], store: Any, epochs: Any) -> None:
+    def __init__(self, sessions: CheckedSettings[Any], store: Any, epochs: Any) -> None:
         super().__init__(sessions, store, epochs)
         # A store that never waits needs no limit, which would cost half as much again as everything else.
         self._is_instant = isinstance(store, MemoryStore) or (
@@ -317,7 +317,7 @@ class BlockingFace(_Face):
 
     waits = False
 
-    def __init__(self, sessions: Settled[Any], store: Any, epochs: Any) -> None:
+    def __init__(self, sessions: CheckedSettings[Any], store: Any, epochs: Any) -> None:
         super().__init__(sessions, store, epochs)
         self._own: Any = None  # the store with blocking methods
 
@@ -330,9 +330,9 @@ class BlockingFace(_Face):
             self._store = flows_of(self._own)
         return self._store
 
-    def load(self, visit: Visit) -> WebSession[Any]:
+    def load(self, request_view: RequestView) -> WebSession[Any]:
         """As `AsyncFace.load`."""
-        return run_now(self._load_flow(visit))
+        return run_now(self._load_flow(request_view))
 
     def commit(self, session: WebSession[Any], plan: int | None = None) -> None:
         """As `AsyncFace.commit`."""
@@ -370,7 +370,7 @@ class BlockingFace(_Face):
         """As `AsyncFace.stats`."""
         return run_now(self._stats_flow())
 
-    def run(self, flow: Callable[[Settled[Any], Any], Coroutine[Any, Any, T]]) -> T:
+    def run(self, flow: Callable[[CheckedSettings[Any], Any], Coroutine[Any, Any, T]]) -> T:
         """As `AsyncFace.run`."""
         return run_now(self._run_flow(flow))
 

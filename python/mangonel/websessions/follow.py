@@ -17,7 +17,7 @@ from mangonel.websessions.record import ENDED, Record
 from mangonel.websessions.writes import next_writes, put_flow
 
 if TYPE_CHECKING:
-    from mangonel.websessions.settled import Settled
+    from mangonel.websessions.checked_settings import CheckedSettings
     from mangonel.websessions.stores.protocol import Store
 
 __all__ = [
@@ -55,7 +55,7 @@ replace = msgspec.structs.replace
 
 
 async def current_flow(
-    sessions: Settled[Any], store: Store, key: bytes, now: float, known: Record | None = None
+    sessions: CheckedSettings[Any], store: Store, key: bytes, now: float, known: Record | None = None
 ) -> Record | None:
     """Return the live record for a key, for a request that was admitted already; None if the websession has ended.
 
@@ -69,7 +69,7 @@ async def current_flow(
 
 
 async def last_flow(
-    sessions: Settled[Any],
+    sessions: CheckedSettings[Any],
     store: Store,
     record: Record | None,
     known: Record | None = None,
@@ -111,7 +111,7 @@ def leads_on(record: Record) -> bool:
 
 
 async def end_flow(
-    sessions: Settled[Any],
+    sessions: CheckedSettings[Any],
     store: Store,
     record: Record,
     now: float,
@@ -176,19 +176,19 @@ async def end_flow(
     raise StoreError(f"the websession was changed by others {ROUNDS} times while it was to be ended")
 
 
-async def epoch_flow(sessions: Settled[Any], store: Store, user: str) -> int:
+async def epoch_flow(sessions: CheckedSettings[Any], store: Store, user: str) -> int:
     """Return the number of a user's last revocation; 0: there was none."""
     epochs = sessions.epochs_of(store)
     epoch = await epochs.get(sessions.epoch_key(user)) if epochs is not None else None
     return epoch.epoch if epoch is not None else 0
 
 
-async def is_revoked_flow(sessions: Settled[Any], store: Store, record: Record) -> bool:
+async def is_revoked_flow(sessions: CheckedSettings[Any], store: Store, record: Record) -> bool:
     """Return whether the user was revoked after the login that made the record. Depends on no clock."""
     return record.user is not None and await epoch_flow(sessions, store, record.user) > record.epoch
 
 
-async def live_flow(sessions: Settled[Any], store: Store, user: str) -> list[Record]:
+async def live_flow(sessions: CheckedSettings[Any], store: Store, user: str) -> list[Record]:
     """Return a user's usable records."""
     if not hasattr(store, "find"):
         raise Unsupported(
@@ -204,7 +204,7 @@ async def live_flow(sessions: Settled[Any], store: Store, user: str) -> list[Rec
     ]
 
 
-def is_forged(sessions: Settled[Any], record: Record) -> bool:
+def is_forged(sessions: CheckedSettings[Any], record: Record) -> bool:
     """Return whether a writer without our key has changed the record in the store."""
     try:
         sessions.unsealed(record)

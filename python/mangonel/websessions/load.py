@@ -24,8 +24,8 @@ from mangonel.websessions.session import WebSession
 from mangonel.websessions.writes import next_writes, put_flow
 
 if TYPE_CHECKING:
-    from mangonel.websessions.session import Visit
-    from mangonel.websessions.settled import Settled
+    from mangonel.websessions.checked_settings import CheckedSettings
+    from mangonel.websessions.session import RequestView
     from mangonel.websessions.stores.protocol import Store
 
 __all__ = ["alive_flow", "load_flow", "reload_flow"]
@@ -35,19 +35,19 @@ SEEN = b"seen"
 
 
 async def load_flow(
-    sessions: Settled[Any], store: Store, visit: Visit, known: bytes | None = None
+    sessions: CheckedSettings[Any], store: Store, request_view: RequestView, known: bytes | None = None
 ) -> WebSession[Any]:
     """Return the websession of a request: the stored one that its cookie names, or an empty one.
 
     Args:
         known: the key of the trace that a predecessor's cookie has left, in place of our cookie.
     """
-    session: WebSession[Any] = WebSession(sessions, visit)
-    cookie = visit.cookie
+    session: WebSession[Any] = WebSession(sessions, request_view)
+    cookie = request_view.cookie
     policy = sessions.cookie
     if cookie is None or not policy.is_in(cookie):
         return session
-    if policy.secure and not visit.is_secure:
+    if policy.secure and not request_view.is_secure:
         # An id sent over plain http may have been copied, so it is ended.
         sessions.tell_insecure()
         return session
@@ -64,7 +64,7 @@ async def load_flow(
         now = sessions.now()
         if record is None:
             sessions.emit("rejected", reason="unknown")
-            sessions.note_guess(visit)
+            sessions.note_guess(request_view)
             continue
         if (
             record.next is not None
@@ -78,29 +78,29 @@ async def load_flow(
                 continue
             record = found
         if not adopt(session, record):
-            session = WebSession(sessions, visit)
+            session = WebSession(sessions, request_view)
             continue
         if sessions.bind and not _is_bound(sessions, session):
             await end_flow(sessions, store, record, now)
             sessions.emit("destroyed", session.state.tag, reason="signal")
-            session = WebSession(sessions, visit)
-            session.state.cookie = policy.take_back() if visit.takes_cookies else None
+            session = WebSession(sessions, request_view)
+            session.state.cookie = policy.take_back() if request_view.takes_cookies else None
             return session
         is_due = session.state.was_lost or (
             session.state.alias is None and now - record.issued >= sessions.renew
         )
-        if is_due and visit.takes_cookies:
+        if is_due and request_view.takes_cookies:
             await _renew_flow(sessions, store, session, now)
             if session.state.record is None:
                 trail = session.state.trail
-                session = WebSession(sessions, visit)
+                session = WebSession(sessions, request_view)
                 session.state.trail = trail
                 continue
         return session
     return session
 
 
-async def reload_flow(sessions: Settled[Any], store: Store, session: WebSession[Any]) -> bool:
+async def reload_flow(sessions: CheckedSettings[Any], store: Store, session: WebSession[Any]) -> bool:
     """Read the websession again and drop the changes; empty it and return False if it has ended."""
     record = session.state.record
     if record is None or sessions.is_stateless:
@@ -116,7 +116,7 @@ async def reload_flow(sessions: Settled[Any], store: Store, session: WebSession[
     return False
 
 
-async def alive_flow(sessions: Settled[Any], store: Store, session: WebSession[Any]) -> bool:
+async def alive_flow(sessions: CheckedSettings[Any], store: Store, session: WebSession[Any]) -> bool:
     """Return whether a websession that was loaded earlier has not ended since."""
     record = session.state.record
     if record is None or sessions.is_stateless:
@@ -126,7 +126,7 @@ async def alive_flow(sessions: Settled[Any], store: Store, session: WebSession[A
 
 
 async def _settle_flow(
-    sessions: Settled[Any], store: Store, session: WebSession[Any], record: Record, now: float
+    sessions: CheckedSettings[Any], store: Store, session: WebSession[Any], record: Record, now: float
 ) -> Record | None:
     """Judge a record that is renewed, ended or out of time; return the record that counts, or None."""
     if record.issued - now > sessions.grace:
@@ -155,7 +155,7 @@ async def _settle_flow(
 
 
 async def _renewed_flow(
-    sessions: Settled[Any], store: Store, session: WebSession[Any], record: Record, now: float
+    sessions: CheckedSettings[Any], store: Store, session: WebSession[Any], record: Record, now: float
 ) -> Record | None:
     """Follow an old id to the live record, or refuse it.
 
@@ -194,13 +194,13 @@ async def _renewed_flow(
     return None
 
 
-def _note_trail(sessions: Settled[Any], session: WebSession[Any], trace: Record) -> None:
+def _note_trail(sessions: CheckedSettings[Any], session: WebSession[Any], trace: Record) -> None:
     """Record where a given-up id leads, so that an end can follow."""
     if leads_on(trace) and not is_forged(sessions, trace):
         session.state.trail = trace
 
 
-async def _close_flow(sessions: Settled[Any], store: Store, prev: bytes, now: float) -> bool:
+async def _close_flow(sessions: CheckedSettings[Any], store: Store, prev: bytes, now: float) -> bool:
     """Record that the new id was seen, which closes the old one; return False if another request was faster."""
     old = await store.get(prev)
     if old is None or not old.next or is_forged(sessions, old) or sessions.unsealed(old) == SEEN:
@@ -212,23 +212,23 @@ async def _close_flow(sessions: Settled[Any], store: Store, prev: bytes, now: fl
     return await store.put(sessions.sealed(closed, SEEN), old.version)
 
 
-def _kept_closed(sessions: Settled[Any], now: float) -> float:
+def _kept_closed(sessions: CheckedSettings[Any], now: float) -> float:
     """Return until when a closed old id is kept, so that a copy of it is detected."""
     return now + max(FOLLOW, sessions.grace, sessions.idle)
 
 
-async def _expire_flow(sessions: Settled[Any], store: Store, record: Record) -> None:
+async def _expire_flow(sessions: CheckedSettings[Any], store: Store, record: Record) -> None:
     await store.delete(record.key)
     sessions.emit("expired", record.sid.hex())
 
 
-def _is_bound(sessions: Settled[Any], session: WebSession[Any]) -> bool:
+def _is_bound(sessions: CheckedSettings[Any], session: WebSession[Any]) -> bool:
     """Compare the binding signals; return False if the policy says that the websession must end."""
     bound = (session.state.extra or {}).get("bind")
     if type(bound) is not dict:
         return True
     for signal, digest in bound.items():
-        if signal not in sessions.bind or sessions.still_has(session.state.visit, signal, digest):
+        if signal not in sessions.bind or sessions.still_has(session.state.request_view, signal, digest):
             continue
         sessions.emit("mismatch", session.state.tag, signal=signal)
         policy = sessions.mismatch_policy(signal)
@@ -239,7 +239,9 @@ def _is_bound(sessions: Settled[Any], session: WebSession[Any]) -> bool:
     return True
 
 
-async def _renew_flow(sessions: Settled[Any], store: Store, session: WebSession[Any], now: float) -> None:
+async def _renew_flow(
+    sessions: CheckedSettings[Any], store: Store, session: WebSession[Any], now: float
+) -> None:
     """Give a websession a new id. One of several parallel requests succeeds; the others continue with the old id."""
     old = session.state.record
     assert old is not None

@@ -33,9 +33,9 @@ from mangonel.websessions.content import encoded, fill
 from mangonel.websessions.errors import SessionMoved, StoreError, UsageError
 
 if TYPE_CHECKING:
+    from mangonel.websessions.checked_settings import CheckedSettings
     from mangonel.websessions.record import Record
-    from mangonel.websessions.session import Visit, WebSession
-    from mangonel.websessions.settled import Settled
+    from mangonel.websessions.session import RequestView, WebSession
 
 __all__ = [
     "END",
@@ -89,7 +89,7 @@ class State:
 
     Attributes:
         sessions: the application's settings.
-        visit: the request.
+        request_view: the request.
         record: the stored record, as last seen. None: there is none.
         base: the encoded values in the store.
         encoded: the encoded values of this request, once a commit was decided.
@@ -124,7 +124,7 @@ class State:
     """
 
     # Attributes that every request uses are slots; the others are class defaults, since most requests need none.
-    __slots__ = ("__dict__", "base", "cookie", "extra", "model", "record", "sessions", "user", "visit")
+    __slots__ = ("__dict__", "base", "cookie", "extra", "model", "record", "request_view", "sessions", "user")
     record: Record | None
     extra: dict[str, Any] | None
     model: Any
@@ -159,9 +159,9 @@ class State:
     late_end: Callable[[Any], None] | None = None
     face: Any = None
 
-    def __init__(self, sessions: Settled[Any], visit: Visit) -> None:
+    def __init__(self, sessions: CheckedSettings[Any], request_view: RequestView) -> None:
         self.sessions = sessions
-        self.visit = visit
+        self.request_view = request_view
         self.base = sessions.blank
         self.record = self.extra = self.model = self.user = self.cookie = None
 
@@ -190,7 +190,7 @@ class State:
     @property
     def can_take_cookie(self) -> bool:
         """Whether the response can still carry Set-Cookie."""
-        return not self.headers_left and self.visit.takes_cookies
+        return not self.headers_left and self.request_view.takes_cookies
 
 
 def decide(session: WebSession[Any]) -> int:
@@ -280,10 +280,10 @@ def _differs(state: State) -> int:
 
 def _can_give_cookie(state: State) -> bool:
     sessions = state.sessions
-    if sessions.cookie.secure and not state.visit.is_secure:
+    if sessions.cookie.secure and not state.request_view.is_secure:
         sessions.tell_insecure()
         return False
-    if (state.headers_left and state.promised is None) or not state.visit.takes_cookies:
+    if (state.headers_left and state.promised is None) or not state.request_view.takes_cookies:
         if state.encoded == state.discarded:
             return False  # told before
         state.discarded = state.encoded

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from mangonel.websessions.checked_settings import CheckedSettings, Data
 from mangonel.websessions.dependency import current_session
 from mangonel.websessions.errors import UsageError
 from mangonel.websessions.events import Event
@@ -23,7 +24,6 @@ from mangonel.websessions.settings import (
     Users,
     grouped,
 )
-from mangonel.websessions.settled import Data, Settled
 from mangonel.websessions.stores._threads import NeverSuspends
 from mangonel.websessions.stores.meter import Meter
 
@@ -42,7 +42,7 @@ FORGETFUL = {
 }
 
 
-class WebSessions(Settled[Data]):
+class WebSessions(CheckedSettings[Data]):
     """An application's websessions.
 
         WebSessions("mongodb://localhost/app", lifetime=Lifetime(idle="1h"), cookie=Cookie(samesite="Strict"))

@@ -118,7 +118,7 @@ class Predecessor:
 class FlaskSession(Predecessor):
     """The sessions of Flask-Session 0.6 and newer in Redis or MongoDB, serialized as MessagePack or JSON.
 
-    Sessions that an older version has pickled are not read: 0.8 rewrites each at its next visit.
+    Sessions that an older version has pickled are not read: 0.8 rewrites each at its next request_view.
 
     Args:
         url: "redis://localhost/0", or "mongodb://localhost/flask_session".

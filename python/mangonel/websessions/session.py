@@ -17,10 +17,10 @@ from mangonel.websessions.machine import State
 from mangonel.websessions.settings import checked_text
 
 if TYPE_CHECKING:
+    from mangonel.websessions.checked_settings import CheckedSettings
     from mangonel.websessions.lock import Lock
-    from mangonel.websessions.settled import Settled
 
-__all__ = ["Flash", "Visit", "WebSession"]
+__all__ = ["Flash", "RequestView", "WebSession"]
 
 Data = TypeVar("Data")
 
@@ -46,7 +46,7 @@ class Flash(tuple[str, str]):
         return self[1]
 
 
-class Visit:
+class RequestView:
     """A websession's view of a request.
 
     Args:
@@ -83,8 +83,8 @@ class WebSession(dict[str, Any], Generic[Data]):
 
     modified = True  # for frameworks that ask; whether something changed is found out when it matters
 
-    def __init__(self, sessions: Settled[Any], visit: Visit) -> None:
-        self.state = State(sessions, visit)
+    def __init__(self, sessions: CheckedSettings[Any], request_view: RequestView) -> None:
+        self.state = State(sessions, request_view)
         self.accessed = False
 
     # The access decides the caching headers.
@@ -541,11 +541,11 @@ class WebSession(dict[str, Any], Generic[Data]):
             return kept
         if state.user is not None:
             return None
-        if state.csrf_secret is None and state.visit.cookie is not None:
+        if state.csrf_secret is None and state.request_view.cookie is not None:
             policy = state.sessions.cookie
             # A secret sent over plain http is not secret any more.
-            is_believed = state.visit.is_secure or not policy.secure
-            state.csrf_secret = policy.csrf_secret(state.visit.cookie) if is_believed else None
+            is_believed = state.request_view.is_secure or not policy.secure
+            state.csrf_secret = policy.csrf_secret(state.request_view.cookie) if is_believed else None
         return state.csrf_secret or None
 
     def _keep_fingerprint(self, fingerprint: str | bytes | None) -> None:
@@ -558,14 +558,17 @@ class WebSession(dict[str, Any], Generic[Data]):
         if state.extra:
             state.extra.pop("csrf", None)
         state.csrf_cookie = None
-        if state.can_take_cookie and state.sessions.cookie.csrf_secret(state.visit.cookie or "") is not None:
+        if (
+            state.can_take_cookie
+            and state.sessions.cookie.csrf_secret(state.request_view.cookie or "") is not None
+        ):
             state.csrf_cookie = state.sessions.cookie.take_back_csrf()
         state.csrf_secret = ""
 
     def _bind(self) -> None:
         sessions = self.state.sessions
         if sessions.bind:
-            self.state.set_extra("bind", sessions.signals_of(self.state.visit))
+            self.state.set_extra("bind", sessions.signals_of(self.state.request_view))
 
     def _check_cookie_can_leave(self, what: str) -> None:
         if not self.state.can_take_cookie:

@@ -18,8 +18,8 @@ from mangonel.websessions.record import Record, pack_record, unpack_record
 from mangonel.websessions.session import WebSession
 
 if TYPE_CHECKING:
-    from mangonel.websessions.session import Visit
-    from mangonel.websessions.settled import Settled
+    from mangonel.websessions.checked_settings import CheckedSettings
+    from mangonel.websessions.session import RequestView
     from mangonel.websessions.stores.protocol import Store
 
 __all__ = ["commit", "epoch_at_login_flow", "load_stateless_flow"]
@@ -27,16 +27,18 @@ __all__ = ["commit", "epoch_at_login_flow", "load_stateless_flow"]
 COOKIE_LIMIT = 4096
 
 
-async def load_stateless_flow(sessions: Settled[Any], store: Store, visit: Visit) -> WebSession[Any]:
+async def load_stateless_flow(
+    sessions: CheckedSettings[Any], store: Store, request_view: RequestView
+) -> WebSession[Any]:
     """Return the websession in the cookie of a request, or an empty one."""
-    session: WebSession[Any] = WebSession(sessions, visit)
+    session: WebSession[Any] = WebSession(sessions, request_view)
     policy = sessions.cookie
-    if visit.cookie is None or not policy.is_in(visit.cookie):
+    if request_view.cookie is None or not policy.is_in(request_view.cookie):
         return session
-    if policy.secure and not visit.is_secure:
+    if policy.secure and not request_view.is_secure:
         sessions.tell_insecure()
         return session
-    for value in policy.candidates(visit.cookie):
+    for value in policy.candidates(request_view.cookie):
         record = _opened(sessions, policy.token_of(value))
         if record is None:
             continue
@@ -49,7 +51,7 @@ async def load_stateless_flow(sessions: Settled[Any], store: Store, visit: Visit
             continue
         if adopt(session, record):
             return session
-        session = WebSession(sessions, visit)
+        session = WebSession(sessions, request_view)
     return session
 
 
@@ -113,14 +115,14 @@ def commit(session: WebSession[Any], plan: int) -> None:
     )
 
 
-async def epoch_at_login_flow(sessions: Settled[Any], store: Store, session: WebSession[Any]) -> None:
+async def epoch_at_login_flow(sessions: CheckedSettings[Any], store: Store, session: WebSession[Any]) -> None:
     """Note the user's epoch for the cookie of a login, where users can be revoked."""
     state = session.state
     if sessions.epochs_apart and state.change == "login" and state.user is not None:
         state.epoch = await epoch_flow(sessions, store, state.user)
 
 
-def _opened(sessions: Settled[Any], token: str | None) -> Record | None:
+def _opened(sessions: CheckedSettings[Any], token: str | None) -> Record | None:
     if token is None:
         sessions.emit("rejected", reason="malformed")
         return None

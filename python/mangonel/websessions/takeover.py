@@ -22,8 +22,8 @@ from mangonel.websessions.settings import checked_text
 from mangonel.websessions.writes import next_writes, put_flow
 
 if TYPE_CHECKING:
+    from mangonel.websessions.checked_settings import CheckedSettings
     from mangonel.websessions.predecessors import Predecessor
-    from mangonel.websessions.settled import Settled
     from mangonel.websessions.stores.protocol import Store
 
 __all__ = ["take_over_flow"]
@@ -32,7 +32,7 @@ log = logging.getLogger("mangonel.websessions")
 
 
 async def take_over_flow(
-    sessions: Settled[Any], store: Store, session: WebSession[Any], waits: bool
+    sessions: CheckedSettings[Any], store: Store, session: WebSession[Any], waits: bool
 ) -> WebSession[Any]:
     """Return the websession that an old cookie of the request leads to; the given one if there is none.
 
@@ -40,20 +40,26 @@ async def take_over_flow(
         session: the request's, which its own cookie has led to nothing.
         waits: whether this runs on an event loop.
     """
-    visit = session.state.visit
-    if visit.cookie is None or not visit.takes_cookies or (sessions.cookie.secure and not visit.is_secure):
+    request_view = session.state.request_view
+    if (
+        request_view.cookie is None
+        or not request_view.takes_cookies
+        or (sessions.cookie.secure and not request_view.is_secure)
+    ):
         return session
     for each in sessions.predecessors:
-        value = each.value_in(visit.cookie) if sessions.now() < each.until else None
+        value = each.value_in(request_view.cookie) if sessions.now() < each.until else None
         if value is None:
             continue
         name = each.cookie.encode() + b"\0" + value.encode("utf-8", "surrogateescape")
         key = sha256(b"mangonel websession predecessor\0" + name).digest()
         if await store.get(key) is None:
-            fresh = await _fresh_flow(sessions, WebSession(sessions, visit), store, key, each, value, waits)
+            fresh = await _fresh_flow(
+                sessions, WebSession(sessions, request_view), store, key, each, value, waits
+            )
             if fresh is None:
                 sessions.emit("rejected", reason="predecessor")
-                sessions.note_guess(visit)
+                sessions.note_guess(request_view)
                 continue
             token, record = fresh
             found = await _store_flow(sessions, store, session, key, record, each)
@@ -65,7 +71,7 @@ async def take_over_flow(
                 sessions.emit("taken_over", session.state.tag, user=record.user)
         if session.state.record is None:
             # Another request was faster, or the cookie comes again.
-            session = await load_flow(sessions, store, visit, key)
+            session = await load_flow(sessions, store, request_view, key)
         if session.state.cookie is not None and each.cookie != sessions.cookie.name:
             session.state.old_cookie = each.take_back
         if session.state.record is not None:
@@ -74,7 +80,7 @@ async def take_over_flow(
 
 
 async def _fresh_flow(
-    sessions: Settled[Any],
+    sessions: CheckedSettings[Any],
     session: WebSession[Any],
     store: Store,
     key: bytes,
@@ -128,7 +134,7 @@ async def _fresh_flow(
 
 
 async def _store_flow(
-    sessions: Settled[Any],
+    sessions: CheckedSettings[Any],
     store: Store,
     session: WebSession[Any],
     key: bytes,

@@ -16,7 +16,7 @@ from mangonel.websessions.cookies import key_of, new_token
 from mangonel.websessions.events import Event
 from mangonel.websessions.manager import WebSessions
 from mangonel.websessions.record import ENDED, Record
-from mangonel.websessions.session import Visit
+from mangonel.websessions.session import RequestView
 from mangonel.websessions.stores.memory import MemoryStore
 from mangonel.websessions.stores.protocol import Store
 from mangonel.websessions.writes import next_writes
@@ -108,7 +108,7 @@ async def login_cookie(sessions: WebSessions[Any], user: str, **values: Any) -> 
         >>> (await login_cookie(sessions, "ada", cart=[1])).partition("=")[0]
         '__Host-sid'
     """
-    session = await sessions.asynchronous.load(Visit())
+    session = await sessions.asynchronous.load(RequestView())
     session.login(user)
     session.update(values)
     await sessions.asynchronous.commit(session)

@@ -14,13 +14,13 @@ from mangonel.websessions.record import Record
 from mangonel.websessions.writes import next_writes, put_flow
 
 if TYPE_CHECKING:
-    from mangonel.websessions.settled import Settled
+    from mangonel.websessions.checked_settings import CheckedSettings
     from mangonel.websessions.stores.protocol import Store
 
 __all__ = ["release_flow", "take_flow"]
 
 
-async def take_flow(sessions: Settled[Any], store: Store, sid: bytes, hold: float) -> Record | None:
+async def take_flow(sessions: CheckedSettings[Any], store: Store, sid: bytes, hold: float) -> Record | None:
     """Take the lock of a websession; return None if another request has it."""
     now = sessions.now()
     key = sha256(b"mangonel websession lock\0" + sid).digest()
@@ -36,7 +36,7 @@ async def take_flow(sessions: Settled[Any], store: Store, sid: bytes, hold: floa
     return mine if was_put else None
 
 
-async def release_flow(sessions: Settled[Any], store: Store, mine: Record) -> bool:
+async def release_flow(sessions: CheckedSettings[Any], store: Store, mine: Record) -> bool:
     """Release a lock; return False if it had expired."""
     # Not a delete, which could remove the next holder's lock.
     now = sessions.now()

@@ -20,8 +20,8 @@ from mangonel.websessions.settings import checked_text
 from mangonel.websessions.writes import next_writes, put_flow
 
 if TYPE_CHECKING:
+    from mangonel.websessions.checked_settings import CheckedSettings
     from mangonel.websessions.session import WebSession
-    from mangonel.websessions.settled import Settled
     from mangonel.websessions.stores.protocol import Store
 
 __all__ = ["Handle", "of_flow", "revoke_flow", "revoke_user_flow"]
@@ -53,7 +53,7 @@ class Handle(msgspec.Struct, frozen=True):
 
 
 async def of_flow(
-    sessions: Settled[Any], store: Store, user: str, current: WebSession[Any] | None
+    sessions: CheckedSettings[Any], store: Store, user: str, current: WebSession[Any] | None
 ) -> list[Handle]:
     """Return a user's websessions, the newest first."""
     checked_text(user, "the user")
@@ -74,7 +74,7 @@ async def of_flow(
     return sorted(found.values(), key=lambda handle: handle.created, reverse=True)
 
 
-async def revoke_flow(sessions: Settled[Any], store: Store, user: str, handle: str) -> bool:
+async def revoke_flow(sessions: CheckedSettings[Any], store: Store, user: str, handle: str) -> bool:
     """End one of the user's websessions; return False if it has ended already."""
     checked_text(user, "the handle's user")
     checked_text(handle, "the handle's id")
@@ -89,7 +89,7 @@ async def revoke_flow(sessions: Settled[Any], store: Store, user: str, handle: s
 
 
 async def revoke_user_flow(
-    sessions: Settled[Any], store: Store, user: str, except_: WebSession[Any] | None
+    sessions: CheckedSettings[Any], store: Store, user: str, except_: WebSession[Any] | None
 ) -> int:
     """End all of the user's websessions except one, including those being created; return how many were found."""
     checked_text(user, "the user")
@@ -111,7 +111,7 @@ async def revoke_user_flow(
     return ended
 
 
-def _idle(sessions: Settled[Any], record: Record) -> float:
+def _idle(sessions: CheckedSettings[Any], record: Record) -> float:
     try:
         extra = sessions.codec.decode(sessions.unsealed(record)).get(RESERVED)
     except ValueError:  # sealed with another's key, as on the command line
@@ -120,7 +120,7 @@ def _idle(sessions: Settled[Any], record: Record) -> float:
 
 
 async def _epoch_flow(
-    sessions: Settled[Any], store: Store, epochs: Store, user: str, spared: WebSession[Any] | None
+    sessions: CheckedSettings[Any], store: Store, epochs: Store, user: str, spared: WebSession[Any] | None
 ) -> None:
     """Raise the user's epoch; the websession to spare is marked with the new epoch first."""
     key = sessions.epoch_key(user)
@@ -148,7 +148,7 @@ def _next_epoch(now: float, last: int) -> int:
 
 
 async def _spare_flow(
-    sessions: Settled[Any], store: Store, session: WebSession[Any], last: int, epoch: int
+    sessions: CheckedSettings[Any], store: Store, session: WebSession[Any], last: int, epoch: int
 ) -> None:
     """Mark a websession with an epoch that is about to be stored, unless an earlier one has ended it."""
     state = session.state

@@ -11,8 +11,8 @@ from mangonel._faces.deadline import is_in_block, timeout
 from mangonel._faces.port import address_of
 from mangonel._light import Generic
 from mangonel._shared.client.admin_commands import PLAIN, AdministeredSource
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.replies import ReplyTo, cursor_of
-from mangonel._shared.returns import Returns
 from mangonel.read_preferences import ReadPreference
 from mangonel.typings import _DocumentType
 
@@ -40,7 +40,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
 
     def list_databases(
         self, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
-    ) -> Returns[_CommandCursor[dict[str, Any]]]:
+    ) -> FaceResult[_CommandCursor[dict[str, Any]]]:
         """Return a cursor over the descriptions of the databases: name, size, emptiness.
 
         Args:
@@ -70,7 +70,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
 
     def list_database_names(
         self, session: _ClientSession | None = None, comment: Any | None = None
-    ) -> Returns[list[str]]:
+    ) -> FaceResult[list[str]]:
         """Return the names of the databases. Arguments and errors as for `list_databases`.
 
         Example:
@@ -90,7 +90,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         name_or_database: str | _Database[Any],
         session: _ClientSession | None = None,
         comment: Any | None = None,
-    ) -> Returns[None]:
+    ) -> FaceResult[None]:
         """Drop a database with everything in it. Does nothing if the database does not exist.
 
         Args:
@@ -121,7 +121,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
             {"dropDatabase": 1}, session=session, comment=comment, database=name, codec=PLAIN
         )
 
-    def server_info(self, session: _ClientSession | None = None) -> Returns[dict[str, Any]]:
+    def server_info(self, session: _ClientSession | None = None) -> FaceResult[dict[str, Any]]:
         """Return the server's `buildInfo`: its version and build options.
 
         Args:
@@ -215,32 +215,32 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         return set() if self._options.direct_connection else set(self._members(type))
 
     @property
-    def address(self) -> Returns[Address]:
+    def address(self) -> FaceResult[Address]:
         """Host and port of the server; connects first if necessary."""
         return self._port.flow(self._address_flow())
 
     @property
-    def primary(self) -> Returns[Address | None]:
+    def primary(self) -> FaceResult[Address | None]:
         """Host and port of the replica set's primary; None without a primary or a replica set."""
         return self._port.flow(self._primary_flow())
 
     @property
-    def secondaries(self) -> Returns[set[Address]]:
+    def secondaries(self) -> FaceResult[set[Address]]:
         """Hosts and ports of the replica set's secondaries."""
         return self._port.flow(self._members_flow("RSSecondary"))
 
     @property
-    def arbiters(self) -> Returns[set[Address]]:
+    def arbiters(self) -> FaceResult[set[Address]]:
         """Hosts and ports of the replica set's arbiters."""
         return self._port.flow(self._members_flow("RSArbiter"))
 
     @property
-    def is_primary(self) -> Returns[bool]:
+    def is_primary(self) -> FaceResult[bool]:
         """Whether the server accepts writes."""
         return self._port.flow(self._fact_flow("is_writable"))
 
     @property
-    def is_mongos(self) -> Returns[bool]:
+    def is_mongos(self) -> FaceResult[bool]:
         """Whether the server is a mongos."""
         return self._port.flow(self._fact_flow("is_mongos"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mangonel._shared.base import CommandSource
-from mangonel._shared.returns import Returns
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.settings import concern_in, session_handle, session_of
 from mangonel.common import validate_is_document_type, validate_list
 from mangonel.errors import InvalidOperation
@@ -31,7 +31,7 @@ class ClientBulkWrite(CommandSource):
         comment: Any | None = None,
         let: Mapping[str, Any] | None = None,
         write_concern: WriteConcern | None = None,
-    ) -> Returns[ClientBulkWriteResult]:
+    ) -> FaceResult[ClientBulkWriteResult]:
         """Run writes on any number of collections in as few commands as the server's limits allow.
 
         Needs MongoDB 8.0.

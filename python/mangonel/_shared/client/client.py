@@ -21,8 +21,8 @@ from mangonel._shared.client.admin import ClientAdministration
 from mangonel._shared.client.bulk import ClientBulkWrite
 from mangonel._shared.client.database_too import database_too
 from mangonel._shared.cursors.watch_client import WatchedClient
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.operation import build_operation
-from mangonel._shared.returns import Returns
 from mangonel.auth import has_secret, without_frames
 from mangonel.client_options import ClientOptions
 from mangonel.errors import ConfigurationError
@@ -308,7 +308,7 @@ class _MongoClient(
             raise ConfigurationError("the client does not count; make it with metrics=True")
         return counted
 
-    def close(self) -> Returns[None]:
+    def close(self) -> FaceResult[None]:
         """Close every connection. Operations in flight fail; later ones raise InvalidOperation.
 
         It first ends the sessions on the server if a connection is available; errors are ignored, since the server's

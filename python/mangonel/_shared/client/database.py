@@ -7,7 +7,7 @@ from mangonel._light import Generic
 from mangonel._shared.client.database_admin import DatabaseAdministration
 from mangonel._shared.client.database_too import method_of
 from mangonel._shared.cursors.watch import WatchedDatabase
-from mangonel._shared.returns import Returns
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.settings import Settings, check_reply, port_of, preference_in, session_of
 from mangonel.errors import InvalidName, write_concern_error
 from mangonel.read_preferences import Primary
@@ -197,7 +197,7 @@ class _Database(
         session: _ClientSession | None = None,
         comment: Any | None = None,
         **kwargs: Any,
-    ) -> Returns[dict[str, Any]]:
+    ) -> FaceResult[dict[str, Any]]:
         """Run a command exactly as given and return the server's whole reply. Never retried.
 
         The database's read and write concerns are not added: put them into the command if needed.

@@ -15,9 +15,9 @@ from mangonel._shared.client.admin_commands import (
 )
 from mangonel._shared.collection.aggregation import AggregatingSource
 from mangonel._shared.collection.encrypted import drop_flow
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.operation import command_document
 from mangonel._shared.replies import ReplyTo, cursor_of
-from mangonel._shared.returns import Returns
 from mangonel._shared.settings import preference_in, session_of
 from mangonel.common import validate_is_mapping
 from mangonel.errors import CollectionInvalid, ConfigurationError, InvalidOperation
@@ -59,7 +59,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         session: _ClientSession | None = None,
         check_exists: bool | None = True,
         **kwargs: Any,
-    ) -> Returns[_Collection[_DocumentType]]:
+    ) -> FaceResult[_Collection[_DocumentType]]:
         """Create a collection or a view and return it. Only needed for options, since a first write creates one too.
 
         Args:
@@ -114,7 +114,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         session: _ClientSession | None = None,
         comment: Any | None = None,
         encrypted_fields: Mapping[str, Any] | None = None,
-    ) -> Returns[dict[str, Any]]:
+    ) -> FaceResult[dict[str, Any]]:
         """Drop a collection with its documents and indexes; return the server's reply.
 
         Does nothing if the collection does not exist.
@@ -145,7 +145,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         filter: Mapping[str, Any] | None = None,
         comment: Any | None = None,
         **kwargs: Any,
-    ) -> Returns[_CommandCursor[dict[str, Any]]]:
+    ) -> FaceResult[_CommandCursor[dict[str, Any]]]:
         """Return a cursor over the descriptions of the collections and views.
 
         Args:
@@ -189,7 +189,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         filter: Mapping[str, Any] | None = None,
         comment: Any | None = None,
         **kwargs: Any,
-    ) -> Returns[list[str]]:
+    ) -> FaceResult[list[str]]:
         """Return the names of the collections and views. Arguments and errors as for `list_collections`.
 
         Example:
@@ -217,7 +217,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
 
     def aggregate(
         self, pipeline: _Pipeline, session: _ClientSession | None = None, **kwargs: Any
-    ) -> Returns[_CommandCursor[dict[str, Any]]]:
+    ) -> FaceResult[_CommandCursor[dict[str, Any]]]:
         """Run an aggregation without a collection, such as `$currentOp` or `$documents`; return a cursor.
 
         Arguments and errors as for `Collection.aggregate`.
@@ -239,7 +239,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         comment: Any | None = None,
         max_await_time_ms: int | None = None,
         **kwargs: Any,
-    ) -> Returns[_CommandCursor[dict[str, Any]]]:
+    ) -> FaceResult[_CommandCursor[dict[str, Any]]]:
         """Run a command exactly as given and return the cursor in its reply. Never retried.
 
         Args:
@@ -301,7 +301,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         session: _ClientSession | None = None,
         background: bool | None = None,
         comment: Any | None = None,
-    ) -> Returns[dict[str, Any]]:
+    ) -> FaceResult[dict[str, Any]]:
         """Let the server check a collection's documents and indexes; return its report.
 
         Args:
@@ -343,7 +343,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
 
     def dereference(
         self, dbref: DBRef, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
-    ) -> Returns[_DocumentType | None]:
+    ) -> FaceResult[_DocumentType | None]:
         """Return the document that a DBRef points to, or None.
 
         Args:

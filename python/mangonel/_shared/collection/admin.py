@@ -15,8 +15,8 @@ from mangonel._shared.collection.encrypted import (
     known_fields,
     state_names,
 )
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.replies import ReplyTo, cursor_of
-from mangonel._shared.returns import Returns
 from mangonel.collation import validate_collation_or_none
 from mangonel.errors import InvalidName
 from mangonel.typings import _DocumentType
@@ -80,7 +80,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         comment: Any | None = None,
         encrypted_fields: Mapping[str, Any] | None = None,
-    ) -> Returns[None]:
+    ) -> FaceResult[None]:
         """Drop the collection with its documents and indexes. Does nothing if it does not exist.
 
         Args:
@@ -104,7 +104,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
 
     def rename(
         self, new_name: str, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
-    ) -> Returns[dict[str, Any]]:
+    ) -> FaceResult[dict[str, Any]]:
         """Rename the collection within its database; return the server's reply.
 
         This object keeps the old name.
@@ -136,7 +136,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
 
     def options(
         self, session: _ClientSession | None = None, comment: Any | None = None
-    ) -> Returns[dict[str, Any]]:
+    ) -> FaceResult[dict[str, Any]]:
         """Return the options that the collection was created with; `{}` without options or without the collection.
 
         Args:

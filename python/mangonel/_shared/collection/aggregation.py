@@ -23,9 +23,9 @@ from mangonel._options.checks import non_negative_integer
 from mangonel._options.index_keys import hint_document
 from mangonel._shared.base import CommandSource
 from mangonel._shared.client.admin_commands import PLAIN
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.operation import PRIMARY_MODE
 from mangonel._shared.replies import REPLY_ERRORS, cursor_of, malformed
-from mangonel._shared.returns import Returns
 from mangonel._shared.settings import (
     BOUND,
     concern_in,
@@ -62,7 +62,7 @@ class AggregatingSource(CommandSource):
         pipeline: _Pipeline,
         session: _ClientSession | None,
         options: dict[str, Any],
-    ) -> Returns[Any]:
+    ) -> FaceResult[Any]:
         """Open a cursor; `options` are fields of the command, with None for a missing `let` or `comment`."""
         explicit: _ClientSession | None = None
         if session is not None or BOUND:
@@ -149,7 +149,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
         **kwargs: Any,
-    ) -> Returns[_CommandCursor[_DocumentType]]:
+    ) -> FaceResult[_CommandCursor[_DocumentType]]:
         """Run an aggregation pipeline and return a cursor over its results.
 
         Args:
@@ -183,7 +183,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         comment: Any | None = None,
         **kwargs: Any,
-    ) -> Returns[_RawBatchCommandCursor[_DocumentType]]:
+    ) -> FaceResult[_RawBatchCommandCursor[_DocumentType]]:
         """Run an aggregation pipeline and return a cursor over batches of BSON, one bytes object each.
 
         Arguments (with `let` in **kwargs) and errors as for `aggregate`.
@@ -210,7 +210,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         comment: Any | None = None,
         **kwargs: Any,
-    ) -> Returns[int]:
+    ) -> FaceResult[int]:
         """Return how many documents match, by counting them.
 
         Args:
@@ -243,13 +243,13 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
 
     def _count_by_command(
         self, filter: Mapping[str, Any], session: _ClientSession | None = None, **kwargs: Any
-    ) -> Returns[int]:
+    ) -> FaceResult[int]:
         """Return how many documents match, with the count command, which accepts filters that no aggregation does."""
         _refine(kwargs)
         command = {"count": self._name, "query": filter, **kwargs}
         return self._port.run(self._read_operation(command, READ_APPLY, session=session, answer=_counted))
 
-    def estimated_document_count(self, comment: Any | None = None, **kwargs: Any) -> Returns[int]:
+    def estimated_document_count(self, comment: Any | None = None, **kwargs: Any) -> FaceResult[int]:
         """Return the number of documents from the collection's metadata: fast, but inaccurate after a crash.
 
         Args:
@@ -280,7 +280,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         comment: Any | None = None,
         hint: _IndexKeyHint | None = None,
         **kwargs: Any,
-    ) -> Returns[list[Any]]:
+    ) -> FaceResult[list[Any]]:
         """Return the distinct values of a field in the matching documents; array elements count separately.
 
         Args:

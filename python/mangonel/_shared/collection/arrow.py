@@ -7,10 +7,10 @@ interface.
 from __future__ import annotations
 
 from mangonel import _core
-from mangonel._shared.above import above
 from mangonel._shared.collection.write_support import WritingSource
-from mangonel._shared.returns import Returns
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.settings import session_of
+from mangonel._shared.upper_modules import upper_module
 from mangonel.common import MAX_WRITE_BATCH_SIZE
 from mangonel.errors import InvalidOperation
 
@@ -44,7 +44,7 @@ class CollectionArrow(WritingSource):
         bypass_document_validation: bool | None = None,
         session: _ClientSession | None = None,
         comment: Any | None = None,
-    ) -> Returns[BulkWriteResult]:
+    ) -> FaceResult[BulkWriteResult]:
         """Insert the rows of a table as documents, in as few commands as the server's limits allow.
 
         Columns become BSON without Python objects and without the GIL. Rows without an `_id` get an ObjectId. Dates
@@ -79,10 +79,12 @@ class CollectionArrow(WritingSource):
             >>> client.shop.copies.insert_arrow(client.shop.orders.find().to_arrow()).inserted_count
             2
         """
-        found = above("mangonel.arrow.frames").table_of(table)
+        found = upper_module("mangonel.arrow.frames").table_of(table)
         keys = None if key is None else _keys_of(key)
         # Rows without an `_id` have one that was made for an insert.
-        has_id = keys is None or "_id" in keys or "_id" in above("mangonel.arrow.frames").names_of(found)
+        has_id = (
+            keys is None or "_id" in keys or "_id" in upper_module("mangonel.arrow.frames").names_of(found)
+        )
         reader = _core.ArrowReader(found, exclude_none)
 
         def runner_of(collection: Any, session: _ClientSession | None) -> BulkRunner:
@@ -169,7 +171,7 @@ def _replacements(reader: _core.ArrowReader, keys: tuple[str, ...], *, has_id: b
                 del document["_id"]
             query = {each: document.get(each) for each in keys}
             if None in query.values():
-                raise above("mangonel.arrow.errors").ColumnError(
+                raise upper_module("mangonel.arrow.errors").ColumnError(
                     f"expected a value for each key of row {count + place}, got {query}"
                 )
             requests.append(ReplaceOne(query, document, upsert=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mangonel._light import Generic
 from mangonel._shared.collection.write_support import WritingSource
-from mangonel._shared.returns import Returns
+from mangonel._shared.face_result import FaceResult
 from mangonel.common import validate_is_document_type, validate_list
 from mangonel.errors import InvalidOperation
 from mangonel.results import BulkWriteResult
@@ -30,7 +30,7 @@ class CollectionBulkWrite(WritingSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         comment: Any | None = None,
         let: Mapping[str, Any] | None = None,
-    ) -> Returns[BulkWriteResult]:
+    ) -> FaceResult[BulkWriteResult]:
         """Run many writes in as few commands as their order and the server's limits allow.
 
         Args:

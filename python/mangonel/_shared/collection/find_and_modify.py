@@ -8,7 +8,7 @@ from mangonel._light import Generic, Mapping, Sequence, Set
 from mangonel._options.index_keys import hint_document, index_document
 from mangonel._shared.base import CommandSource
 from mangonel._shared.collection.write_support import LARGEST_COMMAND, refuse_size
-from mangonel._shared.returns import Returns
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
 from mangonel.collation import validate_collation_or_none
 from mangonel.common import (
@@ -63,7 +63,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
         **kwargs: Any,
-    ) -> Returns[_DocumentType | None]:
+    ) -> FaceResult[_DocumentType | None]:
         """Delete the first document that matches and return it, or None if nothing matches.
 
         Args:
@@ -110,7 +110,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
         **kwargs: Any,
-    ) -> Returns[_DocumentType | None]:
+    ) -> FaceResult[_DocumentType | None]:
         """Replace the first document that matches and return the old or the new document.
 
         Args:
@@ -156,7 +156,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
         **kwargs: Any,
-    ) -> Returns[_DocumentType | None]:
+    ) -> FaceResult[_DocumentType | None]:
         """Change the first document that matches and return the old or the new document.
 
         Args:

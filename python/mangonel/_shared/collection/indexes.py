@@ -12,8 +12,8 @@ from mangonel._shared.client.admin_commands import (
     PLAIN,
     AdministeredSource,
 )
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.replies import ReplyTo, cursor_of
-from mangonel._shared.returns import Returns
 from mangonel._shared.settings import session_of
 from mangonel.common import validate_list
 from mangonel.errors import ConfigurationError, OperationFailure
@@ -43,7 +43,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         comment: Any | None = None,
         **kwargs: Any,
-    ) -> Returns[str]:
+    ) -> FaceResult[str]:
         """Create an index unless it is there already; return its name.
 
         Args:
@@ -78,7 +78,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         comment: Any | None = None,
         **kwargs: Any,
-    ) -> Returns[list[str]]:
+    ) -> FaceResult[list[str]]:
         """Create several indexes with one command; return their names.
 
         Args:
@@ -121,7 +121,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         comment: Any | None = None,
         **kwargs: Any,
-    ) -> Returns[None]:
+    ) -> FaceResult[None]:
         """Drop an index. Does nothing if the collection does not exist.
 
         Args:
@@ -142,7 +142,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
 
     def drop_indexes(
         self, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
-    ) -> Returns[None]:
+    ) -> FaceResult[None]:
         """Drop all indexes except the one on `_id`. Arguments and errors as for `drop_index`.
 
         Example:
@@ -167,7 +167,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
 
     def list_indexes(
         self, session: _ClientSession | None = None, comment: Any | None = None
-    ) -> Returns[_CommandCursor[SON[str, Any]]]:
+    ) -> FaceResult[_CommandCursor[SON[str, Any]]]:
         """Return a cursor over the descriptions of the indexes; an empty one if the collection does not exist.
 
         Args:
@@ -205,7 +205,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
 
     def index_information(
         self, session: _ClientSession | None = None, comment: Any | None = None
-    ) -> Returns[dict[str, Any]]:
+    ) -> FaceResult[dict[str, Any]]:
         """Return the options of each index by name; `key` is a list of (key, direction) pairs.
 
         Arguments and errors as for `list_indexes`.
@@ -235,7 +235,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         comment: Any | None = None,
         **kwargs: Any,
-    ) -> Returns[_CommandCursor[dict[str, Any]]]:
+    ) -> FaceResult[_CommandCursor[dict[str, Any]]]:
         """Return a cursor over the descriptions of the search indexes.
 
         Args:
@@ -288,7 +288,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         comment: Any | None = None,
         **kwargs: Any,
-    ) -> Returns[str]:
+    ) -> FaceResult[str]:
         """Request a search index and return its name. It is built in the background.
 
         Args:
@@ -324,7 +324,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         comment: Any | None = None,
         **kwargs: Any,
-    ) -> Returns[list[str]]:
+    ) -> FaceResult[list[str]]:
         """Request several search indexes with one command; return their names.
 
         Arguments as for `create_search_index`, with `models`, a list of SearchIndexModel; the same errors.
@@ -361,7 +361,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
 
     def drop_search_index(
         self, name: str, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
-    ) -> Returns[None]:
+    ) -> FaceResult[None]:
         """Drop a search index. Does nothing if the collection does not exist.
 
         Arguments as for `create_search_index`, with the `name` of the index; the same errors.
@@ -379,7 +379,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         comment: Any | None = None,
         **kwargs: Any,
-    ) -> Returns[None]:
+    ) -> FaceResult[None]:
         """Replace the definition of a search index. The old one stays in use until the new one is built.
 
         Arguments as for `create_search_index`, with `name` and `definition`; the same errors.

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from mangonel._core import READ_BATCH
 from mangonel._light import Generic
-from mangonel._shared.above import above
 from mangonel._shared.base import CommandSource
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.replies import cursor_of
-from mangonel._shared.returns import Returns
+from mangonel._shared.upper_modules import upper_module
 from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ class CollectionInference(CommandSource, Generic[_DocumentType]):
 
     def infer_schema(
         self, filter: Mapping[str, Any] | None = None, *, sample: int | None = None
-    ) -> Returns[InferredSchema]:
+    ) -> FaceResult[InferredSchema]:
         """Return the types of the values at every path of the documents, with their counts.
 
         Looks at every document that matches, once, without making Python objects of them; the GIL is released. The
@@ -73,7 +73,7 @@ class CollectionInference(CommandSource, Generic[_DocumentType]):
                     break
         finally:
             await cursor._close_flow()
-        found = above("mangonel.arrow.inferred").inferred(
+        found = upper_module("mangonel.arrow.inferred").inferred(
             sample is not None, counter.found(), counter.left_out
         )
         schema: InferredSchema = found

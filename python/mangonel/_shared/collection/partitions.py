@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mangonel._light import Generic
-from mangonel._shared.above import above
 from mangonel._shared.base import CommandSource
-from mangonel._shared.returns import Returns
+from mangonel._shared.face_result import FaceResult
+from mangonel._shared.upper_modules import upper_module
 from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
@@ -43,7 +43,7 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
         no_cursor_timeout: bool = False,
         allow_partial_results: bool = False,
         let: Mapping[str, Any] | None = None,
-    ) -> Returns[list[_Partition[_DocumentType]]]:
+    ) -> FaceResult[list[_Partition[_DocumentType]]]:
         """Split a query into parts of about the same size, each of which reads by itself.
 
         Together the parts return each document once if it exists, with the same `_id`, from this call to the end of the
@@ -143,7 +143,7 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
             [(1,)]
         """
         made = self._lazy(schema, filter, misfit, parallel, connect)
-        return above("mangonel.arrow._lazy").scan(made)
+        return upper_module("mangonel.arrow._lazy").scan(made)
 
     def dataset(
         self,
@@ -172,10 +172,10 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
             [(1,)]
         """
         made = self._lazy(schema, filter, misfit, parallel, connect)
-        return above("mangonel.arrow._lazy").dataset(made)
+        return upper_module("mangonel.arrow._lazy").dataset(made)
 
     def _lazy(self, schema: Any, filter: Any, misfit: str, parallel: int, connect: Any) -> Any:
         from mangonel._shared.partitions.part import whole
 
         part = whole(self._cursor_class(self, filter), self._partition_class, connect)
-        return above("mangonel.arrow._lazy").Source(part, schema, misfit=misfit, parallel=parallel)
+        return upper_module("mangonel.arrow._lazy").Source(part, schema, misfit=misfit, parallel=parallel)

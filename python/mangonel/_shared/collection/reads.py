@@ -6,8 +6,8 @@ from mangonel._core import KIND_READ, READ_BATCH, READ_FIRST, REPLIES_ONE, Opera
 from mangonel._faces.port import refuse_encryption
 from mangonel._light import Generic, Mapping
 from mangonel._shared.base import CommandSource
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.find_command import EXHAUST, by_name, find_command, refuse_bounds
-from mangonel._shared.returns import Returns
 from mangonel._shared.settings import BOUND
 from mangonel.typings import _DocumentType
 
@@ -32,7 +32,7 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
     _cursor_class: type[Any]
     _raw_cursor_class: type[Any]
 
-    def find_one(self, filter: Any = None, *args: Any, **kwargs: Any) -> Returns[_DocumentType | None]:
+    def find_one(self, filter: Any = None, *args: Any, **kwargs: Any) -> FaceResult[_DocumentType | None]:
         """Return the first document that matches, or None.
 
         Args:
@@ -93,7 +93,7 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
         """
         return self._cursor_class(self, *args, **kwargs)  # type: ignore[no-any-return]
 
-    def _first_batch(self, command: dict[str, Any], answer: Callable[[Any], Any]) -> Returns[Any]:
+    def _first_batch(self, command: dict[str, Any], answer: Callable[[Any], Any]) -> FaceResult[Any]:
         """Return the result of a function called with the first batch of a read; the batch must hold all documents.
 
         Args:

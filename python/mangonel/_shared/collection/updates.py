@@ -14,8 +14,8 @@ from mangonel._shared.collection.write_support import (
     server_limits_flow,
     write_codec,
 )
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.replies import ReplyTo
-from mangonel._shared.returns import Returns
 from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
 from mangonel.collation import validate_collation_or_none
 from mangonel.common import (
@@ -75,7 +75,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         let: Mapping[str, Any] | None = None,
         sort: Mapping[str, Any] | None = None,
         comment: Any | None = None,
-    ) -> Returns[UpdateResult]:
+    ) -> FaceResult[UpdateResult]:
         """Change the first document that matches.
 
         Args:
@@ -132,7 +132,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
-    ) -> Returns[UpdateResult]:
+    ) -> FaceResult[UpdateResult]:
         """Change all documents that match. Never retried, since a retry could change them twice.
 
         Args:
@@ -177,7 +177,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         let: Mapping[str, Any] | None = None,
         sort: Mapping[str, Any] | None = None,
         comment: Any | None = None,
-    ) -> Returns[UpdateResult]:
+    ) -> FaceResult[UpdateResult]:
         """Replace the first document that matches; its `_id` does not change.
 
         Args:
@@ -215,7 +215,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
-    ) -> Returns[DeleteResult]:
+    ) -> FaceResult[DeleteResult]:
         """Delete the first document that matches.
 
         Args:
@@ -255,7 +255,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
-    ) -> Returns[DeleteResult]:
+    ) -> FaceResult[DeleteResult]:
         """Delete all documents that match; an empty filter matches all. Never retried.
 
         Args:

@@ -10,7 +10,7 @@ from mangonel._shared.collection.bulk import CollectionBulkWrite
 from mangonel._shared.collection.find_and_modify import CollectionFindAndModify
 from mangonel._shared.collection.updates import CollectionUpdates
 from mangonel._shared.collection.write_support import COMMAND_OVERHEAD
-from mangonel._shared.returns import Returns
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
 from mangonel.common import MAX_BSON_SIZE, MAX_WRITE_BATCH_SIZE, validate_is_document_type
 from mangonel.errors import InvalidOperation
@@ -47,7 +47,7 @@ class CollectionWrites(
         bypass_document_validation: bool | None = None,
         session: _ClientSession | None = None,
         comment: Any | None = None,
-    ) -> Returns[InsertOneResult]:
+    ) -> FaceResult[InsertOneResult]:
         """Insert one document. A missing `_id` is added as an ObjectId, also to the caller's mapping.
 
         Args:
@@ -100,7 +100,7 @@ class CollectionWrites(
         bypass_document_validation: bool | None = None,
         session: _ClientSession | None = None,
         comment: Any | None = None,
-    ) -> Returns[InsertManyResult]:
+    ) -> FaceResult[InsertManyResult]:
         """Insert documents in as few commands as the server's limits allow. A missing `_id` is added as an ObjectId.
 
         Args:

@@ -11,7 +11,7 @@ from mangonel._core import KIND_READ, READ_WITH_BATCH
 from mangonel._faces.deadline import check_wait
 from mangonel._light import Generic, Mapping
 from mangonel._options.checks import non_negative_integer
-from mangonel._shared.returns import Returns
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.settings import preference_in, session_of
 from mangonel.collation import validate_collation_or_none
 from mangonel.common import validate_list
@@ -128,7 +128,7 @@ class _ChangeStream(Generic[_DocumentType]):
         """Whether more changes may come: not after `close`, nor after a change that invalidates the stream."""
         return not self._is_closed
 
-    def try_next(self) -> Returns[_DocumentType | None]:
+    def try_next(self) -> FaceResult[_DocumentType | None]:
         """Return the next change, or None if there is none now; asks the server at most once.
 
         The server waits for a change for `max_await_time_ms`, or a second.
@@ -306,7 +306,7 @@ class _ChangeStream(Generic[_DocumentType]):
         if cursor is not None:
             cursor._abandon()
 
-    def close(self) -> Returns[None]:
+    def close(self) -> FaceResult[None]:
         """End the stream, on the server too. Closing twice does nothing.
 
         Example:

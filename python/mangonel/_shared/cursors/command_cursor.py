@@ -8,7 +8,7 @@ from __future__ import annotations
 from mangonel._core import READ_RAW_BATCH
 from mangonel._light import Generic, Mapping
 from mangonel._shared.cursors.cursor import BatchedCursor
-from mangonel._shared.returns import Returns
+from mangonel._shared.face_result import FaceResult
 from mangonel.errors import InvalidOperation
 from mangonel.typings import _DocumentType
 
@@ -95,7 +95,7 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         self._batch_size = batch_size
         return self
 
-    def try_next(self) -> Returns[_DocumentType | None]:
+    def try_next(self) -> FaceResult[_DocumentType | None]:
         """Return the next document, or None if there is none now; asks the server at most once.
 
         Raises:

@@ -18,10 +18,10 @@ from mangonel._core import (
 from mangonel._faces.deadline import anew
 from mangonel._faces.port import address_of
 from mangonel._light import Generic
-from mangonel._shared.above import above
 from mangonel._shared.cursors.tables import CursorTables
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.operation import build_operation
-from mangonel._shared.returns import Returns
+from mangonel._shared.upper_modules import upper_module
 from mangonel.errors import ConnectionFailure, CursorNotFound, InvalidOperation, ProtocolError, PyMongoError
 from mangonel.typings import _DocumentType
 
@@ -245,7 +245,7 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
                 heard(self._id)
             self._abandon()
 
-    def close(self) -> Returns[None]:
+    def close(self) -> FaceResult[None]:
         """End the cursor, also on the server if it is open there. Closing twice does nothing.
 
         Documents that have arrived can still be read.
@@ -327,7 +327,7 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
         """How many documents the server has sent so far."""
         return self._retrieved
 
-    def to_list(self, length: int | None = None) -> Returns[list[_DocumentType]]:
+    def to_list(self, length: int | None = None) -> FaceResult[list[_DocumentType]]:
         """Return the remaining documents, decoded at once.
 
         Args:
@@ -359,7 +359,7 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
             ):
                 return documents
 
-    def to_json(self, mode: str = "relaxed") -> Returns[bytes]:
+    def to_json(self, mode: str = "relaxed") -> FaceResult[bytes]:
         """Return the remaining documents as a JSON array, made directly from their BSON.
 
         Args:
@@ -399,4 +399,4 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
 
 def become(batch: _core.Batch, shape: Any) -> None:
     """Make the documents of a batch instances of a model, dataclass, struct or TypedDict."""
-    batch.become(_core.odm_shape(*above("mangonel.odm.model.shapes").model_of(shape)))
+    batch.become(_core.odm_shape(*upper_module("mangonel.odm.model.shapes").model_of(shape)))

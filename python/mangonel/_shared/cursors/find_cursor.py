@@ -12,9 +12,9 @@ from mangonel._faces.port import refuse_encryption
 from mangonel._light import Generic
 from mangonel._shared.cursors.cursor import PREFETCH_BATCH_SIZE
 from mangonel._shared.cursors.find_query import FindQuery
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.find_command import AWAIT_DATA, TAILABLE, refuse_bounds, set_bounds
 from mangonel._shared.operation import PRIMARY_MODE, build_operation
-from mangonel._shared.returns import Returns
 from mangonel._shared.settings import BOUND, preference_in, session_handle, session_of
 from mangonel.errors import InvalidOperation
 from mangonel.typings import _DocumentType
@@ -117,13 +117,13 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
             session=handle,
         )
 
-    def _find_one(self) -> Returns[_DocumentType | None]:
+    def _find_one(self) -> FaceResult[_DocumentType | None]:
         self.limit(-1)
         return self._port.flow(self._next_or_none_flow())
 
     # Rewinding, and copies.
 
-    def rewind(self) -> Returns[Self]:
+    def rewind(self) -> FaceResult[Self]:
         """Reset the cursor: the query will be sent again. Return the cursor.
 
         Example:
@@ -206,7 +206,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
 
     # Other questions about the same query.
 
-    def distinct(self, key: str) -> Returns[list[Any]]:
+    def distinct(self, key: str) -> FaceResult[list[Any]]:
         """Return the distinct values of `key` in all matches; skip and limit are ignored.
 
         Args:
@@ -226,7 +226,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
             key, query["filter"] or None, session=self._explicit, comment=query.get("comment"), **asked
         )
 
-    def explain(self) -> Returns[dict[str, Any]]:
+    def explain(self) -> FaceResult[dict[str, Any]]:
         """Return the server's plan for the query: its `explain` reply.
 
         Example:

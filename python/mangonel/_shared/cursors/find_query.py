@@ -9,8 +9,8 @@ from __future__ import annotations
 from mangonel._light import Generic, Mapping
 from mangonel._options.index_keys import bounds, hint_document, index_document, index_list
 from mangonel._shared.cursors.cursor import BatchedCursor
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.find_command import EXHAUST, FLAG_FIELDS, check_size, find_command
-from mangonel._shared.returns import Returns
 from mangonel._shared.settings import session_of
 from mangonel.collation import validate_collation_or_none
 from mangonel.cursor_shared import CursorType
@@ -438,7 +438,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         self._prefetch = prefetch
         return self
 
-    def add_option(self, mask: int) -> Returns[Self]:
+    def add_option(self, mask: int) -> FaceResult[Self]:
         """Set query flags by their bits in the old wire protocol. Return the cursor.
 
         Args:

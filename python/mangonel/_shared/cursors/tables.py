@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from mangonel import _core
-from mangonel._shared.above import above
-from mangonel._shared.returns import Returns
+from mangonel._shared.face_result import FaceResult
+from mangonel._shared.upper_modules import upper_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class CursorTables:
             raise ValueError(
                 'expected no schema beside categorical; name such columns "category" in the schema'
             )
-        schemas = above("mangonel.arrow.schema")
+        schemas = upper_module("mangonel.arrow.schema")
         fields = schemas.fields_of(schema)
         builder = _core.ColumnBuilder(fields, misfit, rows, missing)
         if self._id is None and self._batch is None:
@@ -126,7 +126,7 @@ class CursorTables:
         *,
         rows: int = _ROWS,
         **options: Unpack[TableOptions],
-    ) -> Returns[_core.ArrowTable]:
+    ) -> FaceResult[_core.ArrowTable]:
         """Return the remaining documents as a table of columns, made directly from their BSON.
 
         Any library that reads Arrow accepts it without copying: `pyarrow.table(found)`, `polars.DataFrame(found)`,
@@ -196,7 +196,7 @@ class CursorTables:
         """
         return ArrowTables(*self._columns(schema, rows=rows, **options))
 
-    def to_polars(self, schema: Any = None, **options: Unpack[TableOptions]) -> Returns[PolarsFrame]:
+    def to_polars(self, schema: Any = None, **options: Unpack[TableOptions]) -> FaceResult[PolarsFrame]:
         """Return the remaining documents as a `polars.DataFrame`.
 
         Args:
@@ -213,9 +213,9 @@ class CursorTables:
             (2, 2)
         """
         source, builder = self._columns(schema, **options)
-        return self._port.flow(table_flow(source, builder, above("mangonel.arrow.frames").polars_of))
+        return self._port.flow(table_flow(source, builder, upper_module("mangonel.arrow.frames").polars_of))
 
-    def to_pandas(self, schema: Any = None, **options: Unpack[TableOptions]) -> Returns[PandasFrame]:
+    def to_pandas(self, schema: Any = None, **options: Unpack[TableOptions]) -> FaceResult[PandasFrame]:
         """Return the remaining documents as a `pandas.DataFrame`; needs pandas and pyarrow.
 
         Args:
@@ -232,9 +232,9 @@ class CursorTables:
             (2, 2)
         """
         source, builder = self._columns(schema, **options)
-        return self._port.flow(table_flow(source, builder, above("mangonel.arrow.frames").pandas_of))
+        return self._port.flow(table_flow(source, builder, upper_module("mangonel.arrow.frames").pandas_of))
 
-    def to_numpy(self, schema: Any = None, **options: Unpack[TableOptions]) -> Returns[NumpyArrays]:
+    def to_numpy(self, schema: Any = None, **options: Unpack[TableOptions]) -> FaceResult[NumpyArrays]:
         """Return the remaining documents as a dict with a `numpy.ndarray` per column; needs numpy and pyarrow.
 
         Args:
@@ -251,7 +251,7 @@ class CursorTables:
             ['_id', 'total']
         """
         source, builder = self._columns(schema, **options)
-        return self._port.flow(table_flow(source, builder, above("mangonel.arrow.frames").numpy_of))
+        return self._port.flow(table_flow(source, builder, upper_module("mangonel.arrow.frames").numpy_of))
 
 
 async def table_flow(source: CursorTables | Ranges, builder: _core.ColumnBuilder, convert: Any = None) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mangonel._light import Generic
 from mangonel._shared.collection.aggregation import AggregatingSource
 from mangonel._shared.cursors.watch_client import open_flow
-from mangonel._shared.returns import Returns
+from mangonel._shared.face_result import FaceResult
 from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
@@ -39,7 +39,7 @@ class WatchedCollection(AggregatingSource, Generic[_DocumentType]):
         comment: Any | None = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
-    ) -> Returns[_CollectionChangeStream[_DocumentType]]:
+    ) -> FaceResult[_CollectionChangeStream[_DocumentType]]:
         """Follow the changes in this collection, from now on or from a given position.
 
         Needs a replica set, a sharded cluster, or a load balancer in front of one.
@@ -109,7 +109,7 @@ class WatchedDatabase(AggregatingSource, Generic[_DocumentType]):
         comment: Any | None = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
-    ) -> Returns[_DatabaseChangeStream[_DocumentType]]:
+    ) -> FaceResult[_DatabaseChangeStream[_DocumentType]]:
         """Follow the changes in all collections of this database.
 
         Arguments and errors as for `Collection.watch`.

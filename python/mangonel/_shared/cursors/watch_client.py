@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mangonel._light import Generic
 from mangonel._shared.base import CommandSource
-from mangonel._shared.returns import Returns
+from mangonel._shared.face_result import FaceResult
 from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
@@ -51,7 +51,7 @@ class WatchedClient(CommandSource, Generic[_DocumentType]):
         comment: Any | None = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
-    ) -> Returns[_ClusterChangeStream[_DocumentType]]:
+    ) -> FaceResult[_ClusterChangeStream[_DocumentType]]:
         """Follow the changes in all collections of the deployment except those of `admin`, `local` and `config`.
 
         Arguments and errors as for `Collection.watch`.

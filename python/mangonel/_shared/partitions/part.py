@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mangonel._light import Generic
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.partitions.carry import Carried, carried, client_for
 from mangonel._shared.partitions.plan import Plan, Range, plan_flow
-from mangonel._shared.returns import Returns
 from mangonel.errors import InvalidOperation
 from mangonel.typings import _DocumentType
 
@@ -200,7 +200,7 @@ class _Partition(Generic[_DocumentType]):
 
     def to_arrow(
         self, schema: Any = None, *, rows: int | None = None, **options: Unpack[TableOptions]
-    ) -> Returns[_core.ArrowTable]:
+    ) -> FaceResult[_core.ArrowTable]:
         """Return the documents of the part as a table of columns.
 
         Args:
@@ -241,7 +241,7 @@ class _Partition(Generic[_DocumentType]):
         """
         return self.find().iter_arrow(schema, **_with_rows(rows), **options)
 
-    def to_polars(self, schema: Any = None, **options: Unpack[TableOptions]) -> Returns[PolarsFrame]:
+    def to_polars(self, schema: Any = None, **options: Unpack[TableOptions]) -> FaceResult[PolarsFrame]:
         """Return the documents of the part as a `polars.DataFrame`.
 
         Args:

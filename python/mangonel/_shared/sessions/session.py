@@ -12,8 +12,8 @@ from mangonel import _core
 from mangonel._core import KIND_ABORT, KIND_COMMIT, READ_ANSWER
 from mangonel._faces.deadline import anew
 from mangonel._light import Mapping
+from mangonel._shared.face_result import FaceResult
 from mangonel._shared.operation import build_operation
-from mangonel._shared.returns import Returns
 from mangonel._shared.sessions.options import SessionOptions, TransactionOptions
 from mangonel.errors import (
     ConnectionFailure,
@@ -186,7 +186,7 @@ class _ClientSession:
         write_concern: WriteConcern | None = None,
         read_preference: _ServerMode | None = None,
         max_commit_time_ms: int | None = None,
-    ) -> Returns[Any]:
+    ) -> FaceResult[Any]:
         """Start a transaction. Sends nothing before its first operation.
 
         Use the result in `with` (`async with`): it commits at the end of the block, or aborts after an exception.
@@ -229,7 +229,7 @@ class _ClientSession:
             client._tracer.transaction_started(self._handle.number)
         return self._transaction_class(self)
 
-    def commit_transaction(self) -> Returns[None]:
+    def commit_transaction(self) -> FaceResult[None]:
         """Commit the open transaction. May be repeated if the outcome is unknown.
 
         Raises:
@@ -260,7 +260,7 @@ class _ClientSession:
             error._remove_error_label("TransientTransactionError")
             raise
 
-    def abort_transaction(self) -> Returns[None]:
+    def abort_transaction(self) -> FaceResult[None]:
         """Abort the open transaction. Errors are not raised, since the server ends it by itself.
 
         Raises:
@@ -310,7 +310,7 @@ class _ClientSession:
         write_concern: WriteConcern | None = None,
         read_preference: _ServerMode | None = None,
         max_commit_time_ms: int | None = None,
-    ) -> Returns[Any]:
+    ) -> FaceResult[Any]:
         """Run `callback` in a transaction and commit it; return the result of `callback`.
 
         If the transaction fails transiently, everything runs again after a short, growing pause. A commit with an
@@ -393,7 +393,7 @@ class _ClientSession:
 
     # The end.
 
-    def end_session(self) -> Returns[None]:
+    def end_session(self) -> FaceResult[None]:
         """End the session, aborting an open transaction. Ending it twice does nothing.
 
         Example:

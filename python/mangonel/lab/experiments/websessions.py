@@ -47,22 +47,22 @@ class LayerTask(Task):
         return self._part.operations
 
     async def _one_visit(self) -> str:
-        from mangonel.websessions import Visit
+        from mangonel.websessions import RequestView
         from mangonel.websessions.answer import headers_of
 
-        session = await self._face.load(Visit())
+        session = await self._face.load(RequestView())
         session["v"] = PAYLOAD
         await self._face.commit(session)
         self._cookie = headers_of(session)[0][1].partition(";")[0]
-        return str((await self._face.load(Visit(self._cookie)))["v"])
+        return str((await self._face.load(RequestView(self._cookie)))["v"])
 
     async def _visits(self, count: int, are_writes: bool) -> None:
-        from mangonel.websessions import Visit
+        from mangonel.websessions import RequestView
         from mangonel.websessions.machine import decide
 
         face, cookie = self._face, self._cookie
         for number in range(count):
-            session = await face.load(Visit(cookie))
+            session = await face.load(RequestView(cookie))
             if are_writes:
                 session["v"] = number
             else:

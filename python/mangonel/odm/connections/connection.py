@@ -86,7 +86,7 @@ class Connection(ConnectionTwins):
         if found is None:
             options = getattr(model, "__options__", None) or {}
             if may_encrypt(model):
-                from mangonel.odm.encryption.port import database_of
+                from mangonel.odm.encryption.encrypting_port import database_of
 
                 database = database_of(self, model, is_async)
             else:

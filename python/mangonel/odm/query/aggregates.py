@@ -91,7 +91,7 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
         collection = request.collection
         # The marks of another model may not have been evaluated yet.
         if declared or not _LEADING.isdisjoint(name for stage in stages for name in stage):
-            from mangonel.odm.encryption.port import collection_for
+            from mangonel.odm.encryption.encrypting_port import collection_for
 
             collection = collection_for(request.connection, self._model, collection, stages)
         cursor = await request.port.call(_aggregate, collection, stages, keywords)

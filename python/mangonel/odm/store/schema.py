@@ -184,7 +184,7 @@ async def create_collection_flow(cls: Any, collection: Any, validate: bool) -> N
     if validate:
         options["validator"] = {"$jsonSchema": bson_schema(cls)}
     if is_queryable(collection) and "encryptedFields" not in options:
-        from mangonel.odm.encryption.port import encrypted_fields_flow
+        from mangonel.odm.encryption.encrypting_port import encrypted_fields_flow
 
         options["encryptedFields"] = await encrypted_fields_flow(cls, collection)
     await collection._port.call(_create_collection, collection, options)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.answer import REASONS, late_plan, stream_headers, take_headers
+from mangonel.websessions.checked_settings import checked
 from mangonel.websessions.csrf import FIELD, SAFE, check_request
 from mangonel.websessions.errors import CSRFError, UsageError, WebSessionError
 from mangonel.websessions.frameworks._shared import (
@@ -26,9 +27,8 @@ from mangonel.websessions.frameworks._shared import (
 )
 from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import NOTHING
-from mangonel.websessions.session import Visit, WebSession
+from mangonel.websessions.session import RequestView, WebSession
 from mangonel.websessions.settings import seconds
-from mangonel.websessions.settled import checked
 
 try:
     from aiohttp import web
@@ -85,12 +85,12 @@ def setup(
         if request.path in paths or KEY in request:
             return await handler(request)
         is_socket = _is_handshake(request)
-        visit = _visit(request, sessions, not is_socket)
+        request_view = _request_view(request, sessions, not is_socket)
         try:
-            if sessions.cookie.is_in(visit.cookie):
-                session = await sessions.asynchronous.load(visit)
+            if sessions.cookie.is_in(request_view.cookie):
+                session = await sessions.asynchronous.load(request_view)
             else:
-                session = sessions.asynchronous.anonymous(visit)
+                session = sessions.asynchronous.anonymous(request_view)
         except WebSessionError as error:
             log.error("cannot load the websession: %s", error)
             return _plain(error.status)
@@ -314,7 +314,7 @@ def _is_handshake(request: web.Request) -> bool:
     return request.headers.get("Upgrade", "").lower() == "websocket"
 
 
-def _visit(request: web.Request, sessions: WebSessions[Any], takes_cookies: bool) -> Visit:
+def _request_view(request: web.Request, sessions: WebSessions[Any], takes_cookies: bool) -> RequestView:
     headers = request.headers
 
     def signal(name: str) -> str | None:
@@ -330,4 +330,4 @@ def _visit(request: web.Request, sessions: WebSessions[Any], takes_cookies: bool
     if sessions.trust_forwarded and not is_secure:
         is_secure = headers.get("X-Forwarded-Proto", "").strip().lower() in ("https", "wss")
     cookies = headers.getall("Cookie", ())
-    return Visit("; ".join(cookies) if cookies else None, is_secure, signal, takes_cookies)
+    return RequestView("; ".join(cookies) if cookies else None, is_secure, signal, takes_cookies)

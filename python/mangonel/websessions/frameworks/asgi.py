@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.answer import REASONS, late_plan, stream_headers, take_headers
+from mangonel.websessions.checked_settings import checked
 from mangonel.websessions.csrf import FORM_BYTES, HEADER, SAFE, check_request, token_in_form
 from mangonel.websessions.dependency import current_session
 from mangonel.websessions.errors import CSRFError, UsageError, WebSessionError
@@ -27,9 +28,8 @@ from mangonel.websessions.frameworks._shared import (
 )
 from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import NOTHING
-from mangonel.websessions.session import Visit, WebSession
+from mangonel.websessions.session import RequestView, WebSession
 from mangonel.websessions.settings import seconds
-from mangonel.websessions.settled import checked
 
 if TYPE_CHECKING:
     from mangonel.websessions.manager import WebSessions
@@ -75,12 +75,12 @@ class SessionMiddleware:
             return
         sessions = self.sessions
         is_http = scope["type"] == "http"
-        visit = _visit(scope, sessions, is_http)
+        request_view = _request_view(scope, sessions, is_http)
         try:
-            if sessions.cookie.is_in(visit.cookie):
-                session = await sessions.asynchronous.load(visit)
+            if sessions.cookie.is_in(request_view.cookie):
+                session = await sessions.asynchronous.load(request_view)
             else:
-                session = sessions.asynchronous.anonymous(visit)
+                session = sessions.asynchronous.anonymous(request_view)
         except WebSessionError as error:
             await _refuse(scope, receive, send, error)
             return
@@ -355,7 +355,7 @@ def check_csrf(request: Any, token: str | None = None) -> None:
     check_request(current_session(request), token, request.headers.get)
 
 
-def _visit(scope: Scope, sessions: WebSessions[Any], takes_cookies: bool) -> Visit:
+def _request_view(scope: Scope, sessions: WebSessions[Any], takes_cookies: bool) -> RequestView:
     cookie: str | None = None
     forwarded = ""
     for name, value in scope["headers"]:
@@ -376,7 +376,7 @@ def _visit(scope: Scope, sessions: WebSessions[Any], takes_cookies: bool) -> Vis
             return str(client[0]) if client else None
         return None
 
-    return Visit(cookie, is_secure, signal, takes_cookies)
+    return RequestView(cookie, is_secure, signal, takes_cookies)
 
 
 def _header(scope: Scope, wanted: bytes, *, last: bool = False) -> str | None:

@@ -18,12 +18,12 @@ from typing import Any
 
 from mangonel._core import run_now
 from mangonel.websessions.answer import REASONS, last_plan, late_plan, stream_headers, take_headers
+from mangonel.websessions.checked_settings import CheckedSettings
 from mangonel.websessions.errors import Unsupported, UsageError, WebSessionError
 from mangonel.websessions.frameworks._shared import Paths, honour_cookie, log, outlast
 from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import END, NOTHING, decide, decide_new
-from mangonel.websessions.session import Visit, WebSession
-from mangonel.websessions.settled import Settled
+from mangonel.websessions.session import RequestView, WebSession
 
 try:
     from django.conf import settings
@@ -57,7 +57,7 @@ KEPT = ("flash", "idle")
 
 Respond = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
 
-_honoured: weakref.WeakSet[Settled[Any]] = weakref.WeakSet()
+_honoured: weakref.WeakSet[CheckedSettings[Any]] = weakref.WeakSet()
 # Settings that `websessions` has set.
 _told: dict[str, Any] = {}
 
@@ -73,7 +73,7 @@ def websessions() -> Any:
         ['Firefox on Linux']
     """
     found = getattr(settings, "WEBSESSIONS", None)
-    if not isinstance(found, Settled):
+    if not isinstance(found, CheckedSettings):
         raise ImproperlyConfigured(
             f"expected WEBSESSIONS = WebSessions(…) in the settings, got {type(found).__name__}"
         )
@@ -169,9 +169,11 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
     async def _load_flow(self, face: Any) -> None:
         name = self._sessions.cookie.name
         # Not renewed here: the browser's copy of the cookie stays as it is.
-        visit = Visit(f"{name}={self._key}" if self._key else None, True, None, takes_cookies=False)
-        session = await face._load_flow(visit)
-        visit.takes_cookies = True
+        request_view = RequestView(
+            f"{name}={self._key}" if self._key else None, True, None, takes_cookies=False
+        )
+        session = await face._load_flow(request_view)
+        request_view.takes_cookies = True
         self._take(session)
 
     def _take(self, session: WebSession[Any]) -> None:
@@ -194,7 +196,7 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
         """Return which of the request's cookies led to the websession."""
         state, policy = session.state, self._sessions.cookie
         assert state.record is not None
-        for value in policy.candidates(state.visit.cookie or ""):
+        for value in policy.candidates(state.request_view.cookie or ""):
             token = policy.token_of(value)
             if token is not None and (
                 self._sessions.is_stateless or policy.key_of(token) in (state.record.key, state.alias)
@@ -610,7 +612,7 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
         if request.path in self._paths:
             return await respond(request)
         try:
-            session = await face._load_flow(_visit(request, self.sessions))
+            session = await face._load_flow(_request_view(request, self.sessions))
         except WebSessionError as error:
             log.error("cannot load the websession: %s", error)
             return _plain(error.status)
@@ -731,7 +733,7 @@ def _plain(status: int) -> HttpResponse:
     )
 
 
-def _visit(request: HttpRequest, sessions: Any) -> Visit:
+def _request_view(request: HttpRequest, sessions: Any) -> RequestView:
     meta = request.META
 
     def signal(name: str) -> str | None:
@@ -748,4 +750,4 @@ def _visit(request: HttpRequest, sessions: Any) -> Visit:
     is_secure = request.is_secure()
     if sessions.trust_forwarded and not is_secure:
         is_secure = str(meta.get("HTTP_X_FORWARDED_PROTO", "")).strip().lower() == "https"
-    return Visit(meta.get("HTTP_COOKIE"), is_secure, signal)
+    return RequestView(meta.get("HTTP_COOKIE"), is_secure, signal)

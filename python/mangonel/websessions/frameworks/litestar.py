@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.answer import REASONS
+from mangonel.websessions.checked_settings import checked
 from mangonel.websessions.errors import UsageError, WebSessionError
 from mangonel.websessions.frameworks._shared import log
 from mangonel.websessions.frameworks.asgi import (
@@ -21,7 +22,6 @@ from mangonel.websessions.frameworks.asgi import (
     SessionMiddleware,
 )
 from mangonel.websessions.session import WebSession
-from mangonel.websessions.settled import checked
 
 try:
     from litestar import Response

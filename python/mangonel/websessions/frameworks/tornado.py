@@ -13,15 +13,15 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.answer import last_plan, promise, stream_headers, take_headers
+from mangonel.websessions.checked_settings import checked
 from mangonel.websessions.csrf import FIELD, SAFE, check_request
 from mangonel.websessions.errors import CSRFError, StoreError, UsageError, WebSessionError
 from mangonel.websessions.frameworks._shared import ENDED, ENDED_CODE, log, watch
 from mangonel.websessions.late import end_late, leave
 from mangonel.websessions.machine import END, NOTHING, discard
 from mangonel.websessions.manager import WebSessions
-from mangonel.websessions.session import Visit, WebSession
+from mangonel.websessions.session import RequestView, WebSession
 from mangonel.websessions.settings import seconds
-from mangonel.websessions.settled import checked
 
 if TYPE_CHECKING:
     from tornado.web import RequestHandler as _Base
@@ -46,8 +46,8 @@ class _Done:
 _DONE = _Done()
 
 
-class _HandlersVisit(Visit):
-    """A visit that reads its handler only on demand."""
+class _HandlersView(RequestView):
+    """A request that reads its handler only on demand."""
 
     __slots__ = ("__weakref__", "_handler")
 
@@ -65,8 +65,8 @@ class _HandlersVisit(Visit):
         return self._handler._signal
 
 
-class _NobodysVisit(_HandlersVisit):
-    """The visit of a reader without a cookie."""
+class _NobodysVisit(_HandlersView):
+    """The request of a reader without a cookie."""
 
     __slots__ = ()
 
@@ -75,7 +75,7 @@ class _NobodysVisit(_HandlersVisit):
 
 # The websession's view of its request after the response has left. Without it, handler and websession would refer to
 # each other, and every request would be left to the garbage collector.
-_LEFT = Visit(takes_cookies=False)
+_LEFT = RequestView(takes_cookies=False)
 
 
 class SessionMixin(_Base):
@@ -180,7 +180,7 @@ class SessionMixin(_Base):
             if session.state.cookie is not None or session.accessed:
                 self._send_cookie(session)
             future: asyncio.Future[None] = self._websession_finishes.finish(self, chunk)
-            session.state.visit = _LEFT
+            session.state.request_view = _LEFT
             leave(session)
             return future
         if chunk is not None:
@@ -237,14 +237,14 @@ class SessionMixin(_Base):
         if close is not None:
             close(ENDED_CODE, ENDED)
 
-    def visit(self) -> Visit:
+    def request_view(self) -> RequestView:
         """Return the websession's view of this request; override it to add signals."""
         # HTTP/2 front ends may send several headers.
         headers = self.request.headers
-        visit: _HandlersVisit = _HandlersVisit()
-        visit.cookie = "; ".join(headers.get_list("Cookie")) if "Cookie" in headers else None
-        visit._handler = self
-        return visit
+        request_view: _HandlersView = _HandlersView()
+        request_view.cookie = "; ".join(headers.get_list("Cookie")) if "Cookie" in headers else None
+        request_view._handler = self
+        return request_view
 
     def _is_secure(self) -> bool:
         if self.request.protocol == "https":
@@ -281,18 +281,18 @@ class SessionMixin(_Base):
         sessions = self.application.settings.get("sessions") or self.sessions
         if type(sessions) is str:
             sessions = self.sessions  # which says what is expected
-        if type(self).visit is _VISIT:
+        if type(self).request_view is _REQUEST_VIEW:
             nobody = _NobodysVisit()
             nobody._handler = self
             return WebSession(sessions, nobody)
-        return WebSession(sessions, self.visit())
+        return WebSession(sessions, self.request_view())
 
     async def _prepare_websession(self, base: Awaitable[None] | None) -> None:
         if base is not None:
             await base
         sessions = self.sessions
         try:
-            self._websession = await sessions.asynchronous.load(self.visit())
+            self._websession = await sessions.asynchronous.load(self.request_view())
         except StoreError as error:
             raise self._http_error(error) from error
         if self.check_csrf and self.request.method not in SAFE:
@@ -339,7 +339,7 @@ class SessionMixin(_Base):
             await super().finish()
         except _stream_closed():
             pass  # the client went away, and its data is stored
-        session.state.visit = _LEFT
+        session.state.request_view = _LEFT
 
     def _send_cookie(self, session: WebSession[Any]) -> None:
         if (session.state.cookie is not None or session.accessed) and not self._headers_written:
@@ -391,7 +391,7 @@ def _next_with(name: str, cls: type) -> type | None:
 # Stands for a websession that was not accessed yet. It is never used.
 _NOBODY: Any = object()
 _PREPARE = SessionMixin.prepare
-_VISIT = SessionMixin.visit
+_REQUEST_VIEW = SessionMixin.request_view
 
 
 def _stream_closed() -> type[Exception]:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.answer import REASONS, last_plan, late_plan, stream_headers, take_headers
+from mangonel.websessions.checked_settings import checked
 from mangonel.websessions.errors import StoreError, WebSessionError
 from mangonel.websessions.frameworks._shared import BODILESS, log
 from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import NOTHING
-from mangonel.websessions.session import Visit, WebSession
-from mangonel.websessions.settled import checked
+from mangonel.websessions.session import RequestView, WebSession
 
 if TYPE_CHECKING:
     from mangonel.websessions.manager import WebSessions
@@ -191,7 +191,7 @@ class _Body:
             self._answer.close()
 
 
-def visit_of(environ: dict[str, Any], sessions: WebSessions[Any]) -> Visit:
+def visit_of(environ: dict[str, Any], sessions: WebSessions[Any]) -> RequestView:
     """Return a websession's view of a WSGI request.
 
     Args:
@@ -217,7 +217,7 @@ def visit_of(environ: dict[str, Any], sessions: WebSessions[Any]) -> Visit:
     is_secure = environ.get("wsgi.url_scheme") == "https"
     if sessions.trust_forwarded and not is_secure:
         is_secure = str(environ.get("HTTP_X_FORWARDED_PROTO", "")).strip().lower() == "https"
-    return Visit(environ.get("HTTP_COOKIE"), is_secure, signal)
+    return RequestView(environ.get("HTTP_COOKIE"), is_secure, signal)
 
 
 def with_headers(headers: Headers, added: Headers) -> Headers:

@@ -100,7 +100,7 @@ class PurgesOnThreads(FindsOnThreads):
         return run_now(self.flows.stats(now))
 
 
-class Immediate(NeverSuspends):
+class FlowsOfMethods(NeverSuspends):
     """Flows of a blocking store that was written by hand; each of its methods is awaited."""
 
     def __init__(self, store: Any) -> None:
@@ -127,4 +127,4 @@ def flows_of(store: BlockingStore) -> Any:
     ):
         return store.flows
     # A subclass with methods of its own is asked by them.
-    return Immediate(store)
+    return FlowsOfMethods(store)

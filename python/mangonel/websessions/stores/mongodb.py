@@ -23,7 +23,7 @@ from mangonel.websessions.errors import StoreError, UsageError
 from mangonel.websessions.record import Record
 from mangonel.websessions.stores._documents import LOOK, Documents, Write, date_of
 from mangonel.websessions.stores._sharing import Shared
-from mangonel.websessions.stores._threads import Immediate, NeverSuspends, PurgesOnThreads
+from mangonel.websessions.stores._threads import FlowsOfMethods, NeverSuspends, PurgesOnThreads
 from mangonel.websessions.stores.urls import StoreURL, flag
 
 __all__ = ["BlockingMongoStore", "MongoStore"]
@@ -325,7 +325,7 @@ class MongoStore(_Flows):
         return found
 
 
-class _Awaited(Immediate):
+class _Awaited(FlowsOfMethods):
     """A blocking collection whose methods are awaited."""
 
     def __init__(self, collection: Any) -> None:

@@ -14,11 +14,11 @@ _loaders: dict[str, Callable[[], ModuleType]] = {}
 
 
 def register(name: str, load: Callable[[], ModuleType]) -> None:
-    """Have `above(name)` return what a function returns."""
+    """Have `upper_module(name)` return what a function returns."""
     _loaders[name] = load
 
 
-def above(name: str) -> ModuleType:
+def upper_module(name: str) -> ModuleType:
     """Import a module that was registered.
 
     Raises:

@@ -8,10 +8,10 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
     # The value may be either for this floor's own type checks, so they assume nothing of it; a port's result fits.
-    Returns: TypeAlias = Any | T
+    FaceResult: TypeAlias = Any | T
 else:
 
-    class Returns:
+    class FaceResult:
         """Used in annotations only."""
 
         def __class_getitem__(cls, item: object) -> object:

@@ -40,9 +40,9 @@ from mangonel.websessions.settings import (
 if TYPE_CHECKING:
     from mangonel.websessions.faces import AsyncFace, BlockingFace
     from mangonel.websessions.predecessors import Predecessor
-    from mangonel.websessions.session import Visit
+    from mangonel.websessions.session import RequestView
 
-__all__ = ["Settled", "checked", "new_key"]
+__all__ = ["CheckedSettings", "checked", "new_key"]
 
 Data = TypeVar("Data")
 
@@ -52,7 +52,7 @@ POLICIES = ("log", "challenge", "destroy")
 SID_BYTES = 8
 
 
-class Settled(Generic[Data]):
+class CheckedSettings(Generic[Data]):
     """The checked settings; an attribute for each that is needed later. Subclasses have the faces."""
 
     asynchronous: AsyncFace
@@ -273,16 +273,18 @@ class Settled(Generic[Data]):
         except Exception:
             log.exception("the listener of websession events failed")
 
-    def note_guess(self, visit: Visit) -> None:
+    def note_guess(self, request_view: RequestView) -> None:
         """Count an unknown id.
 
         Args:
-            visit: the request with the id.
+            request_view: the request with the id.
 
         Example:
-            >>> sessions.note_guess(Visit())
+            >>> sessions.note_guess(RequestView())
         """
-        network = abuse.network_of(visit.signals("address")) if visit.signals is not None else ""
+        network = (
+            abuse.network_of(request_view.signals("address")) if request_view.signals is not None else ""
+        )
         if self._guessing.note(network, self.now()):
             self.emit("guessing", network=network)
 
@@ -296,32 +298,32 @@ class Settled(Generic[Data]):
                 "trust_forwarded=True, for development secure=False",
             )
 
-    def signals_of(self, visit: Visit) -> dict[str, str]:
+    def signals_of(self, request_view: RequestView) -> dict[str, str]:
         """Return the digests of the binding signals of a request.
 
         Args:
-            visit: a request.
+            request_view: a request.
 
         Example:
-            >>> sessions.signals_of(Visit())
+            >>> sessions.signals_of(RequestView())
             {}
         """
-        return abuse.digests(self.bind, visit.signals, self._bind_salts[0]) if self.bind else {}
+        return abuse.digests(self.bind, request_view.signals, self._bind_salts[0]) if self.bind else {}
 
-    def still_has(self, visit: Visit, signal: str, digest: str) -> bool:
+    def still_has(self, request_view: RequestView, signal: str, digest: str) -> bool:
         """Return whether a request still has the signal of a digest, with any of the secrets.
 
         Args:
-            visit: a request.
+            request_view: a request.
             signal: "user_agent" or "network".
             digest: the digest from the login.
 
         Example:
-            >>> sessions.still_has(Visit(), "network", "")
+            >>> sessions.still_has(RequestView(), "network", "")
             True
         """
         for salt in self._bind_salts:
-            seen = abuse.digests((signal,), visit.signals, salt)
+            seen = abuse.digests((signal,), request_view.signals, salt)
             if signal not in seen or seen[signal] == digest:
                 return True
         return not self._bind_salts
@@ -434,7 +436,7 @@ def checked(sessions: Any, where: str) -> Any:
     Raises:
         UsageError: it is something else.
     """
-    if not isinstance(sessions, Settled):
+    if not isinstance(sessions, CheckedSettings):
         raise UsageError(
             f"expected {where} with sessions=WebSessions(…), got {type(sessions).__name__}"
             + ("; a store's URL goes into WebSessions" if isinstance(sessions, str) else "")
