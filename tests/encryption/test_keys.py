@@ -118,7 +118,6 @@ def test_what_cannot_be_done_with_keys_says_why(
         ({"none": {}}, {}, Exception, "none"),
         (None, {"codec_options": 1}, TypeError, "CodecOptions"),
         (None, {"client": 1}, TypeError, "MongoClient"),
-        (None, {"kms_connect_callback": print}, errors.ConfigurationError, "kms_connect_callback"),
         (None, {"kms_tls_options": {"kmip": 1}}, TypeError, "dict"),
         (None, {"kms_tls_options": {"kmip": {"tls": False}}}, errors.ConfigurationError, "TLS is required"),
         (

@@ -289,9 +289,16 @@ def open_secure(
     address: Address, limit: Callable[[], float | None], security: Security, proxy: Proxy | None = None
 ) -> SecureSocket:
     """Open a socket as `open_socket` does, and do the TLS handshake as one more step."""
+    return secure_socket(open_socket(address, limit, proxy), address, limit, security)
+
+
+def secure_socket(
+    plain: socket, address: Address, limit: Callable[[], float | None], security: Security
+) -> SecureSocket:
+    """Do the TLS handshake with the server at `address` over a connected socket, which is closed if that fails."""
     from mangonel._faces.secure import Secured, SecureSocket
 
-    secure = SecureSocket(open_socket(address, limit, proxy), Secured(security, address))
+    secure = SecureSocket(plain, Secured(security, address))
     try:
         secure.settimeout(limit())
         secure.shake_hands()

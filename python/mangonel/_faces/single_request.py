@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import time
 
-from mangonel._faces.blocking import open_secure
+from mangonel._faces.blocking import open_secure, secure_socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
+    from socket import socket
     from typing import Any, Protocol
 
     from mangonel._options.tls import Security
@@ -29,15 +30,27 @@ if TYPE_CHECKING:
 _SHORTEST_WAIT = 0.001
 
 
-def ask(request: Request, address: tuple[str, int], security: Security, seconds: float) -> None:
+def ask(
+    request: Request,
+    address: tuple[str, int],
+    security: Security,
+    seconds: float,
+    plain: socket | None = None,
+) -> None:
     """Send the request and feed it the response, within `seconds` in total. Blocks.
+
+    Args:
+        plain: a connected socket to use and close. None: open one.
 
     Raises:
         TimeoutError: the time is over.
         OSError: connecting failed, the certificate is not trusted, or the connection broke.
     """
     until = time.monotonic() + seconds
-    sock = open_secure(address, lambda: _left(until), security)
+    if plain is None:
+        sock = open_secure(address, lambda: _left(until), security)
+    else:
+        sock = secure_socket(plain, address, lambda: _left(until), security)
     try:
         sock.settimeout(_left(until))
         sock.sendall(request.message)
@@ -51,7 +64,13 @@ def ask(request: Request, address: tuple[str, int], security: Security, seconds:
         sock.close()
 
 
-async def ask_on_loop(request: Request, address: tuple[str, int], security: Security, seconds: float) -> None:
+async def ask_on_loop(
+    request: Request,
+    address: tuple[str, int],
+    security: Security,
+    seconds: float,
+    plain: socket | None = None,
+) -> None:
     """Do the same as `ask`, as a coroutine of the running loop."""
     import asyncio
     from ssl import SSLError
@@ -64,7 +83,10 @@ async def ask_on_loop(request: Request, address: tuple[str, int], security: Secu
         async with limit:
             # Loading the system's certificates takes as long as many operations.
             context = await off_loop(lambda: security.context)
-            reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=host)
+            target: dict[str, Any] = {"host": host, "port": port} if plain is None else {"sock": plain}
+            if plain is not None:
+                plain.setblocking(False)
+            reader, writer = await asyncio.open_connection(ssl=context, server_hostname=host, **target)
             is_open = True
             try:
                 writer.write(request.message)
@@ -82,11 +104,26 @@ async def ask_on_loop(request: Request, address: tuple[str, int], security: Secu
         if is_open and not isinstance(error, SSLError):
             raise
         raise security.explain(error, address) from error
+    finally:
+        if plain is not None and not is_open:
+            plain.close()
 
 
-def call(callback: Callable[[], Any]) -> Any:
-    """Call a function that may block."""
+def call(callback: Callable[[], Any], seconds: float | None = None) -> Any:
+    """Call a function that may block. Python cannot end it, so it has to keep the time limit of `seconds` itself."""
     return callback()
+
+
+async def answer_on_loop(callback: Callable[[], Awaitable[Any]], seconds: float) -> Any:
+    """Await a coroutine function's result for at most `seconds`; then cancel it and raise TimeoutError."""
+    import asyncio
+
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            return await callback()
+    except TimeoutError as error:
+        raise TimeoutError(str(error) or _LATE) from error
 
 
 async def off_loop(callback: Callable[[], Any]) -> Any:

@@ -13,6 +13,7 @@ keys.decrypt(secret)
 from __future__ import annotations
 
 from mangonel.encryption._auto import AutoEncryptionOpts
+from mangonel.encryption._kms_connect import AsyncHTTPProxyKMSConnect, HTTPProxyKMSConnect, KMSConnectContext
 from mangonel.encryption._names import (
     Algorithm,
     PrefixOpts,
@@ -28,8 +29,11 @@ from mangonel.encryption.api import AsyncClientEncryption, ClientEncryption
 __all__ = [
     "Algorithm",
     "AsyncClientEncryption",
+    "AsyncHTTPProxyKMSConnect",
     "AutoEncryptionOpts",
     "ClientEncryption",
+    "HTTPProxyKMSConnect",
+    "KMSConnectContext",
     "PrefixOpts",
     "QueryType",
     "RangeOpts",

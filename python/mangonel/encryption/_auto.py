@@ -16,13 +16,15 @@ from mangonel.common import validate_is_mapping
 from mangonel.encryption._commands import CommandCipher
 from mangonel.encryption._credentials import encode_providers
 from mangonel.encryption._kms import Kms
+from mangonel.encryption._kms_connect import KMSConnectContext
 from mangonel.encryption._library import Crypt, MongoCryptError, require
 from mangonel.encryption._machine import key_vault
 from mangonel.encryption._mongocryptd import Mongocryptd, spawn_command
-from mangonel.errors import ConfigurationError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mangonel._faces.port import Port
 
 _MAP_CODEC: CodecOptions[Any] = CodecOptions(uuid_representation=UuidRepresentation.STANDARD)
@@ -48,10 +50,13 @@ class AutoEncryptionOpts:
         mongocryptd_uri, mongocryptd_bypass_spawn, mongocryptd_spawn_path, mongocryptd_spawn_args: address of
             mongocryptd, whether the driver may not start it, and the program and arguments to start. Used only without
             crypt_shared.
-        kms_connect_callback: must be None in this version.
+        kms_connect_callback: called with a `KMSConnectContext` for each connection to a key service; returns a
+            connected `socket.socket` without TLS, as `HTTPProxyKMSConnect` does. On asyncio a coroutine function. None:
+            the driver connects directly.
 
     Raises:
-        ConfigurationError: `kms_connect_callback` is set, or `mangonel[encryption]` is not installed.
+        ConfigurationError: `mangonel[encryption]` is not installed.
+        TypeError: `kms_connect_callback` cannot be called.
         ValueError, TypeError: the providers are incomplete. No message contains a key.
 
     Example:
@@ -78,14 +83,12 @@ class AutoEncryptionOpts:
         bypass_query_analysis: bool = False,
         encrypted_fields_map: Mapping[str, Any] | None = None,
         key_expiration_ms: int | None = None,
-        kms_connect_callback: Any | None = None,
+        kms_connect_callback: Callable[[KMSConnectContext], object] | None = None,
     ) -> None:
         try:
             require()
-            if kms_connect_callback is not None:
-                raise ConfigurationError(
-                    "kms_connect_callback is not supported; connect to the services directly"
-                )
+            if kms_connect_callback is not None and not callable(kms_connect_callback):
+                raise TypeError(f"kms_connect_callback must be callable, not {type(kms_connect_callback)}")
             if encrypted_fields_map:
                 validate_is_mapping("encrypted_fields_map", encrypted_fields_map)
             self._spawn_command = spawn_command(mongocryptd_spawn_path, mongocryptd_spawn_args)
@@ -101,6 +104,7 @@ class AutoEncryptionOpts:
         self._key_vault_client = key_vault_client
         self._kms_tls_options = kms_tls_options
         self._key_expiration_ms = key_expiration_ms
+        self._kms_connect_callback = kms_connect_callback
         self._schema_map = schema_map
         self._encrypted_fields_map = encrypted_fields_map
         self._bypass_auto_encryption = bypass_auto_encryption
@@ -139,7 +143,7 @@ class AutoEncryptionOpts:
                 unencrypted,
                 self._mongocryptd(client, crypt),
                 key_vault(owner, self._key_vault_namespace),
-                Kms(plain, self._kms_tls_options),
+                Kms(plain, self._kms_tls_options, self._kms_connect_callback),
                 self._kms_providers,
             )
         except Exception as error:

@@ -19,6 +19,7 @@ from mangonel.bson.codec_options import CodecOptions
 from mangonel.bson.raw_bson import DEFAULT_RAW_BSON_OPTIONS, RawBSONDocument
 from mangonel.encryption._credentials import encode_providers
 from mangonel.encryption._kms import Kms
+from mangonel.encryption._kms_connect import KMSConnectContext
 from mangonel.encryption._library import Context, Crypt, require
 from mangonel.encryption._machine import Answers, key_vault
 from mangonel.encryption._names import RangeOpts, StringOpts
@@ -57,7 +58,9 @@ class _ClientEncryption:
         codec_options: how values are encoded before encryption; pass those of the collections.
         kms_tls_options: provider to TLS options, named as for a client.
         key_expiration_ms: how many milliseconds a decrypted data key is cached. None: a minute; 0: for ever.
-        kms_connect_callback: must be None in this version.
+        kms_connect_callback: called with a `KMSConnectContext` for each connection to a key service; returns a
+            connected `socket.socket` without TLS, as `HTTPProxyKMSConnect` does. On asyncio a coroutine function. None:
+            the driver connects directly.
 
     Raises:
         ConfigurationError: an option cannot be used, or `mangonel[encryption]` is not installed.
@@ -83,7 +86,7 @@ class _ClientEncryption:
         codec_options: CodecOptions[Any],
         kms_tls_options: Mapping[str, Any] | None = None,
         key_expiration_ms: int | None = None,
-        kms_connect_callback: Any | None = None,
+        kms_connect_callback: Callable[[KMSConnectContext], object] | None = None,
     ) -> None:
         try:
             require()
@@ -95,12 +98,8 @@ class _ClientEncryption:
             # A stand-in may keep the keys in memory; it is called as PyMongo's client.
             if port_of(key_vault_client, "MongoClient").is_async is not self._is_async:
                 raise TypeError(f"expected key_vault_client to be {expected}, got {type(key_vault_client)}")
-            if kms_connect_callback is not None:
-                raise ConfigurationError(
-                    "kms_connect_callback is not supported; connect to the services directly"
-                )
             vault = key_vault(key_vault_client, key_vault_namespace)
-            kms = Kms(vault._port, kms_tls_options)
+            kms = Kms(vault._port, kms_tls_options, kms_connect_callback)
             encoded, asks = encode_providers(kms_providers)
             self._crypt: Crypt | None = Crypt(
                 encoded, asks_for_credentials=asks, key_expiration_ms=key_expiration_ms

@@ -16,6 +16,7 @@ from mangonel._light import Any
 from mangonel._options.tls import Security
 from mangonel.auth import without_frames
 from mangonel.encryption import _credentials
+from mangonel.encryption._kms_connect import KMSConnectContext, check_callback, checked_socket
 from mangonel.encryption._library import MongoCryptError
 from mangonel.errors import ConfigurationError, ConnectionFailure, NetworkTimeout
 from mangonel.options import validate_keyword
@@ -23,7 +24,8 @@ from mangonel.uri_parser import parse_host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from socket import socket
 
     from mangonel._faces.port import Port
     from mangonel.encryption._library import Context, KmsRequest
@@ -42,13 +44,23 @@ class Kms:
     Args:
         port: the port of the face that waits.
         tls_options: provider -> TLS options of a client, or None.
+        callback: opens the connections, as `kms_connect_callback` says; None: the driver opens them.
 
     Raises:
-        TypeError, ConfigurationError: the options are wrong, or would accept an unverified service.
+        TypeError, ConfigurationError: the options are wrong, or would accept an unverified service; the callback does
+            not fit the face.
     """
 
-    def __init__(self, port: Port, tls_options: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self,
+        port: Port,
+        tls_options: Mapping[str, Any] | None,
+        callback: Callable[[KMSConnectContext], object] | None = None,
+    ) -> None:
+        check_callback(callback, port.is_async)
         self._port = port
+        self._callback = callback
+        self._connect = single_request.answer_on_loop if port.is_async else single_request.call
         self._ask = single_request.ask_on_loop if port.is_async else single_request.ask
         self._call = single_request.off_loop if port.is_async else single_request.call
         self._securities = {
@@ -78,14 +90,22 @@ class Kms:
         if delay:
             await self._port.pause(min(delay, _time_left(provider, endpoint)))
         seconds = min(ATTEMPT_SECONDS, _time_left(provider, endpoint))
+        until = time.monotonic() + seconds
         security = self._securities.get(provider, self._default)
+        sock: Any = None
+        failure: Exception
         try:
-            await self._port.call(self._ask, request, (host, port), security, seconds)
+            if self._callback is not None:
+                sock = await self._connected_flow(KMSConnectContext(host, port, seconds))
+            left = max(0.0, until - time.monotonic())
+            await self._port.call(self._ask, request, (host, port), security, left, sock)
             return
         except MongoCryptError as error:
             without_frames(error)
             refusal = MongoCryptError(f"the {provider} service {endpoint}: {error}", error.code)
             raise refusal from error
+        except _Unconnected as error:
+            failure = error.failure
         except OSError as error:
             # The locals of these frames hold the request.
             without_frames(error)
@@ -104,6 +124,22 @@ class Kms:
                 f"no answer from the {provider} service {endpoint}, the last attempt: {failure}", last.code
             ) from failure
 
+    async def _connected_flow(self, context: KMSConnectContext) -> socket:
+        """Return a connected socket of the callback.
+
+        Raises:
+            ConfigurationError: the callback returned something else.
+            _Unconnected: it failed, so the attempt counts as one that reached no service.
+        """
+        callback: Any = self._callback
+        try:
+            found = await self._port.call(self._connect, lambda: callback(context), context.timeout)
+        except (ConfigurationError, MongoCryptError):
+            raise
+        except Exception as error:
+            raise _Unconnected(error) from error
+        return checked_socket(found)
+
     async def credentials_flow(self, providers: Mapping[str, Any]) -> bytes:
         """Return the encoded credentials of the providers that have none of their own."""
         left = remaining()
@@ -111,6 +147,14 @@ class Kms:
         # This runs in another thread, where the limits of this one do not apply.
         found: bytes = await self._port.call(self._call, lambda: _credentials.find(providers, until))
         return found
+
+
+class _Unconnected(Exception):
+    """A callback's failure, of any class."""
+
+    def __init__(self, failure: Exception) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
 
 
 def _time_left(provider: str, endpoint: str) -> float:

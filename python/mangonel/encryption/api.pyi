@@ -1,6 +1,6 @@
 # Written by tools/stubs.py from the definitions; change those, then run `make stubs`.
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 from typing_extensions import TypeVar
 from uuid import UUID
@@ -17,6 +17,7 @@ from mangonel.api import (
 from mangonel.bson.binary import Binary
 from mangonel.bson.codec_options import CodecOptions
 from mangonel.bson.raw_bson import RawBSONDocument
+from mangonel.encryption._kms_connect import KMSConnectContext
 from mangonel.encryption._names import RangeOpts, StringOpts
 from mangonel.encryption._results import RewrapManyDataKeyResult
 from mangonel.results import DeleteResult
@@ -34,7 +35,7 @@ class ClientEncryption:
         codec_options: CodecOptions[Any],
         kms_tls_options: Mapping[str, object] | None = None,
         key_expiration_ms: int | None = None,
-        kms_connect_callback: object = None,
+        kms_connect_callback: Callable[[KMSConnectContext], object] | None = None,
     ) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *exc_info: object) -> None: ...
@@ -99,7 +100,7 @@ class AsyncClientEncryption:
         codec_options: CodecOptions[Any],
         kms_tls_options: Mapping[str, object] | None = None,
         key_expiration_ms: int | None = None,
-        kms_connect_callback: object = None,
+        kms_connect_callback: Callable[[KMSConnectContext], object] | None = None,
     ) -> None: ...
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *exc_info: object) -> None: ...
