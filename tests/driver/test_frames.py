@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from mangonel import DeleteOne, InsertOne, MongoClient, UpdateOne
 from mangonel.collation import Collation
 from mangonel.server import Server
+from tools.frames import entered
 
 # The fused path is what users have; the reference path takes more steps in Python.
 pytestmark = pytest.mark.skipif(
@@ -50,25 +49,6 @@ def things(server: Server, database_name: str) -> Iterator[Any]:
         yield things
 
 
-def frames(operation: Callable[[], object]) -> list[str]:
-    """Return the functions that the operation enters when it is not the first of its kind."""
-    entered: list[str] = []
-
-    def note(frame: FrameType, event: str, _argument: object) -> None:
-        if event == "call" and frame.f_code is not operation.__code__:  # type: ignore[attr-defined]  # a lambda
-            entered.append(frame.f_code.co_qualname)
-
-    for _ in range(3):
-        entered.clear()
-        before = sys.getprofile()
-        sys.setprofile(note)
-        try:
-            operation()
-        finally:
-            sys.setprofile(before)
-    return entered
-
-
 ten_updates = [UpdateOne({"_id": number}, UPDATE) for number in range(10)]
 
 
@@ -99,17 +79,17 @@ OPERATIONS: dict[str, tuple[int, Callable[[Any], Callable[[], object]]]] = {
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_everyday_operation_enters_few_frames(name: str, things: Any) -> None:
     most, made = OPERATIONS[name]
-    entered = [name for name in frames(made(things)) if "<listcomp>" not in name]
-    assert len(entered) <= most, " ".join(entered)
+    names = [name for name in entered(made(things)) if "<listcomp>" not in name]
+    assert len(names) <= most, " ".join(names)
 
 
 def test_a_find_one_in_a_session_enters_few_frames(things: Any) -> None:
     with things.database.client.start_session() as session:
-        entered = frames(lambda: things.find_one({"_id": 3}, {"n": 1}, session=session))
-        assert len(entered) <= 8, entered
+        names = entered(lambda: things.find_one({"_id": 3}, {"n": 1}, session=session))
+        assert len(names) <= 8, names
 
 
 def test_a_bulk_write_of_three_commands_enters_few_frames(things: Any) -> None:
     bulks = iter([ten_of_each_kind() for _ in range(3)])
-    entered = frames(lambda: things.bulk_write(next(bulks)))
-    assert len(entered) <= 20, entered
+    names = entered(lambda: things.bulk_write(next(bulks)))
+    assert len(names) <= 20, names

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Callable
 from random import Random
 from types import MappingProxyType
@@ -17,6 +15,7 @@ from mangonel.monitoring import CommandListener
 from mangonel.odm import Connection, Document, Embedded, MultipleDocuments, Ref, connect, field
 from mangonel.server import Server
 from tools.faces import eventually
+from tools.frames import entered
 
 TEXT = st.text("ab", max_size=2)
 ANY = st.none() | st.integers(0, 3) | TEXT | st.dictionaries(TEXT, st.integers(0, 3), max_size=2)
@@ -223,26 +222,6 @@ def test_saves_are_in_the_session_that_is_bound_around_them(server: Server, data
     db.close()
 
 
-def python_calls(act: Callable[[], object]) -> list[str]:
-    """The functions of Python that a call enters, itself left out."""
-    calls: list[str] = []
-
-    def profile(frame: Any, event: str, _: Any) -> None:
-        if event == "call":
-            calls.append(frame.f_code.co_qualname)
-
-    act()
-    # A collection would count finalizers of what other tests left.
-    gc.disable()
-    sys.setprofile(profile)
-    try:
-        act()
-    finally:
-        sys.setprofile(None)
-        gc.enable()
-    return calls[1:]
-
-
 def test_a_document_is_found_and_stored_in_few_calls(
     server: Server, database_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,12 +235,12 @@ def test_a_document_is_found_and_stored_in_few_calls(
         light.save()
 
     found = {
-        "find": python_calls(lambda: Light.find({"_id": light.id}).one()),
-        "get": python_calls(lambda: Light.get(light.id)),
-        "all": python_calls(lambda: Light.find().all()),
-        "lookup": python_calls(lambda: Light.find({"_id": light.id}).lookup(Light.other).first()),
-        "insert": python_calls(lambda: Light().save()),
-        "update": python_calls(change),
+        "find": entered(lambda: Light.find({"_id": light.id}).one()),
+        "get": entered(lambda: Light.get(light.id)),
+        "all": entered(lambda: Light.find().all()),
+        "lookup": entered(lambda: Light.find({"_id": light.id}).lookup(Light.other).first()),
+        "insert": entered(lambda: Light().save()),
+        "update": entered(change),
     }
     allowed = {"find": 10, "get": 10, "all": 16, "lookup": 19, "insert": 16, "update": 16}
     assert {name: len(calls) for name, calls in found.items() if len(calls) > allowed[name]} == {}, found

@@ -1,19 +1,21 @@
-"""Frames of a traceback by where their code lies: the driver's, or the tests'.
+"""Frames of a traceback by where their code lies, the driver's or the tests'; and the frames that a call enters.
 
-Both are told by their folders' full paths, since a checkout may lie below a folder of any name.
+The folders are told by their folders' full paths, since a checkout may lie below a folder of any name.
 """
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
 import mangonel
 
-__all__ = ["DRIVER", "TESTS", "frames_below", "frames_outside"]
+__all__ = ["DRIVER", "TESTS", "entered", "frames_below", "frames_outside"]
 
 DRIVER = Path(mangonel.__file__).parent
 TESTS = Path(__file__).parent.parent
@@ -32,3 +34,25 @@ def frames_outside(folder: Path, error: BaseException) -> Iterator[FrameType]:
 def _frames(folder: Path, error: BaseException) -> Iterator[tuple[FrameType, bool]]:
     for frame, _ in traceback.walk_tb(error.__traceback__):
         yield frame, frame.f_code.co_filename.startswith(f"{folder}{os.sep}")
+
+
+def entered(act: Callable[[], object]) -> list[str]:
+    """Return the functions of Python that a call enters when it is not the first of its kind, itself left out."""
+    names: list[str] = []
+
+    def note(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call":
+            names.append(frame.f_code.co_qualname)
+
+    act()
+    act()
+    before = sys.getprofile()
+    # A collection would count finalizers of what other tests left.
+    gc.disable()
+    sys.setprofile(note)
+    try:
+        act()
+    finally:
+        sys.setprofile(before)
+        gc.enable()
+    return names[1:]

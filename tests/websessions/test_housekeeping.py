@@ -12,7 +12,10 @@ import pytest
 from browser import Browser
 from store_names import STORES
 
+from mangonel import AsyncMongoClient
 from mangonel.errors import OperationFailure
+from mangonel.monitoring import CommandListener, CommandStartedEvent
+from mangonel.server import Server
 from mangonel.websessions import RequestView, UsageError, WebSessions
 from mangonel.websessions.stores.mongodb import MongoStore
 from mangonel.websessions.stores.urls import open_blocking, open_store
@@ -110,29 +113,32 @@ async def test_files_are_their_owners_only(
         os.umask(before)
 
 
+class Writes(CommandListener):
+    """Which keys were written with which `w`."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[bytes, Any]] = []
+
+    def started(self, event: CommandStartedEvent) -> None:
+        concern = event.command.get("writeConcern", {}).get("w")
+        self.seen += [(each["q"]["_id"], concern) for each in event.command.get("updates", ())]
+        self.seen += [(each["_id"], concern) for each in event.command.get("documents", ())]
+
+
 async def test_what_ends_all_of_a_user_s_websessions_waits_for_a_majority(
-    store_url: Callable[[str], str],
+    server: Server, database_name: str
 ) -> None:
-    sessions: WebSessions[Any] = WebSessions(store_url("mongodb") + "&w=1", events=lambda event: None)
-    store: Any = sessions.asynchronous.store()
-    assert isinstance(store, MongoStore)
-    browser = Browser(sessions)
-    await browser.login("ada")
-    written: list[bytes] = []
-    target = store._documents.target
-
-    def noted(record: Any) -> Any:
-        collection = target(record)
-        assert collection.write_concern.document["w"] == ("majority" if record.is_final else 1)
-        if record.is_final:
-            written.append(record.key)
-        return collection
-
-    store._documents.target = noted
-    assert await sessions.revoke_user("ada") == 1
-    assert sessions.epoch_key("ada") in written
-    assert len(written) == 2
-    await sessions.aclose()
+    writes = Writes()
+    async with AsyncMongoClient(server.uri, w=1, event_listeners=[writes]) as client:
+        store = MongoStore(client[database_name]["websessions"])
+        sessions: WebSessions[Any] = WebSessions(store, events=lambda event: None)
+        browser = Browser(sessions)
+        await browser.login("ada")
+        assert {w for _, w in writes.seen} == {1}
+        writes.seen.clear()
+        assert await sessions.revoke_user("ada") == 1
+        assert sessions.epoch_key("ada") in dict(writes.seen)
+        assert [w for _, w in writes.seen] == ["majority", "majority"]
 
 
 @stores

@@ -8,14 +8,26 @@ from typing import Any
 
 import pytest
 
+from mangonel import MongoClient
 from mangonel.errors import AutoReconnect, NotPrimaryError, OperationFailure
+from mangonel.server import Server
+from mangonel.websessions.errors import UsageError
 from mangonel.websessions.record import ENDED
 from mangonel.websessions.stores._threads import flows_of
 from mangonel.websessions.stores.mongodb import MongoStore
 from mangonel.websessions.stores.urls import open_blocking, open_store
 from mangonel.websessions.testing import a_record, changed
+from mangonel.write_concern import WriteConcern
 
-WRITES = ("insert_one", "insert_many", "replace_one", "bulk_write", "update_one", "delete_many")
+WRITES = (
+    "insert_one",
+    "insert_many",
+    "replace_one",
+    "_replace_checked",
+    "bulk_write",
+    "update_one",
+    "delete_many",
+)
 
 
 class Trouble:
@@ -334,3 +346,11 @@ async def test_a_client_that_the_application_shares_shares_commands_too(
     assert all(await asyncio.gather(*(store.put(record, 0) for record in records)))
     assert len(counting.commands) <= 5
     await opened.aclose()
+
+
+def test_a_collection_whose_writes_are_not_answered_is_refused(server: Server, database_name: str) -> None:
+    with MongoClient(server.uri) as client:
+        collection = client[database_name].get_collection("websessions", write_concern=WriteConcern(0))
+        with pytest.raises(UsageError, match=r"got w=0"):
+            MongoStore(collection)
+        MongoStore(collection, durable=True)

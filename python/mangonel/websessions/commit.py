@@ -160,8 +160,10 @@ async def _write_flow(
             prev=None if session.state.has_closed else current.prev,
             label=session.state.label if has_new_label else current.label,
             writes=next_writes(current.writes),
+            data=plain,
         )
-        fresh = sessions.sealed(fresh, plain)
+        if sessions.ring is not None:
+            fresh = sessions.sealed(fresh, plain)
         was_put, found = await put_flow(store, fresh, current.version)
         if was_put:
             session.state.record = fresh

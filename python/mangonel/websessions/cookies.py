@@ -113,6 +113,16 @@ class CookiePolicy:
                     break
         return found
 
+    def keys_in(self, header: str | None) -> list[bytes | None] | None:
+        """Return the store's key for each of our cookies, None for an invalid one; None if `is_in` is false."""
+        if header is None or (self._start not in header and not self.is_in(header)):
+            return None
+        keys: list[bytes | None] = []
+        for value in self.candidates(header):
+            token = self.token_of(value)
+            keys.append(None if token is None else sha256(self._purpose + token.encode()).digest())
+        return keys
+
     def token_of(self, value: str) -> str | None:
         """Return the token in a cookie's value, or None if it is invalid."""
         if self._is_payload:

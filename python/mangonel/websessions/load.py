@@ -43,23 +43,18 @@ async def load_flow(
         known: the key of the trace that a predecessor's cookie has left, in place of our cookie.
     """
     session: WebSession[Any] = WebSession(sessions, request_view)
-    cookie = request_view.cookie
     policy = sessions.cookie
-    if cookie is None or not policy.is_in(cookie):
+    keys = policy.keys_in(request_view.cookie)
+    if keys is None:
         return session
     if policy.secure and not request_view.is_secure:
         # An id sent over plain http may have been copied, so it is ended.
         sessions.tell_insecure()
         return session
-    for value in policy.candidates(cookie) if known is None else ("",):
-        if known is None:
-            token = policy.token_of(value)
-            if token is None:
-                sessions.emit("rejected", reason="malformed")
-                continue
-            key = policy.key_of(token)
-        else:
-            key = known
+    for key in keys if known is None else (known,):
+        if key is None:
+            sessions.emit("rejected", reason="malformed")
+            continue
         record = await store.get(key)
         now = sessions.now()
         if record is None:

@@ -218,7 +218,12 @@ def decide(session: WebSession[Any]) -> int:
     ):
         _become_permanent(session, state.permanent)
     has_one = record is not None or (state.is_ended and state.trail is not None)
-    plan = PLANS[has_one, _asked(state), _differs(state)]
+    call = STAY
+    if state.is_ended:
+        call = LEAVE
+    elif state.change and (record is not None or state.user is not None):
+        call = CHANGE
+    plan = PLANS[has_one, call, _differs(state)]
     return plan if plan not in NEED_COOKIE or _can_give_cookie(state) else NOTHING
 
 
@@ -256,12 +261,6 @@ def check_not_moved(state: State) -> None:
             "this request came with an id that a login, a rotation or a renewal had just given up, so nothing of it "
             "was stored; sent again with the new cookie, it finds the websession"
         )
-
-
-def _asked(state: State) -> int:
-    if state.is_ended:
-        return LEAVE
-    return CHANGE if state.change and (state.record is not None or state.user is not None) else STAY
 
 
 def _differs(state: State) -> int:

@@ -8,7 +8,7 @@ clock or on the order of answers. Knows no engine.
 
 from __future__ import annotations
 
-from secrets import token_bytes
+from os import urandom
 from typing import TYPE_CHECKING
 
 from mangonel.websessions.errors import StoreError
@@ -28,7 +28,7 @@ MOST_BYTES = KEPT * MARK_BYTES
 
 def next_writes(before: bytes) -> bytes:
     """Return the marks of a record's next version: those of the last writes, and a new one."""
-    return (before + token_bytes(MARK_BYTES))[-MOST_BYTES:]
+    return (before + urandom(MARK_BYTES))[-MOST_BYTES:]
 
 
 def has_write(found: Record, written: Record) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mangonel import _core
+from mangonel.websessions.errors import UsageError
 from mangonel.websessions.record import Record
 from mangonel.websessions.writes import has_write
 
@@ -22,8 +24,8 @@ LOOK = {"v": 1, "w": 1}
 
 log = logging.getLogger("mangonel.websessions")
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MILLISECOND = timedelta(milliseconds=1)
+EPOCH = datetime(1970, 1, 1)  # as the store's clients return times
+SECOND = timedelta(seconds=1)
 
 # The server is stepping down or shutting down: nothing was written, and another server may accept it.
 MOVED = _core.RETRYABLE_CODES
@@ -41,20 +43,26 @@ class Documents:
         from importlib import import_module
 
         # An application with PyMongo's client may share that one; the names are the same.
-        is_peer = type(collection).__module__.partition(".")[0] == "pymongo"
-        driver, types = ("pymongo", "bson") if is_peer else ("mangonel", "mangonel.bson")
+        self.is_peer = type(collection).__module__.partition(".")[0] == "pymongo"
+        driver, types = ("pymongo", "bson") if self.is_peer else ("mangonel", "mangonel.bson")
         bson = import_module(types)
         CodecOptions = import_module(f"{types}.codec_options").CodecOptions  # noqa: N806
         errors = import_module(f"{driver}.errors")
         ReadPreference = import_module(f"{driver}.read_preferences").ReadPreference  # noqa: N806
         WriteConcern = import_module(f"{driver}.write_concern").WriteConcern  # noqa: N806
 
+        if not durable and not collection.write_concern.acknowledged:
+            raise UsageError(
+                "expected a collection whose writes the server answers, since a lost one would log visitors out in "
+                "silence, got w=0; pass collection.with_options(write_concern=WriteConcern(1))"
+            )
         self.duplicate: type[Exception] = errors.DuplicateKeyError
         self.bulk_failure: type[Exception] = errors.BulkWriteError
         self.refusal: type[Exception] = errors.OperationFailure
         self.failures: tuple[type[Exception], ...] = (errors.AutoReconnect, errors.OperationFailure)
         self._hopeless: type[Exception] = errors.ServerSelectionTimeoutError
-        options: Any = CodecOptions(tz_aware=True)
+        # Times without a zone, in UTC: those with one make a call of Python out of each subtraction.
+        options: Any = CodecOptions(tz_aware=False)
         concern = WriteConcern("majority", j=True) if durable else None
         base = collection.with_options(codec_options=options, read_preference=ReadPreference.PRIMARY)
         self.plain: Any = base.with_options(write_concern=concern) if concern else base
@@ -68,7 +76,7 @@ class Documents:
         self._raw: Any = import_module(f"{types}.raw_bson").RawBSONDocument
 
     def ready(self, record: Record, expected: int) -> Write:
-        """Return an encoded write; an encoding error is then raised only for this request."""
+        """Return the write that stores a record over a version."""
         data: Any = record.data if self._decode is None or not record.data else self._decode(record.data)
         document = {
             "_id": record.key,
@@ -91,7 +99,11 @@ class Documents:
             document["b"] = record.label
         if record.epoch:
             document["r"] = record.epoch
-        return Write(record, expected, self._raw(self._to_bytes(document)))
+        return Write(record, expected, document)
+
+    def encoded(self, write: Write) -> Write:
+        """Return the write encoded: an error in it is raised here, before it goes with other requests' writes."""
+        return replace(write, document=self._raw(self._to_bytes(write.document)))
 
     def record(self, document: dict[str, Any]) -> Record:
         """Return the record of a document."""
@@ -104,7 +116,7 @@ class Documents:
             data,
             document["v"],
             document["c"],
-            (document["e"] - EPOCH) / MILLISECOND / 1000,
+            (document["e"] - EPOCH) / SECOND,
             document["l"],
             get("u"),
             get("n"),
@@ -134,10 +146,6 @@ class Documents:
         code = getattr(error, "code", None)
         return code is None or code in MOVED
 
-    def target(self, record: Record) -> Any:
-        """Return the collection for writing a record: ending a websession must survive a failover."""
-        return self.sure if record.is_final else self.plain
-
     def judge_setup(self, error: Exception) -> None:
         """Report what is missing if the indexes could not be created; raise unexpected errors."""
         if getattr(error, "code", None) not in (UNAUTHORIZED, *INDEX_DIFFERS):
@@ -150,7 +158,7 @@ class Documents:
         )
 
 
-class Write(NamedTuple):
+class Write(Struct, frozen=True, gc=False):
     """A record, the version that must be stored before, and the record's document."""
 
     record: Record

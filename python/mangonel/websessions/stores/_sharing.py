@@ -28,15 +28,18 @@ class Shared(Generic[Asked, Answer]):
     Args:
         alone: makes one call.
         together: makes several calls in one command; returns the results in order, an exception for each that failed.
+        prepare: makes a call ready to go with others. What it raises ends its own call alone.
     """
 
     def __init__(
         self,
         alone: Callable[[Asked], Awaitable[Answer]],
         together: Callable[[list[Asked]], Awaitable[Sequence[Answer | BaseException]]],
+        prepare: Callable[[Asked], Asked] | None = None,
     ) -> None:
         self._alone = alone
         self._together = together
+        self._prepare = prepare
         self._waiting: list[tuple[Asked, asyncio.Future[Answer]]] = []
         self._busy = 0
         self._senders: set[asyncio.Task[None]] = set()
@@ -44,6 +47,8 @@ class Shared(Generic[Asked, Answer]):
     async def call(self, asked: Asked) -> Answer:
         """Make a call, alone or together with others."""
         if self._busy >= UNDER_WAY:
+            if self._prepare is not None:
+                asked = self._prepare(asked)
             future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
             self._waiting.append((asked, future))
             return await future

@@ -92,10 +92,13 @@ class _Flows:
         return self._documents.arrived(write, await self._plain.find_one({"_id": write.record.key}, LOOK))
 
     async def _put(self, write: Write) -> bool:
-        collection = self._documents.target(write.record)
+        # Ending a websession must survive a failover.
+        collection = self._documents.sure if write.record.is_final else self._plain
         if write.expected:
             selector = {"_id": write.record.key, "v": write.expected}
-            return bool((await collection.replace_one(selector, write.document)).matched_count)
+            if self._documents.is_peer:
+                return bool((await collection.replace_one(selector, write.document)).matched_count)
+            return bool((await collection._replace_checked(selector, write.document))["n"])
         try:
             await collection.insert_one(write.document)
         except self._duplicate:
@@ -213,8 +216,8 @@ class MongoStore(_Flows):
         # The shared state belongs to a loop, as do its waiters.
         self._loop = asyncio.get_running_loop()
         self._loads = Shared(super().get, self._load_many)
-        self._inserts = Shared(self._write_one, self._insert_many)
-        self._writes = Shared(self._write_one, self._write_many)
+        self._inserts = Shared(self._write_one, self._insert_many, self._documents.encoded)
+        self._writes = Shared(self._write_one, self._write_many, self._documents.encoded)
         self._touches = Shared(self._touch_one, self._touch_many)
 
     async def _load_many(self, keys: list[bytes]) -> list[Record | None]:
