@@ -31,6 +31,8 @@ class Framework:
         make: returns the application.
         on: "asgi", "wsgi", or the framework that listens on a port of its own.
         checks: it refuses what another site may have sent, when it is told to.
+
+    Every `make` takes `fresh=`: how recent a proof of identity the page needs, by the framework's own guard.
     """
 
     def __init__(self, make: Callable[..., Any], on: str, checks: bool) -> None:
@@ -100,6 +102,10 @@ def act(session: Any, query: str) -> tuple[int, dict[str, Any]]:
             session.permanent = True
         elif each == "token":
             before["token"] = session.csrf_token()
+        elif each == "fresh":
+            before["fresh"] = session.fresh(wanted["within"])
+        elif each == "check_fresh":
+            session.check_fresh(wanted["within"])
         elif each in ("destroy", "rotate", "reauthenticated"):
             getattr(session, each)()
     if wanted.get("fail") == "raise":
@@ -112,11 +118,18 @@ def act(session: Any, query: str) -> tuple[int, dict[str, Any]]:
     return int(wanted.get("fail", 200)), before
 
 
+def guarded(view: Any, require_fresh: Callable[[str], Any], fresh: str | None) -> Any:
+    """Return a view behind the framework's guard, or the view itself."""
+    return view if fresh is None else require_fresh(fresh)(view)
+
+
 @framework("asgi", "asgi", checks=True)
-def _asgi(sessions: WebSessions[Any], checks: bool = False) -> Any:
+def _asgi(sessions: WebSessions[Any], checks: bool = False, fresh: str | None = None) -> Any:
     from mangonel.websessions.frameworks.asgi import CSRFMiddleware, SessionMiddleware
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
+        if fresh is not None:
+            scope["session"].check_fresh(fresh)
         status, found = act(scope["session"], scope["query_string"].decode())
         body = json.dumps(found).encode()
         await send({"type": "http.response.start", "status": status, "headers": []})
@@ -126,14 +139,14 @@ def _asgi(sessions: WebSessions[Any], checks: bool = False) -> Any:
 
 
 @framework("starlette", "asgi", checks=True)
-def _starlette(sessions: WebSessions[Any], checks: bool = False) -> Any:
+def _starlette(sessions: WebSessions[Any], checks: bool = False, fresh: str | None = None) -> Any:
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.requests import Request
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
-    from mangonel.websessions.frameworks.asgi import CSRFMiddleware, SessionMiddleware
+    from mangonel.websessions.frameworks.asgi import CSRFMiddleware, SessionMiddleware, require_fresh
 
     async def page(request: Request) -> JSONResponse:
         status, found = act(request.session, request.url.query)
@@ -141,14 +154,14 @@ def _starlette(sessions: WebSessions[Any], checks: bool = False) -> Any:
 
     checking = [Middleware(CSRFMiddleware)] if checks else []
     return Starlette(
-        routes=[Route("/", page, methods=["GET", "POST"])],
+        routes=[Route("/", guarded(page, require_fresh, fresh), methods=["GET", "POST"])],
         middleware=[Middleware(SessionMiddleware, sessions=sessions), *checking],
     )
 
 
 @framework("fastapi", "asgi", checks=True)
-def _fastapi(sessions: WebSessions[Any], checks: bool = False) -> Any:
-    from fastapi import FastAPI
+def _fastapi(sessions: WebSessions[Any], checks: bool = False, fresh: str | None = None) -> Any:
+    from fastapi import Depends, FastAPI
     from starlette.requests import Request
     from starlette.responses import JSONResponse
 
@@ -164,101 +177,116 @@ def _fastapi(sessions: WebSessions[Any], checks: bool = False) -> Any:
         return JSONResponse(found, status)
 
     page.__annotations__["request"] = Request
-    app.api_route("/", methods=["GET", "POST"], response_model=None)(page)
+    needed = [Depends(sessions.fresh(fresh))] if fresh is not None else []
+    app.api_route("/", methods=["GET", "POST"], response_model=None, dependencies=needed)(page)
     return app
 
 
 @framework("wsgi", "wsgi")
-def _wsgi(sessions: WebSessions[Any]) -> Any:
-    from mangonel.websessions.frameworks.wsgi import WSGISessions
+def _wsgi(sessions: WebSessions[Any], fresh: str | None = None) -> Any:
+    from mangonel.websessions.frameworks.wsgi import WSGISessions, require_fresh
 
     def app(environ: Any, start_response: Any) -> Any:
         status, found = act(environ["mangonel.session"], environ["QUERY_STRING"])
         start_response(f"{status} Whatever", [("Content-Type", "application/json")])
         return [json.dumps(found).encode()]
 
-    return WSGISessions(app, sessions)
+    return WSGISessions(guarded(app, require_fresh, fresh), sessions)
 
 
 @framework("wsgi-generator", "wsgi")
-def _wsgi_generator(sessions: WebSessions[Any]) -> Any:
-    from mangonel.websessions.frameworks.wsgi import WSGISessions
+def _wsgi_generator(sessions: WebSessions[Any], fresh: str | None = None) -> Any:
+    from mangonel.websessions.frameworks.wsgi import WSGISessions, require_fresh
 
     def app(environ: Any, start_response: Any) -> Any:
         status, found = act(environ["mangonel.session"], environ["QUERY_STRING"])
         start_response(f"{status} Whatever", [("Content-Type", "application/json")])
         yield json.dumps(found).encode()
 
-    return WSGISessions(app, sessions)
+    return WSGISessions(guarded(app, require_fresh, fresh), sessions)
 
 
 @framework("flask", "wsgi", checks=True)
-def _flask(sessions: WebSessions[Any], checks: bool = False, propagates: bool = False) -> Any:
+def _flask(
+    sessions: WebSessions[Any], checks: bool = False, propagates: bool = False, fresh: str | None = None
+) -> Any:
     import flask
+
+    from mangonel.websessions.frameworks.flask import require_fresh
 
     app = flask.Flask("tests", root_path="/")
     app.config["PROPAGATE_EXCEPTIONS"] = propagates
     app.logger.disabled = True
     sessions.init_flask(app, csrf=checks)
 
-    @app.route("/", methods=["GET", "POST"])
     def page() -> Any:
         status, found = act(flask.session, flask.request.query_string.decode())
         return flask.jsonify(found), status
+
+    app.add_url_rule("/", None, guarded(page, require_fresh, fresh), methods=["GET", "POST"])
 
     return app
 
 
 @framework("flask-debug", "wsgi")
-def _flask_debug(sessions: WebSessions[Any]) -> Any:
-    return _flask(sessions, propagates=True)
+def _flask_debug(sessions: WebSessions[Any], fresh: str | None = None) -> Any:
+    return _flask(sessions, propagates=True, fresh=fresh)
 
 
 @framework("django", "wsgi")
-def _django(sessions: WebSessions[Any]) -> Any:
+def _django(sessions: WebSessions[Any], fresh: str | None = None) -> Any:
     from django.http import HttpRequest, JsonResponse
-    from django_site import handler
+    from django_site import configure, handler
+
+    # Only now is Django configured, which the module needs.
+    configure()
+    from mangonel.websessions.frameworks.django import require_fresh
 
     def page(request: HttpRequest) -> JsonResponse:
         status, found = act(request.session, request.META["QUERY_STRING"])
         return JsonResponse(found, status=status)
 
-    return handler(sessions, page)
+    return handler(sessions, guarded(page, require_fresh, fresh))
 
 
 @framework("django-asgi", "asgi")
-def _django_asgi(sessions: WebSessions[Any]) -> Any:
+def _django_asgi(sessions: WebSessions[Any], fresh: str | None = None) -> Any:
     from django.http import HttpRequest, JsonResponse
-    from django_site import handler
+    from django_site import configure, handler
+
+    # Only now is Django configured, which the module needs.
+    configure()
+    from mangonel.websessions.frameworks.django import require_fresh
 
     async def page(request: HttpRequest) -> JsonResponse:
         status, found = act(request.session, request.META["QUERY_STRING"])
         return JsonResponse(found, status=status)
 
-    return handler(sessions, page, is_async=True)
+    return handler(sessions, guarded(page, require_fresh, fresh), is_async=True)
 
 
 @framework("litestar", "asgi", checks=True)
-def _litestar(sessions: WebSessions[Any], checks: bool = False) -> Any:
+def _litestar(sessions: WebSessions[Any], checks: bool = False, fresh: str | None = None) -> Any:
     from litestar import Litestar, Request, Response
     from litestar.handlers import HTTPRouteHandler
 
-    from mangonel.websessions.frameworks.litestar import SessionPlugin
+    from mangonel.websessions.frameworks.litestar import SessionPlugin, require_fresh
 
     async def page(request: Any) -> Any:
         status, found = act(request.session, request.url.query)
         return Response(found, status_code=status)
 
     page.__annotations__.update(request=Request, **{"return": Response})
-    route = HTTPRouteHandler("/", http_method=["GET", "POST"])(page)
+    guards = [require_fresh(fresh)] if fresh is not None else None
+    route = HTTPRouteHandler("/", http_method=["GET", "POST"], guards=guards)(page)
     return Litestar([route], plugins=[SessionPlugin(sessions, csrf=checks)], logging_config=None)
 
 
 @framework("aiohttp", "aiohttp", checks=True)
-def _aiohttp(sessions: WebSessions[Any], checks: bool = False) -> Any:
+def _aiohttp(sessions: WebSessions[Any], checks: bool = False, fresh: str | None = None) -> Any:
     from aiohttp import web
 
-    from mangonel.websessions.frameworks.aiohttp import current_session, setup
+    from mangonel.websessions.frameworks.aiohttp import current_session, require_fresh, setup
 
     async def page(request: web.Request) -> web.Response:
         status, found = act(current_session(request), request.query_string)
@@ -266,25 +294,25 @@ def _aiohttp(sessions: WebSessions[Any], checks: bool = False) -> Any:
 
     app = web.Application(middlewares=[behind_tls])
     setup(app, sessions, csrf=checks)
-    app.router.add_route("*", "/", page)
+    app.router.add_route("*", "/", guarded(page, require_fresh, fresh))
     return app
 
 
 @framework("tornado", "tornado", checks=True)
-def _tornado(sessions: WebSessions[Any], checks: bool = False) -> Any:
+def _tornado(sessions: WebSessions[Any], checks: bool = False, fresh: str | None = None) -> Any:
     from tornado.web import Application, RequestHandler
 
-    from mangonel.websessions.frameworks.tornado import SessionMixin
+    from mangonel.websessions.frameworks.tornado import SessionMixin, require_fresh
 
     class Page(SessionMixin, RequestHandler):
         check_csrf = checks
 
-        async def get(self) -> None:
+        async def page(self) -> None:
             status, found = act(self.session, self.request.query)
             self.set_status(status)
             self.write(found)
 
-        post = get
+        get = post = guarded(page, require_fresh, fresh)
 
         def log_exception(self, *arguments: Any) -> None:
             pass
@@ -312,14 +340,17 @@ def _on_a_loop() -> Iterator[Callable[[Any], Any]]:
 
 
 @contextlib.contextmanager
-def served(framework: str, sessions: WebSessions[Any], *, checks: bool = False) -> Iterator[Send]:
+def served(
+    framework: str, sessions: WebSessions[Any], *, checks: bool = False, fresh: str | None = None
+) -> Iterator[Send]:
     """Yield `send(query, cookie, **headers)` for the application in a framework; `forwarded_for` may be several lines.
 
     Args:
         checks: it refuses what another site may have sent; for those in CHECKING.
+        fresh: how recent a proof of identity its page needs. None: none.
     """
     defined = DEFINED[framework]
-    made = defined.make(sessions, checks=True) if checks else defined.make(sessions)
+    made = defined.make(sessions, checks=True) if checks else defined.make(sessions, fresh=fresh)
     if defined.on == "wsgi":
         transport = httpx.WSGITransport(made, raise_app_exceptions=True)
         with httpx.Client(transport=transport, base_url=HOST) as client:

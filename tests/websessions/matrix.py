@@ -1,8 +1,9 @@
-"""The matrix framework by store by operation: parallel requests of one visitor, held against a serial model.
+"""The matrix framework by store by operation: parallel requests of visitors, each held against a serial model.
 
-A round sends requests with one cookie at once: writes of one key, of keys of their own, increments, and at most one of
-`MOVERS`. Afterwards the browser's cookie must show what some serial order of the acknowledged requests gives, and ids
-that have ended must be dead. `python tests/websessions/matrix.py --seconds 600 --seed 1` plays all stores.
+A round of a visitor sends requests with one cookie at once: writes of one key, of keys of their own, increments, and at
+most one of `MOVERS`. Afterwards the browser's cookie must show what some serial order of the acknowledged requests
+gives, and ids that have ended must be dead. Several visitors play their rounds at the same time, since most of a round
+is waiting. `python tests/websessions/matrix.py --seconds 600 --seed 1` plays all stores.
 """
 
 from __future__ import annotations
@@ -10,75 +11,175 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import io
+import json
+import logging
 import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
-
-import httpx
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from applications import DEFINED, HOST, LISTENING, Reply, _on_a_loop
+from applications import DEFINED, LISTENING
+from browser import after
 
 from mangonel.websessions import MemoryStore, WebSessions
 from mangonel.websessions.testing import FakeClock
 
 WRITERS = ("same", "own", "increment")
-MOVERS = ("nothing", "rotate", "reauthenticated", "login", "logout", "everywhere", "expire")
+MOVERS = ("nothing", "rotate", "reauthenticated", "step_up", "login", "logout", "everywhere")
+# What happens to all visitors of a cell at once, since they share a clock.
+TIMES = ("expire", "pause")
 ENDS = ("logout", "everywhere")
-KEYS = "k,n,a,b,c,d"
+KEYS = "k,n,a,b,c,d,s"
 IDLE = 1800.0
+FRESH = 600.0
+PAUSE = 601.0
+VISITORS = 8
 
-Send = Callable[[str, str | None], Reply]
+
+class Answer(NamedTuple):
+    """An answer: its status, its cookies, and the cookie that the browser has afterwards."""
+
+    status: int
+    set_cookies: list[str]
+    cookie: str | None
+    body: bytes
+
+    @property
+    def found(self) -> dict[str, Any]:
+        """What the handler saw: `user` and `values`."""
+        found: dict[str, Any] = json.loads(self.body)
+        return found
 
 
-@contextlib.contextmanager
-def site(framework: str, sessions: WebSessions[Any]) -> Iterator[tuple[Send, Callable[[str], object]]]:
-    """Yield `send(query, cookie)` and `everywhere(user)`; both may be called in several threads at once."""
+Send = Callable[[str, str | None], Awaitable[Answer]]
+
+
+def by_asgi(app: Any) -> Send:
+    """Return a function that calls an ASGI application."""
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "https",
+    }
+    scope |= {"path": "/", "raw_path": b"/", "root_path": "", "client": ("192.0.2.7", 1)}
+    scope |= {"server": ("shop.example", 443)}
+
+    async def send(query: str, cookie: str | None) -> Answer:
+        headers = [(b"host", b"shop.example")] + ([(b"cookie", cookie.encode())] if cookie else [])
+        asked = [{"type": "http.request", "body": b"", "more_body": False}]
+        status, given, body, is_over = 500, [], b"", asyncio.Event()
+
+        async def receive() -> Any:
+            if asked:
+                return asked.pop()
+            await is_over.wait()
+            return {"type": "http.disconnect"}
+
+        async def take(message: Any) -> None:
+            nonlocal status, given, body
+            if message["type"] == "http.response.start":
+                status, given = message["status"], message["headers"]
+            else:
+                body += message.get("body", b"")
+
+        await app({**scope, "query_string": query.encode(), "headers": headers, "state": {}}, receive, take)
+        is_over.set()
+        cookies = [value.decode("latin-1") for name, value in given if name.lower() == b"set-cookie"]
+        return Answer(status, cookies, after(cookie, cookies), body)
+
+    return send
+
+
+def by_wsgi(app: Any, pool: ThreadPoolExecutor) -> Send:
+    """Return a function that calls a WSGI application in a thread."""
+
+    def call(query: str, cookie: str | None) -> Answer:
+        environ: dict[str, Any] = {"REQUEST_METHOD": "GET", "SCRIPT_NAME": "", "PATH_INFO": "/"}
+        environ |= {"QUERY_STRING": query, "SERVER_NAME": "shop.example", "SERVER_PORT": "443"}
+        environ |= {"SERVER_PROTOCOL": "HTTP/1.1", "HTTP_HOST": "shop.example", "REMOTE_ADDR": "192.0.2.7"}
+        environ |= {"wsgi.url_scheme": "https", "wsgi.input": io.BytesIO(), "wsgi.errors": io.StringIO()}
+        environ |= {"wsgi.version": (1, 0), "wsgi.multithread": True, "wsgi.multiprocess": False}
+        environ["wsgi.run_once"] = False
+        if cookie:
+            environ["HTTP_COOKIE"] = cookie
+        started: list[Any] = []
+        body = app(environ, lambda status, headers, exc_info=None: started.append((status, headers)))
+        try:
+            content = b"".join(body)
+        finally:
+            if hasattr(body, "close"):
+                body.close()
+        status, headers = started[-1]
+        cookies = [value for name, value in headers if name.lower() == "set-cookie"]
+        return Answer(int(status[:3]), cookies, after(cookie, cookies), content)
+
+    async def send(query: str, cookie: str | None) -> Answer:
+        return await asyncio.get_running_loop().run_in_executor(pool, call, query, cookie)
+
+    return send
+
+
+class ByNetwork:
+    """Asks a server, over connections that stay open."""
+
+    def __init__(self, url: str) -> None:
+        self._port = int(url.rpartition(":")[2])
+        self._free: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    async def __call__(self, query: str, cookie: str | None) -> Answer:
+        """Send one request and read its answer."""
+        connection = self._free.pop() if self._free else None
+        reader, writer = connection or await asyncio.open_connection("127.0.0.1", self._port)
+        with_cookie = f"Cookie: {cookie}\r\n" if cookie else ""
+        writer.write(f"GET /?{query} HTTP/1.1\r\nHost: shop.example\r\n{with_cookie}\r\n".encode())
+        first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = [line.partition(": ")[::2] for line in lines]
+        length = next(int(value) for name, value in headers if name.lower() == "content-length")
+        body = await reader.readexactly(length)
+        self._free.append((reader, writer))
+        cookies = [value for name, value in headers if name.lower() == "set-cookie"]
+        return Answer(int(first.split(" ", 2)[1]), cookies, after(cookie, cookies), body)
+
+    def close(self) -> None:
+        """Close the connections."""
+        for _, writer in self._free:
+            writer.close()
+
+
+@contextlib.asynccontextmanager
+async def site(
+    framework: str, sessions: WebSessions[Any]
+) -> AsyncIterator[tuple[Send, Callable[[str], Awaitable[object]]]]:
+    """Yield `send(query, cookie)` and `everywhere(user)`, many of which may run at once."""
     defined = DEFINED[framework]
     app = defined.make(sessions)
     if defined.on == "wsgi":
-        transport = httpx.WSGITransport(app)
-
-        def send(query: str, cookie: str | None) -> Reply:
-            request = httpx.Request("GET", f"{HOST}/?{query}", headers={"Cookie": cookie} if cookie else {})
-            answer = transport.handle_request(request)
-            answer.read()
-            return Reply(answer, cookie)
-
-        yield send, sessions.blocking.revoke_user
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(2 * VISITORS) as pool:
+            revoke = sessions.blocking.revoke_user
+            yield by_wsgi(app, pool), lambda user: loop.run_in_executor(pool, revoke, user)
         sessions.blocking.close()
         return
-    with _on_a_loop() as run:
-        url, stop, network = HOST, None, None
+    try:
         if defined.on == "asgi":
-            network = httpx.ASGITransport(app)
+            yield by_asgi(app), sessions.revoke_user
         else:
-            url, _, stop = run(LISTENING[defined.on](app))
-            network = httpx.AsyncHTTPTransport(verify=False)
-
-        async def ask(query: str, cookie: str | None) -> Reply:
-            request = httpx.Request("GET", f"{url}/?{query}", headers={"Cookie": cookie} if cookie else {})
-            answer = await network.handle_async_request(request)
-            await answer.aread()
-            await answer.aclose()
-            return Reply(answer, cookie)
-
-        async def everywhere(user: str) -> None:
-            await sessions.asynchronous.revoke_user(user)
-
-        try:
-            yield lambda query, cookie: run(ask(query, cookie)), lambda user: run(everywhere(user))
-        finally:
-            if stop is not None:
-                run(network.aclose())
-                run(stop())
-            run(sessions.aclose())
+            url, _, stop = await LISTENING[defined.on](app)
+            network = ByNetwork(url)
+            yield network, sessions.revoke_user
+            network.close()
+            await stop()
+    finally:
+        await sessions.aclose()
 
 
 class Played:
@@ -102,6 +203,7 @@ class Played:
         self.values: dict[str, Any] = {}
         self.dead: list[str] = []
         self.serial = 0
+        self.proved = 0.0
         store = sessions.blocking.store()
         self.movers = tuple(each for each in MOVERS if each != "everywhere" or hasattr(store, "find"))
 
@@ -113,35 +215,41 @@ class Played:
         key = "k" if what == "same" else "abcd"[self.serial % 4]
         return f"do=write&k={key}&v={self.serial}", key, str(self.serial)
 
-    def round(self, send: Send, everywhere: Callable[[str], object], pool: ThreadPoolExecutor) -> None:
+    async def round(self, send: Send, everywhere: Callable[[str], Awaitable[object]]) -> None:
         """Play one round and hold it against the model."""
         if self.user is None:
-            self.log_in(send)
+            await self.log_in(send)
         mover = self.draw.choice(self.movers)
-        if mover == "expire":
-            self.expire(send)
-            return
         cookie = self.cookie
         writes = [self.query(self.draw.choice(WRITERS)) for _ in range(self.draw.randint(1, 4))]
-        new_user = f"{self.user}x" if len(self.user or "") < 40 else "ada"
+        new_user = f"{self.user}x" if len(self.user or "") < 40 else "ada" + self.user[3:20]  # type: ignore[index]
         moves = {
             "rotate": "do=rotate",
             "reauthenticated": "do=reauthenticated",
             "login": f"do=login&user={new_user}&keep={KEYS}",
             "logout": "do=destroy",
         }
-        jobs: list[Callable[[], Any]] = [lambda query=query: send(query, cookie) for query, _, _ in writes]
+        jobs: list[Any] = [send(query, cookie) for query, _, _ in writes]
+        is_fresh = self.clock() - self.proved <= FRESH
         if mover == "everywhere":
-            jobs.append(lambda: everywhere(self.user or ""))
+            jobs.append(everywhere(self.user or ""))
+        elif mover == "step_up":
+            self.serial += 1
+            jobs.append(self.step_up(send, is_fresh, str(self.serial)))
         elif mover != "nothing":
-            jobs.append(lambda: send(moves[mover], cookie))
+            jobs.append(send(moves[mover], cookie))
         self.draw.shuffle(order := list(range(len(jobs))))
-        futures = {each: pool.submit(jobs[each]) for each in order}
-        answers = [futures[each].result(60) for each in range(len(jobs))]
+        # What has an answer is awaited by gather in this order, which is the order in which the requests begin.
+        began = dict(zip(order, await asyncio.gather(*(jobs[each] for each in order)), strict=True))
+        answers = [began[each] for each in range(len(jobs))]
         self.count.update([mover] if mover != "nothing" else [])
         self.count.update(
             "increment" if key == "n" else "same" if key == "k" else "own" for _, key, _ in writes
         )
+        if mover == "step_up":
+            # The guarded write came last, whether or not the user had to prove who they are before it.
+            writes.append(("", "s", str(self.serial)))
+            mover = "nothing" if is_fresh else "reauthenticated"
         acked = []
         for write, answer in zip(writes, answers, strict=False):
             self.must(answer.status in (200, 409), f"a write was answered {answer.status}")
@@ -151,23 +259,24 @@ class Played:
             )
             acked += [write] if answer.status == 200 else []
         if mover in ENDS:
-            self.ended(send, cookie, acked)
+            await self.ended(send)
             return
         if mover != "nothing":
             moved = answers[-1]
             self.must(moved.status == 200, f"{mover} was answered {moved.status}")
             self.must(bool(moved.cookie) and moved.cookie != cookie, f"{mover} gave no new cookie")
+            self.proved = self.clock() if mover in ("login", "reauthenticated") else self.proved
             self.dead.append(cookie or "")
             self.cookie = moved.cookie
             self.user = new_user if mover == "login" else self.user
-        for answer in answers[: len(writes)]:
-            self.must(not answer.set_cookies, f"a write beside {mover} changed the cookie")
-        found = self.read(send, self.cookie)
+        for answer, (query, _, _) in zip(answers, writes, strict=False):
+            self.must(not (query and answer.set_cookies), f"a write beside {mover} changed the cookie")
+        found = await self.read(send, self.cookie)
         expected = dict(self.values)
         expected["n"] = self.values.get("n", 0) + sum(1 for _, key, _ in acked if key == "n")
         if not expected["n"]:
             del expected["n"]
-        for key in "kabcd":
+        for key in "kabcds":
             given = [value for _, name, value in acked if name == key]
             if given:
                 self.must(found["values"].get(key) in given, f"{key} is none of {given}: {found}")
@@ -175,35 +284,49 @@ class Played:
         self.must(found == {"user": self.user, "values": expected}, f"expected {expected}, found {found}")
         self.values = expected
 
-    def ended(self, send: Send, cookie: str | None, acked: list[Any]) -> None:
+    async def step_up(self, send: Send, is_fresh: bool, value: str) -> Answer:
+        """Write behind a guard, after a proof of identity if it asks for one; return the last answer."""
+        guarded = f"do=check_fresh,write&within={FRESH:g}&k=s&v={value}"
+        answer = await send(guarded, self.cookie)
+        self.must(
+            answer.status == (200 if is_fresh else 403),
+            f"fresh is {is_fresh}, a guard answered {answer.status}",
+        )
+        if is_fresh:
+            return answer
+        self.must(not answer.set_cookies, "a refused page changed the cookie")
+        proved = await send("do=reauthenticated", self.cookie)
+        self.must(proved.status == 200, f"a proof was answered {proved.status}")
+        self.count["reauthenticated"] += 1
+        answer = await send(guarded, proved.cookie)
+        self.must(
+            answer.status == 200 and not answer.set_cookies, f"a proved user was answered {answer.status}"
+        )
+        return answer
+
+    async def ended(self, send: Send) -> None:
         """After an end the old id is dead; a write that came after it may have begun a websession of its own."""
-        self.dead.append(cookie or "")
-        found = self.read(send, cookie)
+        self.dead.append(self.cookie or "")
+        found = await self.read(send, self.cookie)
         self.must(found == {"user": None, "values": {}}, f"an ended websession is served: {found}")
         self.cookie, self.user, self.values = None, None, {}
 
-    def expire(self, send: Send) -> None:
-        """Let the idle limit pass."""
-        self.clock.advance(IDLE + 1)
-        self.count["expire"] += 1
-        self.ended(send, self.cookie, [])
-
-    def log_in(self, send: Send) -> None:
+    async def log_in(self, send: Send) -> None:
         """Begin again; ids that have ended stay dead."""
         for each in self.draw.sample(self.dead, min(2, len(self.dead))):
-            found = self.read(send, each)
+            found = await self.read(send, each)
             self.must(found == {"user": None, "values": {}}, f"an ended id is served: {found}")
         del self.dead[:-50]
         self.user = f"ada{self.draw.getrandbits(32):x}"
-        answer = send(f"do=login&user={self.user}", None)
+        answer = await send(f"do=login&user={self.user}", None)
         self.count["login"] += 1
         self.must(answer.status == 200 and bool(answer.cookie), "a login was refused")
-        self.cookie, self.values = answer.cookie, {}
+        self.cookie, self.values, self.proved = answer.cookie, {}, self.clock()
 
-    def read(self, send: Send, cookie: str | None) -> dict[str, Any]:
+    async def read(self, send: Send, cookie: str | None) -> dict[str, Any]:
         """Return what a page shows."""
         self.count["read"] += 1
-        answer = send("", cookie)
+        answer = await send("", cookie)
         self.must(answer.status == 200, f"a read was answered {answer.status}")
         return answer.found
 
@@ -212,22 +335,35 @@ class Played:
         assert holds, f"{self.cell}: {said}"
 
 
-def play(
+async def play(
     framework: str, name: str, url: str, seed: int, rounds: int, until: float, count: Counter[str]
 ) -> None:
     """Play rounds in one cell, at most until a monotonic time."""
     clock = FakeClock(time.time())
     # Without a delay no request on a loop would meet another one in memory.
     store = MemoryStore(delay=0.0005) if name == "memory" else url
+    # Clocks are moved so often that an absolute limit would end what the model takes for live.
     sessions: WebSessions[Any] = WebSessions(
-        store, clock=clock, idle=IDLE, renew=None, grace="30s", events=lambda event: None
+        store, clock=clock, idle=IDLE, absolute="3650d", renew=None, grace="30s", events=lambda event: None
     )
-    played = Played(f"{framework} by {name}", sessions, clock, f"{seed} {framework} {name}", count)
-    with site(framework, sessions) as (send, everywhere), ThreadPoolExecutor(5) as pool:
+    draw = random.Random(f"{seed} {framework} {name}")
+    visitors = [
+        Played(f"{framework} by {name}", sessions, clock, f"{seed} {framework} {name} {number}", count)
+        for number in range(VISITORS)
+    ]
+    async with site(framework, sessions) as (send, everywhere):
         for _ in range(rounds):
             if time.monotonic() > until:
                 return
-            played.round(send, everywhere, pool)
+            happens = draw.choice((*TIMES, *["nothing"] * 7))
+            if happens == "pause":
+                clock.advance(PAUSE)
+                count["pause"] += VISITORS
+            elif happens == "expire":
+                clock.advance(IDLE + 1)
+                count["expire"] += VISITORS
+                await asyncio.gather(*(each.ended(send) for each in visitors if each.user is not None))
+            await asyncio.gather(*(each.round(send, everywhere) for each in visitors))
 
 
 def main() -> None:
@@ -242,6 +378,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=40, help="rounds in a cell before the next one")
     given = parser.parse_args()
+    # Every refused write is told, and each is awaited here.
+    logging.disable(logging.CRITICAL)
     count: Counter[str] = Counter()
     cells: Counter[str] = Counter()
     with contextlib.ExitStack() as stack:
@@ -262,11 +400,15 @@ def main() -> None:
         while time.monotonic() < until:
             for name in STORES:
                 for framework in DEFINED:
-                    play(framework, name, urls[name], given.seed + turn, given.rounds, until, count)
+                    asyncio.run(
+                        play(framework, name, urls[name], given.seed + turn, given.rounds, until, count)
+                    )
                     cells[f"{framework} by {name}"] += 1
+                print(f"seed {given.seed + turn}, {name}: {sum(count.values())} operations", flush=True)
             turn += 1
     operations = sum(count.values())
-    print(f"seed {given.seed}: {operations} operations in {len(cells)} cells, no difference: {dict(count)}")
+    seeds = f"seeds {given.seed} to {given.seed + turn}"
+    print(f"{seeds}: {operations} operations in {len(cells)} cells, no difference: {dict(count)}")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ WebSessionError
 ├── EncodeError           a value that the codec cannot store
 ├── SessionTooLarge       the encoded session exceeds max_bytes, or 4096 bytes of cookie
 ├── CSRFError             a token or an origin that does not belong to this websession; 403
+├── NotFresh              the user has to prove their identity again; 403
 ├── TooManySessions       the user already has max_per_user; 409
 ├── SessionMoved          the websession got a new id while this request ran, and the change could not follow; 409
 ├── LockTimeout           the websession's lock was not available, or expired; 503 (also a TimeoutError)
@@ -18,6 +19,7 @@ __all__ = [
     "CSRFError",
     "EncodeError",
     "LockTimeout",
+    "NotFresh",
     "SessionMoved",
     "SessionTooLarge",
     "StoreError",
@@ -52,6 +54,12 @@ class SessionTooLarge(WebSessionError):
 
 class CSRFError(WebSessionError):
     """The request carries no token of this websession, or comes from another site."""
+
+    status = 403
+
+
+class NotFresh(WebSessionError):
+    """The user has not proved their identity within the time that a page asks for: ask for the password again."""
 
     status = 403
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.checked_settings import CheckedSettings, Data
-from mangonel.websessions.dependency import current_session
+from mangonel.websessions.dependency import current_session, fresh_session
 from mangonel.websessions.errors import UsageError
 from mangonel.websessions.events import Event
 from mangonel.websessions.faces import AsyncFace, BlockingFace
@@ -207,6 +207,21 @@ class WebSessions(CheckedSettings[Data]):
     def current(self) -> Callable[..., Any]:
         """A FastAPI dependency: `Annotated[WebSession[Data], Depends(sessions.current)]`."""
         return current_session
+
+    def fresh(self, within: Any) -> Callable[..., Any]:
+        """Return a FastAPI dependency: the websession, if its user has proved their identity within a time.
+
+        Args:
+            within: the longest time since `login()` or `reauthenticated()`, as seconds, timedelta or "10m".
+
+        Raises:
+            UsageError: `within` is no duration. The dependency raises `NotFresh`, which is answered 403.
+
+        Example:
+            >>> async def pay(session=Depends(sessions.fresh("10m"))):
+            ...     return session.user
+        """
+        return fresh_session(within)
 
     # For the flows.
 

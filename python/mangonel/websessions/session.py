@@ -12,19 +12,24 @@ from secrets import randbits, token_bytes
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mangonel.websessions.csrf import check_token, masked, new_secret
-from mangonel.websessions.errors import CSRFError, UsageError
+from mangonel.websessions.errors import CSRFError, NotFresh, UsageError
 from mangonel.websessions.machine import State
-from mangonel.websessions.settings import checked_text
+from mangonel.websessions.settings import checked_text, seconds
 
 if TYPE_CHECKING:
     from mangonel.websessions.checked_settings import CheckedSettings
     from mangonel.websessions.lock import Lock
 
-__all__ = ["Flash", "RequestView", "WebSession"]
+__all__ = ["UNPROVED", "Flash", "RequestView", "WebSession"]
 
 Data = TypeVar("Data")
 
 SALT_BYTES = 8
+
+# Calls by which a user proves their identity.
+PROOFS = frozenset({"login", "reauthenticated"})
+# Among the package's own values: the user is known, but has proved nothing.
+UNPROVED = "unproved"
 
 # What every codec keeps exactly.
 FLASH_BITS = 48
@@ -328,8 +333,54 @@ class WebSession(dict[str, Any], Generic[Data]):
         self._drop_csrf()
         self._keep_fingerprint(fingerprint)
         self.state.challenged = False
+        if self.state.extra:
+            self.state.extra.pop(UNPROVED, None)
         self._bind()
-        self.state.change = self.state.change or "reauthenticated"
+        if self.state.change != "login":
+            self.state.change = "reauthenticated"
+
+    def fresh(self, within: Any) -> bool:
+        """Return whether the user proved their identity within a time, by `login()` or `reauthenticated()`.
+
+        A login by a remember-me cookie, or by the cookie of a predecessor, proves nothing.
+
+        Args:
+            within: the longest time since the proof, as seconds, timedelta or "10m".
+
+        Example:
+            >>> websession.login("ada")
+            >>> websession.fresh("10m")
+            True
+        """
+        limit = seconds(within, "within")
+        state = self.state
+        if self.user is None:
+            return False
+        if state.change in PROOFS:
+            return True
+        if state.record is None or (state.extra or {}).get(UNPROVED):
+            return False
+        return state.sessions.now() - state.record.created <= limit
+
+    def check_fresh(self, within: Any) -> None:
+        """Refuse a request whose user has not proved their identity within a time; see `fresh()`.
+
+        Args:
+            within: the longest time since the proof, as seconds, timedelta or "10m".
+
+        Raises:
+            NotFresh: ask for the password, then call `reauthenticated()`. Answered 403 if the application lets it pass.
+
+        Example:
+            >>> websession.login("ada")
+            >>> websession.check_fresh("10m")
+        """
+        if not self.fresh(within):
+            raise NotFresh(
+                f"expected a proof of the user's identity within {seconds(within, 'within'):g} s, got "
+                f"{'an older one' if self.user is not None else 'no logged-in user'}; "
+                "ask for the password, then call reauthenticated(), or login() without a user"
+            )
 
     def check_fingerprint(self, fingerprint: str | bytes) -> bool:
         """Return whether the user's password is still that of the login; if not, end the websession.
@@ -389,8 +440,6 @@ class WebSession(dict[str, Any], Generic[Data]):
         Example:
             >>> websession.refresh("30m")
         """
-        from mangonel.websessions.settings import seconds
-
         if duration is not None:
             self.state.set_extra("idle", seconds(duration, "duration"))
         self.state.is_due = True
@@ -517,7 +566,6 @@ class WebSession(dict[str, Any], Generic[Data]):
             ...     websession["queue"] = [*websession.get("queue", ()), "order 66"]
         """
         from mangonel.websessions.lock import Lock
-        from mangonel.websessions.settings import seconds
 
         return Lock(self, seconds(wait, "wait"), seconds(hold, "hold"))
 

@@ -17,7 +17,7 @@ from mangonel.websessions.errors import WebSessionError
 from mangonel.websessions.follow import MOVED, epoch_flow
 from mangonel.websessions.load import load_flow
 from mangonel.websessions.record import Record
-from mangonel.websessions.session import WebSession
+from mangonel.websessions.session import UNPROVED, WebSession
 from mangonel.websessions.settings import checked_text
 from mangonel.websessions.writes import next_writes, put_flow
 
@@ -109,6 +109,7 @@ async def _fresh_flow(
             session.update(values)
         if user is not None:
             session._bind()
+            state.set_extra(UNPROVED, True)
         plain = encoded(session)
     except (WebSessionError, ValueError) as error:
         log.error(

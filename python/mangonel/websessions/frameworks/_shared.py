@@ -6,21 +6,34 @@ Imports no framework.
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel.websessions.answer import last_plan
 from mangonel.websessions.errors import StoreError, UsageError
 from mangonel.websessions.machine import NOTHING
-from mangonel.websessions.settings import Cookie
+from mangonel.websessions.settings import Cookie, seconds
 
 if TYPE_CHECKING:
     from mangonel.websessions.manager import WebSessions
     from mangonel.websessions.session import WebSession
 
-__all__ = ["BODILESS", "ENDED", "ENDED_CODE", "Paths", "commit", "honour_cookie", "log", "outlast", "watch"]
+__all__ = [
+    "BODILESS",
+    "ENDED",
+    "ENDED_CODE",
+    "Paths",
+    "commit",
+    "honour_cookie",
+    "log",
+    "outlast",
+    "requiring_fresh",
+    "watch",
+]
 
 log = logging.getLogger("mangonel.websessions")
 
@@ -30,6 +43,9 @@ BODILESS = (204, 304)
 # Of the private range of WebSocket close codes; 401 says why.
 ENDED_CODE = 4401
 ENDED = "the websession has ended"
+
+
+View = TypeVar("View", bound=Callable[..., Any])
 
 
 class Paths:
@@ -78,6 +94,39 @@ async def watch(session: WebSession[Any], every: float, end: Callable[[], Any]) 
                 return
         except StoreError:
             continue  # told as an event; the next look may do better
+
+
+def requiring_fresh(session_of: Callable[..., Any], within: Any) -> Callable[[View], View]:
+    """Return a decorator for a framework's views: they run only if the user has proved their identity within a time.
+
+    Args:
+        session_of: returns the websession, called with the view's arguments.
+        within: the longest time since the proof.
+
+    Raises:
+        UsageError: `within` is no duration. The decorated view raises `NotFresh`.
+    """
+    limit = seconds(within, "within")
+
+    def decorate(view: View) -> View:
+        found: Any
+        if inspect.iscoroutinefunction(view):
+
+            @functools.wraps(view)
+            async def found(*arguments: Any, **keywords: Any) -> Any:
+                session_of(*arguments).check_fresh(limit)
+                return await view(*arguments, **keywords)
+
+        else:
+
+            @functools.wraps(view)
+            def found(*arguments: Any, **keywords: Any) -> Any:
+                session_of(*arguments).check_fresh(limit)
+                return view(*arguments, **keywords)
+
+        return found  # type: ignore[no-any-return]
+
+    return decorate
 
 
 def honour_cookie(

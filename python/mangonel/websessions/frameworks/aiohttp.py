@@ -20,9 +20,11 @@ from mangonel.websessions.frameworks._shared import (
     ENDED,
     ENDED_CODE,
     Paths,
+    View,
     commit,
     log,
     outlast,
+    requiring_fresh,
     watch,
 )
 from mangonel.websessions.late import leave, let_read
@@ -38,7 +40,7 @@ except ImportError as error:  # pragma: no cover
 if TYPE_CHECKING:
     from mangonel.websessions.manager import WebSessions
 
-__all__ = ["check_csrf", "current_session", "setup"]
+__all__ = ["check_csrf", "current_session", "require_fresh", "setup"]
 
 # aiohttp 3.14 and newer warn of keys that are plain strings.
 _key: Any = getattr(web, "RequestKey", lambda name, kind: name)
@@ -150,6 +152,26 @@ async def check_csrf(request: web.Request, token: str | None = None) -> None:
         ...     return web.json_response({"done": True})
     """
     await _check(request, current_session(request), token)
+
+
+def require_fresh(within: Any) -> Callable[[View], View]:
+    """Return a decorator for a handler of aiohttp that needs a recent proof of identity.
+
+    Args:
+        within: the longest time since `login()` or `reauthenticated()`, as seconds, timedelta or "10m".
+
+    Raises:
+        UsageError: `within` is no duration. The handler raises `NotFresh`, answered 403.
+
+    Example:
+        >>> from aiohttp import web
+        >>> @require_fresh("10m")
+        ... async def pay(request):
+        ...     return web.Response(text=current_session(request).user)
+    """
+    return requiring_fresh(
+        lambda view: current_session(view.request if isinstance(view, web.View) else view), within
+    )
 
 
 async def _check(

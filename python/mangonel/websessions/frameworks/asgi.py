@@ -21,9 +21,11 @@ from mangonel.websessions.frameworks._shared import (
     ENDED,
     ENDED_CODE,
     Paths,
+    View,
     commit,
     log,
     outlast,
+    requiring_fresh,
     watch,
 )
 from mangonel.websessions.late import leave, let_read
@@ -34,7 +36,7 @@ from mangonel.websessions.settings import seconds
 if TYPE_CHECKING:
     from mangonel.websessions.manager import WebSessions
 
-__all__ = ["CSRFMiddleware", "SessionMiddleware", "check_csrf", "current_session"]
+__all__ = ["CSRFMiddleware", "SessionMiddleware", "check_csrf", "current_session", "require_fresh"]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -353,6 +355,23 @@ def check_csrf(request: Any, token: str | None = None) -> None:
         ...     return JSONResponse({"done": True})
     """
     check_request(current_session(request), token, request.headers.get)
+
+
+def require_fresh(within: Any) -> Callable[[View], View]:
+    """Return a decorator for an endpoint of Starlette that needs a recent proof of identity.
+
+    Args:
+        within: the longest time since `login()` or `reauthenticated()`, as seconds, timedelta or "10m".
+
+    Raises:
+        UsageError: `within` is no duration. The endpoint raises `NotFresh`, answered 403.
+
+    Example:
+        >>> @require_fresh("10m")
+        ... async def pay(request):
+        ...     return JSONResponse({"user": request.session.user})
+    """
+    return requiring_fresh(lambda *arguments: current_session(arguments[-1]), within)
 
 
 def _request_view(scope: Scope, sessions: WebSessions[Any], takes_cookies: bool) -> RequestView:

@@ -20,7 +20,7 @@ from mangonel._core import run_now
 from mangonel.websessions.answer import REASONS, last_plan, late_plan, stream_headers, take_headers
 from mangonel.websessions.checked_settings import CheckedSettings
 from mangonel.websessions.errors import Unsupported, UsageError, WebSessionError
-from mangonel.websessions.frameworks._shared import Paths, honour_cookie, log, outlast
+from mangonel.websessions.frameworks._shared import Paths, View, honour_cookie, log, outlast, requiring_fresh
 from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import END, NOTHING, decide, decide_new
 from mangonel.websessions.session import RequestView, WebSession
@@ -37,7 +37,7 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("the session engine needs Django: pip install django") from error
 
-__all__ = ["SessionMiddleware", "SessionStore", "websessions"]
+__all__ = ["SessionMiddleware", "SessionStore", "require_fresh", "websessions"]
 
 ENGINE = "mangonel.websessions.frameworks.django"
 
@@ -693,6 +693,24 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
                 leave(session)
 
         response.close = close_and_store
+
+
+def require_fresh(within: Any) -> Callable[[View], View]:
+    """Return a decorator for a view of Django that needs a recent proof of identity.
+
+    Args:
+        within: the longest time since `login()` or `reauthenticated()`, as seconds, timedelta or "10m".
+
+    Raises:
+        UsageError: `within` is no duration. The view raises `NotFresh`, answered 403.
+
+    Example:
+        >>> from django.http import HttpResponse
+        >>> @require_fresh("10m")
+        ... def pay(request):
+        ...     return HttpResponse(request.session.user)
+    """
+    return requiring_fresh(lambda request, *arguments: request.session, within)
 
 
 class _Cookie(Morsel[str]):

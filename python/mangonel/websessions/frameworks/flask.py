@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.answer import REASONS, last_plan, late_plan, stream_headers, take_headers
 from mangonel.websessions.csrf import FIELD, SAFE, check_request
 from mangonel.websessions.errors import (
     CSRFError,
     LockTimeout,
+    NotFresh,
     SessionMoved,
     StoreError,
     TooManySessions,
     UsageError,
     WebSessionError,
 )
-from mangonel.websessions.frameworks._shared import honour_cookie
+from mangonel.websessions.frameworks._shared import View, honour_cookie, requiring_fresh
 from mangonel.websessions.frameworks.wsgi import KEY, visit_of
 from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import NOTHING
@@ -36,7 +37,7 @@ except ImportError as error:  # pragma: no cover
 if TYPE_CHECKING:
     from mangonel.websessions.manager import WebSessions
 
-__all__ = ["FlaskSessions", "check_csrf", "csrf_exempt", "honour", "init_flask"]
+__all__ = ["FlaskSessions", "check_csrf", "csrf_exempt", "honour", "init_flask", "require_fresh"]
 
 # Flask's option, ours, and Flask's default.
 COOKIE_OPTIONS = (
@@ -49,8 +50,6 @@ COOKIE_OPTIONS = (
     ("SESSION_COOKIE_PARTITIONED", "partitioned", False),
 )
 FOREVER = timedelta(days=31)
-
-View = TypeVar("View", bound=Callable[..., Any])
 
 
 class FlaskSessions(SessionInterface):
@@ -175,7 +174,8 @@ def init_flask(app: Any, sessions: WebSessions[Any], *, csrf: bool = False) -> N
         app.logger.error("cannot answer with the websession: %s", error)
         return flask.Response(REASONS[error.status], error.status, {"Cache-Control": "no-store"})
 
-    app.register_error_handler(CSRFError, answer)
+    for refused in (CSRFError, NotFresh):
+        app.register_error_handler(refused, answer)
     for each in (SessionMoved, TooManySessions, LockTimeout, StoreError):
         app.register_error_handler(each, answer_shortly)
 
@@ -249,6 +249,24 @@ def csrf_exempt(view: View) -> View:
     """
     view.is_csrf_exempt = True  # type: ignore[attr-defined]
     return view
+
+
+def require_fresh(within: Any) -> Callable[[View], View]:
+    """Return a decorator for a view of Flask that needs a recent proof of identity.
+
+    Args:
+        within: the longest time since `login()` or `reauthenticated()`, as seconds, timedelta or "10m".
+
+    Raises:
+        UsageError: `within` is no duration. The view raises `NotFresh`, answered 403.
+
+    Example:
+        >>> @app.post("/pay")
+        ... @require_fresh("10m")
+        ... def pay():
+        ...     return flask.session.user
+    """
+    return requiring_fresh(lambda *arguments: flask.session, within)
 
 
 def _store_late(sessions: WebSessions[Any], session: WebSession[Any], status: int) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.answer import REASONS
@@ -22,6 +22,7 @@ from mangonel.websessions.frameworks.asgi import (
     SessionMiddleware,
 )
 from mangonel.websessions.session import WebSession
+from mangonel.websessions.settings import seconds
 
 try:
     from litestar import Response
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from mangonel.websessions.manager import WebSessions
 
-__all__ = ["SessionPlugin", "current_session"]
+__all__ = ["SessionPlugin", "current_session", "require_fresh"]
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 
@@ -114,6 +115,29 @@ def current_session(connection: Connection) -> WebSession[Any]:
         )
     session.accessed = True
     return session
+
+
+def require_fresh(within: Any) -> Callable[[Connection, Any], None]:
+    """Return a guard of Litestar: the handler runs only if the user has proved their identity within a time.
+
+    Args:
+        within: the longest time since `login()` or `reauthenticated()`, as seconds, timedelta or "10m".
+
+    Raises:
+        UsageError: `within` is no duration. The guard raises `NotFresh`, which is answered 403.
+
+    Example:
+        >>> from litestar import Request, post
+        >>> @post("/pay", guards=[require_fresh("10m")])
+        ... async def pay(request: Request) -> str:
+        ...     return request.session.user
+    """
+    limit = seconds(within, "within")
+
+    def guard(connection: Connection, handler: Any) -> None:
+        current_session(connection).check_fresh(limit)
+
+    return guard
 
 
 def _answer(request: Request[Any, Any, Any], error: WebSessionError) -> Response[str]:

@@ -16,7 +16,7 @@ from mangonel.websessions.answer import last_plan, promise, stream_headers, take
 from mangonel.websessions.checked_settings import checked
 from mangonel.websessions.csrf import FIELD, SAFE, check_request
 from mangonel.websessions.errors import CSRFError, StoreError, UsageError, WebSessionError
-from mangonel.websessions.frameworks._shared import ENDED, ENDED_CODE, log, watch
+from mangonel.websessions.frameworks._shared import ENDED, ENDED_CODE, View, log, requiring_fresh, watch
 from mangonel.websessions.late import end_late, leave
 from mangonel.websessions.machine import END, NOTHING, discard
 from mangonel.websessions.manager import WebSessions
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 else:
     _Base = object
 
-__all__ = ["SessionMixin"]
+__all__ = ["SessionMixin", "require_fresh"]
 
 SWITCHING_PROTOCOLS = 101
 
@@ -376,6 +376,24 @@ class SessionMixin(_Base):
         from tornado.web import HTTPError
 
         return HTTPError(error.status, str(error))
+
+
+def require_fresh(within: Any) -> Callable[[View], View]:
+    """Return a decorator for a method of a handler that needs a recent proof of identity.
+
+    Args:
+        within: the longest time since `login()` or `reauthenticated()`, as seconds, timedelta or "10m".
+
+    Raises:
+        UsageError: `within` is no duration. The method raises `NotFresh`, which is answered 403.
+
+    Example:
+        >>> class Pay(SessionMixin, RequestHandler):
+        ...     @require_fresh("10m")
+        ...     async def post(self):
+        ...         self.write(self.session.user or "")
+    """
+    return requiring_fresh(lambda handler, *arguments: handler.session, within)
 
 
 def _next_with(name: str, cls: type) -> type | None:

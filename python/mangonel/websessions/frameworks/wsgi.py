@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mangonel.websessions.answer import REASONS, last_plan, late_plan, stream_headers, take_headers
 from mangonel.websessions.checked_settings import checked
 from mangonel.websessions.errors import StoreError, WebSessionError
-from mangonel.websessions.frameworks._shared import BODILESS, log
+from mangonel.websessions.frameworks._shared import BODILESS, View, log, requiring_fresh
 from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.session import RequestView, WebSession
@@ -19,7 +19,7 @@ from mangonel.websessions.session import RequestView, WebSession
 if TYPE_CHECKING:
     from mangonel.websessions.manager import WebSessions
 
-__all__ = ["KEY", "WSGISessions", "visit_of"]
+__all__ = ["KEY", "WSGISessions", "require_fresh", "visit_of"]
 
 KEY = "mangonel.session"
 
@@ -218,6 +218,24 @@ def visit_of(environ: dict[str, Any], sessions: WebSessions[Any]) -> RequestView
     if sessions.trust_forwarded and not is_secure:
         is_secure = str(environ.get("HTTP_X_FORWARDED_PROTO", "")).strip().lower() == "https"
     return RequestView(environ.get("HTTP_COOKIE"), is_secure, signal)
+
+
+def require_fresh(within: Any) -> Callable[[View], View]:
+    """Return a decorator for a WSGI application behind `WSGISessions` that needs a recent proof of identity.
+
+    Args:
+        within: the longest time since `login()` or `reauthenticated()`, as seconds, timedelta or "10m".
+
+    Raises:
+        UsageError: `within` is no duration. The application raises `NotFresh`, which is answered 403.
+
+    Example:
+        >>> @require_fresh("10m")
+        ... def pay(environ, start_response):
+        ...     start_response("200 OK", [])
+        ...     return [environ["mangonel.session"].user.encode()]
+    """
+    return requiring_fresh(lambda environ, start_response: environ[KEY], within)
 
 
 def with_headers(headers: Headers, added: Headers) -> Headers:
