@@ -14,6 +14,7 @@ except ImportError as error:
     raise ImportError("websessions need the package msgspec: pip install mangonel[websessions]") from error
 
 from mangonel.websessions.checked_settings import new_key
+from mangonel.websessions.devices import Device
 from mangonel.websessions.errors import (
     CSRFError,
     EncodeError,
@@ -40,6 +41,7 @@ __all__ = [
     "CSRFError",
     "Content",
     "Cookie",
+    "Device",
     "EncodeError",
     "Event",
     "Flash",

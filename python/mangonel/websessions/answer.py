@@ -79,12 +79,12 @@ def last_plan(session: WebSession[Any], status: int = 500) -> int:
 def headers_of(session: WebSession[Any]) -> list[tuple[str, str]]:
     """Return the headers for this response: Set-Cookie and its companions. Empty for most."""
     state = session.state
-    if state.cookie is None and state.csrf_cookie is None:
+    if state.cookie is None and state.csrf_cookie is None and state.device_cookie is None:
         # Content made for this visitor must not be cached for others, whether or not there is a websession.
         return [("Vary", "Cookie")] if session.accessed else []
     found = [
         ("Set-Cookie", cookie)
-        for cookie in (state.cookie, state.old_cookie, state.csrf_cookie)
+        for cookie in (state.cookie, state.old_cookie, state.csrf_cookie, state.device_cookie)
         if cookie is not None
     ]
     found += [("Cache-Control", state.sessions.cookie.cache_control), ("Vary", "Cookie")]
@@ -130,5 +130,6 @@ def late_plan(session: WebSession[Any], status: int) -> int:
 def take_headers(session: WebSession[Any]) -> list[tuple[str, str]]:
     """Return the headers for a response that leaves now; no other response carries the cookies."""
     found = headers_of(session)
-    session.state.cookie = session.state.csrf_cookie = session.state.old_cookie = None
+    state = session.state
+    state.cookie = state.csrf_cookie = state.old_cookie = state.device_cookie = None
     return found

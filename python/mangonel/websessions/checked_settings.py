@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from msgspec.structs import replace
 
 from mangonel.websessions import abuse, cookies
+from mangonel.websessions.agents import check_parser
 from mangonel.websessions.codecs import codec_named
 from mangonel.websessions.cookies import CookiePolicy
 from mangonel.websessions.csrf import origins_of
@@ -95,6 +96,9 @@ class CheckedSettings(Generic[Data]):
             )
         signing, sealing = keys_of(protection.sign, "sign"), keys_of(protection.seal, "seal")
         self._signing = _bytes(signing)
+        self.has_devices = users.devices
+        self.place, self.on_new_device, self.on_theft = users.place, users.on_new_device, users.on_theft
+        _check_devices(users, is_stateless)
         self.use_cookie(cookie)
         self.codec = codec_named(content.codec)
         self.max_bytes = _checked_size(content.max_bytes)
@@ -126,9 +130,9 @@ class CheckedSettings(Generic[Data]):
         self.timeout = seconds(outages.timeout, "timeout")
         self.on_store_error = one_of(outages.on_store_error, "on_store_error", ("raise", "anonymous"))
         self.save_on_error = outages.save_on_error
-        if users.max_per_user is not None and users.max_per_user < 1:
-            raise UsageError(f"expected max_per_user above zero, got {users.max_per_user}")
         self.max_per_user = users.max_per_user
+        if self.max_per_user is not None and not callable(self.max_per_user) and self.max_per_user < 1:
+            raise UsageError(f"expected max_per_user above zero, got {self.max_per_user}")
         self.over_limit = one_of(users.over_limit, "over_limit", ("evict-oldest", "refuse"))
         self.clock = clock
         self._guessing = abuse.Guessing(
@@ -156,6 +160,7 @@ class CheckedSettings(Generic[Data]):
             sign=self._signing,
             is_payload=self.is_stateless,
             older=[each.cookie for each in self.predecessors],
+            has_devices=self.has_devices,
         )
         self.cookie_settings = cookie
         self.clear_site_data = cookie.clear_site_data
@@ -448,6 +453,20 @@ def _checked_size(most: Any) -> int:
     if not isinstance(most, int) or isinstance(most, bool) or most < 1:
         raise UsageError(f"expected max_bytes as a number of bytes above zero, as 65_536, got {most!r}")
     return most
+
+
+def _check_devices(users: Users, is_stateless: bool) -> None:
+    """Refuse at the start what would fail, or never be called, at a login."""
+    for name in ("place", "on_new_device", "on_theft"):
+        given = getattr(users, name)
+        if given is not None and not callable(given):
+            raise UsageError(f"expected {name} as a function, got {type(given).__name__}")
+        if given is not None and not users.devices:
+            raise UsageError(f"{name}= is about devices, which are not kept; give devices=True as well")
+    if users.devices and is_stateless:
+        raise UsageError("devices=True needs a store, which keeps them; a cookie is none")
+    if users.devices:
+        check_parser()
 
 
 def _native() -> tuple[type, ...]:

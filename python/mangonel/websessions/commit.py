@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mangonel.websessions.book import book_key
 from mangonel.websessions.content import merge
-from mangonel.websessions.errors import SessionMoved, StoreError, TooManySessions
+from mangonel.websessions.devices import enlist_flow
+from mangonel.websessions.errors import SessionMoved, StoreError
 from mangonel.websessions.follow import (
     FOLLOW,
     ROUNDS,
@@ -17,11 +19,13 @@ from mangonel.websessions.follow import (
     is_revoked_flow,
     last_flow,
     leads_on,
-    live_flow,
     replace,
 )
+from mangonel.websessions.limit import check_limit, evict_flow, limit_flow, limit_of
 from mangonel.websessions.machine import END, INSERT, NOTHING, ROTATE, TOUCH, check_not_moved
 from mangonel.websessions.record import Record
+from mangonel.websessions.remember import forget_remembered_flow
+from mangonel.websessions.session import PROOFS
 from mangonel.websessions.stores.meter import Meter
 from mangonel.websessions.writes import next_writes, put_flow
 
@@ -31,9 +35,6 @@ if TYPE_CHECKING:
     from mangonel.websessions.stores.protocol import Store
 
 __all__ = ["commit_flow"]
-
-# The smallest step of time that every store keeps.
-TICK = 0.001
 
 
 async def commit_flow(
@@ -209,7 +210,7 @@ def _lose(sessions: CheckedSettings[Any], session: WebSession[Any], was_rotated:
     can_leave = not session.state.headers_left and session.state.request_view.takes_cookies
     session.state.cookie = sessions.cookie.take_back() if can_leave and not was_rotated else None
     session.destroy()
-    session.state.record = None
+    session.state.record = session.state.device_cookie = None
     session.state.is_gone = True
 
 
@@ -219,6 +220,9 @@ async def _destroy_flow(
     record = session.state.record or session.state.trail
     assert record is not None
     tag = record.sid.hex()
+    if sessions.has_devices:
+        # First, so that the browser cannot log in by itself beside this.
+        await forget_remembered_flow(sessions, store, session)
     await end_flow(sessions, store, record, now)
     session.state.trail = None
     if session.state.alias is not None:
@@ -239,11 +243,13 @@ async def _rotate_flow(
     starts_again = change != "rotated" or old is None
     created = now if starts_again or old is None else old.created
     epoch = old.epoch if old is not None else 0
+    most: int | None = None
     if change == "login" and user is not None:
         # First of all: a later revocation ends this login.
         epoch = await epoch_flow(sessions, store, user)
-        if sessions.max_per_user is not None:
-            created = max(now, await _limit_flow(sessions, store, user, old))
+        most = limit_of(sessions, user)
+        if most is not None:
+            created = max(now, await limit_flow(sessions, store, user, most, old))
     plain = session.state.encoded
     ended, goes_on = None, None
     if old is not None:
@@ -283,55 +289,11 @@ async def _rotate_flow(
             await end_flow(sessions, store, record, now)
             _lose(sessions, session)
             return
-        if change == "login" and sessions.max_per_user is not None:
-            await _evict_flow(sessions, store, session, record, now)
+        if most is not None and (count := await evict_flow(sessions, store, record, most, now)):
+            _lose(sessions, session)
+            check_limit(most, count)
+        if sessions.has_devices and change in PROOFS:
+            if change == "login":
+                await forget_remembered_flow(sessions, store, session, book_key(record.user))
+            await enlist_flow(sessions, store, session, record, now)
     sessions.emit(change, session.state.tag, user=record.user)
-
-
-async def _limit_flow(sessions: CheckedSettings[Any], store: Store, user: str, old: Record | None) -> float:
-    """Return a time of login later than that of each of the user's websessions, even if this server's clock is behind.
-
-    Raises:
-        TooManySessions: the user has as many as allowed, not counting the one that this login replaces.
-    """
-    others = await live_flow(sessions, store, user)
-    if sessions.over_limit == "refuse":
-        own = old.sid if old is not None else None
-        _check_limit(sessions, len({other.sid for other in others} - {own}) + 1)
-    return max((other.created for other in others), default=0.0) + TICK
-
-
-async def _evict_flow(
-    sessions: CheckedSettings[Any], store: Store, session: WebSession[Any], record: Record, now: float
-) -> None:
-    """Count again after the insert, so that two concurrent logins see each other.
-
-    The oldest are ended. All requests use the same order, so that after concurrent logins exactly the limit remains.
-    This login may be among the ended ones.
-
-    Raises:
-        TooManySessions: this login was ended.
-    """
-    assert sessions.max_per_user is not None
-    assert record.user is not None
-    found = await live_flow(sessions, store, record.user)
-    # A renewal keeps the time of the login, and for a moment there are two records.
-    began = {other.sid: (other.created, other.sid) for other in found} | {
-        record.sid: (record.created, record.sid)
-    }
-    surplus = len(began) - sessions.max_per_user
-    doomed = sorted(began, key=began.__getitem__)[: max(surplus, 0)]
-    if surplus > 0 and (sessions.over_limit == "refuse" or record.sid in doomed):
-        await end_flow(sessions, store, record, now)
-        _lose(sessions, session)
-        _check_limit(sessions, len(began))
-    for sid in doomed:
-        for other in found:
-            if other.sid == sid:
-                await end_flow(sessions, store, other, now)
-        sessions.emit("evicted", sid.hex(), user=record.user)
-
-
-def _check_limit(sessions: CheckedSettings[Any], count: int) -> None:
-    if sessions.max_per_user is not None and count > sessions.max_per_user:
-        raise TooManySessions(f"the user has {sessions.max_per_user} websessions already")

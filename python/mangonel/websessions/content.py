@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mangonel.websessions.record import Record
     from mangonel.websessions.session import WebSession
 
-__all__ = ["adopt", "encoded", "fill", "largest_key", "merge"]
+__all__ = ["adopt", "encoded", "extra_of", "fill", "largest_key", "merge"]
 
 
 def encoded(session: WebSession[Any]) -> bytes:
@@ -89,6 +89,15 @@ def adopt(session: WebSession[Any], record: Record) -> bool:
     state.user = record.user
     state.label = record.label
     return True
+
+
+def extra_of(sessions: CheckedSettings[Any], record: Record) -> dict[str, Any]:
+    """Return the package's own values in a record; empty if it is sealed with another's key, as on the command line."""
+    try:
+        extra = sessions.codec.decode(sessions.unsealed(record)).get(RESERVED)
+    except ValueError:
+        return {}
+    return extra if isinstance(extra, dict) else {}
 
 
 def merge(session: WebSession[Any], current: Record, only: tuple[str, ...] | None = None) -> bytes:

@@ -22,6 +22,9 @@ __all__ = ["TOKEN_BYTES", "CookiePolicy", "key_of", "new_token"]
 TOKEN_BYTES = 32
 SIGNATURE_BYTES = 16
 
+# Browsers keep a cookie for 400 days at most.
+DEVICE_SECONDS = 400 * 86_400
+
 # More cookies with our name are an attack; each costs a read.
 CANDIDATES = 3
 HEADER_LIMIT = 65_536
@@ -29,6 +32,7 @@ HEADER_LIMIT = 65_536
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 _SIGNED = re.compile(r"([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{22})", re.ASCII)
 _SECRET = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
+_DEVICE = re.compile(r"([A-Za-z0-9_-]{43})(?:\.([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{43}))?", re.ASCII)
 _PAYLOAD = re.compile(r"[A-Za-z0-9_-]{40,4096}", re.ASCII)
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 # As RFC 9110 has a field's value, so that nothing can begin a header of its own.
@@ -56,6 +60,7 @@ class CookiePolicy:
         sign: keys, newest first; tokens carry an HMAC, so that invalid ones are refused without a store call.
         is_payload: the cookie holds the websession itself.
         older: names of predecessors' cookies.
+        has_devices: browsers have a cookie for their device, too.
     """
 
     def __init__(
@@ -65,6 +70,7 @@ class CookiePolicy:
         sign: Sequence[bytes] = (),
         is_payload: bool = False,
         older: Sequence[str] = (),
+        has_devices: bool = False,
     ) -> None:
         name, path, domain, secure = cookie.name, cookie.path, cookie.domain, cookie.secure
         if name is None:
@@ -84,6 +90,9 @@ class CookiePolicy:
         self._older = tuple(f"{each}=" for each in older)
         # The CSRF secret of visitors without a websession.
         self._csrf_start = f"{name}-csrf="
+        # The browser's device, and a login that it remembers.
+        self._device_start = f"{name}-device="
+        self._has_devices = has_devices
         self._is_payload = is_payload
         attributes = ["HttpOnly", f"Path={path}", f"SameSite={cookie.samesite}"]
         if domain:
@@ -98,7 +107,9 @@ class CookiePolicy:
         """Return whether a Cookie header may contain our cookie, or a predecessor's; cheap for most visitors."""
         if header is None:
             return False
-        return self._start in header or (bool(self._older) and any(each in header for each in self._older))
+        if self._start in header or (self._has_devices and self._device_start in header):
+            return True
+        return bool(self._older) and any(each in header for each in self._older)
 
     def candidates(self, header: str) -> list[str]:
         """Return the values of our cookies in the order sent, at most three."""
@@ -156,13 +167,8 @@ class CookiePolicy:
 
     def csrf_secret(self, header: str) -> str | None:
         """Return the CSRF secret in a Cookie header, or None."""
-        if self._csrf_start not in header or len(header) > HEADER_LIMIT:
-            return None
-        for part in header.split(";"):
-            name, _, value = part.strip().partition("=")
-            if f"{name}=" == self._csrf_start and _SECRET.fullmatch(value):
-                return value
-        return None
+        match = self._companion(header, self._csrf_start, _SECRET)
+        return match[0] if match is not None else None
 
     def give_csrf(self, secret: str) -> str:
         """Return the Set-Cookie header that gives the CSRF secret to the browser, until it is closed."""
@@ -171,6 +177,31 @@ class CookiePolicy:
     def take_back_csrf(self) -> str:
         """Return the Set-Cookie header that removes it."""
         return f"{self._csrf_start}{self._attributes}; Max-Age=0; Expires=Thu, 01 Jan 1970 00:00:00 GMT"
+
+    def device_in(self, header: str) -> tuple[str | None, str | None, str | None]:
+        """Return what the cookie of a device has: its secret; and if a login is remembered, its locator and token."""
+        match = self._companion(header, self._device_start, _DEVICE)
+        return (match[1], match[2], match[3]) if match is not None else (None, None, None)
+
+    def give_device(self, secret: str, locator: str | None = None, token: str | None = None) -> str:
+        """Return the Set-Cookie header for the cookie of a device.
+
+        Args:
+            secret: tells the device from others.
+            locator, token: where a login is remembered, and what it is exchanged for.
+        """
+        value = secret if locator is None else f"{secret}.{locator}.{token}"
+        return f"{self._device_start}{value}{self._attributes}; Max-Age={DEVICE_SECONDS}"
+
+    def _companion(self, header: str, start: str, form: re.Pattern[str]) -> re.Match[str] | None:
+        """Return the value of a cookie beside ours, if it has its form."""
+        if start not in header or len(header) > HEADER_LIMIT:
+            return None
+        for part in header.split(";"):
+            name, _, value = part.strip().partition("=")
+            if f"{name}=" == start and (match := form.fullmatch(value)):
+                return match
+        return None
 
     @property
     def purpose(self) -> bytes:

@@ -23,6 +23,8 @@ KINDS = (
     "touched",
     "saved",
     "taken_over",
+    "remembered",
+    "new_device",
     "conflict",
     "gone",
     "expired",
@@ -49,9 +51,9 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         tag: id of the websession that is safe for logs; "" without a websession.
         at: seconds since the epoch.
         reason: the reason of `rejected` (malformed, unknown, ended, renewed, expired, corrupt, sealed, revoked,
-            signal), `store_error` (the exception's type).
+            signal, remember), `reused` (remember: a remembered login), `store_error` (the exception's type).
         signal: the binding signal of `mismatch`.
-        user: the user of login, revoked and evicted.
+        user: the user of login, remembered, new_device, revoked and evicted, and of `reused` by a remembered login.
         network: the visitor's network, for `guessing`.
         bytes: encoded size, for `saved` and `created`.
         seconds: duration of the store's calls, for `saved` and `created`; for `clock`, how far at least this server's

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mangonel._core import run_now
 from mangonel.websessions import stateless
 from mangonel.websessions.commit import commit_flow
+from mangonel.websessions.devices import Device, devices_flow, forget_flow
 from mangonel.websessions.errors import StoreError, Unsupported, UsageError, WebSessionError
 from mangonel.websessions.load import alive_flow, load_flow, reload_flow
 from mangonel.websessions.machine import END, NOTHING, ROTATE, decide
+from mangonel.websessions.person import erase_flow, export_flow
+from mangonel.websessions.remember import remembered_flow
 from mangonel.websessions.session import WebSession
 from mangonel.websessions.stateless import load_stateless_flow
 from mangonel.websessions.stores._threads import flows_of
@@ -104,16 +107,16 @@ class _Face:
             store = self.store()
             if self._is_instant:
                 session = await load(sessions, store, request_view)
-                if sessions.predecessors and session.state.record is None:
-                    session = await take_over_flow(sessions, store, session, self.waits)
+                if session.state.record is None and (sessions.has_devices or sessions.predecessors):
+                    session = await self._otherwise_flow(store, session)
             else:
                 timeout, task = self._timeout, asyncio.current_task()
                 assert task is not None
                 timeout.begin(task)
                 try:
                     session = await load(sessions, store, request_view)
-                    if sessions.predecessors and session.state.record is None:
-                        session = await take_over_flow(sessions, store, session, self.waits)
+                    if session.state.record is None and (sessions.has_devices or sessions.predecessors):
+                        session = await self._otherwise_flow(store, session)
                 except asyncio.CancelledError:
                     timeout.judge(task)
                     raise
@@ -127,6 +130,15 @@ class _Face:
                 raise failure from error
             session = self._degraded(request_view)
         session.state.face = self
+        return session
+
+    async def _otherwise_flow(self, store: Any, session: WebSession[Any]) -> WebSession[Any]:
+        """Return the websession that another cookie of the request leads to; the given one if none does."""
+        sessions = self._sessions
+        if sessions.has_devices:
+            session = await remembered_flow(sessions, store, session)
+        if sessions.predecessors and session.state.record is None:
+            session = await take_over_flow(sessions, store, session, self.waits)
         return session
 
     async def _commit_flow(self, session: WebSession[Any], plan: int | None = None) -> None:
@@ -159,11 +171,11 @@ class _Face:
                 finally:
                     timeout.end(task)
         except WebSessionError:
-            session.state.cookie = None
+            session.state.cookie = session.state.device_cookie = None
             raise
         except Exception as error:
             failure = self._fail(error, session)
-            session.state.cookie = None
+            session.state.cookie = session.state.device_cookie = None
             if not self._may_hide(session, plan):
                 raise failure from error
 
@@ -193,6 +205,22 @@ class _Face:
     async def _revoke_user_flow(self, user: str, except_: WebSession[Any] | None = None) -> int:
         """End a user's websessions."""
         return await self._told(revoke_user_flow(self._sessions, self.store(), user, except_))
+
+    async def _devices_flow(self, user: str, current: WebSession[Any] | None = None) -> list[Device]:
+        """Return a user's devices."""
+        return await self._told(devices_flow(self._sessions, self.store(), user, current))
+
+    async def _forget_flow(self, device: Device) -> int:
+        """Log a device out and forget it."""
+        return await self._told(forget_flow(self._sessions, self.store(), device))
+
+    async def _export_flow(self, user: str) -> dict[str, Any]:
+        """Return what is stored of a user."""
+        return await self._told(export_flow(self._sessions, self.store(), user))
+
+    async def _erase_flow(self, user: str) -> int:
+        """Remove what is stored of a user."""
+        return await self._told(erase_flow(self._sessions, self.store(), user))
 
     async def _setup_flow(self) -> None:
         """Make the schema."""
@@ -248,6 +276,10 @@ class AsyncFace(_Face):
     of = _Face._of_flow
     revoke = _Face._revoke_flow
     revoke_user = _Face._revoke_user_flow
+    devices = _Face._devices_flow
+    forget_device = _Face._forget_flow
+    export = _Face._export_flow
+    erase = _Face._erase_flow
     setup = _Face._setup_flow
     purge = _Face._purge_flow
     stats = _Face._stats_flow
@@ -357,6 +389,22 @@ class BlockingFace(_Face):
     def revoke_user(self, user: str, except_: WebSession[Any] | None = None) -> int:
         """As `AsyncFace.revoke_user`."""
         return run_now(self._revoke_user_flow(user, except_))
+
+    def devices(self, user: str, current: WebSession[Any] | None = None) -> list[Device]:
+        """As `AsyncFace.devices`."""
+        return run_now(self._devices_flow(user, current))
+
+    def forget_device(self, device: Device) -> int:
+        """As `AsyncFace.forget_device`."""
+        return run_now(self._forget_flow(device))
+
+    def export(self, user: str) -> dict[str, Any]:
+        """As `AsyncFace.export`."""
+        return run_now(self._export_flow(user))
+
+    def erase(self, user: str) -> int:
+        """As `AsyncFace.erase`."""
+        return run_now(self._erase_flow(user))
 
     def setup(self) -> None:
         """As `AsyncFace.setup`."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mangonel.websessions.book import BOOK, seen_flow
 from mangonel.websessions.content import adopt
 from mangonel.websessions.follow import (
     FOLLOW,
@@ -106,7 +107,7 @@ async def reload_flow(sessions: CheckedSettings[Any], store: Store, session: Web
     if found is not None and is_there and adopt(session, found):
         return True
     session.destroy()
-    session.state.record = None
+    session.state.record = session.state.device_cookie = None
     session.state.is_gone = True
     return False
 
@@ -142,7 +143,7 @@ async def _settle_flow(
         return None
     elif record.prev is not None:
         # So that `prev` is removed by this response's write.
-        session.state.has_closed = session.state.is_due = await _close_flow(sessions, store, record.prev, now)
+        session.state.has_closed = session.state.is_due = await _close_flow(sessions, store, record, now)
     if sessions.epochs_apart and await is_revoked_flow(sessions, store, record):
         sessions.emit("rejected", record.sid.hex(), reason="revoked")
         return None
@@ -195,9 +196,12 @@ def _note_trail(sessions: CheckedSettings[Any], session: WebSession[Any], trace:
         session.state.trail = trace
 
 
-async def _close_flow(sessions: CheckedSettings[Any], store: Store, prev: bytes, now: float) -> bool:
+async def _close_flow(sessions: CheckedSettings[Any], store: Store, record: Record, now: float) -> bool:
     """Record that the new id was seen, which closes the old one; return False if another request was faster."""
-    old = await store.get(prev)
+    old = await store.get(record.prev or b"")
+    if old is not None and old.label == BOOK:
+        await seen_flow(sessions, store, record)
+        return True
     if old is None or not old.next or is_forged(sessions, old) or sessions.unsealed(old) == SEEN:
         return True
     # A predecessor's cookie must not be read again.

@@ -110,6 +110,9 @@ class State:
         csrf_secret: the secret of tokens, if it is not among the values; "" if the request's secret is void.
         old_cookie: the Set-Cookie header that removes a predecessor's cookie.
         csrf_cookie: the Set-Cookie header that sets or removes the cookie with that secret.
+        device: the secret in the cookie of the browser's device, once a login has taken it.
+        device_cookie: the Set-Cookie header for that cookie.
+        remembers: the token of a login that is to be remembered, and for how many seconds.
         permanent: whether the cookie should outlive the browser, as in Flask. None: not set.
         counted: keys that `increment` changed; others' increments are added.
         epoch: the user's last revocation, as a login has seen it that is kept in the cookie itself.
@@ -149,6 +152,9 @@ class State:
     epoch = 0
     csrf_secret: str | None = None
     csrf_cookie: str | None = None
+    device: str | None = None
+    device_cookie: str | None = None
+    remembers: tuple[str, float] | None = None
     old_cookie: str | None = None
     headers_left = False
     discarded = b""
@@ -297,7 +303,7 @@ def discard(session: WebSession[Any]) -> None:
     """Drop this request's changes, because the response is an error. A given-up id stays given up."""
     state = session.state
     record = state.record
-    state.permanent = None
+    state.permanent = state.device_cookie = state.remembers = None
     if record is None and state.had_end and state.trail is not None:
         session.destroy()
         return

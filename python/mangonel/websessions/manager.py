@@ -28,6 +28,7 @@ from mangonel.websessions.stores._threads import NeverSuspends
 from mangonel.websessions.stores.meter import Meter
 
 if TYPE_CHECKING:
+    from mangonel.websessions.devices import Device
     from mangonel.websessions.predecessors import Predecessor
     from mangonel.websessions.session import WebSession
     from mangonel.websessions.users import Handle
@@ -175,6 +176,76 @@ class WebSessions(CheckedSettings[Data]):
             0
         """
         return await self.asynchronous.revoke_user(user, except_)
+
+    async def devices(self, user: str, current: WebSession[Any] | None = None) -> list[Device]:
+        """Return the devices in which a user has logged in, the one used last first; with `Users(devices=True)`.
+
+        Args:
+            user: the name passed to `login`.
+            current: the caller's websession; its device has `is_current`.
+
+        Raises:
+            Unsupported: devices are not kept.
+            StoreError: the store does not answer.
+
+        Example:
+            >>> sessions = WebSessions("memory:", devices=True)
+            >>> [f"{device.browser} on {device.system}" for device in await sessions.devices("ada")]
+            []
+        """
+        return await self.asynchronous.devices(user, current)
+
+    async def forget_device(self, device: Device) -> int:
+        """Log a device out, its remembered login included, and forget it; return how many websessions ended.
+
+        Args:
+            device: a device from `devices`.
+
+        Raises:
+            Unsupported: devices are not kept, or the engine cannot list a user's websessions; then the device is
+                forgotten, and what is open on it lasts until its limits.
+            StoreError: the store does not answer; whether it was logged out is unknown.
+
+        Example:
+            >>> sessions = WebSessions("memory:", devices=True)
+            >>> [await sessions.forget_device(device) for device in await sessions.devices("ada")]
+            []
+        """
+        return await self.asynchronous.forget_device(device)
+
+    async def export(self, user: str) -> dict[str, Any]:
+        """Return what is stored of a user: websessions with their values, and devices; all of it is JSON.
+
+        Args:
+            user: the name passed to `login`.
+
+        Raises:
+            Unsupported: the engine cannot search by user.
+            UsageError: a websession is sealed with a key that is not among those of `seal=`.
+
+        Example:
+            >>> await WebSessions("memory:").export("ada")
+            {'user': 'ada', 'websessions': []}
+        """
+        return await self.asynchronous.export(user)
+
+    async def erase(self, user: str) -> int:
+        """End a user's websessions and remove all that is stored of them; return how many websessions ended.
+
+        Only the number of the user's revocations remains, under a hash of the name, until it is needed no more.
+
+        Args:
+            user: the name passed to `login`.
+
+        Raises:
+            StoreError: the store does not answer; how much was removed is unknown. Call it again.
+            Unsupported: the engine cannot search by user.
+
+        Example:
+            >>> await WebSessions("memory:").erase("ada")
+            0
+        """
+        return await self.asynchronous.erase(user)
 
     async def setup(self) -> None:
         """Create tables and indexes, if the engine has any. May be called again."""

@@ -210,6 +210,11 @@ class WebSession(dict[str, Any], Generic[Data]):
         return self.state.degraded
 
     @property
+    def remembered(self) -> bool:
+        """Whether a cookie logged its user in, of a remembered login or a predecessor, and nothing was proved since."""
+        return self.user is not None and bool((self.state.extra or {}).get(UNPROVED))
+
+    @property
     def created(self) -> float | None:
         """When it began or its user last logged in, in seconds since the epoch."""
         self.accessed = True
@@ -286,7 +291,8 @@ class WebSession(dict[str, Any], Generic[Data]):
             user: the application's name of the user; stored unchanged, for listings and revocation.
             keep: the keys to keep; everything else from before the login is dropped.
             remember: make the cookie outlive the browser, and both limits this long, as "14d". True: as long as
-                `Lifetime(remember=)` allows.
+                `Lifetime(remember=)` allows. With `Users(devices=True)` the limits stay: for this long, a second cookie
+                logs in again, by a token that is used once.
             fingerprint: a value that changes with the user's password, such as its hash; see `check_fingerprint`. Only
                 a salted digest is kept.
 
@@ -311,13 +317,19 @@ class WebSession(dict[str, Any], Generic[Data]):
             self.state.model = fresh
         self._drop_csrf()
         self.state.extra = None
-        if remember:
-            self.state.set_extra("remember", self.state.sessions.remembered(remember))
+        sessions = self.state.sessions
+        lasts = sessions.remembered(remember) if remember else None
+        if lasts is not None and not sessions.has_devices:
+            self.state.set_extra("remember", lasts)
         self._keep_fingerprint(fingerprint)
         self.state.user = user
         self.state.challenged = False
         self.state.is_ended = self.state.is_gone = False
         self._bind()
+        if sessions.has_devices:
+            from mangonel.websessions.devices import take_device
+
+            take_device(self, lasts)
         self.state.change = "login"
 
     def reauthenticated(self, *, fingerprint: str | bytes | None = None) -> None:
@@ -423,6 +435,8 @@ class WebSession(dict[str, Any], Generic[Data]):
         self.state.user = None
         self.state.change = ""
         self.state.is_ended = self.state.had_end = True
+        if self.state.sessions.has_devices:
+            self._forget_remembered()
         if self.state.late_end is not None:
             self.state.late_end(self)
 
@@ -617,6 +631,17 @@ class WebSession(dict[str, Any], Generic[Data]):
         sessions = self.state.sessions
         if sessions.bind:
             self.state.set_extra("bind", sessions.signals_of(self.state.request_view))
+
+    def _forget_remembered(self) -> None:
+        """Take the token of a remembered login out of the browser's cookie; a commit takes it out of the store."""
+        state = self.state
+        state.remembers = state.device = state.device_cookie = None
+        policy = state.sessions.cookie
+        secret, locator, _ = (
+            policy.device_in(state.request_view.cookie) if state.request_view.cookie else (None, None, None)
+        )
+        if secret is not None and locator is not None and state.can_take_cookie:
+            state.device_cookie = policy.give_device(secret)
 
     def _check_cookie_can_leave(self, what: str) -> None:
         if not self.state.can_take_cookie:

@@ -150,15 +150,25 @@ class Users:
     """Settings for all websessions of one user.
 
     Attributes:
-        max_per_user: the most websessions. None: any number.
+        max_per_user: the most websessions, or a function from the user's name to that number. None: any number.
         over_limit: "evict-oldest" or "refuse".
+        devices: keep a list of each user's devices, see `WebSessions.devices`. A login is then remembered by a token
+            that is used once. Needs the package ua-parser.
+        place: a function from an address to a place for that list, as from a database of yours; it must not wait.
+        on_new_device: called with the `Device` after a login on a device that the user has not used before; on an event
+            loop it may be a coroutine function.
+        on_theft: called so with the `Device` whose remembered login was copied, as a token that came twice shows.
         epochs: a durable store, or its URL, for users' epochs, if the store cannot list a user's websessions; it is
             read whenever a user's websession is loaded.
     """
 
-    max_per_user: int | None = None
+    max_per_user: int | Callable[[str], int | None] | None = None
     over_limit: str = "evict-oldest"
     epochs: Any = None
+    devices: bool = False
+    place: Callable[[str], str | None] | None = None
+    on_new_device: Callable[[Any], Any] | None = None
+    on_theft: Callable[[Any], Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from mangonel.websessions.book import forget_all_flow, forget_login_flow
+from mangonel.websessions.content import extra_of
 from mangonel.websessions.errors import StoreError, Unsupported
 from mangonel.websessions.follow import ROUNDS, end_flow, last_flow, live_flow, replace
-from mangonel.websessions.merge import RESERVED
 from mangonel.websessions.record import Record
 from mangonel.websessions.settings import checked_text
 from mangonel.websessions.writes import next_writes, put_flow
@@ -41,6 +42,7 @@ class Handle(msgspec.Struct, frozen=True):
         expires: when it ends unless it is used.
         label: the application's name for it.
         is_current: whether it is the one passed to `of(user, current=…)`.
+        device: id of its device; "" if devices are not kept.
     """
 
     id: str
@@ -50,6 +52,7 @@ class Handle(msgspec.Struct, frozen=True):
     expires: float
     label: str | None = None
     is_current: bool = False
+    device: str = ""
 
 
 async def of_flow(
@@ -61,7 +64,9 @@ async def of_flow(
     found: dict[bytes, Handle] = {}
     now = sessions.now()
     for record in sorted(await live_flow(sessions, store, user), key=lambda record: record.issued):
-        last_seen = max(record.created, record.issued, min(record.expires - _idle(sessions, record), now))
+        extra = extra_of(sessions, record)
+        idle = sessions.expiry(0.0, float("inf"), extra)
+        last_seen = max(record.created, record.issued, min(record.expires - idle, now))
         found[record.sid] = Handle(
             record.sid.hex(),
             user,
@@ -70,6 +75,7 @@ async def of_flow(
             min(record.expires, record.deadline),
             record.label,
             current is not None and current.state.tag == record.sid.hex(),
+            str(extra.get("device", "")),
         )
     return sorted(found.values(), key=lambda handle: handle.created, reverse=True)
 
@@ -82,6 +88,9 @@ async def revoke_flow(sessions: CheckedSettings[Any], store: Store, user: str, h
     was_there = False
     for record in await live_flow(sessions, store, user):
         if record.sid.hex() == handle:
+            if sessions.has_devices:
+                # First, so that the browser cannot log in by itself beside this.
+                await forget_login_flow(sessions, store, user, str(extra_of(sessions, record).get("device")))
             was_there = await end_flow(sessions, store, record, sessions.now()) is not None or was_there
     if was_there:
         sessions.emit("revoked", handle, user=user)
@@ -111,14 +120,6 @@ async def revoke_user_flow(
     return ended
 
 
-def _idle(sessions: CheckedSettings[Any], record: Record) -> float:
-    try:
-        extra = sessions.codec.decode(sessions.unsealed(record)).get(RESERVED)
-    except ValueError:  # sealed with another's key, as on the command line
-        extra = None
-    return sessions.expiry(0.0, float("inf"), extra if isinstance(extra, dict) else None)
-
-
 async def _epoch_flow(
     sessions: CheckedSettings[Any], store: Store, epochs: Store, user: str, spared: WebSession[Any] | None
 ) -> None:
@@ -132,6 +133,9 @@ async def _epoch_flow(
         epoch = _next_epoch(now, last)
         if spared is not None:
             await _spare_flow(sessions, store, spared, last, epoch)
+        if sessions.has_devices:
+            own = (spared.state.extra or {}).get("device") if spared is not None else None
+            await forget_all_flow(sessions, store, user, own, last, epoch)
         fresh = Record(key, b"", version + 1, now, lasts, lasts, epoch=epoch, writes=next_writes(writes))
         was_put, _ = await put_flow(epochs, fresh, version)
         if was_put:

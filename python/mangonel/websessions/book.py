@@ -1,0 +1,239 @@
+"""The devices of a user, in one record of the store: its form, and changes of it by compare-and-set.
+
+The record's key is a hash of the user's name, so every engine finds it, those that cannot search by user included. It
+holds for each device its names, when it was first and last seen, and the state of a login that is remembered. Flows;
+knows no engine and no framework.
+"""
+
+from __future__ import annotations
+
+import logging
+from binascii import b2a_base64
+from collections.abc import Callable
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from mangonel.websessions.errors import StoreError
+from mangonel.websessions.follow import ROUNDS
+from mangonel.websessions.record import Record
+from mangonel.websessions.writes import next_writes, put_flow
+
+if TYPE_CHECKING:
+    from mangonel.websessions.checked_settings import CheckedSettings
+    from mangonel.websessions.stores.protocol import Store
+
+__all__ = [
+    "BOOK",
+    "Book",
+    "Known",
+    "book_key",
+    "change_flow",
+    "device_id",
+    "digest",
+    "forget_all_flow",
+    "forget_login_flow",
+    "locator_of",
+    "read_book",
+    "seen_flow",
+]
+
+log = logging.getLogger("mangonel.websessions")
+
+# The label of the record.
+BOOK = "devices"
+
+# Browsers keep a cookie for 400 days at most.
+MEMORY = 400 * 86_400.0
+MOST_DEVICES = 50
+
+ID_BYTES = 16
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One device of a user.
+
+    Attributes:
+        browser, system, place: as the public `Device` has them.
+        first, last: when the user first and last logged in on it.
+        token: the digest of the token that logs in next. Empty: the login is not remembered.
+        before: the digest of the token before, which the browser still has if the answer was lost.
+        changed: when `token` took the place of `before`.
+        session: the key of the websession that `before` was exchanged for.
+        seen: whether the browser has presented that websession, so that the answer was not lost.
+        until: when the remembered login ends.
+        epoch: the user's revocations that the remembered login has seen.
+        print: the salted digest of the fingerprint at login.
+        label: the websession's name in listings.
+    """
+
+    browser: str = ""
+    system: str = ""
+    place: str = ""
+    first: float = 0.0
+    last: float = 0.0
+    token: bytes = b""
+    before: bytes = b""
+    changed: float = 0.0
+    session: bytes = b""
+    seen: bool = False
+    until: float = 0.0
+    epoch: int = 0
+    print: str = ""
+    label: str | None = None
+
+    def forgotten(self) -> Known:
+        """Return the device without its remembered login."""
+        return msgspec.structs.replace(
+            self,
+            token=b"",
+            before=b"",
+            changed=0.0,
+            session=b"",
+            seen=False,
+            until=0.0,
+            epoch=0,
+            print="",
+            label=None,
+        )
+
+
+class Book(msgspec.Struct, frozen=True):
+    """All devices of a user, by id."""
+
+    user: str
+    devices: dict[str, Known] = {}
+
+    def having(self, id: str, known: Known | None) -> Book:
+        """Return the book with another entry for a device; None removes it."""
+        devices = {**self.devices}
+        devices.pop(id, None)
+        if known is not None:
+            devices[id] = known
+        return Book(self.user, devices)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Book).decode
+
+
+def book_key(user: str) -> bytes:
+    """Return the key of the record with a user's devices."""
+    return sha256(b"mangonel websession devices\0" + user.encode()).digest()
+
+
+def locator_of(key: bytes) -> str:
+    """Return a key as text for a cookie."""
+    return b2a_base64(key, newline=False)[:43].translate(bytes.maketrans(b"+/", b"-_")).decode()
+
+
+def device_id(sessions: CheckedSettings[Any], user: str, secret: str) -> str:
+    """Return the id of a device of a user: it says nothing of the cookie, nor that two users share the device."""
+    return sha256(sessions.cookie.purpose + b"device\0" + secret.encode() + user.encode()).hexdigest()[
+        : 2 * ID_BYTES
+    ]
+
+
+def digest(token: str) -> bytes:
+    """Return what is stored of a token."""
+    return sha256(b"mangonel websession remembered\0" + token.encode()).digest()
+
+
+def read_book(sessions: CheckedSettings[Any], record: Record | None) -> Book | None:
+    """Return the devices in a record; None if there is none, or if it was changed without our key."""
+    if record is None or record.label != BOOK or not sessions.now() < record.expires:
+        return None
+    try:
+        return _decode(sessions.unsealed(record))
+    except (ValueError, msgspec.DecodeError):
+        sessions.emit("rejected", reason="sealed" if sessions.ring is not None else "corrupt")
+        return None
+
+
+async def change_flow(
+    sessions: CheckedSettings[Any], store: Store, key: bytes, change: Callable[[Book | None], Book | None]
+) -> Book | None:
+    """Change a user's devices so that no parallel change is lost; return them as stored, None if nothing changed.
+
+    Args:
+        key: from `book_key`.
+        change: returns the new devices; None: nothing is to change. Called again if another request was faster.
+
+    Raises:
+        StoreError: others kept changing the record.
+    """
+    record = await store.get(key)
+    for _ in range(ROUNDS):
+        book = change(read_book(sessions, record))
+        if book is None:
+            return None
+        was_put, record = await put_flow(
+            store, _record(sessions, key, book, record), record.version if record else 0
+        )
+        if was_put:
+            return book
+    raise StoreError(f"the user's devices were changed by others {ROUNDS} times")
+
+
+async def seen_flow(sessions: CheckedSettings[Any], store: Store, record: Record) -> None:
+    """Note that the browser has presented the websession that a remembered login was exchanged for."""
+
+    def seen(book: Book | None) -> Book | None:
+        for id, known in book.devices.items() if book is not None else ():
+            if known.session == record.key and not known.seen:
+                assert book is not None
+                return book.having(id, msgspec.structs.replace(known, seen=True))
+        return None
+
+    if record.prev is not None:
+        await change_flow(sessions, store, record.prev, seen)
+
+
+async def forget_login_flow(sessions: CheckedSettings[Any], store: Store, user: str, id: str) -> None:
+    """Forget the remembered login of one of a user's devices."""
+
+    def forgotten(book: Book | None) -> Book | None:
+        known = book.devices.get(id) if book is not None else None
+        return (
+            book.having(id, known.forgotten())
+            if book is not None and known is not None and known.token
+            else None
+        )
+
+    await change_flow(sessions, store, book_key(user), forgotten)
+
+
+async def forget_all_flow(
+    sessions: CheckedSettings[Any], store: Store, user: str, spared: str | None, last: int, epoch: int
+) -> None:
+    """Forget the remembered logins of a user who is about to be revoked, except that of one device.
+
+    Args:
+        spared: id of the device.
+        last, epoch: the revocation before this one, which the spared login has to have seen; and this one.
+    """
+
+    def forgotten(book: Book | None) -> Book | None:
+        if book is None:
+            return None
+        kept = {
+            id: msgspec.structs.replace(known, epoch=epoch)
+            if id == spared and known.token and known.epoch >= last
+            else known.forgotten()
+            for id, known in book.devices.items()
+        }
+        return Book(book.user, kept) if kept != book.devices else None
+
+    await change_flow(sessions, store, book_key(user), forgotten)
+
+
+def _record(sessions: CheckedSettings[Any], key: bytes, book: Book, old: Record | None) -> Record:
+    now = sessions.now()
+    ends = now + max(MEMORY, sessions.longest)
+    version, writes = (old.version, old.writes) if old is not None else (0, b"")
+    # Without a user's name, so that no listing takes it for a websession.
+    fresh = Record(key, b"", version + 1, now, ends, ends, issued=now, label=BOOK, writes=next_writes(writes))
+    kept = {id: known for id, known in book.devices.items() if now < max(known.last + MEMORY, known.until)}
+    latest = sorted(kept, key=lambda each: kept[each].last)[-MOST_DEVICES:]
+    return sessions.sealed(fresh, _encode(Book(book.user, {id: kept[id] for id in latest})))
