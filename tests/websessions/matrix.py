@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from applications import DEFINED, LISTENING
 from browser import after
 
-from mangonel.websessions import MemoryStore, WebSessions
+from mangonel.websessions import MemoryStore, Unsupported, WebSessions
 from mangonel.websessions.testing import FakeClock
 
 WRITERS = ("same", "own", "increment")
@@ -40,6 +40,7 @@ KEYS = "k,n,a,b,c,d,s"
 IDLE = 1800.0
 FRESH = 600.0
 PAUSE = 601.0
+ABSOLUTE = 30 * 86_400.0
 VISITORS = 8
 
 
@@ -342,9 +343,16 @@ async def play(
     clock = FakeClock(time.time())
     # Without a delay no request on a loop would meet another one in memory.
     store = MemoryStore(delay=0.0005) if name == "memory" else url
-    # Clocks are moved so often that an absolute limit would end what the model takes for live.
+    # A long absolute limit, since clocks are moved often; a long timeout, since a busy machine is no store that fails.
     sessions: WebSessions[Any] = WebSessions(
-        store, clock=clock, idle=IDLE, absolute="3650d", renew=None, grace="30s", events=lambda event: None
+        store,
+        clock=clock,
+        idle=IDLE,
+        absolute=ABSOLUTE,
+        timeout="10m",
+        renew=None,
+        grace="30s",
+        events=lambda event: None,
     )
     draw = random.Random(f"{seed} {framework} {name}")
     visitors = [
@@ -364,6 +372,11 @@ async def play(
                 count["expire"] += VISITORS
                 await asyncio.gather(*(each.ended(send) for each in visitors if each.user is not None))
             await asyncio.gather(*(each.round(send, everywhere) for each in visitors))
+        # A store that rewrites all it holds must not slow down from cell to cell.
+        clock.advance(2 * ABSOLUTE)
+        with contextlib.suppress(Unsupported):
+            await sessions.purge()
+    await sessions.aclose()
 
 
 def main() -> None:
