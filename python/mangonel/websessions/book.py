@@ -57,9 +57,9 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         browser, system, place: as the public `Device` has them.
         first, last: when the user first and last logged in on it.
-        token: the digest of the token that logs in next. Empty: the login is not remembered.
+        expects: the digest of the token that logs in next. Empty: the login is not remembered.
         before: the digest of the token before, which the browser still has if the answer was lost.
-        changed: when `token` took the place of `before`.
+        changed: when `expects` took the place of `before`.
         session: the key of the websession that `before` was exchanged for.
         seen: whether the browser has presented that websession, so that the answer was not lost.
         until: when the remembered login ends.
@@ -73,7 +73,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     place: str = ""
     first: float = 0.0
     last: float = 0.0
-    token: bytes = b""
+    expects: bytes = b""
     before: bytes = b""
     changed: float = 0.0
     session: bytes = b""
@@ -87,7 +87,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the device without its remembered login."""
         return msgspec.structs.replace(
             self,
-            token=b"",
+            expects=b"",
             before=b"",
             changed=0.0,
             session=b"",
@@ -197,7 +197,7 @@ async def forget_login_flow(sessions: CheckedSettings[Any], store: Store, user: 
         known = book.devices.get(id) if book is not None else None
         return (
             book.having(id, known.forgotten())
-            if book is not None and known is not None and known.token
+            if book is not None and known is not None and known.expects
             else None
         )
 
@@ -219,7 +219,7 @@ async def forget_all_flow(
             return None
         kept = {
             id: msgspec.structs.replace(known, epoch=epoch)
-            if id == spared and known.token and known.epoch >= last
+            if id == spared and known.expects and known.epoch >= last
             else known.forgotten()
             for id, known in book.devices.items()
         }

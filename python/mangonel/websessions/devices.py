@@ -119,7 +119,7 @@ def device_of(user: str, id: str, known: Known, **more: Any) -> Device:
         known.place,
         known.first,
         max(known.last, more.pop("last_seen", 0.0)),
-        is_remembered=bool(known.token),
+        is_remembered=bool(known.expects),
         **more,
     )
 
@@ -139,7 +139,7 @@ async def enlist_flow(
         # Re-authenticated: a remembered login goes on with the new password.
         def with_print(book: Book | None) -> Book | None:
             known = book.devices.get(id) if book is not None else None
-            if book is None or known is None or not known.token or known.print == proof:
+            if book is None or known is None or not known.expects or known.print == proof:
                 return None
             return book.having(id, msgspec.structs.replace(known, print=proof))
 
@@ -160,7 +160,7 @@ async def enlist_flow(
             token, seconds = state.remembers
             known = msgspec.structs.replace(
                 known,
-                token=digest(token),
+                expects=digest(token),
                 changed=now,
                 until=now + seconds,
                 epoch=record.epoch,
@@ -195,7 +195,7 @@ async def devices_flow(
     for id, known in book.devices.items():
         own = tuple(each for each in handles if each.device == id)
         last = max((each.last_seen for each in own), default=0.0)
-        is_remembered = known.token != b"" and sessions.now() < known.until
+        is_remembered = known.expects != b"" and sessions.now() < known.until
         known = known if is_remembered else known.forgotten()
         found.append(device_of(user, id, known, last_seen=last, is_current=id == here, websessions=own))
     # A websession from before devices were kept.

@@ -55,14 +55,14 @@ async def remembered_flow(
         book = read_book(sessions, await store.get(key))
         id = device_id(sessions, book.user, secret) if book is not None else ""
         known = book.devices.get(id) if book is not None else None
-        if book is None or known is None or not known.token or not now < known.until:
+        if book is None or known is None or not known.expects or not now < known.until:
             # The cookie stays: a newer one may be on its way to the browser.
             sessions.emit("rejected", reason="remember")
             if known is None:
                 sessions.note_guess(request_view)
             return session
         was_lost = given == known.before and not known.seen and now - known.changed > sessions.grace
-        if given == known.token or was_lost:
+        if given == known.expects or was_lost:
             found = await _exchange_flow(sessions, store, session, key, book, id, known, secret, given, now)
             if found is not None:
                 return found
@@ -95,7 +95,7 @@ async def forget_remembered_flow(
         known = book.devices.get(id) if book is not None else None
         return (
             book.having(id, known.forgotten())
-            if book is not None and known is not None and known.token
+            if book is not None and known is not None and known.expects
             else None
         )
 
@@ -161,7 +161,7 @@ async def _exchange_flow(
         browser=browser or known.browser,
         system=system or known.system,
         last=now,
-        token=digest(next_token),
+        expects=digest(next_token),
         before=given,
         changed=now,
         session=record.key,
@@ -180,7 +180,10 @@ async def _exchange_flow(
         await store.delete(record.key)
         sessions.emit("rejected", record.sid.hex(), reason="revoked")
         return session
-    if given != known.token and (lost := await current_flow(sessions, store, known.session, now)) is not None:
+    if (
+        given != known.expects
+        and (lost := await current_flow(sessions, store, known.session, now)) is not None
+    ):
         # The answer with it was lost, so nothing but a copy has it.
         await end_flow(sessions, store, lost, now)
     if most is not None and await evict_flow(sessions, store, record, most, now):
