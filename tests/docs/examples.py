@@ -33,7 +33,7 @@ import mangonel
 from docs.docstrings import things
 from docs.pages import here
 from mangonel import odm
-from mangonel.websessions import Visit, WebSessions
+from mangonel.websessions import RequestView, WebSessions
 
 LIST = Path(__file__).with_name("examples-not-run.txt")
 # For one example: some start a server. Those that never end are found sooner when the list is written.
@@ -185,7 +185,7 @@ def django_names(words: set[str]) -> dict[str, Any]:
 def shop(address: str, words: set[str]) -> Iterator[dict[str, Any]]:
     """Open a shop: the names that examples use, and in the database what those that occur among `words` expect."""
     sessions = WebSessions("memory:")
-    names = NAMES | {"sessions": sessions, "websession": sessions.blocking.load(Visit())}
+    names = NAMES | {"sessions": sessions, "websession": sessions.blocking.load(RequestView())}
     names |= django_names(words)
     if not words & STORED:
         yield names

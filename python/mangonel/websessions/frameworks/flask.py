@@ -261,6 +261,8 @@ def require_fresh(within: Any) -> Callable[[View], View]:
         UsageError: `within` is no duration. The view raises `NotFresh`, answered 403.
 
     Example:
+        >>> from flask import Flask
+        >>> app = Flask("bank")
         >>> @app.post("/pay")
         ... @require_fresh("10m")
         ... def pay():
