@@ -34,6 +34,7 @@ FACE_OF_ITS_OWN = (
     "websessions/cli.py",
     "websessions/faces.py",
     "websessions/frameworks/",
+    "websessions/hooks.py",
     "websessions/late.py",
     "websessions/lock.py",
     "websessions/manager.py",
