@@ -28,6 +28,9 @@ from tools.spec_table import SpecTable
 # A run in the background of a shell inherits an ignored Ctrl-C, which the tests send to themselves and to programs.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Only the tests of OCSP use the other TLS engine.
+os.environ["MANGONEL_OCSP"] = "0"
+
 HERE = Path(__file__).parent
 TEST_COMMANDS = {"enableTestCommands": 1}
 

@@ -60,6 +60,7 @@ class AioPort:
     is_async = True
     largest_batch = LARGEST_MESSAGE
     is_encrypting = False
+    limit = None
 
     def __init__(self, core: _core.Core) -> None:
         self._core = core
@@ -409,6 +410,9 @@ class _LoopState:
                 if saying:
                     await self.loop.sock_sendall(sock, saying)
                 if not is_answered:
+                    if secured.checks_revocation:
+                        # It may ask the certificate's authority.
+                        await self.loop.run_in_executor(None, secured.check_revocation, None)
                     return secured
                 received = await self.loop.sock_recv(sock, _CHUNK)
         except ConnectionError as error:

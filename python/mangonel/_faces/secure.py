@@ -9,6 +9,8 @@ from __future__ import annotations
 from ssl import SSLError, SSLWantReadError
 from time import monotonic
 
+from mangonel._options.tls import Security
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _socket import socket
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
 
     from mangonel import _core
     from mangonel._faces.port import Address
-    from mangonel._options.tls import Security
 
 _CHUNK = 64 * 1024
 
@@ -36,7 +37,8 @@ class Secured:
         self._engine: SSLObject
         self._incoming: MemoryBIO
         self._outgoing: MemoryBIO
-        self._engine, self._incoming, self._outgoing = security.wrap(address)
+        wrap = _wrap_with_ocsp if security.checks_revocation else Security.wrap
+        self._engine, self._incoming, self._outgoing = wrap(security, address)
 
     def shake(self, received: bytes | None) -> tuple[bytes, bool]:
         """Process the peer's bytes (None at the start); return the bytes to send, and whether the peer must answer.
@@ -57,6 +59,25 @@ class Secured:
         except OSError as error:
             raise self.explain(error) from error
         return self._outgoing.read(), False
+
+    @property
+    def checks_revocation(self) -> bool:
+        """Whether `check_revocation` must be called after the handshake."""
+        return self._security.checks_revocation
+
+    def check_revocation(self, seconds: float | None) -> None:
+        """Check by OCSP that the peer's certificate was not revoked. May block for `seconds`, at most for five.
+
+        Raises:
+            SSLCertVerificationError: it was, or the peer's own OCSP answer is missing or wrong.
+        """
+        if not self.checks_revocation:
+            return
+        engine: Any = self._engine
+        try:
+            self._security.factory.answers.check(*engine.evidence(), seconds)
+        except OSError as error:
+            raise self.explain(error) from error
 
     def farewell(self) -> bytes:
         """Return the engine's last bytes for the peer, such as the reason for refusing it."""
@@ -104,6 +125,17 @@ class Secured:
         return self._security.closing_hint
 
 
+def _wrap_with_ocsp(security: Security, address: Address) -> tuple[Any, Any, Any]:
+    """Return what `Security.wrap` does, of an engine that shows the peer's OCSP answer."""
+    from mangonel._faces.ocsp_engine import Factory, Incoming, Outgoing
+
+    if security.factory is None:
+        with security.lock:
+            security.factory = security.factory or Factory(security)
+    engine = security.factory.make(address)
+    return engine, Incoming(engine), Outgoing(engine)
+
+
 class SecureSocket:
     """A blocking socket with TLS, with the methods that the blocking loop uses."""
 
@@ -124,6 +156,7 @@ class SecureSocket:
                 if saying:
                     self._plain.sendall(saying)
                 if not is_answered:
+                    self.secured.check_revocation(None if until is None else until - monotonic())
                     return
                 received = self._receive(until)
         except ConnectionError as error:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from _thread import allocate_lock
 
 from mangonel.errors import ConfigurationError
@@ -29,6 +30,8 @@ _REMEDIES = {
     23: "it was revoked; renew it on the server",
     62: "it is for other host names; connect by one of its names, or set tlsAllowInvalidHostnames=true",
     64: "it is for other IP addresses; connect by one of its names, or set tlsAllowInvalidHostnames=true",
+    92: "let the server send OCSP answers along (stapling); its log says why it does not",
+    94: "compare the clocks of both machines, and see the server's log",
     **dict.fromkeys(
         (2, 18, 19, 20, 21),
         "no authority that this client trusts has signed it; name the authority's certificate in tlsCAFile",
@@ -64,15 +67,19 @@ class Security:
 
     Args:
         options: checked options by lower-case name.
+        checks_revocation: ask by OCSP whether certificates were revoked, if `mangonel[ocsp]` is installed.
 
     Raises:
         ConfigurationError: a file cannot be read, or options contradict each other.
     """
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        self._options = options
+    def __init__(self, options: Mapping[str, Any], checks_revocation: bool = True) -> None:
+        self.options = options
+        self.checks_revocation = checks_revocation and _checks_revocation(options)
+        # What makes TLS with OCSP: `mangonel._faces` sets it for the first connection.
+        self.factory: Any = None
         self._context: ssl.SSLContext | None = options.get("ssl_context")
-        self._lock = allocate_lock()
+        self.lock = allocate_lock()
         # (session to resume, how often in a row it was declined), by address.
         self._sessions: dict[_Address, tuple[Any, int]] = {}
         self._has_certificate = bool(options.get("tlscertificatekeyfile")) or self._context is not None
@@ -84,9 +91,9 @@ class Security:
     def context(self) -> ssl.SSLContext:
         """The context of all connections, made for the first of them."""
         if self._context is None:
-            with self._lock:
+            with self.lock:
                 if self._context is None:
-                    self._context = _make_context(self._options)
+                    self._context = _make_context(self.options)
         return self._context
 
     def wrap(self, address: _Address) -> tuple[ssl.SSLObject, ssl.MemoryBIO, ssl.MemoryBIO]:
@@ -144,6 +151,17 @@ class Security:
         return "it may want a client certificate; name one in tlsCertificateKeyFile"
 
 
+def _checks_revocation(options: Mapping[str, Any]) -> bool:
+    """Return whether certificates are checked by OCSP: the packages are there, and the options ask for TLS's checks."""
+    if options.get("ssl_context") is not None or options.get("tlsallowinvalidcertificates"):
+        return False
+    if os.environ.get("MANGONEL_OCSP") == "0":
+        return False
+    from importlib.util import find_spec
+
+    return all(find_spec(name) is not None for name in ("OpenSSL", "service_identity"))
+
+
 def _make_context(options: Mapping[str, Any]) -> ssl.SSLContext:
     import ssl
 
@@ -154,7 +172,6 @@ def _make_context(options: Mapping[str, Any]) -> ssl.SSLContext:
     context.verify_mode = ssl.CERT_REQUIRED if checks_certificates else ssl.CERT_NONE
     if key_file := options.get("tlscertificatekeyfile"):
         _load_key(context, key_file, options.get("tlscertificatekeyfilepassword"))
-    # The standard library uses no OCSP responder, so tlsDisableOCSPEndpointCheck has nothing to switch off.
     if revoked := options.get("tlscrlfile"):
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
         _load(context, "tlsCRLFile", revoked)

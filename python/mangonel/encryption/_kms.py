@@ -66,7 +66,7 @@ class Kms:
         self._securities = {
             provider: _security(provider, options) for provider, options in (tls_options or {}).items()
         }
-        self._default = Security({})
+        self._default = Security({}, checks_revocation=False)
 
     async def answer_flow(self, context: Context) -> None:
         """Get every response that `context` waits for.
@@ -175,4 +175,4 @@ def _security(provider: str, options: Any) -> Security:
     checked = {name.lower(): validate_keyword(name, value) for name, value in options.items()}
     if not checked.get("tls", checked.get("ssl", True)):
         raise ConfigurationError("TLS is required for KMS providers")
-    return Security(checked)
+    return Security(checked, checks_revocation=False)
