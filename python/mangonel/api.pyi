@@ -66,6 +66,8 @@ class MongoClient(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> Database[_DocumentType]: ...
     @overload
     def get_database(
@@ -75,6 +77,8 @@ class MongoClient(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> Database[_OtherDocumentType]: ...
     @overload
     def get_default_database(
@@ -84,6 +88,8 @@ class MongoClient(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> Database[_DocumentType]: ...
     @overload
     def get_default_database(
@@ -93,12 +99,16 @@ class MongoClient(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> Database[_OtherDocumentType]: ...
     def start_session(
         self,
         causal_consistency: bool | None = None,
         default_transaction_options: TransactionOptions | None = None,
         snapshot: bool | None = False,
+        *,
+        default_timeout_ms: float | None = None,
     ) -> ClientSession: ...
     def __getitem__(self, name: str) -> Database[_DocumentType]: ...
     def __getattr__(self, name: str) -> Database[_DocumentType]: ...
@@ -111,20 +121,31 @@ class MongoClient(Generic[_DocumentType]):
         self,
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> CommandCursor[dict[str, Any]]: ...
     def list_database_names(
         self,
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> list[str]: ...
     def drop_database(
         self,
         name_or_database: str | Database[Any],
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> None: ...
-    def server_info(self, session: ClientSession | None = None) -> dict[str, Any]: ...
+    def server_info(
+        self,
+        session: ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> dict[str, Any]: ...
     def append_metadata(self, driver_info: DriverInfo) -> None: ...
     @property
     def address(self) -> Address: ...
@@ -152,6 +173,8 @@ class MongoClient(Generic[_DocumentType]):
         comment: object = None,
         let: Mapping[str, object] | None = None,
         write_concern: WriteConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> ClientBulkWriteResult: ...
     def watch(
         self,
@@ -167,6 +190,8 @@ class MongoClient(Generic[_DocumentType]):
         comment: object = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> ClusterChangeStream[_DocumentType]: ...
     def __next__(self) -> NoReturn: ...
     def next(self) -> NoReturn: ...
@@ -239,7 +264,7 @@ class Cursor(Generic[_DocumentType]):
     def prefetch(self, prefetch: bool = True) -> Self: ...
     def add_option(self, mask: int) -> Self: ...
     def remove_option(self, mask: int) -> Self: ...
-    def close(self) -> None: ...
+    def close(self, *, timeout_ms: float | None = None) -> None: ...
     @property
     def collection(self) -> Collection[_DocumentType]: ...
     @property
@@ -330,7 +355,7 @@ class RawBatchCursor(Generic[_DocumentType]):
     def prefetch(self, prefetch: bool = True) -> Self: ...
     def add_option(self, mask: int) -> Self: ...
     def remove_option(self, mask: int) -> Self: ...
-    def close(self) -> None: ...
+    def close(self, *, timeout_ms: float | None = None) -> None: ...
     @property
     def collection(self) -> Collection[_DocumentType]: ...
     @property
@@ -381,7 +406,7 @@ class CommandCursor(Generic[_DocumentType]):
     def __exit__(self, *exc_info: object) -> None: ...
     def batch_size(self, batch_size: int) -> Self: ...
     def try_next(self) -> _DocumentType | None: ...
-    def close(self) -> None: ...
+    def close(self, *, timeout_ms: float | None = None) -> None: ...
     @property
     def collection(self) -> Collection[_DocumentType]: ...
     @property
@@ -432,7 +457,7 @@ class RawBatchCommandCursor(Generic[_DocumentType]):
     def __exit__(self, *exc_info: object) -> None: ...
     def batch_size(self, batch_size: int) -> Self: ...
     def try_next(self) -> bytes | None: ...
-    def close(self) -> None: ...
+    def close(self, *, timeout_ms: float | None = None) -> None: ...
     @property
     def collection(self) -> Collection[_DocumentType]: ...
     @property
@@ -485,7 +510,7 @@ class ChangeStream(Generic[_DocumentType]):
     @property
     def alive(self) -> bool: ...
     def try_next(self) -> _DocumentType | None: ...
-    def close(self) -> None: ...
+    def close(self, *, timeout_ms: float | None = None) -> None: ...
 
 class CollectionChangeStream(ChangeStream[_DocumentType]):
     ...
@@ -522,6 +547,8 @@ class Collection(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> Collection[_DocumentType]: ...
     @overload
     def with_options(
@@ -530,6 +557,8 @@ class Collection(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> Collection[_OtherDocumentType]: ...
     def __getitem__(self, name: str) -> Collection[_DocumentType]: ...
     def __getattr__(self, name: str) -> Collection[_DocumentType]: ...
@@ -627,6 +656,8 @@ class Collection(Generic[_DocumentType]):
         bypass_document_validation: bool | None = None,
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> InsertOneResult: ...
     def insert_many(
         self,
@@ -635,6 +666,8 @@ class Collection(Generic[_DocumentType]):
         bypass_document_validation: bool | None = None,
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> InsertManyResult: ...
     def update_one(
         self,
@@ -649,6 +682,8 @@ class Collection(Generic[_DocumentType]):
         let: Mapping[str, object] | None = None,
         sort: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> UpdateResult: ...
     def update_many(
         self,
@@ -662,6 +697,8 @@ class Collection(Generic[_DocumentType]):
         session: ClientSession | None = None,
         let: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> UpdateResult: ...
     def replace_one(
         self,
@@ -675,6 +712,8 @@ class Collection(Generic[_DocumentType]):
         let: Mapping[str, object] | None = None,
         sort: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> UpdateResult: ...
     def delete_one(
         self,
@@ -684,6 +723,8 @@ class Collection(Generic[_DocumentType]):
         session: ClientSession | None = None,
         let: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> DeleteResult: ...
     def delete_many(
         self,
@@ -693,6 +734,8 @@ class Collection(Generic[_DocumentType]):
         session: ClientSession | None = None,
         let: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> DeleteResult: ...
     def find_one_and_delete(
         self,
@@ -703,6 +746,8 @@ class Collection(Generic[_DocumentType]):
         session: ClientSession | None = None,
         let: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> _DocumentType | None: ...
     def find_one_and_replace(
@@ -717,6 +762,8 @@ class Collection(Generic[_DocumentType]):
         session: ClientSession | None = None,
         let: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> _DocumentType | None: ...
     def find_one_and_update(
@@ -732,6 +779,8 @@ class Collection(Generic[_DocumentType]):
         session: ClientSession | None = None,
         let: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> _DocumentType | None: ...
     def bulk_write(
@@ -742,6 +791,8 @@ class Collection(Generic[_DocumentType]):
         session: ClientSession | None = None,
         comment: object = None,
         let: Mapping[str, object] | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> BulkWriteResult: ...
     def insert_arrow(
         self,
@@ -754,6 +805,7 @@ class Collection(Generic[_DocumentType]):
         bypass_document_validation: bool | None = None,
         session: ClientSession | None = None,
         comment: object = None,
+        timeout_ms: float | None = None,
     ) -> BulkWriteResult: ...
     def aggregate(
         self,
@@ -761,6 +813,8 @@ class Collection(Generic[_DocumentType]):
         session: ClientSession | None = None,
         let: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> CommandCursor[_DocumentType]: ...
     def aggregate_raw_batches(
@@ -768,6 +822,8 @@ class Collection(Generic[_DocumentType]):
         pipeline: _Pipeline,
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> RawBatchCommandCursor[_DocumentType]: ...
     def count_documents(
@@ -775,9 +831,17 @@ class Collection(Generic[_DocumentType]):
         filter: Mapping[str, object],
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> int: ...
-    def estimated_document_count(self, comment: object = None, **kwargs: object) -> int: ...
+    def estimated_document_count(
+        self,
+        comment: object = None,
+        *,
+        timeout_ms: float | None = None,
+        **kwargs: object,
+    ) -> int: ...
     def distinct(
         self,
         key: str,
@@ -785,6 +849,8 @@ class Collection(Generic[_DocumentType]):
         session: ClientSession | None = None,
         comment: object = None,
         hint: _IndexKeyHint | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> list[Any]: ...
     def infer_schema(
@@ -792,12 +858,15 @@ class Collection(Generic[_DocumentType]):
         filter: Mapping[str, object] | None = None,
         *,
         sample: int | None = None,
+        timeout_ms: float | None = None,
     ) -> InferredSchema: ...
     def create_index(
         self,
         keys: _IndexKeyHint,
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> str: ...
     def create_indexes(
@@ -805,6 +874,8 @@ class Collection(Generic[_DocumentType]):
         indexes: Sequence[IndexModel],
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> list[str]: ...
     def drop_index(
@@ -812,29 +883,39 @@ class Collection(Generic[_DocumentType]):
         index_or_name: _IndexKeyHint,
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> None: ...
     def drop_indexes(
         self,
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> None: ...
     def list_indexes(
         self,
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> CommandCursor[SON[str, Any]]: ...
     def index_information(
         self,
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> dict[str, Any]: ...
     def list_search_indexes(
         self,
         name: str | None = None,
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> CommandCursor[dict[str, Any]]: ...
     def create_search_index(
@@ -842,6 +923,8 @@ class Collection(Generic[_DocumentType]):
         model: Mapping[str, object] | SearchIndexModel,
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> str: ...
     def create_search_indexes(
@@ -849,6 +932,8 @@ class Collection(Generic[_DocumentType]):
         models: list[SearchIndexModel],
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> list[str]: ...
     def drop_search_index(
@@ -856,6 +941,8 @@ class Collection(Generic[_DocumentType]):
         name: str,
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> None: ...
     def update_search_index(
@@ -864,6 +951,8 @@ class Collection(Generic[_DocumentType]):
         definition: Mapping[str, object],
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> None: ...
     def drop(
@@ -871,15 +960,25 @@ class Collection(Generic[_DocumentType]):
         session: ClientSession | None = None,
         comment: object = None,
         encrypted_fields: Mapping[str, object] | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> None: ...
     def rename(
         self,
         new_name: str,
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> dict[str, Any]: ...
-    def options(self, session: ClientSession | None = None, comment: object = None) -> dict[str, Any]: ...
+    def options(
+        self,
+        session: ClientSession | None = None,
+        comment: object = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> dict[str, Any]: ...
     def partitions(
         self,
         count: int,
@@ -929,6 +1028,8 @@ class Collection(Generic[_DocumentType]):
         comment: object = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> CollectionChangeStream[_DocumentType]: ...
     def __next__(self) -> NoReturn: ...
     def next(self) -> NoReturn: ...
@@ -962,6 +1063,8 @@ class Database(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> Database[_DocumentType]: ...
     @overload
     def with_options(
@@ -970,6 +1073,8 @@ class Database(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> Database[_OtherDocumentType]: ...
     @overload
     def get_collection(
@@ -979,6 +1084,8 @@ class Database(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> Collection[_DocumentType]: ...
     @overload
     def get_collection(
@@ -988,6 +1095,8 @@ class Database(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> Collection[_OtherDocumentType]: ...
     def __getitem__(self, name: str) -> Collection[_DocumentType]: ...
     def __getattr__(self, name: str) -> Collection[_DocumentType]: ...
@@ -1006,6 +1115,8 @@ class Database(Generic[_DocumentType]):
         codec_options: None = None,
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> dict[str, Any]: ...
     @overload
@@ -1019,6 +1130,8 @@ class Database(Generic[_DocumentType]):
         codec_options: CodecOptions[_OtherDocumentType] = ...,
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> _OtherDocumentType: ...
     @overload
@@ -1031,6 +1144,8 @@ class Database(Generic[_DocumentType]):
         read_concern: ReadConcern | None = None,
         session: ClientSession | None = None,
         check_exists: bool | None = True,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> Collection[_DocumentType]: ...
     @overload
@@ -1043,6 +1158,8 @@ class Database(Generic[_DocumentType]):
         read_concern: ReadConcern | None = None,
         session: ClientSession | None = None,
         check_exists: bool | None = True,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> Collection[_OtherDocumentType]: ...
     def drop_collection(
@@ -1051,12 +1168,16 @@ class Database(Generic[_DocumentType]):
         session: ClientSession | None = None,
         comment: object = None,
         encrypted_fields: Mapping[str, object] | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> dict[str, Any]: ...
     def list_collections(
         self,
         session: ClientSession | None = None,
         filter: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> CommandCursor[dict[str, Any]]: ...
     def list_collection_names(
@@ -1064,12 +1185,16 @@ class Database(Generic[_DocumentType]):
         session: ClientSession | None = None,
         filter: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> list[str]: ...
     def aggregate(
         self,
         pipeline: _Pipeline,
         session: ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> CommandCursor[dict[str, Any]]: ...
     @overload
@@ -1082,6 +1207,8 @@ class Database(Generic[_DocumentType]):
         session: ClientSession | None = None,
         comment: object = None,
         max_await_time_ms: int | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> CommandCursor[dict[str, Any]]: ...
     @overload
@@ -1094,6 +1221,8 @@ class Database(Generic[_DocumentType]):
         session: ClientSession | None = None,
         comment: object = None,
         max_await_time_ms: int | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> CommandCursor[_OtherDocumentType]: ...
     def validate_collection(
@@ -1104,12 +1233,16 @@ class Database(Generic[_DocumentType]):
         session: ClientSession | None = None,
         background: bool | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> dict[str, Any]: ...
     def dereference(
         self,
         dbref: DBRef,
         session: ClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> _DocumentType | None: ...
     def watch(
@@ -1126,6 +1259,8 @@ class Database(Generic[_DocumentType]):
         comment: object = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> DatabaseChangeStream[_DocumentType]: ...
     def __next__(self) -> NoReturn: ...
     def next(self) -> NoReturn: ...
@@ -1168,8 +1303,8 @@ class ClientSession:
         read_preference: _ServerMode | None = None,
         max_commit_time_ms: int | None = None,
     ) -> BlockingTransaction: ...
-    def commit_transaction(self) -> None: ...
-    def abort_transaction(self) -> None: ...
+    def commit_transaction(self, *, timeout_ms: float | None = None) -> None: ...
+    def abort_transaction(self, *, timeout_ms: float | None = None) -> None: ...
     def with_transaction(
         self,
         callback: Callable[[ClientSession], _Result],
@@ -1236,7 +1371,7 @@ class AsyncCursor(Generic[_DocumentType]):
     def prefetch(self, prefetch: bool = True) -> Self: ...
     async def add_option(self, mask: int) -> Self: ...
     def remove_option(self, mask: int) -> Self: ...
-    async def close(self) -> None: ...
+    async def close(self, *, timeout_ms: float | None = None) -> None: ...
     @property
     def collection(self) -> AsyncCollection[_DocumentType]: ...
     @property
@@ -1327,7 +1462,7 @@ class AsyncRawBatchCursor(Generic[_DocumentType]):
     def prefetch(self, prefetch: bool = True) -> Self: ...
     async def add_option(self, mask: int) -> Self: ...
     def remove_option(self, mask: int) -> Self: ...
-    async def close(self) -> None: ...
+    async def close(self, *, timeout_ms: float | None = None) -> None: ...
     @property
     def collection(self) -> AsyncCollection[_DocumentType]: ...
     @property
@@ -1378,7 +1513,7 @@ class AsyncCommandCursor(Generic[_DocumentType]):
     async def __aexit__(self, *exc_info: object) -> None: ...
     def batch_size(self, batch_size: int) -> Self: ...
     async def try_next(self) -> _DocumentType | None: ...
-    async def close(self) -> None: ...
+    async def close(self, *, timeout_ms: float | None = None) -> None: ...
     @property
     def collection(self) -> AsyncCollection[_DocumentType]: ...
     @property
@@ -1429,7 +1564,7 @@ class AsyncRawBatchCommandCursor(Generic[_DocumentType]):
     async def __aexit__(self, *exc_info: object) -> None: ...
     def batch_size(self, batch_size: int) -> Self: ...
     async def try_next(self) -> bytes | None: ...
-    async def close(self) -> None: ...
+    async def close(self, *, timeout_ms: float | None = None) -> None: ...
     @property
     def collection(self) -> AsyncCollection[_DocumentType]: ...
     @property
@@ -1482,7 +1617,7 @@ class AsyncChangeStream(Generic[_DocumentType]):
     @property
     def alive(self) -> bool: ...
     async def try_next(self) -> _DocumentType | None: ...
-    async def close(self) -> None: ...
+    async def close(self, *, timeout_ms: float | None = None) -> None: ...
 
 class AsyncCollectionChangeStream(AsyncChangeStream[_DocumentType]):
     ...
@@ -1519,6 +1654,8 @@ class AsyncCollection(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> AsyncCollection[_DocumentType]: ...
     @overload
     def with_options(
@@ -1527,6 +1664,8 @@ class AsyncCollection(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> AsyncCollection[_OtherDocumentType]: ...
     def __getitem__(self, name: str) -> AsyncCollection[_DocumentType]: ...
     def __getattr__(self, name: str) -> AsyncCollection[_DocumentType]: ...
@@ -1624,6 +1763,8 @@ class AsyncCollection(Generic[_DocumentType]):
         bypass_document_validation: bool | None = None,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> InsertOneResult: ...
     async def insert_many(
         self,
@@ -1632,6 +1773,8 @@ class AsyncCollection(Generic[_DocumentType]):
         bypass_document_validation: bool | None = None,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> InsertManyResult: ...
     async def update_one(
         self,
@@ -1646,6 +1789,8 @@ class AsyncCollection(Generic[_DocumentType]):
         let: Mapping[str, object] | None = None,
         sort: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> UpdateResult: ...
     async def update_many(
         self,
@@ -1659,6 +1804,8 @@ class AsyncCollection(Generic[_DocumentType]):
         session: AsyncClientSession | None = None,
         let: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> UpdateResult: ...
     async def replace_one(
         self,
@@ -1672,6 +1819,8 @@ class AsyncCollection(Generic[_DocumentType]):
         let: Mapping[str, object] | None = None,
         sort: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> UpdateResult: ...
     async def delete_one(
         self,
@@ -1681,6 +1830,8 @@ class AsyncCollection(Generic[_DocumentType]):
         session: AsyncClientSession | None = None,
         let: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> DeleteResult: ...
     async def delete_many(
         self,
@@ -1690,6 +1841,8 @@ class AsyncCollection(Generic[_DocumentType]):
         session: AsyncClientSession | None = None,
         let: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> DeleteResult: ...
     async def find_one_and_delete(
         self,
@@ -1700,6 +1853,8 @@ class AsyncCollection(Generic[_DocumentType]):
         session: AsyncClientSession | None = None,
         let: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> _DocumentType | None: ...
     async def find_one_and_replace(
@@ -1714,6 +1869,8 @@ class AsyncCollection(Generic[_DocumentType]):
         session: AsyncClientSession | None = None,
         let: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> _DocumentType | None: ...
     async def find_one_and_update(
@@ -1729,6 +1886,8 @@ class AsyncCollection(Generic[_DocumentType]):
         session: AsyncClientSession | None = None,
         let: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> _DocumentType | None: ...
     async def bulk_write(
@@ -1739,6 +1898,8 @@ class AsyncCollection(Generic[_DocumentType]):
         session: AsyncClientSession | None = None,
         comment: object = None,
         let: Mapping[str, object] | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> BulkWriteResult: ...
     async def insert_arrow(
         self,
@@ -1751,6 +1912,7 @@ class AsyncCollection(Generic[_DocumentType]):
         bypass_document_validation: bool | None = None,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        timeout_ms: float | None = None,
     ) -> BulkWriteResult: ...
     async def aggregate(
         self,
@@ -1758,6 +1920,8 @@ class AsyncCollection(Generic[_DocumentType]):
         session: AsyncClientSession | None = None,
         let: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> AsyncCommandCursor[_DocumentType]: ...
     async def aggregate_raw_batches(
@@ -1765,6 +1929,8 @@ class AsyncCollection(Generic[_DocumentType]):
         pipeline: _Pipeline,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> AsyncRawBatchCommandCursor[_DocumentType]: ...
     async def count_documents(
@@ -1772,9 +1938,17 @@ class AsyncCollection(Generic[_DocumentType]):
         filter: Mapping[str, object],
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> int: ...
-    async def estimated_document_count(self, comment: object = None, **kwargs: object) -> int: ...
+    async def estimated_document_count(
+        self,
+        comment: object = None,
+        *,
+        timeout_ms: float | None = None,
+        **kwargs: object,
+    ) -> int: ...
     async def distinct(
         self,
         key: str,
@@ -1782,6 +1956,8 @@ class AsyncCollection(Generic[_DocumentType]):
         session: AsyncClientSession | None = None,
         comment: object = None,
         hint: _IndexKeyHint | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> list[Any]: ...
     async def infer_schema(
@@ -1789,12 +1965,15 @@ class AsyncCollection(Generic[_DocumentType]):
         filter: Mapping[str, object] | None = None,
         *,
         sample: int | None = None,
+        timeout_ms: float | None = None,
     ) -> InferredSchema: ...
     async def create_index(
         self,
         keys: _IndexKeyHint,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> str: ...
     async def create_indexes(
@@ -1802,6 +1981,8 @@ class AsyncCollection(Generic[_DocumentType]):
         indexes: Sequence[IndexModel],
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> list[str]: ...
     async def drop_index(
@@ -1809,29 +1990,39 @@ class AsyncCollection(Generic[_DocumentType]):
         index_or_name: _IndexKeyHint,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> None: ...
     async def drop_indexes(
         self,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> None: ...
     async def list_indexes(
         self,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> AsyncCommandCursor[SON[str, Any]]: ...
     async def index_information(
         self,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> dict[str, Any]: ...
     async def list_search_indexes(
         self,
         name: str | None = None,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> AsyncCommandCursor[dict[str, Any]]: ...
     async def create_search_index(
@@ -1839,6 +2030,8 @@ class AsyncCollection(Generic[_DocumentType]):
         model: Mapping[str, object] | SearchIndexModel,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> str: ...
     async def create_search_indexes(
@@ -1846,6 +2039,8 @@ class AsyncCollection(Generic[_DocumentType]):
         models: list[SearchIndexModel],
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> list[str]: ...
     async def drop_search_index(
@@ -1853,6 +2048,8 @@ class AsyncCollection(Generic[_DocumentType]):
         name: str,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> None: ...
     async def update_search_index(
@@ -1861,6 +2058,8 @@ class AsyncCollection(Generic[_DocumentType]):
         definition: Mapping[str, object],
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> None: ...
     async def drop(
@@ -1868,18 +2067,24 @@ class AsyncCollection(Generic[_DocumentType]):
         session: AsyncClientSession | None = None,
         comment: object = None,
         encrypted_fields: Mapping[str, object] | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> None: ...
     async def rename(
         self,
         new_name: str,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> dict[str, Any]: ...
     async def options(
         self,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> dict[str, Any]: ...
     async def partitions(
         self,
@@ -1930,6 +2135,8 @@ class AsyncCollection(Generic[_DocumentType]):
         comment: object = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> AsyncCollectionChangeStream[_DocumentType]: ...
     def __next__(self) -> NoReturn: ...
     def next(self) -> NoReturn: ...
@@ -1963,6 +2170,8 @@ class AsyncDatabase(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> AsyncDatabase[_DocumentType]: ...
     @overload
     def with_options(
@@ -1971,6 +2180,8 @@ class AsyncDatabase(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> AsyncDatabase[_OtherDocumentType]: ...
     @overload
     def get_collection(
@@ -1980,6 +2191,8 @@ class AsyncDatabase(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> AsyncCollection[_DocumentType]: ...
     @overload
     def get_collection(
@@ -1989,6 +2202,8 @@ class AsyncDatabase(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> AsyncCollection[_OtherDocumentType]: ...
     def __getitem__(self, name: str) -> AsyncCollection[_DocumentType]: ...
     def __getattr__(self, name: str) -> AsyncCollection[_DocumentType]: ...
@@ -2007,6 +2222,8 @@ class AsyncDatabase(Generic[_DocumentType]):
         codec_options: None = None,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> dict[str, Any]: ...
     @overload
@@ -2020,6 +2237,8 @@ class AsyncDatabase(Generic[_DocumentType]):
         codec_options: CodecOptions[_OtherDocumentType] = ...,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> _OtherDocumentType: ...
     @overload
@@ -2032,6 +2251,8 @@ class AsyncDatabase(Generic[_DocumentType]):
         read_concern: ReadConcern | None = None,
         session: AsyncClientSession | None = None,
         check_exists: bool | None = True,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> AsyncCollection[_DocumentType]: ...
     @overload
@@ -2044,6 +2265,8 @@ class AsyncDatabase(Generic[_DocumentType]):
         read_concern: ReadConcern | None = None,
         session: AsyncClientSession | None = None,
         check_exists: bool | None = True,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> AsyncCollection[_OtherDocumentType]: ...
     async def drop_collection(
@@ -2052,12 +2275,16 @@ class AsyncDatabase(Generic[_DocumentType]):
         session: AsyncClientSession | None = None,
         comment: object = None,
         encrypted_fields: Mapping[str, object] | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> dict[str, Any]: ...
     async def list_collections(
         self,
         session: AsyncClientSession | None = None,
         filter: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> AsyncCommandCursor[dict[str, Any]]: ...
     async def list_collection_names(
@@ -2065,12 +2292,16 @@ class AsyncDatabase(Generic[_DocumentType]):
         session: AsyncClientSession | None = None,
         filter: Mapping[str, object] | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> list[str]: ...
     async def aggregate(
         self,
         pipeline: _Pipeline,
         session: AsyncClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> AsyncCommandCursor[dict[str, Any]]: ...
     @overload
@@ -2083,6 +2314,8 @@ class AsyncDatabase(Generic[_DocumentType]):
         session: AsyncClientSession | None = None,
         comment: object = None,
         max_await_time_ms: int | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> AsyncCommandCursor[dict[str, Any]]: ...
     @overload
@@ -2095,6 +2328,8 @@ class AsyncDatabase(Generic[_DocumentType]):
         session: AsyncClientSession | None = None,
         comment: object = None,
         max_await_time_ms: int | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> AsyncCommandCursor[_OtherDocumentType]: ...
     async def validate_collection(
@@ -2105,12 +2340,16 @@ class AsyncDatabase(Generic[_DocumentType]):
         session: AsyncClientSession | None = None,
         background: bool | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> dict[str, Any]: ...
     async def dereference(
         self,
         dbref: DBRef,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> _DocumentType | None: ...
     async def watch(
@@ -2127,6 +2366,8 @@ class AsyncDatabase(Generic[_DocumentType]):
         comment: object = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> AsyncDatabaseChangeStream[_DocumentType]: ...
     def __next__(self) -> NoReturn: ...
     def next(self) -> NoReturn: ...
@@ -2169,8 +2410,8 @@ class AsyncClientSession:
         read_preference: _ServerMode | None = None,
         max_commit_time_ms: int | None = None,
     ) -> AsyncTransaction: ...
-    async def commit_transaction(self) -> None: ...
-    async def abort_transaction(self) -> None: ...
+    async def commit_transaction(self, *, timeout_ms: float | None = None) -> None: ...
+    async def abort_transaction(self, *, timeout_ms: float | None = None) -> None: ...
     async def with_transaction(
         self,
         callback: Callable[[AsyncClientSession], Coroutine[Any, Any, _Result]],
@@ -2208,6 +2449,8 @@ class AsyncMongoClient(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> AsyncDatabase[_DocumentType]: ...
     @overload
     def get_database(
@@ -2217,6 +2460,8 @@ class AsyncMongoClient(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> AsyncDatabase[_OtherDocumentType]: ...
     @overload
     def get_default_database(
@@ -2226,6 +2471,8 @@ class AsyncMongoClient(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> AsyncDatabase[_DocumentType]: ...
     @overload
     def get_default_database(
@@ -2235,12 +2482,16 @@ class AsyncMongoClient(Generic[_DocumentType]):
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> AsyncDatabase[_OtherDocumentType]: ...
     def start_session(
         self,
         causal_consistency: bool | None = None,
         default_transaction_options: TransactionOptions | None = None,
         snapshot: bool | None = False,
+        *,
+        default_timeout_ms: float | None = None,
     ) -> AsyncClientSession: ...
     def __getitem__(self, name: str) -> AsyncDatabase[_DocumentType]: ...
     def __getattr__(self, name: str) -> AsyncDatabase[_DocumentType]: ...
@@ -2253,20 +2504,31 @@ class AsyncMongoClient(Generic[_DocumentType]):
         self,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: object,
     ) -> AsyncCommandCursor[dict[str, Any]]: ...
     async def list_database_names(
         self,
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> list[str]: ...
     async def drop_database(
         self,
         name_or_database: str | AsyncDatabase[Any],
         session: AsyncClientSession | None = None,
         comment: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> None: ...
-    async def server_info(self, session: AsyncClientSession | None = None) -> dict[str, Any]: ...
+    async def server_info(
+        self,
+        session: AsyncClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> dict[str, Any]: ...
     def append_metadata(self, driver_info: DriverInfo) -> None: ...
     @property
     def address(self) -> Coroutine[object, None, Address]: ...
@@ -2294,6 +2556,8 @@ class AsyncMongoClient(Generic[_DocumentType]):
         comment: object = None,
         let: Mapping[str, object] | None = None,
         write_concern: WriteConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> ClientBulkWriteResult: ...
     async def watch(
         self,
@@ -2309,6 +2573,8 @@ class AsyncMongoClient(Generic[_DocumentType]):
         comment: object = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> AsyncClusterChangeStream[_DocumentType]: ...
     def __next__(self) -> NoReturn: ...
     def next(self) -> NoReturn: ...

@@ -175,6 +175,7 @@ class BlockingPort(BlockingLoop):
     preparation = None
     largest_batch = LARGEST_MESSAGE
     is_encrypting = False
+    limit = None
 
     def __init__(self, core: _core.Core, *, owns_core: bool = True) -> None:
         super().__init__(core)

@@ -57,7 +57,7 @@ def timeout(seconds: float | None) -> AbstractContextManager[None]:
     # Written so that it refuses NaN, too, for which every comparison is false.
     if seconds is not None and not seconds >= 0:
         raise ValueError(f"expected seconds of 0 or more, got {seconds}; 0 means no limit")
-    return _Block(seconds)
+    return Limit(seconds)
 
 
 def remaining() -> float | None:
@@ -100,7 +100,7 @@ async def within(seconds: float | None, steps: Coroutine[Any, Any, T]) -> T:
     """
     if seconds is None or is_in_block():
         return await steps
-    with _Block(seconds):
+    with Limit(seconds):
         return await steps
 
 
@@ -129,29 +129,57 @@ def check_wait(max_await_time_ms: int | None, client_seconds: float | None) -> N
         )
 
 
+def deadline_after(seconds: float) -> float:
+    """Return the reading of `time.monotonic()` in so many seconds; infinite after 0, which means no limit."""
+    return time.monotonic() + seconds if seconds else math.inf
+
+
+def block_deadline(seconds: float) -> float | None:
+    """Return the deadline of the innermost block if its limit is `seconds`, else None."""
+    return _DEADLINE.get() if _SECONDS.get() == seconds else None
+
+
 def anew() -> AbstractContextManager[None]:
     """Return a block in which the limit of the surrounding blocks starts again."""
-    return _Block(_SECONDS.get(), is_anew=True)
+    return Limit(_SECONDS.get(), is_anew=True)
 
 
-class _Block:
-    """One `with` block; it cannot be entered again before it has ended."""
+class Limit:
+    """One `with` block; it cannot be entered again before it has ended.
 
-    __slots__ = ("_is_anew", "_seconds", "_tokens")
+    Args:
+        seconds: the limit; 0: none. None: that of the surrounding blocks.
+        is_nested: it also holds inside of another block, whose limit it can only shorten.
+        is_anew: ignore the deadlines of the surrounding blocks.
+        until: a deadline that began earlier, a reading of `time.monotonic()`. None: it begins now.
+    """
 
-    def __init__(self, seconds: float | None, *, is_anew: bool = False) -> None:
+    __slots__ = ("_is_anew", "_is_nested", "_seconds", "_tokens", "_until")
+
+    def __init__(
+        self,
+        seconds: float | None,
+        *,
+        is_nested: bool = True,
+        is_anew: bool = False,
+        until: float | None = None,
+    ) -> None:
         self._seconds = seconds
+        self._is_nested = is_nested
         self._is_anew = is_anew
         self._tokens: tuple[Token[float | None], Token[float | None]] | None = None
+        self._until = until
 
     def __enter__(self) -> None:
         _core.watch_deadline(_DEADLINE)
         outer = None if self._is_anew else _DEADLINE.get()
+        if outer is not None and not self._is_nested:
+            return
         if self._seconds is None:
             deadline = outer
         else:
-            deadline = time.monotonic() + self._seconds if self._seconds else math.inf
-            deadline = deadline if outer is None else min(outer, deadline)
+            until = deadline_after(self._seconds) if self._until is None else self._until
+            deadline = until if outer is None else min(outer, until)
         self._tokens = (_DEADLINE.set(deadline), _SECONDS.set(self._seconds))
 
     def __exit__(self, *exc_info: object) -> None:

@@ -43,6 +43,7 @@ class EncryptingPort:
     """Runs operations on another port and shares its connections."""
 
     is_encrypting = True
+    limit = None
 
     def __init__(self, core: _core.Core, plain: Port, cipher: Cipher) -> None:
         self.is_async = plain.is_async

@@ -32,6 +32,8 @@ class Port(Protocol):
     is_async: bool
     timeout: float | None
     """The client's `timeoutMS` in seconds."""
+    limit: float | None
+    """The seconds of a database, a collection or a call, if it has a limit of its own."""
     largest_batch: int
     """How many bytes of writes one command may have; the server may allow less."""
     is_encrypting: bool

@@ -17,6 +17,7 @@ class StandInPort:
     is_async = False
     is_encrypting = False
     timeout = None
+    limit = None
 
     def flow(self, steps: Coroutine[Any, Any, Any]) -> Any:
         """Run a flow to its end."""

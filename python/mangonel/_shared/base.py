@@ -16,7 +16,7 @@ from mangonel._shared.settings import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, NoReturn, TypeAlias
+    from typing import Any, NoReturn, Self, TypeAlias
 
     from mangonel._faces.port import Port
     from mangonel._shared.sessions.session import _ClientSession
@@ -43,6 +43,15 @@ class CommandSource(Settings):
     def next(self) -> NoReturn:
         """Raise TypeError: this is not a cursor. Use `database["next"]` for a collection with this name."""
         self.__next__()
+
+    def _limited(self, timeout_ms: float) -> Self:
+        """Return the same object for a single call with a time limit of its own."""
+        from mangonel._faces.limited import limited
+
+        made: Self = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made._port = limited(self._port, timeout_ms, is_call=True)
+        return made
 
     def _operation(
         self,

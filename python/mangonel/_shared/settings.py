@@ -168,6 +168,11 @@ def session_of(port: Port, session: _ClientSession | None) -> _ClientSession | N
         raise InvalidOperation(
             f"Can only use session with the {type(session.client).__name__} that started it"
         )
+    if session._keeps_limit and session._port is not port and getattr(port, "is_call", False):
+        raise ConfigurationError(
+            "expected no timeout_ms in the callback of with_transaction, whose limit is for all of its operations, got "
+            f"{port.limit * 1000:g}; pass it to with_transaction"  # type: ignore[operator]
+        )
     if session._handle.has_ended:
         session._check_ended()
     return session

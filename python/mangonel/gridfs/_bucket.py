@@ -11,6 +11,7 @@ from mangonel.gridfs.errors import NoFile
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Self
 
     from mangonel._shared.client.database import _Database
     from mangonel._shared.sessions.session import _ClientSession
@@ -63,6 +64,15 @@ class _GridFSBucket:
         self._chunks = self._collection["chunks"]
         self._chunk_size_bytes = chunk_size_bytes
 
+    def _limited(self, timeout_ms: float) -> Self:
+        """Return the same bucket for a single call with a time limit of its own."""
+        made: Self = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        for name in ("_collection", "_files", "_chunks"):
+            setattr(made, name, getattr(self, name)._limited(timeout_ms))
+        made._port = made._collection._port
+        return made
+
     # Uploads.
 
     def open_upload_stream(
@@ -112,6 +122,8 @@ class _GridFSBucket:
         chunk_size_bytes: int | None = None,
         metadata: Mapping[str, Any] | None = None,
         session: _ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[ObjectId]:
         """Store the content of `source` as a new file and return its `_id`.
 
@@ -119,6 +131,7 @@ class _GridFSBucket:
             filename: its name.
             source: bytes, or a file object to read to its end.
             chunk_size_bytes, metadata, session: as for `open_upload_stream`.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             PyMongoError: the upload failed; nothing of the file remains.
@@ -127,6 +140,8 @@ class _GridFSBucket:
             >>> with open("photo.jpg", "rb") as source:
             ...     file_id = bucket.upload_from_stream("photo.jpg", source)
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         target = self._new_file({}, filename, chunk_size_bytes, metadata, session)
         return self._port.flow(self._upload_flow(target, source))
 
@@ -138,12 +153,15 @@ class _GridFSBucket:
         chunk_size_bytes: int | None = None,
         metadata: Mapping[str, Any] | None = None,
         session: _ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[None]:
         """Store the content of `source` as a new file with this `_id`.
 
         Args:
             file_id: its `_id`.
             filename, source, chunk_size_bytes, metadata, session: as for `upload_from_stream`.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             FileExists: the `_id` belongs to another file, which is unchanged.
@@ -152,6 +170,8 @@ class _GridFSBucket:
         Example:
             >>> bucket.upload_from_stream_with_id("greeting-1", "greeting", b"hello")
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         target = self._new_file({"_id": file_id}, filename, chunk_size_bytes, metadata, session)
         return self._port.flow(self._upload_with_id_flow(target, source))
 
@@ -181,13 +201,14 @@ class _GridFSBucket:
     # Downloads.
 
     def open_download_stream(
-        self, file_id: Any, session: _ClientSession | None = None
+        self, file_id: Any, session: _ClientSession | None = None, *, timeout_ms: float | None = None
     ) -> FaceResult[_GridOut]:
         """Return the file with this `_id`, open for reading.
 
         Args:
             file_id: its `_id`.
             session: run inside this session, reads of the file included.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             NoFile: no file has this id or name.
@@ -196,6 +217,8 @@ class _GridFSBucket:
             >>> bucket.open_download_stream(file_id).read(5)
             b'hello'
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(self._open_flow(file_id, session))
 
     async def _open_flow(self, file_id: Any, session: _ClientSession | None) -> _GridOut:
@@ -204,7 +227,12 @@ class _GridFSBucket:
         return found
 
     def open_download_stream_by_name(
-        self, filename: str, revision: int = -1, session: _ClientSession | None = None
+        self,
+        filename: str,
+        revision: int = -1,
+        session: _ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[_GridOut]:
         """Return one revision of the file with this name, open for reading.
 
@@ -212,6 +240,7 @@ class _GridFSBucket:
             filename: its name.
             revision: 0 is the first upload, 1 the second; -1 is the last, -2 the one before.
             session: run inside this session.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             NoFile: no file has this name, or it has too few revisions.
@@ -220,6 +249,8 @@ class _GridFSBucket:
             >>> bucket.open_download_stream_by_name("greeting").read()
             b'hello'
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         check_filename(filename)
         return self._port.flow(self._open_by_name_flow(filename, revision, session))
 
@@ -230,7 +261,12 @@ class _GridFSBucket:
         return self._out_class(self._collection, file_document=file, session=session)
 
     def download(
-        self, file_id: Any, connections: int = 1, session: _ClientSession | None = None
+        self,
+        file_id: Any,
+        connections: int = 1,
+        session: _ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[bytes]:
         """Return a whole file, read over several connections at once.
 
@@ -238,6 +274,7 @@ class _GridFSBucket:
             file_id: its `_id`.
             connections: the most to use; each reads a part of the file of at least a few megabytes.
             session: run inside this session, over one connection.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             NoFile: no file has this id or name.
@@ -247,6 +284,8 @@ class _GridFSBucket:
             >>> bucket.download(file_id, connections=2)
             b'hello'
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(self._download_all_flow(file_id, connections, session))
 
     async def _download_all_flow(
@@ -257,7 +296,12 @@ class _GridFSBucket:
         return found
 
     def download_to_stream(
-        self, file_id: Any, destination: Any, session: _ClientSession | None = None
+        self,
+        file_id: Any,
+        destination: Any,
+        session: _ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[None]:
         """Write a whole file to `destination`, chunk by chunk.
 
@@ -265,6 +309,7 @@ class _GridFSBucket:
             file_id: its `_id`.
             destination: an object with `write`; on the asyncio face that may be a coroutine function.
             session: run inside this session.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             NoFile: no file has this id or name.
@@ -274,19 +319,28 @@ class _GridFSBucket:
             >>> with open("photo.jpg", "wb") as destination:
             ...     bucket.download_to_stream(file_id, destination)
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(self._download_flow(file_id, destination, session))
 
     async def _download_flow(self, file_id: Any, destination: Any, session: _ClientSession | None) -> None:
         await self._copy_flow(await self._open_flow(file_id, session), destination)
 
     def download_to_stream_by_name(
-        self, filename: str, destination: Any, revision: int = -1, session: _ClientSession | None = None
+        self,
+        filename: str,
+        destination: Any,
+        revision: int = -1,
+        session: _ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[None]:
         """Write one revision of the file with this name to `destination`, chunk by chunk.
 
         Args:
             filename, revision: as for `open_download_stream_by_name`.
             destination, session: as for `download_to_stream`.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             NoFile: no file has this name, or it has too few revisions.
@@ -295,6 +349,8 @@ class _GridFSBucket:
         Example:
             >>> bucket.download_to_stream_by_name("photo.jpg", destination)
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         check_filename(filename)
         return self._port.flow(self._download_by_name_flow(filename, destination, revision, session))
 
@@ -312,10 +368,11 @@ class _GridFSBucket:
 
     # Operations on whole files.
 
-    def find(self, *args: Any, **kwargs: Any) -> _GridOutCursor:
+    def find(self, *args: Any, timeout_ms: float | None = None, **kwargs: Any) -> _GridOutCursor:
         """Return a cursor over the matching files, each open for reading. Sends nothing yet.
 
         Args:
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             *args, **kwargs: as for `GridOutCursor`, without the collection: `filter`, `skip`, `limit`,
                 `no_cursor_timeout`, `sort`, `batch_size`, `session`.
 
@@ -323,14 +380,19 @@ class _GridFSBucket:
             >>> [file.filename for file in bucket.find({"length": {"$gt": 1024}}, batch_size=100)]
             ['photo.jpg']
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._cursor_class(self._collection, *args, **kwargs)
 
-    def delete(self, file_id: Any, session: _ClientSession | None = None) -> FaceResult[None]:
+    def delete(
+        self, file_id: Any, session: _ClientSession | None = None, *, timeout_ms: float | None = None
+    ) -> FaceResult[None]:
         """Remove a file and its chunks.
 
         Args:
             file_id: its `_id`.
             session: run inside this session.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             NoFile: no file has this `_id`; orphaned chunks are removed nevertheless.
@@ -338,14 +400,19 @@ class _GridFSBucket:
         Example:
             >>> bucket.delete(file_id)
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(self._delete_flow([file_id], f"_id {file_id!r}", session))
 
-    def delete_by_name(self, filename: str, session: _ClientSession | None = None) -> FaceResult[None]:
+    def delete_by_name(
+        self, filename: str, session: _ClientSession | None = None, *, timeout_ms: float | None = None
+    ) -> FaceResult[None]:
         """Remove every revision of the file with this name.
 
         Args:
             filename: the current name.
             session: run inside this session.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             NoFile: no file has this id or name.
@@ -353,6 +420,8 @@ class _GridFSBucket:
         Example:
             >>> bucket.delete_by_name("greeting")
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(self._delete_by_name_flow(filename, session))
 
     async def _delete_by_name_flow(self, filename: str, session: _ClientSession | None) -> None:
@@ -371,7 +440,12 @@ class _GridFSBucket:
             raise NoFile(f"no file could be deleted because none matched {which}")
 
     def rename(
-        self, file_id: Any, new_filename: str, session: _ClientSession | None = None
+        self,
+        file_id: Any,
+        new_filename: str,
+        session: _ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[None]:
         """Rename a file.
 
@@ -379,6 +453,7 @@ class _GridFSBucket:
             file_id: its `_id`.
             new_filename: the new name; other files may have it too.
             session: run inside this session.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             NoFile: no file has this id or name.
@@ -386,12 +461,19 @@ class _GridFSBucket:
         Example:
             >>> bucket.rename(file_id, "farewell")
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(
             self._rename_flow({"_id": {"$eq": file_id}}, new_filename, f"file_id {file_id!r}", session)
         )
 
     def rename_by_name(
-        self, filename: str, new_filename: str, session: _ClientSession | None = None
+        self,
+        filename: str,
+        new_filename: str,
+        session: _ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[None]:
         """Rename every revision of the file with this name.
 
@@ -399,6 +481,7 @@ class _GridFSBucket:
             filename: the current name.
             new_filename: the new name.
             session: run inside this session.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             NoFile: no file has this name.
@@ -406,6 +489,8 @@ class _GridFSBucket:
         Example:
             >>> bucket.rename_by_name("greeting", "farewell")
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(
             self._rename_flow({"filename": filename}, new_filename, f"filename {filename!r}", session)
         )

@@ -272,7 +272,7 @@ class GridOutCursor(Generic[_DocumentType]):
     def allow_disk_use(self, allow_disk_use: bool) -> Self: ...
     def where(self, code: object) -> Self: ...
     def prefetch(self, prefetch: bool = True) -> Self: ...
-    def close(self) -> None: ...
+    def close(self, *, timeout_ms: float | None = None) -> None: ...
     @property
     def collection(self) -> Collection[_DocumentType]: ...
     @property
@@ -345,7 +345,7 @@ class AsyncGridOutCursor(Generic[_DocumentType]):
     def allow_disk_use(self, allow_disk_use: bool) -> Self: ...
     def where(self, code: object) -> Self: ...
     def prefetch(self, prefetch: bool = True) -> Self: ...
-    async def close(self) -> None: ...
+    async def close(self, *, timeout_ms: float | None = None) -> None: ...
     @property
     def collection(self) -> AsyncCollection[_DocumentType]: ...
     @property
@@ -479,6 +479,8 @@ class GridFSBucket:
         chunk_size_bytes: int | None = None,
         metadata: Mapping[str, object] | None = None,
         session: ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> ObjectId: ...
     def upload_from_stream_with_id(
         self,
@@ -488,25 +490,39 @@ class GridFSBucket:
         chunk_size_bytes: int | None = None,
         metadata: Mapping[str, object] | None = None,
         session: ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> None: ...
-    def open_download_stream(self, file_id: object, session: ClientSession | None = None) -> GridOut: ...
+    def open_download_stream(
+        self,
+        file_id: object,
+        session: ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> GridOut: ...
     def open_download_stream_by_name(
         self,
         filename: str,
         revision: int = -1,
         session: ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> GridOut: ...
     def download(
         self,
         file_id: object,
         connections: int = 1,
         session: ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> bytes: ...
     def download_to_stream(
         self,
         file_id: object,
         destination: object,
         session: ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> None: ...
     def download_to_stream_by_name(
         self,
@@ -514,16 +530,39 @@ class GridFSBucket:
         destination: object,
         revision: int = -1,
         session: ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> None: ...
-    def find(self, *args: object, **kwargs: object) -> GridOutCursor: ...
-    def delete(self, file_id: object, session: ClientSession | None = None) -> None: ...
-    def delete_by_name(self, filename: str, session: ClientSession | None = None) -> None: ...
-    def rename(self, file_id: object, new_filename: str, session: ClientSession | None = None) -> None: ...
+    def find(self, *args: object, timeout_ms: float | None = None, **kwargs: object) -> GridOutCursor: ...
+    def delete(
+        self,
+        file_id: object,
+        session: ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> None: ...
+    def delete_by_name(
+        self,
+        filename: str,
+        session: ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> None: ...
+    def rename(
+        self,
+        file_id: object,
+        new_filename: str,
+        session: ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> None: ...
     def rename_by_name(
         self,
         filename: str,
         new_filename: str,
         session: ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> None: ...
 
 class AsyncGridFSBucket:
@@ -557,6 +596,8 @@ class AsyncGridFSBucket:
         chunk_size_bytes: int | None = None,
         metadata: Mapping[str, object] | None = None,
         session: AsyncClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> ObjectId: ...
     async def upload_from_stream_with_id(
         self,
@@ -566,29 +607,39 @@ class AsyncGridFSBucket:
         chunk_size_bytes: int | None = None,
         metadata: Mapping[str, object] | None = None,
         session: AsyncClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> None: ...
     async def open_download_stream(
         self,
         file_id: object,
         session: AsyncClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> AsyncGridOut: ...
     async def open_download_stream_by_name(
         self,
         filename: str,
         revision: int = -1,
         session: AsyncClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> AsyncGridOut: ...
     async def download(
         self,
         file_id: object,
         connections: int = 1,
         session: AsyncClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> bytes: ...
     async def download_to_stream(
         self,
         file_id: object,
         destination: object,
         session: AsyncClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> None: ...
     async def download_to_stream_by_name(
         self,
@@ -596,19 +647,42 @@ class AsyncGridFSBucket:
         destination: object,
         revision: int = -1,
         session: AsyncClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> None: ...
-    def find(self, *args: object, **kwargs: object) -> AsyncGridOutCursor: ...
-    async def delete(self, file_id: object, session: AsyncClientSession | None = None) -> None: ...
-    async def delete_by_name(self, filename: str, session: AsyncClientSession | None = None) -> None: ...
+    def find(
+        self,
+        *args: object,
+        timeout_ms: float | None = None,
+        **kwargs: object,
+    ) -> AsyncGridOutCursor: ...
+    async def delete(
+        self,
+        file_id: object,
+        session: AsyncClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> None: ...
+    async def delete_by_name(
+        self,
+        filename: str,
+        session: AsyncClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
+    ) -> None: ...
     async def rename(
         self,
         file_id: object,
         new_filename: str,
         session: AsyncClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> None: ...
     async def rename_by_name(
         self,
         filename: str,
         new_filename: str,
         session: AsyncClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> None: ...

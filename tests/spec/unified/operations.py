@@ -32,11 +32,11 @@ class Operations:
         self._face = face
         self._driver = face.driver
         self._entities = entities
+        # The `timeoutMS` of cursors by their ids.
+        self._limits: dict[int, int] = {}
         self._matcher = matcher
         self._special = special
         self._arguments = Arguments(face.driver, entities)
-        # The `timeoutMS` that cursors and change streams were made with, in milliseconds, by their ids.
-        self._limits: dict[int, int] = {}
         # `find` passes all on to the cursor.
         self._find_signature = face.driver.module("cursor").Cursor.__init__
 
@@ -85,18 +85,25 @@ class Operations:
                 return worker.submit(self.run(arguments["operation"]))
             return await self._special.call(name, arguments)
         entity = self._entities.find(operation["object"])
-        milliseconds = arguments.pop("timeoutMS", self._limits.get(id(entity)))
-        if milliseconds is None and name == "drop" and id(entity) in self._entities.buckets:
-            # These are two operations in this API, and the client's limit is for both.
-            seconds = self._entities.buckets[id(entity)][0].client.options.timeout
-            milliseconds = None if seconds is None else seconds * 1000
-        # An operation's own limit is a block around it in this API, and that of a cursor one around each use of it.
-        limit = self._driver.module("").timeout if milliseconds is not None else None
-        with limit(milliseconds / 1000) if limit is not None else contextlib.nullcontext():
-            result = await self._of_entity(entity, name, arguments)
-        if milliseconds is not None and name in {"createFindCursor", "createChangeStream"}:
-            self._limits[id(result)] = milliseconds
-        return result
+        if id(entity) not in self._entities.buckets or name != "drop":
+            milliseconds = arguments.pop("timeoutMS", None)
+            if milliseconds is not None:
+                arguments["timeout_ms"] = milliseconds
+            # Until a document comes, this API's users iterate themselves, so that a limit for all of it is theirs.
+            until = self._limits.get(id(entity)) if name == "iterateUntilDocumentOrError" else None
+            block = self._driver.module("").timeout(until / 1000) if until else contextlib.nullcontext()
+            with block:
+                result = await self._of_entity(entity, name, arguments)
+            if name == "createFindCursor" and milliseconds is not None:
+                self._limits[id(result)] = milliseconds
+            return result
+        # These are two operations in this API, and the limit is for both.
+        milliseconds = arguments.pop("timeoutMS", None)
+        seconds = self._entities.buckets[id(entity)][0].client.options.timeout
+        if milliseconds is not None:
+            seconds = milliseconds / 1000
+        with self._driver.module("").timeout(seconds):
+            return await self._of_entity(entity, name, arguments)
 
     async def _of_entity(self, entity: Any, name: str, arguments: dict[str, Any]) -> Any:
         if isinstance(entity, ClientEntity):
@@ -261,7 +268,7 @@ class Operations:
 
     async def _bucket_download(self, bucket: Any, arguments: dict[str, Any]) -> Any:
         content = io.BytesIO()
-        await self._face.wait(bucket.download_to_stream(arguments["id"], content))
+        await self._face.wait(bucket.download_to_stream(arguments.pop("id"), content, **arguments))
         return content.getvalue()
 
     async def _bucket_download_by_name(self, bucket: Any, arguments: dict[str, Any]) -> Any:
@@ -316,9 +323,9 @@ class _StartedCursor:
         except (StopIteration, StopAsyncIteration):
             return None
 
-    async def close(self) -> None:
+    async def close(self, **arguments: Any) -> None:
         """Close the cursor."""
-        await self._face.wait(self._cursor.close())
+        await self._face.wait(self._cursor.close(**arguments))
 
 
 def _kind(entity: Any) -> str:

@@ -245,14 +245,10 @@ def _what_the_api_lacks(case: Case) -> str | None:
     if lacking is not None:
         return lacking
     for _, wanted in entities_of(case.shared, case.test):
-        if "timeoutMS" in {**wanted.get("databaseOptions", {}), **wanted.get("collectionOptions", {})}:
-            return "not in PyMongo's API: timeoutMS of a database or collection"
         if "snapshotTime" in wanted.get("sessionOptions", {}):
             return "not in PyMongo's API: snapshot_time of a session"
         if "waitQueueSize" in wanted.get("uriOptions", {}):
             return "not in PyMongo's API: waitQueueSize of a client"
-        if "defaultTimeoutMS" in wanted.get("sessionOptions", {}):
-            return "not in PyMongo's API: defaultTimeoutMS of a session"
     for operation in case.test["operations"]:
         if operation["name"] in _NO_METHOD:
             return f"not in PyMongo's API: {_NO_METHOD[operation['name']]}()"

@@ -68,7 +68,7 @@ def concerns(driver: Driver, options: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "readPreference":
             arguments["read_preference"] = read_preference(driver, value)
         else:
-            arguments[name] = value
+            arguments["timeout_ms" if name == "timeoutMS" else name] = value
     return arguments
 
 

@@ -39,13 +39,19 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
     _database_class: type[Any]
 
     def list_databases(
-        self, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
+        self,
+        session: _ClientSession | None = None,
+        comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
+        **kwargs: Any,
     ) -> FaceResult[_CommandCursor[dict[str, Any]]]:
         """Return a cursor over the descriptions of the databases: name, size, emptiness.
 
         Args:
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             **kwargs: more fields of the command: `filter`, `nameOnly`, `authorizedDatabases`.
 
         Raises:
@@ -56,6 +62,8 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
             >>> [database["name"] for database in client.list_databases()]
             ['admin', 'config', 'local', 'shop']
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(self._list_databases_flow(session, comment, kwargs))
 
     async def _list_databases_flow(
@@ -69,7 +77,11 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         return collection._command_cursor_class(collection, cursor_of(batch), PLAIN, comment=comment)
 
     def list_database_names(
-        self, session: _ClientSession | None = None, comment: Any | None = None
+        self,
+        session: _ClientSession | None = None,
+        comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[list[str]]:
         """Return the names of the databases. Arguments and errors as for `list_databases`.
 
@@ -77,6 +89,8 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
             >>> client.list_database_names()
             ['admin', 'config', 'local', 'shop']
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(self._database_names_flow(session, comment))
 
     async def _database_names_flow(self, session: _ClientSession | None, comment: Any) -> list[str]:
@@ -90,6 +104,8 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         name_or_database: str | _Database[Any],
         session: _ClientSession | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[None]:
         """Drop a database with everything in it. Does nothing if the database does not exist.
 
@@ -97,6 +113,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
             name_or_database: the database or its name.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             TypeError: neither a name nor a database.
@@ -107,6 +124,8 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         Example:
             >>> client.drop_database("shop")
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         name = name_or_database
         if isinstance(name, self._database_class):
             name = name.name
@@ -121,11 +140,14 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
             {"dropDatabase": 1}, session=session, comment=comment, database=name, codec=PLAIN
         )
 
-    def server_info(self, session: _ClientSession | None = None) -> FaceResult[dict[str, Any]]:
+    def server_info(
+        self, session: _ClientSession | None = None, *, timeout_ms: float | None = None
+    ) -> FaceResult[dict[str, Any]]:
         """Return the server's `buildInfo`: its version and build options.
 
         Args:
             session: run in this session; it must come from the same client.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             AutoReconnect: the connection broke.
@@ -134,6 +156,8 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
             >>> client.server_info()["version"]
             '6.0.5'
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         answer: Any = self._database_class(self, "admin").command("buildInfo", session=session)
         return answer
 

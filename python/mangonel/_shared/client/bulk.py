@@ -31,6 +31,8 @@ class ClientBulkWrite(CommandSource):
         comment: Any | None = None,
         let: Mapping[str, Any] | None = None,
         write_concern: WriteConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[ClientBulkWriteResult]:
         """Run writes on any number of collections in as few commands as the server's limits allow.
 
@@ -46,6 +48,7 @@ class ClientBulkWrite(CommandSource):
             comment: shown in the server's logs and profile.
             let: variables for expressions, as `$$name`.
             write_concern: overrides the client's. Unacknowledged: needs `ordered=False`.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             ClientBulkWriteException: some writes failed; `partial_result` counts the applied ones, `error` ended the
@@ -59,6 +62,8 @@ class ClientBulkWrite(CommandSource):
             >>> client.bulk_write([InsertOne({"_id": 1}, "shop.orders"), DeleteOne({"_id": 7}, namespace="shop.carts")])
             ClientBulkWriteResult(...)
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         explicit = session_of(self._port, session)
         if explicit is not None and explicit.in_transaction:
             if write_concern:

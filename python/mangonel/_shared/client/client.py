@@ -185,12 +185,15 @@ class _MongoClient(
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> _Database[_DocumentType]:
         """Return a database. Sends nothing.
 
         Args:
             name: its name. None: the name in the URI.
             codec_options, read_preference, write_concern, read_concern: override the client's.
+            timeout_ms: milliseconds for each operation; see `Collection.with_options`.
 
         Raises:
             ConfigurationError: neither `name` nor the URI names a database.
@@ -203,7 +206,10 @@ class _MongoClient(
             name = self._options.default_database_name
             if name is None:
                 raise ConfigurationError("no default database: name one here or in the URI")
-        return self._database_class(self, name, codec_options, read_preference, write_concern, read_concern)  # type: ignore[no-any-return]
+        made: _Database[_DocumentType] = self._database_class(
+            self, name, codec_options, read_preference, write_concern, read_concern
+        )
+        return made if timeout_ms is None else made.with_options(timeout_ms=timeout_ms)
 
     def get_default_database(
         self,
@@ -212,12 +218,15 @@ class _MongoClient(
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> _Database[_DocumentType]:
         """Return the database that the URI names, or `default`. Sends nothing.
 
         Args:
             default: name of the database if the URI has none.
             codec_options, read_preference, write_concern, read_concern: override the client's.
+            timeout_ms: milliseconds for each operation; see `Collection.with_options`.
 
         Raises:
             ConfigurationError: the URI names none and `default` is None.
@@ -230,7 +239,12 @@ class _MongoClient(
         if name is None and default is None:
             raise ConfigurationError("no default database name defined or provided")
         return self.get_database(
-            default if name is None else name, codec_options, read_preference, write_concern, read_concern
+            default if name is None else name,
+            codec_options,
+            read_preference,
+            write_concern,
+            read_concern,
+            timeout_ms=timeout_ms,
         )
 
     def start_session(
@@ -238,6 +252,8 @@ class _MongoClient(
         causal_consistency: bool | None = None,
         default_transaction_options: TransactionOptions | None = None,
         snapshot: bool | None = False,
+        *,
+        default_timeout_ms: float | None = None,
     ) -> _ClientSession:
         """Return a new session, for causally consistent operations and for transactions. Sends nothing.
 
@@ -245,6 +261,8 @@ class _MongoClient(
             causal_consistency: reads see the session's earlier writes and reads. None: True unless `snapshot`.
             default_transaction_options: defaults of the session's transactions.
             snapshot: all reads see the data of one moment; needs MongoDB 5.0.
+            default_timeout_ms: milliseconds for each commit, each abort and each `with_transaction`; 0: no limit. None:
+                the client's `timeoutMS`.
 
         Raises:
             ConfigurationError: both `causal_consistency` and `snapshot` are set.
@@ -256,7 +274,9 @@ class _MongoClient(
         """
         from mangonel._shared.sessions.options import SessionOptions
 
-        options = SessionOptions(causal_consistency, default_transaction_options, snapshot)
+        options = SessionOptions(
+            causal_consistency, default_transaction_options, snapshot, default_timeout_ms=default_timeout_ms
+        )
         return self._session_class(self, options)  # type: ignore[no-any-return]
 
     def __getitem__(self, name: str) -> _Database[_DocumentType]:

@@ -103,6 +103,8 @@ class _Database(
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> _Database[_DocumentType]:
         """Return the same database with other settings; None keeps the current one.
 
@@ -111,6 +113,8 @@ class _Database(
             read_preference: which servers reads may go to.
             write_concern: how many members confirm a write.
             read_concern: which data a read may return.
+            timeout_ms: milliseconds for each operation on the database and its collections; see
+                `Collection.with_options`.
 
         Example:
             >>> client.shop.with_options(write_concern=WriteConcern(w="majority"))
@@ -123,6 +127,11 @@ class _Database(
             write_concern or self.write_concern,
             read_concern or self.read_concern,
         )
+        made._port = self._port
+        if timeout_ms is not None:
+            from mangonel._faces.limited import limited
+
+            made._port = limited(self._port, timeout_ms)
         return made
 
     def get_collection(
@@ -132,12 +141,15 @@ class _Database(
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> _Collection[_DocumentType]:
         """Return a collection, optionally with other settings than the database's. Sends nothing.
 
         Args:
             name: its name.
             codec_options, read_preference, write_concern, read_concern: override the database's.
+            timeout_ms: milliseconds for each operation; see `Collection.with_options`.
 
         Raises:
             InvalidName: the server would refuse the name.
@@ -145,9 +157,10 @@ class _Database(
         Example:
             >>> client.shop.get_collection("orders", read_preference=ReadPreference.SECONDARY)
         """
-        return self._collection_class(  # type: ignore[no-any-return]
+        made: _Collection[_DocumentType] = self._collection_class(
             self, name, False, codec_options, read_preference, write_concern, read_concern
         )
+        return made if timeout_ms is None else made.with_options(timeout_ms=timeout_ms)
 
     def __getitem__(self, name: str) -> _Collection[_DocumentType]:
         return self._collection_class(self, name)  # type: ignore[no-any-return]
@@ -196,6 +209,8 @@ class _Database(
         codec_options: CodecOptions[Any] | None = None,
         session: _ClientSession | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[dict[str, Any]]:
         """Run a command exactly as given and return the server's whole reply. Never retried.
@@ -211,6 +226,7 @@ class _Database(
             codec_options: how to decode the reply. None: to plain dicts.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             **kwargs: more fields of the command. `write_concern` becomes its field; `parse_write_concern_error=True`
                 raises if it is not satisfied.
 
@@ -223,6 +239,8 @@ class _Database(
             >>> client.shop.command("collStats", "orders")["count"]
             2
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         from mangonel import _core
         from mangonel._shared.operation import command_document
         from mangonel.auth import without_values

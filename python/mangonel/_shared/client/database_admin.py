@@ -58,6 +58,8 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         read_concern: ReadConcern | None = None,
         session: _ClientSession | None = None,
         check_exists: bool | None = True,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[_Collection[_DocumentType]]:
         """Create a collection or a view and return it. Only needed for options, since a first write creates one too.
@@ -67,6 +69,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             codec_options, read_preference, write_concern, read_concern: override the database's.
             session: run in this session; it must come from the same client.
             check_exists: first ask whether a collection of that name exists.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             **kwargs: options of the collection: `capped`, `size` (bytes) and `max`; `timeseries` with
                 `expireAfterSeconds`; `clusteredIndex`; `validator`, `validationLevel` and `validationAction`;
                 `viewOn` and `pipeline`; `collation`; `indexOptionDefaults`; `changeStreamPreAndPostImages`;
@@ -90,7 +93,9 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         )
         if kwargs.get("collation") is not None and not collection._write_concern._acknowledged:
             raise ConfigurationError("Collation is unsupported for unacknowledged writes.")
-        return self._port.flow(self._create_collection_flow(collection, session, check_exists, kwargs))
+        # The new collection itself has the database's limit.
+        port = self._port if timeout_ms is None else self._limited(timeout_ms)._port
+        return port.flow(self._create_collection_flow(collection, session, check_exists, kwargs))
 
     async def _create_collection_flow(
         self,
@@ -114,6 +119,8 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         session: _ClientSession | None = None,
         comment: Any | None = None,
         encrypted_fields: Mapping[str, Any] | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[dict[str, Any]]:
         """Drop a collection with its documents and indexes; return the server's reply.
 
@@ -125,6 +132,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             comment: shown in the server's logs and profile.
             encrypted_fields: for Queryable Encryption: also drop the state collections of these fields. None: the
                 fields in the client's `encrypted_fields_map` or, with `auto_encryption_opts`, on the server.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             TypeError: neither a name nor a collection.
@@ -136,6 +144,8 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             >>> client.shop.drop_collection("orders")["ok"]
             1.0
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         name = _name_of(name_or_collection, "name_or_collection must be an instance of str")
         return self._port.flow(drop_flow(self, name, encrypted_fields, session, comment))
 
@@ -144,6 +154,8 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         session: _ClientSession | None = None,
         filter: Mapping[str, Any] | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[_CommandCursor[dict[str, Any]]]:
         """Return a cursor over the descriptions of the collections and views.
@@ -152,6 +164,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             session: run in this session; it must come from the same client.
             filter: query document for those descriptions, such as `{"type": "view"}`.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             **kwargs: more fields of the command: `nameOnly`, `authorizedCollections`.
 
         Raises:
@@ -162,6 +175,8 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             >>> sorted(collection["name"] for collection in client.shop.list_collections())
             ['orders', 'users']
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(self._list_collections_flow(filter, session, comment, kwargs))
 
     async def _list_collections_flow(
@@ -188,6 +203,8 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         session: _ClientSession | None = None,
         filter: Mapping[str, Any] | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[list[str]]:
         """Return the names of the collections and views. Arguments and errors as for `list_collections`.
@@ -196,6 +213,8 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             >>> client.shop.list_collection_names(filter={"name": {"$regex": "^order"}})
             ['orders']
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         if filter is not None:
             validate_is_mapping("filter", filter)
         return self._port.flow(self._names_flow(filter, session, comment, kwargs))
@@ -216,7 +235,12 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             return [description["name"] for description in collections]
 
     def aggregate(
-        self, pipeline: _Pipeline, session: _ClientSession | None = None, **kwargs: Any
+        self,
+        pipeline: _Pipeline,
+        session: _ClientSession | None = None,
+        *,
+        timeout_ms: float | None = None,
+        **kwargs: Any,
     ) -> FaceResult[_CommandCursor[dict[str, Any]]]:
         """Run an aggregation without a collection, such as `$currentOp` or `$documents`; return a cursor.
 
@@ -226,6 +250,8 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             >>> client.admin.aggregate([{"$currentOp": {}}, {"$count": "n"}]).next()
             {'n': ...}
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         collection = self._collection_class(self, "$cmd.aggregate")
         return self._aggregate(1, self._command_cursor_class, collection, pipeline, session, kwargs)
 
@@ -238,6 +264,8 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         session: _ClientSession | None = None,
         comment: Any | None = None,
         max_await_time_ms: int | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[_CommandCursor[dict[str, Any]]]:
         """Run a command exactly as given and return the cursor in its reply. Never retried.
@@ -250,6 +278,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile for later batches; the command has its own comment field.
             max_await_time_ms: milliseconds that the server may wait for new data in each later batch.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             **kwargs: more fields of the command.
 
         Raises:
@@ -261,6 +290,8 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             >>> client.shop.cursor_command("find", "orders", filter={"_id": 1}, projection={"total": 1}).to_list()
             [{'_id': 1, 'total': 9.5}]
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         explicit = session_of(self._port, session)
         asked = command_document(command, value)
         asked.update(kwargs)
@@ -301,6 +332,8 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         session: _ClientSession | None = None,
         background: bool | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[dict[str, Any]]:
         """Let the server check a collection's documents and indexes; return its report.
 
@@ -311,6 +344,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             session: run in this session; it must come from the same client.
             background: do not block other operations.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             TypeError: neither a name nor a collection.
@@ -321,6 +355,8 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             >>> client.shop.validate_collection("orders")["valid"]
             True
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         name = _name_of(name_or_collection, "name_or_collection must be an instance of str or Collection")
         command: dict[str, Any] = {"validate": name, "scandata": scandata, "full": full}
         if background is not None:
@@ -342,7 +378,13 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         return found
 
     def dereference(
-        self, dbref: DBRef, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
+        self,
+        dbref: DBRef,
+        session: _ClientSession | None = None,
+        comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
+        **kwargs: Any,
     ) -> FaceResult[_DocumentType | None]:
         """Return the document that a DBRef points to, or None.
 
@@ -350,6 +392,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             dbref: the reference.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             **kwargs: as for `Collection.find`.
 
         Raises:
@@ -361,6 +404,8 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             >>> client.shop.dereference(DBRef("orders", 1))["total"]
             9.5
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         from mangonel.bson.dbref import DBRef
 
         if not isinstance(dbref, DBRef):

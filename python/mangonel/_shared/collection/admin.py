@@ -80,6 +80,8 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         comment: Any | None = None,
         encrypted_fields: Mapping[str, Any] | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[None]:
         """Drop the collection with its documents and indexes. Does nothing if it does not exist.
 
@@ -88,6 +90,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
             comment: shown in the server's logs and profile.
             encrypted_fields: for Queryable Encryption: also drop the state collections of these fields. None: the
                 fields in the client's `encrypted_fields_map` or, with `auto_encryption_opts`, on the server.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             OperationFailure: the server refused; see `code` and `details`.
@@ -97,13 +100,21 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         Example:
             >>> client.shop.orders.drop()
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(self._drop_flow(session, comment, encrypted_fields))
 
     async def _drop_flow(self, session: _ClientSession | None, comment: Any, given: Any) -> None:
         await drop_flow(self, self._name, given, session, comment)
 
     def rename(
-        self, new_name: str, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
+        self,
+        new_name: str,
+        session: _ClientSession | None = None,
+        comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
+        **kwargs: Any,
     ) -> FaceResult[dict[str, Any]]:
         """Rename the collection within its database; return the server's reply.
 
@@ -113,6 +124,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
             new_name: the new name, without the database's.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             **kwargs: more fields of the command: `dropTarget=True` replaces an existing collection of that name.
 
         Raises:
@@ -124,6 +136,8 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
             >>> client.shop.orders.rename("orders_2025")["ok"]
             1.0
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         _check_new_name(new_name)
         command = {
             "renameCollection": f"{self._database_name}.{self._name}",
@@ -135,13 +149,18 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         )
 
     def options(
-        self, session: _ClientSession | None = None, comment: Any | None = None
+        self,
+        session: _ClientSession | None = None,
+        comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[dict[str, Any]]:
         """Return the options that the collection was created with; `{}` without options or without the collection.
 
         Args:
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             AutoReconnect: the connection broke twice. A read is safe to repeat.
@@ -151,6 +170,8 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
             >>> client.shop.create_collection("log", capped=True, size=4096).options()
             {'capped': True, 'size': 4096}
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(self._options_flow(session, comment))
 
     async def _options_flow(self, session: _ClientSession | None, comment: Any) -> dict[str, Any]:

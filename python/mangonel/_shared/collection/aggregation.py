@@ -148,6 +148,8 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[_CommandCursor[_DocumentType]]:
         """Run an aggregation pipeline and return a cursor over its results.
@@ -158,6 +160,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
             session: run in this session; it must come from the same client.
             let: variables for expressions, as `$$name`.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             **kwargs: more fields of the command: `allowDiskUse`, `batchSize`, `bypassDocumentValidation`,
                 `collation`, `hint`, `maxTimeMS`, and `maxAwaitTimeMS` for later batches.
 
@@ -172,6 +175,8 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
             >>> list(client.shop.orders.aggregate(pipeline))
             [{'_id': 'Ada', 'n': 1}, {'_id': 'Eve', 'n': 1}]
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         options = {"let": let, "comment": comment, **kwargs}
         return self._aggregate(
             self._name, self._command_cursor_class, self._as_collection(), pipeline, session, options
@@ -182,6 +187,8 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         pipeline: _Pipeline,
         session: _ClientSession | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[_RawBatchCommandCursor[_DocumentType]]:
         """Run an aggregation pipeline and return a cursor over batches of BSON, one bytes object each.
@@ -195,6 +202,8 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
             >>> for batch in client.shop.orders.aggregate_raw_batches([{"$match": {"total": {"$gt": 5}}}]):
             ...     print(mangonel.bson.decode_all(batch))
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         refuse_encryption(self._port, "aggregate_raw_batches does")
         options = {"comment": comment, **kwargs}
         return self._aggregate(
@@ -209,6 +218,8 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         filter: Mapping[str, Any],
         session: _ClientSession | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[int]:
         """Return how many documents match, by counting them.
@@ -217,6 +228,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
             filter: query document; `{}` counts all documents. `$where` and `$near` are not allowed.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             **kwargs: `skip`, `limit`, `hint`, `collation`, `maxTimeMS`, or other fields of the aggregate command.
 
         Raises:
@@ -227,6 +239,8 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
             >>> client.shop.orders.count_documents({"total": {"$gt": 5}})
             1
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         pipeline: list[dict[str, Any]] = [{"$match": filter}]
         command: dict[str, Any] = {"aggregate": self._name, "pipeline": pipeline, "cursor": {}}
         if kwargs:
@@ -249,11 +263,14 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         command = {"count": self._name, "query": filter, **kwargs}
         return self._port.run(self._read_operation(command, READ_APPLY, session=session, answer=_counted))
 
-    def estimated_document_count(self, comment: Any | None = None, **kwargs: Any) -> FaceResult[int]:
+    def estimated_document_count(
+        self, comment: Any | None = None, *, timeout_ms: float | None = None, **kwargs: Any
+    ) -> FaceResult[int]:
         """Return the number of documents from the collection's metadata: fast, but inaccurate after a crash.
 
         Args:
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             **kwargs: `maxTimeMS`, or other fields of the count command.
 
         Raises:
@@ -265,6 +282,8 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
             >>> client.shop.orders.estimated_document_count()
             2
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         if "session" in kwargs:
             raise ConfigurationError("estimated_document_count does not support sessions")
         command = {"count": self._name, **kwargs}
@@ -279,6 +298,8 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         comment: Any | None = None,
         hint: _IndexKeyHint | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[list[Any]]:
         """Return the distinct values of a field in the matching documents; array elements count separately.
@@ -289,6 +310,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             hint: the index to use, by name or keys; needs MongoDB 7.1.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             **kwargs: `collation`, `maxTimeMS`, or other fields of the command.
 
         Raises:
@@ -301,6 +323,8 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
             >>> client.shop.orders.distinct("customer", {"total": {"$gt": 5}})
             ['Ada']
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         if not isinstance(key, str):
             raise TypeError(f"key must be an instance of str, not {type(key)}")
         if filter is not None:

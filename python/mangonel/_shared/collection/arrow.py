@@ -44,6 +44,7 @@ class CollectionArrow(WritingSource):
         bypass_document_validation: bool | None = None,
         session: _ClientSession | None = None,
         comment: Any | None = None,
+        timeout_ms: float | None = None,
     ) -> FaceResult[BulkWriteResult]:
         """Insert the rows of a table as documents, in as few commands as the server's limits allow.
 
@@ -65,6 +66,7 @@ class CollectionArrow(WritingSource):
                 ended. Needs a replica set or sharded cluster; the table must be stored within the server's limit for
                 transactions, 60 seconds by default.
             bypass_document_validation, session, comment: as for `insert_one`.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             BulkWriteError: some rows were not stored, or not confirmed; `details` has the counts, and the errors with
@@ -79,6 +81,8 @@ class CollectionArrow(WritingSource):
             >>> client.shop.copies.insert_arrow(client.shop.orders.find().to_arrow()).inserted_count
             2
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         found = upper_module("mangonel.arrow.frames").table_of(table)
         keys = None if key is None else _keys_of(key)
         # Rows without an `_id` have one that was made for an insert.

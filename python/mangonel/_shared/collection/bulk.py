@@ -30,6 +30,8 @@ class CollectionBulkWrite(WritingSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         comment: Any | None = None,
         let: Mapping[str, Any] | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[BulkWriteResult]:
         """Run many writes in as few commands as their order and the server's limits allow.
 
@@ -41,6 +43,7 @@ class CollectionBulkWrite(WritingSource, Generic[_DocumentType]):
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
             let: variables for expressions of updates and deletes, as `$$name`.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             BulkWriteError: some writes failed, or were not confirmed; `details` has the counts, and the errors with
@@ -55,6 +58,8 @@ class CollectionBulkWrite(WritingSource, Generic[_DocumentType]):
             >>> client.shop.orders.bulk_write([InsertOne({"_id": 1}), DeleteMany({"paid": True})]).inserted_count
             1
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         if type(requests) is not list:
             validate_list("requests", requests)
         if let is not None:

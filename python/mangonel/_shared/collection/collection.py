@@ -18,7 +18,7 @@ from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, Self
 
     from mangonel._faces.port import Port
     from mangonel._shared.client.database import _Database
@@ -129,6 +129,8 @@ class _Collection(
         read_preference: _ServerMode | None = None,
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> _Collection[_DocumentType]:
         """Return the same collection with other settings; None keeps the current one.
 
@@ -137,6 +139,12 @@ class _Collection(
             read_preference: which servers reads may go to.
             write_concern: how many members confirm a write.
             read_concern: which data a read may return.
+            timeout_ms: milliseconds for each operation, retries included; 0: no limit. It replaces the client's
+                `timeoutMS`. A cursor has one limit for all of its batches, one that waits for new data one for each. A
+                `timeout()` block goes before it, and `timeout_ms` of a call can only shorten the block's.
+
+        Raises:
+            TypeError, ValueError: a setting has another type; `timeout_ms` is negative.
 
         Example:
             >>> client.shop.orders.with_options(write_concern=WriteConcern(w=0))
@@ -144,7 +152,16 @@ class _Collection(
         made: _Collection[_DocumentType] = object.__new__(self._plain_class)
         made._derive_settings(self, codec_options, read_preference, write_concern, read_concern)
         port, database_name, name, *_ = self._context
+        if timeout_ms is not None:
+            from mangonel._faces.limited import limited
+
+            port = limited(port, timeout_ms)
         made._belong_to(self._database, port, self._client, database_name, name)
+        return made
+
+    def _limited(self, timeout_ms: float) -> Self:
+        made = super()._limited(timeout_ms)
+        made._context = (made._port, *self._context[1:])
         return made
 
     def __getitem__(self, name: str) -> _Collection[_DocumentType]:
@@ -157,6 +174,8 @@ class _Collection(
             self.write_concern,
             self.read_concern,
         )
+        if self._port.limit is not None:
+            made._belong_to(self._database, self._port, self._client, self._database_name, made._name)
         return made
 
     def __getattr__(self, name: str) -> _Collection[_DocumentType]:

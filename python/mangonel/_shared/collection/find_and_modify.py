@@ -62,6 +62,8 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[_DocumentType | None]:
         """Delete the first document that matches and return it, or None if nothing matches.
@@ -74,6 +76,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
             session: run in this session; it must come from the same client.
             let: variables for expressions, as `$$name`.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             **kwargs: further fields of the command, as `maxTimeMS=200` or `collation=...`.
 
         Raises:
@@ -85,6 +88,8 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
             >>> client.shop.orders.find_one_and_delete({"total": {"$gt": 1}}, {"total": 1}, sort=[("_id", 1)])
             {'_id': 1, 'total': 9.5}
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         kwargs["remove"] = True
         return self._find_and_modify(
             filter,
@@ -109,6 +114,8 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[_DocumentType | None]:
         """Replace the first document that matches and return the old or the new document.
@@ -118,6 +125,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
             upsert: insert `replacement` if nothing matches.
             return_document: ReturnDocument.BEFORE or AFTER.
             filter, projection, sort, hint, session, let, comment, **kwargs: as for `find_one_and_delete`.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             DuplicateKeyError: the new document collides with a unique index. Nothing was changed.
@@ -127,6 +135,8 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
             >>> orders.find_one_and_replace({"_id": 1}, {"total": 3}, return_document=ReturnDocument.AFTER)
             {'_id': 1, 'total': 3}
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         validate_ok_for_replace(replacement)
         kwargs["update"] = replacement
         return self._find_and_modify(
@@ -155,6 +165,8 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[_DocumentType | None]:
         """Change the first document that matches and return the old or the new document.
@@ -165,6 +177,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
             return_document: ReturnDocument.BEFORE or AFTER.
             array_filters: which elements `$[name]` stands for.
             filter, projection, sort, hint, session, let, comment, **kwargs: as for `find_one_and_delete`.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             DuplicateKeyError: the change collides with a unique index. Nothing was changed.
@@ -176,6 +189,8 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
             ... )["next"]
             1
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         validate_ok_for_update(update)
         if array_filters is not None:
             validate_list_or_none("array_filters", array_filters)

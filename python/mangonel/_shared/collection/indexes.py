@@ -42,6 +42,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         keys: _IndexKeyHint,
         session: _ClientSession | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[str]:
         """Create an index unless it is there already; return its name.
@@ -50,6 +52,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             keys: a key, or (key, direction) pairs.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             **kwargs: options of the index as for `IndexModel`: `name`, `unique`, `sparse`, `expireAfterSeconds`,
                 `partialFilterExpression`, `collation`, `hidden`; and `maxTimeMS` for the command.
 
@@ -62,6 +65,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             >>> client.shop.orders.create_index([("customer", 1), ("total", -1)])
             'customer_1_total_-1'
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         from mangonel.operations import IndexModel
 
         options = {"maxTimeMS": kwargs.pop("maxTimeMS")} if "maxTimeMS" in kwargs else {}
@@ -77,6 +82,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         indexes: Sequence[IndexModel],
         session: _ClientSession | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[list[str]]:
         """Create several indexes with one command; return their names.
@@ -85,6 +92,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             indexes: a list of IndexModel.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             **kwargs: more fields of the command: `commitQuorum`, `maxTimeMS`.
 
         Raises:
@@ -95,6 +103,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             >>> client.shop.orders.create_indexes([IndexModel("customer"), IndexModel("total")])
             ['customer_1', 'total_1']
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         validate_list("indexes", indexes)
         return self._port.flow(self._create_indexes_flow(indexes, session, comment, kwargs))
 
@@ -120,6 +130,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         index_or_name: _IndexKeyHint,
         session: _ClientSession | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[None]:
         """Drop an index. Does nothing if the collection does not exist.
@@ -128,6 +140,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             index_or_name: the name of the index, or, if it was created without a name, its list of keys.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             **kwargs: more fields of the command.
 
         Raises:
@@ -138,16 +151,25 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         Example:
             >>> client.shop.orders.drop_index(client.shop.orders.create_index("customer"))
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(self._drop_index_flow(index_or_name, session, comment, kwargs))
 
     def drop_indexes(
-        self, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
+        self,
+        session: _ClientSession | None = None,
+        comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
+        **kwargs: Any,
     ) -> FaceResult[None]:
         """Drop all indexes except the one on `_id`. Arguments and errors as for `drop_index`.
 
         Example:
             >>> client.shop.orders.drop_indexes()
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(self._drop_index_flow("*", session, comment, kwargs))
 
     async def _drop_index_flow(
@@ -166,13 +188,18 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         )
 
     def list_indexes(
-        self, session: _ClientSession | None = None, comment: Any | None = None
+        self,
+        session: _ClientSession | None = None,
+        comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[_CommandCursor[SON[str, Any]]]:
         """Return a cursor over the descriptions of the indexes; an empty one if the collection does not exist.
 
         Args:
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             AutoReconnect: the connection broke twice. A read is safe to repeat.
@@ -183,6 +210,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             >>> [index["name"] for index in client.shop.orders.list_indexes()]
             ['_id_', 'customer_1']
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(self._list_indexes_flow(session, comment))
 
     async def _list_indexes_flow(self, session: _ClientSession | None, comment: Any) -> Any:
@@ -204,7 +233,11 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         )
 
     def index_information(
-        self, session: _ClientSession | None = None, comment: Any | None = None
+        self,
+        session: _ClientSession | None = None,
+        comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[dict[str, Any]]:
         """Return the options of each index by name; `key` is a list of (key, direction) pairs.
 
@@ -215,6 +248,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             >>> client.shop.orders.index_information()[name]["key"]
             [('customer', 1)]
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(self._index_information_flow(session, comment))
 
     async def _index_information_flow(self, session: _ClientSession | None, comment: Any) -> dict[str, Any]:
@@ -234,6 +269,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         name: str | None = None,
         session: _ClientSession | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[_CommandCursor[dict[str, Any]]]:
         """Return a cursor over the descriptions of the search indexes.
@@ -242,6 +279,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             name: return only the index with this name.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             **kwargs: more fields of the aggregate command.
 
         Raises:
@@ -253,6 +291,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             >>> [index["name"] for index in client.shop.orders.list_search_indexes()]
             ['default']
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         for option in ("aggregate", "pipeline"):
             if option in kwargs:
                 raise ConfigurationError(f"the {option} option cannot be specified as a keyword argument")
@@ -287,6 +327,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         model: Mapping[str, Any] | SearchIndexModel,
         session: _ClientSession | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[str]:
         """Request a search index and return its name. It is built in the background.
@@ -295,6 +337,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             model: a SearchIndexModel, or its arguments as a mapping.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             **kwargs: more fields of the command.
 
         Raises:
@@ -305,6 +348,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             >>> client.shop.orders.create_search_index({"definition": {"mappings": {"dynamic": True}}})
             'default'
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         from mangonel.operations import SearchIndexModel
 
         if not isinstance(model, SearchIndexModel):
@@ -323,6 +368,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         models: list[SearchIndexModel],
         session: _ClientSession | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[list[str]]:
         """Request several search indexes with one command; return their names.
@@ -334,6 +381,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             >>> client.shop.orders.create_search_indexes([model])
             ['text']
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(self._create_search_indexes_flow(models, session, comment, kwargs))
 
     async def _create_search_indexes_flow(
@@ -360,7 +409,13 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             return [index["name"] for index in reply["indexesCreated"]]
 
     def drop_search_index(
-        self, name: str, session: _ClientSession | None = None, comment: Any | None = None, **kwargs: Any
+        self,
+        name: str,
+        session: _ClientSession | None = None,
+        comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
+        **kwargs: Any,
     ) -> FaceResult[None]:
         """Drop a search index. Does nothing if the collection does not exist.
 
@@ -369,6 +424,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         Example:
             >>> client.shop.orders.drop_search_index("default")
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         command = {"dropSearchIndex": self._name, "name": name, **kwargs}
         return self._port.flow(self._search_index_flow(command, session, comment))
 
@@ -378,6 +435,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         definition: Mapping[str, Any],
         session: _ClientSession | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
         **kwargs: Any,
     ) -> FaceResult[None]:
         """Replace the definition of a search index. The old one stays in use until the new one is built.
@@ -387,6 +446,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         Example:
             >>> client.shop.orders.update_search_index("default", {"mappings": {"dynamic": False}})
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         command = {"updateSearchIndex": self._name, "name": name, "definition": definition, **kwargs}
         return self._port.flow(self._search_index_flow(command, session, comment))
 

@@ -32,7 +32,11 @@ class CollectionInference(CommandSource, Generic[_DocumentType]):
         raise NotImplementedError
 
     def infer_schema(
-        self, filter: Mapping[str, Any] | None = None, *, sample: int | None = None
+        self,
+        filter: Mapping[str, Any] | None = None,
+        *,
+        sample: int | None = None,
+        timeout_ms: float | None = None,
     ) -> FaceResult[InferredSchema]:
         """Return the types of the values at every path of the documents, with their counts.
 
@@ -43,6 +47,7 @@ class CollectionInference(CommandSource, Generic[_DocumentType]):
             filter: query document. None: all documents.
             sample: look at so many documents, chosen at random by the server. None: at all. Rare fields and types are
                 missing in a sample.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             ValueError: `sample` is not a positive number.
@@ -55,6 +60,8 @@ class CollectionInference(CommandSource, Generic[_DocumentType]):
               total     double
               customer  string
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         if sample is not None and (type(sample) is not int or sample < 1):
             raise ValueError(f"expected at least 1 document as sample, got {sample!r}")
         return self._port.flow(self._infer_flow(filter or {}, sample))

@@ -32,11 +32,14 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
     _cursor_class: type[Any]
     _raw_cursor_class: type[Any]
 
-    def find_one(self, filter: Any = None, *args: Any, **kwargs: Any) -> FaceResult[_DocumentType | None]:
+    def find_one(
+        self, filter: Any = None, *args: Any, timeout_ms: float | None = None, **kwargs: Any
+    ) -> FaceResult[_DocumentType | None]:
         """Return the first document that matches, or None.
 
         Args:
             filter: query document; anything that is not a mapping is taken as `_id`.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
             *args, **kwargs: as for `find`.
 
         Raises:
@@ -48,6 +51,8 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
             >>> client.shop.users.find_one({"email": "ada@example.org"})["name"]
             'Ada'
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         if type(filter) is not dict:
             filter = _as_filter(filter)
         port, database, name, codec, is_plain, _ = self._context
@@ -82,7 +87,7 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
 
         return port.run(self._read_operation(command, READ_BATCH, session=session, answer=answer))
 
-    def find(self, *args: Any, **kwargs: Any) -> _Cursor[_DocumentType]:
+    def find(self, *args: Any, timeout_ms: float | None = None, **kwargs: Any) -> _Cursor[_DocumentType]:
         """Return a cursor over the documents that match. Sends nothing until the first document is requested.
 
         Arguments as for `Cursor`, without the collection.
@@ -91,6 +96,8 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
             >>> [order["_id"] for order in client.shop.orders.find({"total": {"$gt": 5}}, limit=10)]
             [1]
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._cursor_class(self, *args, **kwargs)  # type: ignore[no-any-return]
 
     def _first_batch(self, command: dict[str, Any], answer: Callable[[Any], Any]) -> FaceResult[Any]:
@@ -119,7 +126,9 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
             )
         return port.run(self._read_operation(command, READ_BATCH, answer=answer))
 
-    def find_raw_batches(self, *args: Any, **kwargs: Any) -> _RawBatchCursor[_DocumentType]:
+    def find_raw_batches(
+        self, *args: Any, timeout_ms: float | None = None, **kwargs: Any
+    ) -> _RawBatchCursor[_DocumentType]:
         """Return a cursor over batches of the matching documents, one bytes object of BSON each.
 
         Arguments as for `find`. Sends nothing until the first batch is requested.
@@ -131,6 +140,8 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
             >>> for batch in client.shop.orders.find_raw_batches({"total": {"$gt": 5}}):
             ...     print(mangonel.bson.decode_all(batch))
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         refuse_encryption(self._port, "find_raw_batches does")
         return self._raw_cursor_class(self, *args, **kwargs)  # type: ignore[no-any-return]
 

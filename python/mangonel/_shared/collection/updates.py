@@ -75,6 +75,8 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         let: Mapping[str, Any] | None = None,
         sort: Mapping[str, Any] | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[UpdateResult]:
         """Change the first document that matches.
 
@@ -90,6 +92,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
             let: variables for expressions, as `$$name`.
             sort: the order that decides which document is the first; needs MongoDB 8.0.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             DuplicateKeyError: the change collides with a unique index. Nothing was changed.
@@ -102,6 +105,8 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
             >>> client.shop.orders.update_one({"_id": 1}, {"$inc": {"total": 2}}).modified_count
             1
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         if type(filter) is not dict:
             validate_is_mapping("filter", filter)
         validate_ok_for_update(update)
@@ -132,12 +137,15 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[UpdateResult]:
         """Change all documents that match. Never retried, since a retry could change them twice.
 
         Args:
             filter, update, upsert, array_filters, bypass_document_validation, collation, hint, session, let, comment:
                 as for `update_one`, but with another order of positional arguments.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             WriteError: the server refused the change of a document; earlier documents may have been changed.
@@ -148,6 +156,8 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
             >>> client.shop.orders.update_many({"total": {"$lt": 5}}, {"$set": {"late": True}}).matched_count
             1
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         if type(filter) is not dict:
             validate_is_mapping("filter", filter)
         validate_ok_for_update(update)
@@ -177,6 +187,8 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         let: Mapping[str, Any] | None = None,
         sort: Mapping[str, Any] | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[UpdateResult]:
         """Replace the first document that matches; its `_id` does not change.
 
@@ -184,6 +196,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
             replacement: the whole new document, without update operators.
             upsert: insert `replacement` when nothing matches.
             filter, bypass_document_validation, collation, hint, session, let, sort, comment: as for `update_one`.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             DuplicateKeyError, WriteError, WriteConcernError, ConfigurationError, AutoReconnect: as for `update_one`.
@@ -192,6 +205,8 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
             >>> client.shop.orders.replace_one({"_id": 1}, {"total": 3}, upsert=True).upserted_id
             1
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         if type(filter) is not dict:
             validate_is_mapping("filter", filter)
         validate_ok_for_replace(replacement)
@@ -230,6 +245,8 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[DeleteResult]:
         """Delete the first document that matches.
 
@@ -240,6 +257,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
             session: run in this session; it must come from the same client.
             let: variables for expressions, as `$$name`.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             WriteError: the server refused. Nothing was deleted.
@@ -251,6 +269,8 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
             >>> client.shop.orders.delete_one({"_id": 1}).deleted_count
             1
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._delete(
             filter,
             1,
@@ -270,11 +290,14 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         session: _ClientSession | None = None,
         let: Mapping[str, Any] | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[DeleteResult]:
         """Delete all documents that match; an empty filter matches all. Never retried.
 
         Args:
             filter, collation, hint, session, let, comment: as for `delete_one`.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             AutoReconnect: the connection broke. Which documents were deleted is not known.
@@ -284,6 +307,8 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
             >>> client.shop.orders.delete_many({"total": {"$lt": 5}}).deleted_count
             1
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._delete(
             filter, 0, KIND_WRITE, collation=collation, hint=hint, session=session, let=let, comment=comment
         )

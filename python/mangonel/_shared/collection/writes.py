@@ -47,6 +47,8 @@ class CollectionWrites(
         bypass_document_validation: bool | None = None,
         session: _ClientSession | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[InsertOneResult]:
         """Insert one document. A missing `_id` is added as an ObjectId, also to the caller's mapping.
 
@@ -55,6 +57,7 @@ class CollectionWrites(
             bypass_document_validation: store it even when the collection's rules do not allow it.
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             DuplicateKeyError: a unique index already holds the value. Nothing was stored.
@@ -66,6 +69,8 @@ class CollectionWrites(
             >>> client.shop.users.insert_one({"name": "Ada"}).inserted_id
             ObjectId('...')
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         if type(document) is not dict:
             validate_is_document_type("document", document)
         port, database, name, codec, _, concern = self._context
@@ -100,6 +105,8 @@ class CollectionWrites(
         bypass_document_validation: bool | None = None,
         session: _ClientSession | None = None,
         comment: Any | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[InsertManyResult]:
         """Insert documents in as few commands as the server's limits allow. A missing `_id` is added as an ObjectId.
 
@@ -108,6 +115,7 @@ class CollectionWrites(
                 while its first documents are being sent.
             ordered: stop at the first document that fails. False: try all of them.
             bypass_document_validation, session, comment: as for `insert_one`.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             BulkWriteError: some documents were not stored, or not confirmed; `details` has the counts, and the
@@ -120,6 +128,8 @@ class CollectionWrites(
             >>> client.shop.users.insert_many([{"_id": 1}, {"_id": 2}]).inserted_ids
             [1, 2]
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         runner_class = self._bulk_runner
         runs: Iterable[Run]
         if isinstance(documents, (list, tuple)) and documents:

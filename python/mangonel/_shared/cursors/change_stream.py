@@ -278,6 +278,8 @@ class _ChangeStream(Generic[_DocumentType]):
             self._comment,
             session,
         )
+        # Each change has its own limit.
+        self._cursor._port = self._port
         if batch.is_empty:
             self._note_start(reply, batch)
 
@@ -306,12 +308,19 @@ class _ChangeStream(Generic[_DocumentType]):
         if cursor is not None:
             cursor._abandon()
 
-    def close(self) -> FaceResult[None]:
+    def close(self, *, timeout_ms: float | None = None) -> FaceResult[None]:
         """End the stream, on the server too. Closing twice does nothing.
+
+        Args:
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Example:
             >>> stream.close()
         """
+        if timeout_ms is not None:
+            from mangonel._faces.limited import limited
+
+            self._port = limited(self._port, timeout_ms, is_call=True)
         return self._port.flow(self._close_flow())
 
     async def _close_flow(self) -> None:

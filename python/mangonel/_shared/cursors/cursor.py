@@ -87,7 +87,8 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
 
     def _begin_state(self, collection: _Collection[_DocumentType], codec: _core.Codec) -> None:
         self._collection = collection
-        self._port = collection._port
+        port = collection._port
+        self._port = port if port.limit is None else port.for_cursor()  # type: ignore[attr-defined]
         self._codec = codec
         self._abandoned_cursors = collection._client._abandoned_cursors
 
@@ -245,14 +246,21 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
                 heard(self._id)
             self._abandon()
 
-    def close(self) -> FaceResult[None]:
+    def close(self, *, timeout_ms: float | None = None) -> FaceResult[None]:
         """End the cursor, also on the server if it is open there. Closing twice does nothing.
 
         Documents that have arrived can still be read.
 
+        Args:
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
+
         Example:
             >>> cursor.close()
         """
+        if timeout_ms is not None:
+            from mangonel._faces.limited import limited
+
+            self._port = limited(self._port, timeout_ms, is_call=True)
         return self._port.flow(self._close_flow())
 
     async def _close_flow(self) -> None:

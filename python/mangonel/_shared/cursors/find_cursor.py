@@ -94,6 +94,8 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         if len(query) > 2:
             self._comment = query.get("comment")
             self._is_tailable = "tailable" in query
+            if self._is_tailable and self._port.limit is not None:
+                self._port.begin_anew()  # type: ignore[attr-defined]
         if self._max_await_time_ms is not None:
             check_wait(self._max_await_time_ms, self._port.timeout)
         if self._is_exhaust:

@@ -69,7 +69,8 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
     ) -> None:
         # As `_begin_state` does it: a frame less for each query.
         self._collection = collection
-        self._port = collection._port
+        port = collection._port
+        self._port = port if port.limit is None else port.for_cursor()  # type: ignore[attr-defined]
         self._codec = collection._codec
         self._abandoned_cursors = collection._client._abandoned_cursors
         if into is not None:

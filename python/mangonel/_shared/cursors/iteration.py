@@ -17,7 +17,7 @@ class BlockingIteration(Generic[_DocumentType]):
     if TYPE_CHECKING:
 
         def __next__(self) -> _DocumentType: ...
-        def close(self) -> None: ...
+        def close(self, *, timeout_ms: float | None = None) -> None: ...
 
     def next(self) -> _DocumentType:
         """Return the next document.
@@ -40,7 +40,7 @@ class AsyncIteration(Generic[_DocumentType]):
     if TYPE_CHECKING:
 
         def __anext__(self) -> Awaitable[_DocumentType]: ...
-        def close(self) -> Awaitable[None]: ...
+        def close(self, *, timeout_ms: float | None = None) -> Awaitable[None]: ...
 
     async def next(self) -> _DocumentType:
         """Return the next document.
@@ -65,7 +65,7 @@ class BlockingChanges(Generic[_DocumentType]):
         _port: Any
         _next_or_end_flow: Any
 
-        def close(self) -> None: ...
+        def close(self, *, timeout_ms: float | None = None) -> None: ...
 
     def __iter__(self) -> Self:
         return self
@@ -101,7 +101,7 @@ class AsyncChanges(Generic[_DocumentType]):
         _port: Any
         _next_or_end_flow: Any
 
-        def close(self) -> Awaitable[None]: ...
+        def close(self, *, timeout_ms: float | None = None) -> Awaitable[None]: ...
 
     def __aiter__(self) -> Self:
         return self

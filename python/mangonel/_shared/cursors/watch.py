@@ -39,6 +39,8 @@ class WatchedCollection(AggregatingSource, Generic[_DocumentType]):
         comment: Any | None = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[_CollectionChangeStream[_DocumentType]]:
         """Follow the changes in this collection, from now on or from a given position.
 
@@ -57,6 +59,7 @@ class WatchedCollection(AggregatingSource, Generic[_DocumentType]):
             comment: shown in the server's logs and profile.
             full_document_before_change: `"whenAvailable"` or `"required"`: add the document before the change.
             show_expanded_events: also report changes of structure, such as new indexes.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             OperationFailure: the server refused; on a standalone it always does.
@@ -67,6 +70,8 @@ class WatchedCollection(AggregatingSource, Generic[_DocumentType]):
             ...     for change in stream:
             ...         print(change["fullDocument"])
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(
             open_flow(
                 self._change_stream_class,
@@ -109,6 +114,8 @@ class WatchedDatabase(AggregatingSource, Generic[_DocumentType]):
         comment: Any | None = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[_DatabaseChangeStream[_DocumentType]]:
         """Follow the changes in all collections of this database.
 
@@ -118,6 +125,8 @@ class WatchedDatabase(AggregatingSource, Generic[_DocumentType]):
             >>> with client.shop.watch() as stream:
             ...     print(stream.next()["ns"])
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(
             open_flow(
                 self._change_stream_class,

@@ -51,6 +51,8 @@ class WatchedClient(CommandSource, Generic[_DocumentType]):
         comment: Any | None = None,
         full_document_before_change: str | None = None,
         show_expanded_events: bool | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[_ClusterChangeStream[_DocumentType]]:
         """Follow the changes in all collections of the deployment except those of `admin`, `local` and `config`.
 
@@ -60,6 +62,8 @@ class WatchedClient(CommandSource, Generic[_DocumentType]):
             >>> with client.watch() as stream:
             ...     print(stream.next()["ns"])
         """
+        if timeout_ms is not None:
+            self = self._limited(timeout_ms)
         return self._port.flow(
             open_flow(
                 self._change_stream_class,

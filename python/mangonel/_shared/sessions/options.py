@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mangonel._options.checks import limit_seconds
 from mangonel.errors import ConfigurationError
 from mangonel.read_concern import ReadConcern
 from mangonel.read_preferences import _ServerMode
@@ -84,6 +85,8 @@ class SessionOptions:
         causal_consistency: reads see the session's earlier writes and reads. None: True unless `snapshot`.
         default_transaction_options: defaults of the session's transactions.
         snapshot: all reads see the data of one moment; not together with `causal_consistency`.
+        default_timeout_ms: milliseconds for each commit, each abort and each `with_transaction`; 0: no limit. None: the
+            client's `timeoutMS`.
 
     Raises:
         TypeError: `default_transaction_options` has another type.
@@ -95,6 +98,8 @@ class SessionOptions:
         causal_consistency: bool | None = None,
         default_transaction_options: TransactionOptions | None = None,
         snapshot: bool | None = False,
+        *,
+        default_timeout_ms: float | None = None,
     ) -> None:
         if snapshot and causal_consistency:
             raise ConfigurationError("snapshot reads do not support causal_consistency=True")
@@ -106,6 +111,14 @@ class SessionOptions:
         self._causal_consistency = bool(causal_consistency)
         self._default_transaction_options = default_transaction_options
         self._snapshot = snapshot
+        if default_timeout_ms is not None:
+            limit_seconds("default_timeout_ms", default_timeout_ms)
+        self._default_timeout_ms = default_timeout_ms
+
+    @property
+    def default_timeout_ms(self) -> float | None:
+        """The milliseconds for each commit, each abort and each `with_transaction`, or None."""
+        return self._default_timeout_ms
 
     @property
     def causal_consistency(self) -> bool:

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 
 from mangonel import _core
 from mangonel._core import KIND_ABORT, KIND_COMMIT, READ_ANSWER
-from mangonel._faces.deadline import anew
+from mangonel._faces.deadline import anew, is_in_block
 from mangonel._light import Mapping
 from mangonel._shared.face_result import FaceResult
 from mangonel._shared.operation import build_operation
@@ -27,6 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
+    from mangonel._faces.port import Port
     from mangonel._shared.client.client import _MongoClient
     from mangonel.bson.timestamp import Timestamp
     from mangonel.read_concern import ReadConcern
@@ -66,6 +67,8 @@ class _ClientSession:
     # Set by each face in `api.py`.
     _binding_class: type[Any]
     _transaction_class: type[Any]
+    # Whether a callback of `with_transaction` runs, and all of its operations have one limit.
+    _keeps_limit = False
 
     def __init__(self, client: _MongoClient[Any], options: SessionOptions) -> None:
         self._client = client
@@ -229,8 +232,21 @@ class _ClientSession:
             client._tracer.transaction_started(self._handle.number)
         return self._transaction_class(self)
 
-    def commit_transaction(self) -> FaceResult[None]:
+    def _port_within(self, timeout_ms: float | None) -> Port:
+        """Return the port of a call: with the call's own limit, or the session's, or the client's."""
+        milliseconds = self._options.default_timeout_ms if timeout_ms is None else timeout_ms
+        if milliseconds is None:
+            return self._port
+        from mangonel._faces.limited import limited
+
+        made: Port = limited(self._port, milliseconds, is_call=timeout_ms is not None)
+        return made
+
+    def commit_transaction(self, *, timeout_ms: float | None = None) -> FaceResult[None]:
         """Commit the open transaction. May be repeated if the outcome is unknown.
+
+        Args:
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             InvalidOperation: no transaction was started, or it was aborted. Nothing was sent.
@@ -242,7 +258,7 @@ class _ClientSession:
         Example:
             >>> session.commit_transaction()
         """
-        return self._port.flow(self._commit_flow())
+        return self._port_within(timeout_ms).flow(self._commit_flow())
 
     async def _commit_flow(self) -> None:
         if self._handle.has_ended:
@@ -260,8 +276,11 @@ class _ClientSession:
             error._remove_error_label("TransientTransactionError")
             raise
 
-    def abort_transaction(self) -> FaceResult[None]:
+    def abort_transaction(self, *, timeout_ms: float | None = None) -> FaceResult[None]:
         """Abort the open transaction. Errors are not raised, since the server ends it by itself.
+
+        Args:
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             InvalidOperation: no transaction was started, or it has ended already. Nothing was sent.
@@ -269,7 +288,7 @@ class _ClientSession:
         Example:
             >>> session.abort_transaction()
         """
-        return self._port.flow(self._abort_flow())
+        return self._port_within(timeout_ms).flow(self._abort_flow())
 
     async def _abort_flow(self) -> None:
         self._check_ended()
@@ -310,6 +329,8 @@ class _ClientSession:
         write_concern: WriteConcern | None = None,
         read_preference: _ServerMode | None = None,
         max_commit_time_ms: int | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> FaceResult[Any]:
         """Run `callback` in a transaction and commit it; return the result of `callback`.
 
@@ -320,6 +341,7 @@ class _ClientSession:
             callback: called with this session, perhaps more than once; on asyncio a coroutine function. It must not
                 catch the driver's errors, and must not run operations of this session concurrently.
             read_concern, write_concern, read_preference, max_commit_time_ms: as for `start_transaction`.
+            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
             Exception: raised by `callback`, after the transaction was aborted; or the error of the commit.
@@ -333,7 +355,7 @@ class _ClientSession:
             ...     session.with_transaction(buy)
         """
         settings = (read_concern, write_concern, read_preference, max_commit_time_ms)
-        return self._port.flow(self._with_transaction_flow(callback, settings))
+        return self._port_within(timeout_ms).flow(self._with_transaction_flow(callback, settings))
 
     async def _with_transaction_flow(self, callback: Any, settings: tuple[Any, ...]) -> Any:
         from random import random
@@ -351,6 +373,7 @@ class _ClientSession:
                 await self._port.pause(pause)
             tries += 1
             self.start_transaction(*settings)
+            self._keeps_limit = is_in_block()
             try:
                 result = await self._port.call(callback, self)
             except BaseException as error:
@@ -364,6 +387,8 @@ class _ClientSession:
                     raise _timed_out(error) from error
                 failure = error
                 continue
+            finally:
+                self._keeps_limit = False
             if not self._handle.in_transaction:
                 # The callback ended the transaction itself, on purpose.
                 return result
@@ -399,7 +424,7 @@ class _ClientSession:
         Example:
             >>> session.end_session()
         """
-        return self._port.flow(self._end_flow())
+        return self._port_within(None).flow(self._end_flow())
 
     async def _end_flow(self) -> None:
         try:
