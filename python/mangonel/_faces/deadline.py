@@ -60,6 +60,19 @@ def timeout(seconds: float | None) -> AbstractContextManager[None]:
     return Limit(seconds)
 
 
+def limit_seconds(name: str, milliseconds: Any) -> float:
+    """Return a time limit in milliseconds as seconds; 0 means no limit and stays 0.
+
+    Raises:
+        TypeError, ValueError: no number of 0 or more.
+    """
+    if not isinstance(milliseconds, (int, float)):
+        raise TypeError(f"{name} must be a number of milliseconds, not {type(milliseconds)}")
+    if not milliseconds >= 0:
+        raise ValueError(f"expected {name} of 0 or more, got {milliseconds}; 0 means no limit")
+    return milliseconds / 1000.0
+
+
 def remaining() -> float | None:
     """Return the remaining seconds of the current block, at least 0; None without a limit."""
     deadline = _DEADLINE.get()

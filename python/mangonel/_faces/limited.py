@@ -6,8 +6,7 @@ pays nothing. Knows no collection. Spec: client-side-operations-timeout.
 
 from __future__ import annotations
 
-from mangonel._faces.deadline import Limit, block_deadline, deadline_after
-from mangonel._options.checks import limit_seconds
+from mangonel._faces.deadline import Limit, block_deadline, deadline_after, limit_seconds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -145,19 +145,6 @@ def deadline_seconds(option: str, value: Any) -> float:
     return non_negative_number(option, value) / 1000.0
 
 
-def limit_seconds(option: str, milliseconds: Any) -> float:
-    """The time limit of a call or an object in milliseconds, as seconds; 0 means "no limit" and stays 0.
-
-    Raises:
-        TypeError, ValueError: no number of 0 or more.
-    """
-    if not isinstance(milliseconds, (int, float)):
-        raise TypeError(f"{option} must be a number of milliseconds, not {type(milliseconds)}")
-    if not milliseconds >= 0:
-        raise ValueError(f"expected {option} of 0 or more, got {milliseconds}; 0 means no limit")
-    return milliseconds / 1000.0
-
-
 def max_staleness(option: str, value: Any) -> int:
     """Seconds above 0, or -1 for no limit."""
     return -1 if value in (-1, "-1") else positive_integer(option, value)

@@ -12,8 +12,8 @@ keys.decrypt(secret)
 
 from __future__ import annotations
 
+from mangonel._faces.kms_connect import AsyncHTTPProxyKMSConnect, HTTPProxyKMSConnect, KMSConnectContext
 from mangonel.encryption._auto import AutoEncryptionOpts
-from mangonel.encryption._kms_connect import AsyncHTTPProxyKMSConnect, HTTPProxyKMSConnect, KMSConnectContext
 from mangonel.encryption._names import (
     Algorithm,
     PrefixOpts,

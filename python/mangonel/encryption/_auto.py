@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from mangonel import _core
 from mangonel._faces.encrypting import EncryptingPort
+from mangonel._faces.kms_connect import KMSConnectContext
 from mangonel._light import Any, Mapping
 from mangonel._shared.client.client import _MongoClient
 from mangonel.auth import without_frames
@@ -16,7 +17,6 @@ from mangonel.common import validate_is_mapping
 from mangonel.encryption._commands import CommandCipher
 from mangonel.encryption._credentials import encode_providers
 from mangonel.encryption._kms import Kms
-from mangonel.encryption._kms_connect import KMSConnectContext
 from mangonel.encryption._library import Crypt, MongoCryptError, require
 from mangonel.encryption._machine import key_vault
 from mangonel.encryption._mongocryptd import Mongocryptd, spawn_command

@@ -9,6 +9,7 @@ from copy import deepcopy
 from uuid import UUID
 
 from mangonel import _core
+from mangonel._faces.kms_connect import KMSConnectContext
 from mangonel._light import Any, Mapping
 from mangonel._shared.client.database import _Database
 from mangonel._shared.face_result import FaceResult
@@ -19,7 +20,6 @@ from mangonel.bson.codec_options import CodecOptions
 from mangonel.bson.raw_bson import DEFAULT_RAW_BSON_OPTIONS, RawBSONDocument
 from mangonel.encryption._credentials import encode_providers
 from mangonel.encryption._kms import Kms
-from mangonel.encryption._kms_connect import KMSConnectContext
 from mangonel.encryption._library import Context, Crypt, require
 from mangonel.encryption._machine import Answers, key_vault
 from mangonel.encryption._names import RangeOpts, StringOpts

@@ -12,11 +12,11 @@ import time
 
 from mangonel._faces import single_request
 from mangonel._faces.deadline import remaining
+from mangonel._faces.kms_connect import KMSConnectContext, check_callback, checked_socket
 from mangonel._light import Any
 from mangonel._options.tls import Security
 from mangonel.auth import without_frames
 from mangonel.encryption import _credentials
-from mangonel.encryption._kms_connect import KMSConnectContext, check_callback, checked_socket
 from mangonel.encryption._library import MongoCryptError
 from mangonel.errors import ConfigurationError, ConnectionFailure, NetworkTimeout
 from mangonel.options import validate_keyword

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 from typing_extensions import TypeVar
 from uuid import UUID
+from mangonel._faces.kms_connect import KMSConnectContext
 from mangonel.api import (
     AsyncCollection,
     AsyncCursor,
@@ -17,7 +18,6 @@ from mangonel.api import (
 from mangonel.bson.binary import Binary
 from mangonel.bson.codec_options import CodecOptions
 from mangonel.bson.raw_bson import RawBSONDocument
-from mangonel.encryption._kms_connect import KMSConnectContext
 from mangonel.encryption._names import RangeOpts, StringOpts
 from mangonel.encryption._results import RewrapManyDataKeyResult
 from mangonel.results import DeleteResult

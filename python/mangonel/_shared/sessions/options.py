@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mangonel._options.checks import limit_seconds
+from mangonel._faces.deadline import limit_seconds
 from mangonel.errors import ConfigurationError
 from mangonel.read_concern import ReadConcern
 from mangonel.read_preferences import _ServerMode

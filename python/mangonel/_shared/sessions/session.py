@@ -258,7 +258,8 @@ class _ClientSession:
         Example:
             >>> session.commit_transaction()
         """
-        return self._port_within(timeout_ms).flow(self._commit_flow())
+        port = self._port_within(timeout_ms)
+        return port.flow(self._commit_flow())
 
     async def _commit_flow(self) -> None:
         if self._handle.has_ended:
@@ -288,7 +289,8 @@ class _ClientSession:
         Example:
             >>> session.abort_transaction()
         """
-        return self._port_within(timeout_ms).flow(self._abort_flow())
+        port = self._port_within(timeout_ms)
+        return port.flow(self._abort_flow())
 
     async def _abort_flow(self) -> None:
         self._check_ended()
@@ -355,7 +357,8 @@ class _ClientSession:
             ...     session.with_transaction(buy)
         """
         settings = (read_concern, write_concern, read_preference, max_commit_time_ms)
-        return self._port_within(timeout_ms).flow(self._with_transaction_flow(callback, settings))
+        port = self._port_within(timeout_ms)
+        return port.flow(self._with_transaction_flow(callback, settings))
 
     async def _with_transaction_flow(self, callback: Any, settings: tuple[Any, ...]) -> Any:
         from random import random
@@ -424,7 +427,8 @@ class _ClientSession:
         Example:
             >>> session.end_session()
         """
-        return self._port_within(None).flow(self._end_flow())
+        port = self._port_within(None)
+        return port.flow(self._end_flow())
 
     async def _end_flow(self) -> None:
         try:
