@@ -109,6 +109,7 @@ class HTTPProxyKMSConnect:
 
     Example:
         >>> via_proxy = HTTPProxyKMSConnect("http://proxy.example.com:8080")
+        >>> providers = {"local": {"key": bytes(96)}}
         >>> AutoEncryptionOpts(providers, "keys.vault", bypass_auto_encryption=True, kms_connect_callback=via_proxy)
         AutoEncryptionOpts(kms_providers=['local'], ...)
     """
