@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -157,3 +158,41 @@ def test_a_user_s_websessions_are_listed_and_ended_by_user_and_id(
     assert asyncio.run(visited(browsers)) == [None] * 3
     assert main(["websessions", "list", url, "ada"]) == 0
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("name", ["sqlite", "mongodb"])
+def test_a_user_is_searched_exported_and_logged_out_with_the_remembered_login(
+    name: str, store_url: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = store_url(name)
+
+    async def with_sessions(act: Callable[[WebSessions[Any], Browser], Any]) -> Any:
+        sessions: WebSessions[Any] = WebSessions(url, events=lambda event: None, devices=True)
+        browser.sessions = sessions
+        try:
+            return await act(sessions, browser)
+        finally:
+            await sessions.aclose()
+
+    async def login(sessions: WebSessions[Any], browser: Browser) -> None:
+        session = await browser.begin()
+        session.login("ada", remember="30d")
+        session.label = "Firefox at home"
+        session["cart"] = ["tea"]
+        await browser.end(session)
+
+    async def user(sessions: WebSessions[Any], browser: Browser) -> str | None:
+        return (await browser.begin()).user
+
+    browser = Browser(None)  # type: ignore[arg-type]
+    asyncio.run(with_sessions(login))
+    assert main(["websessions", "list", url, "ada", "--match", "safari"]) == 0
+    assert capsys.readouterr().out == ""
+    assert main(["websessions", "list", url, "ada", "--match", "FIREFOX"]) == 0
+    id = capsys.readouterr().out.split()[0]
+    assert main(["websessions", "export", url, "ada"]) == 0
+    exported = json.loads(capsys.readouterr().out)
+    assert [(each["id"], each["values"]) for each in exported["websessions"]] == [(id, {"cart": ["tea"]})]
+    assert [each["is_remembered"] for each in exported["devices"]] == [True]
+    assert main(["websessions", "revoke", url, "ada", id]) == 0
+    assert asyncio.run(with_sessions(user)) is None

@@ -1,4 +1,4 @@
-"""`mangonel websessions setup|purge|stats|list|revoke URI`: manages a store. Prints one line for each result."""
+"""`mangonel websessions setup|purge|stats|list|revoke|export URI`: manages a store. Prints one line for each result."""
 
 from __future__ import annotations
 
@@ -31,14 +31,19 @@ ACTIONS = {
         "print a user's websessions",
         "One line each: the id, when the user logged in, when it was last used, its label.",
     ),
+    "export": (
+        "print what is stored of a user as JSON",
+        "Websessions with their values, and devices. What is sealed only the application can export.",
+    ),
     "revoke": (
         "end a user's websessions, or one of them",
-        "What is just being made ends too, unless an id is given.",
+        "What is just being made ends too, unless an id is given. With an id, the remembered login of its device ends "
+        "as well, unless records are sealed: then end all, or one in the application.",
     ),
 }
 
 # The arguments after the URI in an example.
-MORE = {"list": " ada", "revoke": " ada 3f9c0d2be1a45f78"}
+MORE = {"list": " ada --match firefox", "export": " ada", "revoke": " ada 3f9c0d2be1a45f78"}
 
 
 def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose: str) -> Parser:
@@ -63,8 +68,12 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         )
         add_uri(each, STORE, default="")
         each.set_defaults(action=action)
-        if action in ("list", "revoke"):
+        if action in ("list", "revoke", "export"):
             each.add_argument("user", metavar="USER", help="as the application names the user")
+        if action == "list":
+            each.add_argument(
+                "--match", default="", metavar="TEXT", help="only those with this text in the id or the label"
+            )
         if action == "revoke":
             each.add_argument(
                 "id", nargs="?", metavar="ID", help="of one websession, as `list` prints it (all)"
@@ -109,6 +118,8 @@ async def _act(options: argparse.Namespace) -> int:
     # A user's epoch must outlive every websession that it ends.
     lasts = getattr(options, "absolute", None)
     sessions: WebSessions[Any] = WebSessions(options.uri, events=lambda event: None, absolute=lasts)
+    # No user logs in here, so the parser of browsers' names is not needed.
+    sessions.has_devices = True
     face = sessions.asynchronous
     shown = hide_password(options.uri)
     try:
@@ -122,8 +133,14 @@ async def _act(options: argparse.Namespace) -> int:
             print(f"{shown}: removed {await face.purge(options.batch)}")
         elif options.action == "list":
             for handle in await sessions.of(options.user):
+                if options.match.lower() not in f"{handle.id} {handle.label or ''}".lower():
+                    continue
                 times = (_when(handle.created), _when(handle.last_seen))
                 print("  ".join(filter(None, (handle.id, *times, _plain(handle.label)))))
+        elif options.action == "export":
+            import json
+
+            print(json.dumps(await sessions.export(options.user), indent=2))
         elif options.action == "revoke":
             return await _revoke(sessions, options.user, options.id)
         else:

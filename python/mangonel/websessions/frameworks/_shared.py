@@ -29,6 +29,7 @@ __all__ = [
     "Paths",
     "commit",
     "honour_cookie",
+    "is_event_stream",
     "log",
     "outlast",
     "requiring_fresh",
@@ -60,6 +61,11 @@ class Paths:
         return path in self._exact or (bool(self._below) and path.startswith(self._below))
 
 
+def is_event_stream(content_type: str) -> bool:
+    """Return whether a response with this content type goes on for as long as its visitor listens."""
+    return content_type.partition(";")[0].strip().lower() == "text/event-stream"
+
+
 async def commit(session: WebSession[Any], status: int) -> None:
     """Store the changes of a request whose response has this status, on the event loop."""
     plan = last_plan(session, status)
@@ -82,9 +88,9 @@ async def watch(session: WebSession[Any], every: float, end: Callable[[], Any]) 
     """Look at the store every so many seconds; call `end`, and await its result, once the websession has ended.
 
     Args:
-        session: the websession of an open WebSocket.
+        session: the websession of an open WebSocket or event stream.
         every: seconds between two looks.
-        end: closes the WebSocket.
+        end: closes it.
     """
     while True:
         await asyncio.sleep(every)

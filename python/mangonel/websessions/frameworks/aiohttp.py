@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.answer import REASONS, late_plan, stream_headers, take_headers
@@ -22,6 +23,7 @@ from mangonel.websessions.frameworks._shared import (
     Paths,
     View,
     commit,
+    is_event_stream,
     log,
     outlast,
     requiring_fresh,
@@ -67,8 +69,8 @@ def setup(
         sessions: the application's websessions.
         exclude: paths without websessions, such as "/health"; a path that ends in "/" includes everything below it.
         csrf: check every request other than GET, HEAD, OPTIONS and TRACE, and the origin of every WebSocket.
-        revalidate: how often to check whether the websession of a WebSocket has ended, in seconds or as "60s"; if it
-            has, close with 4401. None: never.
+        revalidate: how often to check whether the websession of a WebSocket or an event stream has ended, in seconds or
+            as "60s"; if it has, close it, a WebSocket with 4401. None: never.
 
     Raises:
         UsageError: `sessions` is no `WebSessions`, or `revalidate` no duration.
@@ -195,6 +197,13 @@ class _Answer:
 
     async def of(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Run the handler of a request and store its changes."""
+        try:
+            return await self._of(request, handler)
+        finally:
+            if self._watch is not None:
+                self._watch.cancel()
+
+    async def _of(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         session = self._session
         try:
             response = await handler(request)
@@ -232,7 +241,7 @@ class _Answer:
                 await outlast(commit(session, 200))
             leave(session)
 
-    async def start(self, response: web.StreamResponse) -> None:
+    async def start(self, request: web.Request, response: web.StreamResponse) -> None:
         """Store the changes and put the headers into a response that leaves now.
 
         Raises:
@@ -264,12 +273,18 @@ class _Answer:
             control = response.headers.getall("Cache-Control", None)
             _add(response, stream_headers(session, ", ".join(control) if control else None))
         session.state.headers_left = True
+        if (
+            self._every is not None
+            and session.state.record is not None
+            and is_event_stream(response.content_type)
+        ):
+            self._watch = asyncio.ensure_future(watch(session, self._every, partial(_close, request)))
 
     async def _finish(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
         session = self._session
         if not self._is_started:
             try:
-                await self.start(response)
+                await self.start(request, response)
             except WebSessionError as error:
                 log.error("cannot store the websession: %s", error)
                 if error.status == 500:
@@ -313,7 +328,13 @@ class _Answer:
 async def _on_prepare(request: web.Request, response: web.StreamResponse) -> None:
     answer = request.get(ANSWER)
     if answer is not None:
-        await answer.start(response)
+        await answer.start(request, response)
+
+
+async def _close(request: web.Request) -> None:
+    """End an event stream; its handler is cancelled, or fails at its next write."""
+    if request.transport is not None:
+        request.transport.close()
 
 
 def _add(response: web.StreamResponse, added: list[tuple[str, str]]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.answer import REASONS, late_plan, stream_headers, take_headers
@@ -23,6 +24,7 @@ from mangonel.websessions.frameworks._shared import (
     Paths,
     View,
     commit,
+    is_event_stream,
     log,
     outlast,
     requiring_fresh,
@@ -54,8 +56,8 @@ class SessionMiddleware:
         app: the application.
         sessions: the application's websessions.
         exclude: paths without websessions, such as "/health"; a path that ends in "/" includes everything below it.
-        revalidate: how often to check whether the websession of a WebSocket has ended, in seconds or as "60s"; if it
-            has, close with 4401. None: never.
+        revalidate: how often to check whether the websession of a WebSocket or an event stream has ended, in seconds or
+            as "60s"; if it has, close it, a WebSocket with 4401. None: never.
     """
 
     def __init__(
@@ -99,9 +101,9 @@ class SessionMiddleware:
                     await outlast(commit(session, 200))
                 leave(session)
             return
-        answer = _Answer(session, send)
+        answer = _Answer(session, send, self._every)
         try:
-            await self.app(scope, receive, answer.send)
+            await self.app(scope, answer.receiving(receive), answer.send)
         except BaseException as error:
             if not await answer.failed(error):
                 raise
@@ -110,22 +112,45 @@ class SessionMiddleware:
                 await answer.commit_late()
             elif session.state.had_end and session.state.record is not None:
                 await answer.commit_failure()
+        finally:
+            answer.stop_watching()
         leave(session)
 
 
 class _Answer:
-    """Holds back the start of a response until the websession is stored."""
+    """Holds back the start of a response until the websession is stored; ends an event stream with its websession."""
 
-    def __init__(self, session: WebSession[Any], send: Send) -> None:
+    def __init__(self, session: WebSession[Any], send: Send, every: float | None) -> None:
         self._session = session
         self._send = send
+        self._every = every
+        self._gone: asyncio.Future[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._has_failed = False
         self._status = 200
         self.has_started = False
         self.is_complete = False
 
+    def receiving(self, receive: Receive) -> Receive:
+        """Return `receive` for the application, which learns by it that its event stream was ended."""
+        if self._every is None or self._session.state.record is None:
+            return receive
+        self._gone = asyncio.get_running_loop().create_future()
+        return partial(_receive_until, receive, self._gone, {"type": "http.disconnect"})
+
+    def stop_watching(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+
+    async def _end(self) -> None:
+        assert self._gone is not None
+        self._gone.set_result(None)
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
     async def send(self, message: Message) -> None:
         kind = message["type"]
+        if self._gone is not None and self._gone.done():
+            raise OSError(f"the event stream is closed: {ENDED}")
         if kind == "http.response.start":
             await self._start(message)
         elif self._has_failed:
@@ -150,6 +175,8 @@ class _Answer:
         # A cancelled commit still has to be completed.
         if not session.state.was_answered or session.state.had_end or session.state.change:
             await self.commit_failure()
+        if self._gone is not None and self._gone.done() and isinstance(error, Exception):
+            return True  # it failed because its event stream was ended
         is_ours = isinstance(error, WebSessionError)  # as CSRFError, which no handler of the application took
         if self.has_started or not isinstance(error, Exception):
             return False
@@ -201,6 +228,9 @@ class _Answer:
             message["headers"] = _with(headers, added)
         session.state.headers_left = True
         await self._send(message)
+        if self._gone is not None and _is_event_stream(headers):
+            assert self._every is not None
+            self._watch = asyncio.ensure_future(watch(session, self._every, self._end))
 
     @staticmethod
     def _streamed(session: WebSession[Any], headers: Iterable[Any]) -> list[tuple[str, str]]:
@@ -249,15 +279,8 @@ class _Socket:
     async def receive(self) -> Message:
         if self._gone is None:
             return await self._receive()
-        asked = asyncio.ensure_future(self._receive())
-        try:
-            await asyncio.wait((asked, self._gone), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if not asked.done():
-                asked.cancel()
-        if self._gone.done():
-            return {"type": "websocket.disconnect", "code": ENDED_CODE, "reason": ENDED}
-        return asked.result()
+        gone = {"type": "websocket.disconnect", "code": ENDED_CODE, "reason": ENDED}
+        return await _receive_until(self._receive, self._gone, gone)
 
     async def send(self, message: Message) -> None:
         if self._gone is not None and self._gone.done():
@@ -270,6 +293,24 @@ class _Socket:
         assert self._gone is not None
         self._gone.set_result(None)
         await self._send({"type": "websocket.close", "code": ENDED_CODE, "reason": ENDED})
+
+
+async def _receive_until(receive: Receive, gone: asyncio.Future[None], last: Message) -> Message:
+    """Return the next message; `last` once the websession has ended."""
+    asked = asyncio.ensure_future(receive())
+    try:
+        await asyncio.wait((asked, gone), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if not asked.done():
+            asked.cancel()
+    return last if gone.done() else asked.result()
+
+
+def _is_event_stream(headers: Iterable[Any]) -> bool:
+    return any(
+        name.lower() == b"content-type" and is_event_stream(value.decode("latin-1"))
+        for name, value in headers
+    )
 
 
 class CSRFMiddleware:

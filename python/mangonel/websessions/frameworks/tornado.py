@@ -16,7 +16,15 @@ from mangonel.websessions.answer import last_plan, promise, stream_headers, take
 from mangonel.websessions.checked_settings import checked
 from mangonel.websessions.csrf import FIELD, SAFE, check_request
 from mangonel.websessions.errors import CSRFError, StoreError, UsageError, WebSessionError
-from mangonel.websessions.frameworks._shared import ENDED, ENDED_CODE, View, log, requiring_fresh, watch
+from mangonel.websessions.frameworks._shared import (
+    ENDED,
+    ENDED_CODE,
+    View,
+    is_event_stream,
+    log,
+    requiring_fresh,
+    watch,
+)
 from mangonel.websessions.late import end_late, leave
 from mangonel.websessions.machine import END, NOTHING, discard
 from mangonel.websessions.manager import WebSessions
@@ -87,8 +95,8 @@ class SessionMixin(_Base):
         use_session: False for handlers that never need one: there is no store call at all.
         check_csrf: True: requests other than GET, HEAD, OPTIONS and TRACE must come from our own pages and carry a
             token, in the field `_csrf` or the header X-CSRF-Token.
-        session_revalidate: for WebSockets: how often to check whether the websession has ended, in seconds or as "60s";
-            if it has, close with 4401. None: never.
+        session_revalidate: for WebSockets and event streams: how often to check whether the websession has ended, in
+            seconds or as "60s"; if it has, close it, a WebSocket with 4401. None: never.
     """
 
     use_session = True
@@ -210,6 +218,10 @@ class SessionMixin(_Base):
             if session is not None:
                 promise(session, self._status_code)
                 self._add(stream_headers(session, self._headers.get("Cache-Control")))
+                if self.session_revalidate is not None and is_event_stream(
+                    self._headers.get("Content-Type", "")
+                ):
+                    self._start_watch(session)
         return self._websession_flushes.flush(self, include_footers)  # type: ignore[no-any-return]
 
     def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
@@ -232,10 +244,13 @@ class SessionMixin(_Base):
         super().send_error(status_code, **kwargs)
 
     def on_session_end(self) -> None:
-        """Called when a WebSocket's websession has ended; closes the WebSocket."""
+        """Called when the websession of a WebSocket or an event stream has ended; closes it."""
         close: Any = getattr(self, "close", None)
         if close is not None:
             close(ENDED_CODE, ENDED)
+        elif not self._finished:
+            # The handler fails at its next flush().
+            self.request.connection.stream.close()  # type: ignore[union-attr]
 
     def request_view(self) -> RequestView:
         """Return the websession's view of this request; override it to add signals."""
@@ -305,10 +320,14 @@ class SessionMixin(_Base):
     def _finish_handshake(self, session: WebSession[Any]) -> asyncio.Future[None]:
         session.state.headers_left = True
         self._send_cookie(session)
-        if self.session_revalidate is not None and session.state.record is not None:
+        if self.session_revalidate is not None:
+            self._start_watch(session)
+        return super().finish()
+
+    def _start_watch(self, session: WebSession[Any]) -> None:
+        if session.state.record is not None:
             every = seconds(self.session_revalidate, "session_revalidate")
             self._websession_watch = asyncio.ensure_future(self._watch_websession(session, every))
-        return super().finish()
 
     async def _commit_and_finish(self, session: WebSession[Any], plan: int) -> None:
         failed: Exception | None = None
@@ -356,7 +375,7 @@ class SessionMixin(_Base):
 
     async def _watch_websession(self, session: WebSession[Any], every: float) -> None:
         async def end() -> None:
-            if getattr(self, "ws_connection", None) is not None:
+            if getattr(self, "ws_connection", None) is not None or self._headers_written:
                 self.on_session_end()
 
         await watch(session, every, end)
