@@ -181,3 +181,17 @@ def test_latency_is_drawn_against_the_rate_that_was_offered():
     check(html)
     assert html.count("latency at p99 against the offered rate</title>") == 1
     assert "1,000/s 900 µs, 2,000/s 1.80 ms, 3,000/s 2.70 ms" in html
+
+
+def test_what_is_judged_without_the_system_s_share_says_both():
+    run = lab_results.run(1, parts=1)
+    for cell in run.content["cells"]:
+        cell["judge"] = "user"
+        for entry in cell["rounds"]:
+            for sample in entry["samples"]:
+                sample.update(user_ns=sample["ops"] * 5000, cpu_ns=sample["ops"] * 9000)
+    html = page.render(run.content)
+    check(html)
+    assert "Client CPU without the system&#39;s share per operation, shorter is faster." in html
+    assert "9.00 µs, user 5.00 µs" in html
+    assert "against user CPU " in html

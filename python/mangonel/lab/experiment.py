@@ -57,7 +57,7 @@ class Part:
     refuses: frozenset[str] = frozenset()  # flags that keep a contender out
     meter: str = "self"  # whose processor time counts: "self", or "children" for parts that start programs
     # The figure that compares contenders: "wall"; for parts that never wait, "client" CPU time, which a busy machine
-    # disturbs less; at a constant rate, an extra in µs such as "p50".
+    # disturbs less; "user", the same without the system's share; at a constant rate, an extra in µs such as "p50".
     judge: str = "wall"
     server: bool = True  # ask the server for its processor time around each sample
     bytes_each: int = 0  # of one operation, where speed is told in MB/s too; 0 elsewhere

@@ -198,6 +198,8 @@ def _figure(sample: dict[str, Any], figure: str) -> float | None:
         return float(sample["wall_ns"] / operations / 1000)
     if figure == "client":
         return float(sample["cpu_ns"] / operations / 1000)
+    if figure == "user":
+        return float(sample["user_ns"] / operations / 1000) if "user_ns" in sample else None
     if figure == "server":
         return float(sample["server_cpu_ns"] / operations / 1000) if "server_cpu_ns" in sample else None
     if figure == "rss":

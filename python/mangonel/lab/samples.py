@@ -84,7 +84,7 @@ class Samples:
         self._get_ready()
         # The interval of two samples says next to nothing.
         least = max(self.experiment.passes, 3 if self.record.plan.all_of_them else 0)
-        if self.part.judge == "client" and not self.part.server and least == Experiment.passes:
+        if self.part.judge in ("client", "user") and not self.part.server and least == Experiment.passes:
             least = SHORT
         number, most = 0, self.part.samples if self.fixed else max(least, MOST)
         while self._playing() and number < most:
@@ -216,7 +216,7 @@ class Samples:
         samples = {player.contender.id: player.samples for player in self._playing()}
         wanted = (*(self.experiment.references or registry.REFERENCES), *samples)
         base = next(samples[name] for name in wanted if name in samples)
-        judge = "cpu_ns" if self.part.judge == "client" else "wall_ns"
+        judge = {"client": "cpu_ns", "user": "user_ns"}.get(self.part.judge, "wall_ns")
         return all(half_width(_logs(each, base, judge)) <= NARROW for each in samples.values())
 
 

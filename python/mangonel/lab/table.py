@@ -21,6 +21,8 @@ from mangonel.lab.sentinel import DISTURBED
 from mangonel.lab.statistics import Estimate
 
 Write = Callable[[str], None]
+# What a part may be judged by besides the latencies of a constant rate.
+CLOCKS = ("wall", "client", "user")
 STYLES = {"best": "bold", "noise": "dim", "failed": "red", "": ""}
 
 
@@ -95,18 +97,25 @@ def part(results: Results, rows: list[Row]) -> Table:
         client, server, rss = (row.estimate(each) for each in ("client", "server", "rss"))
         cells = [
             name,
-            (wall if judge in ("wall", "client") else figure).words(duration) + speed_words(row, wall),
-            (client.words(duration) if judge == "client" else duration(client.value)) if client else "",
+            (wall if judge in CLOCKS else figure).words(duration) + speed_words(row, wall),
+            _client_words(client, figure, judge) if client else "",
             duration(server.value) if server else "",
             f"{rss.value / 1e6:.0f}" if rss else "",
             interval(speed) if speed else "",
         ]
         lines.append(Line(cells, mood, row))
     concern = f", {first.write_concern}" if first.write_concern else ""
-    by = {"wall": "", "client": "CPU "}.get(judge, f"{judge} ") + (reference.name if reference else "")
-    what = f"time per {first.unit}" if judge in ("wall", "client") else f"{judge} latency"
+    by = {"wall": "", "client": "CPU ", "user": "user CPU "}.get(judge, f"{judge} ")
+    by += reference.name if reference else ""
+    what = f"time per {first.unit}" if judge in CLOCKS else f"{judge} latency"
     headings = ("contender", f"{what} [95 %]", "client CPU", "server CPU", "peak MB", f"against {by}")
     return Table(f"{first.title}{concern}", headings, lines)
+
+
+def _client_words(client: Estimate, figure: Estimate, judge: str) -> str:
+    if judge == "user":
+        return f"{duration(client.value)}, user {figure.words(duration)}"
+    return client.words(duration) if judge == "client" else duration(client.value)
 
 
 def speed_words(row: Row, wall: Estimate) -> str:

@@ -183,6 +183,7 @@ def _part(results: Results, part: str, rows: list[Row]) -> dict[str, Any]:
         kind = line.mood if line.mood == "failed" else f"{_side(row)} {line.mood}".removesuffix(" best")
         drawn.append(charts.Bar(row.name, figure, kind.strip(), words))
     names = {"wall": f"Time per {first.unit}", "client": f"Client CPU per {first.unit}"}
+    names["user"] = f"Client CPU without the system's share per {first.unit}"
     what, title = names.get(first.judge, f"Latency at {first.judge}"), found.title
     told = "" if band is None else f" {floor_words(band.spread()).capitalize()}, and are grey."
     figures = [(f"{what}, shorter is faster.{told}", charts.bars(f"{title}: {what}", drawn, limits))]
@@ -243,7 +244,7 @@ def _by_percentile(row: Row) -> list[tuple[float, float]]:
 def _plots(rows: Sequence[Row], title: str) -> Iterator[tuple[str, str]]:
     """Yield a caption and a chart of throughput against each cost that enough rows have."""
     first = rows[0]
-    if first.key[0] not in PLOTTED or first.judge not in ("wall", "client") or first.unit == "process":
+    if first.key[0] not in PLOTTED or first.judge not in table.CLOCKS or first.unit == "process":
         return
     for name, what in (("p99", "Latency at p99"), ("cpu", f"Client CPU per {first.unit}")):
         dots = []
