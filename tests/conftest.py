@@ -78,8 +78,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Keep some twenty thousand tests out of each look for garbage: many tests call for one."""
-    gc.collect()
+    """Keep some thirty thousand tests out of each look for garbage: many tests call for one."""
     gc.freeze()
     gc.enable()
 

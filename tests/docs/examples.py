@@ -57,6 +57,7 @@ def examples() -> dict[str, list[doctest.Example]]:
     return found
 
 
+@cache
 def every_name() -> dict[str, Any]:
     """Return what `from ... import *` of every public module would bring; blocking classes win over their twins."""
     import datetime
@@ -95,7 +96,7 @@ def every_name() -> dict[str, Any]:
             names.setdefault(name.rpartition(".")[2], thing.value)
     names |= {"MongoClient": mangonel.MongoClient, "ReadPreference": mangonel.ReadPreference}
     names |= {name: getattr(mangonel.bson, name) for name in mangonel.bson.__all__}
-    return names
+    return names | {model.__name__: model for model in (Address, User, Order, Comment, Post, Cafe)}
 
 
 class Address(odm.Embedded):
@@ -152,8 +153,6 @@ KEYS = {
 STORED = (
     {"client", "orders", "users", "stock", "counters", "cursor", "session", "other"} | FILES | MODELS | KEYS
 )
-NAMES = every_name() | {model.__name__: model for model in (Address, User, Order, Comment, Post, Cafe)}
-
 
 clients: list[Any] = []
 
@@ -185,7 +184,7 @@ def django_names(words: set[str]) -> dict[str, Any]:
 def shop(address: str, words: set[str]) -> Iterator[dict[str, Any]]:
     """Open a shop: the names that examples use, and in the database what those that occur among `words` expect."""
     sessions = WebSessions("memory:")
-    names = NAMES | {"sessions": sessions, "websession": sessions.blocking.load(RequestView())}
+    names = every_name() | {"sessions": sessions, "websession": sessions.blocking.load(RequestView())}
     names |= django_names(words)
     if not words & STORED:
         yield names
@@ -203,9 +202,9 @@ def shop(address: str, words: set[str]) -> Iterator[dict[str, Any]]:
     names |= {"client": client, "orders": shop.orders, "users": shop.users, "stock": shop.stock}
     names |= {"counters": shop.counters, "cursor": shop.orders.find()}
     if words & FILES:
-        bucket = NAMES["GridFSBucket"](shop)
+        bucket = every_name()["GridFSBucket"](shop)
         file_id = bucket.upload_from_stream("greeting", b"hello")
-        names |= {"fs": NAMES["GridFS"](shop), "bucket": bucket, "file_id": file_id}
+        names |= {"fs": every_name()["GridFS"](shop), "bucket": bucket, "file_id": file_id}
         names |= {"target": bucket.open_upload_stream("greeting")}
         names |= {"source": bucket.open_download_stream(file_id)}
     if words & KEYS:
@@ -227,11 +226,11 @@ def shop(address: str, words: set[str]) -> Iterator[dict[str, Any]]:
 def key_vault(client: Any) -> dict[str, Any]:
     """Return a key vault with one data key, and what was encrypted with it."""
     client.drop_database("keys")
-    keys = NAMES["ClientEncryption"](
+    keys = every_name()["ClientEncryption"](
         {"local": {"key": os.urandom(96)}}, "keys.vault", client, mangonel.bson.CodecOptions()
     )
     key_id = keys.create_data_key("local", key_alt_names=["salaries"])
-    salary = keys.encrypt(4200, NAMES["Algorithm"].AEAD_AES_256_CBC_HMAC_SHA_512_Random, key_id)
+    salary = keys.encrypt(4200, every_name()["Algorithm"].AEAD_AES_256_CBC_HMAC_SHA_512_Random, key_id)
     return {"keys": keys, "key_id": key_id, "employee": {"salary": salary}, "os": os}
 
 

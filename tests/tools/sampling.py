@@ -39,12 +39,14 @@ ENOUGH = 32
 AGAIN = ("hypothesis", "plays_a_sample")
 
 Feature = tuple[Hashable, ...]
+# What is the same for all cases of a function, by its name and those of its parameters.
+Tables = dict[tuple[str, tuple[str, ...]], list[list[str]]]
 
 
-def features(item: pytest.Item) -> Iterator[Feature]:
+def features(item: pytest.Item, tables: Tables) -> Iterator[Feature]:
     """Yield what this test is about, so that another with the same adds nothing."""
     callspec = getattr(item, "callspec", None)
-    here = _function(item)
+    here = item.nodeid.partition("[")[0]
     if callspec is None:
         yield (here,)
         return
@@ -55,21 +57,28 @@ def features(item: pytest.Item) -> Iterator[Feature]:
         yield (item.path, value)
         if len(values) > len(faces) and value not in SHARING:
             yield (here, name, value)
-    once = next(item.iter_markers("each_once"), None)
-    alone = once.args if once is not None else ()
+    alone = once.args if (once := _once(item)) is not None else ()
     kinds = {name: KINDS[value] if name in faces else value for name, value in values.items()}
     for name in (name for name in alone if name in kinds):
         yield (here, name, kinds.pop(name))
-    rows = [tuple((name, kinds[name]) for name in names) for names in _rows(item, list(kinds))]
+    rows = [
+        tuple((name, kinds[name]) for name in names) for names in _rows(item, (here, tuple(kinds)), tables)
+    ]
     for row in rows:
         yield (here, row)
     for pair in combinations(rows, 2):
         yield (here, *pair)
 
 
-def _rows(item: pytest.Item, names: list[str]) -> Iterator[list[str]]:
-    """Yield the names of parameters that are given together: those of one mark are the columns of its table."""
-    if next(item.iter_markers("each_once"), None) is None:
+def _rows(item: pytest.Item, key: tuple[str, tuple[str, ...]], tables: Tables) -> list[list[str]]:
+    """Return the names of parameters that are given together: those of one mark are the columns of its table."""
+    if key not in tables:
+        tables[key] = list(_columns(item, list(key[1])))
+    return tables[key]
+
+
+def _columns(item: pytest.Item, names: list[str]) -> Iterator[list[str]]:
+    if _once(item) is None:
         for mark in item.iter_markers("parametrize"):
             given = mark.args[0] if mark.args else mark.kwargs["argnames"]
             columns = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
@@ -97,9 +106,13 @@ def sample(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 
 
 def _cover(items: list[pytest.Item]) -> set[pytest.Item]:
-    about = {item: set(features(item)) for item in items}
+    tables: Tables = {}
+    about = {item: set(features(item, tables)) for item in items}
+    names = {item: item.nodeid for item in items}
+    functions = {item: name.partition("[")[0] for item, name in names.items()}
+    listed = {item for item in items if _once(item) is not None}
     # By a hash of their names, so that no way of waiting is always the first.
-    waiting = sorted(items, key=lambda item: zlib.crc32(item.nodeid.encode()))
+    waiting = sorted(items, key=lambda item: zlib.crc32(names[item].encode()))
     met: set[Feature] = set()
     taken: set[pytest.Item] = set()
     counts: Counter[str] = Counter()
@@ -107,12 +120,12 @@ def _cover(items: list[pytest.Item]) -> set[pytest.Item]:
         left = []
         for item in waiting:
             new = about[item] - met
-            if counts[_function(item)] >= ENOUGH and not _is_listed(item):
+            if counts[functions[item]] >= ENOUGH and item not in listed:
                 # A way of waiting that the file lacks is played all the same.
                 new = {feature for feature in new if feature[0] == item.path}
             if len(new) >= enough:
                 taken.add(item)
-                counts[_function(item)] += 1
+                counts[functions[item]] += 1
                 met |= about[item]
             elif new:
                 left.append(item)
@@ -120,12 +133,8 @@ def _cover(items: list[pytest.Item]) -> set[pytest.Item]:
     return taken
 
 
-def _function(item: pytest.Item) -> str:
-    return item.nodeid.partition("[")[0]
-
-
-def _is_listed(item: pytest.Item) -> bool:
-    return next(item.iter_markers("each_once"), None) is not None
+def _once(item: pytest.Item) -> pytest.Mark | None:
+    return next(item.iter_markers("each_once"), None)
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:
