@@ -83,10 +83,10 @@ WRITTEN_OUT = {
     ),
     ("_ClientSession", "with_transaction"): (
         "def with_transaction(\n    self,\n    callback: Callable[[ClientSession], _Result],\n"
-        f"{_TRANSACTION_ARGUMENTS}) -> _Result: ...",
+        f"{_TRANSACTION_ARGUMENTS}    *,\n    timeout_ms: float | None = None,\n) -> _Result: ...",
         "async def with_transaction(\n    self,\n"
         "    callback: Callable[[AsyncClientSession], Coroutine[Any, Any, _Result]],\n"
-        f"{_TRANSACTION_ARGUMENTS}) -> _Result: ...",
+        f"{_TRANSACTION_ARGUMENTS}    *,\n    timeout_ms: float | None = None,\n) -> _Result: ...",
     ),
     ("_RawBatchCommandCursor", "__getitem__"): ("", ""),
     ("_Partition", "on"): (_ON, _ON),
@@ -481,7 +481,10 @@ class Writer:
                 source, constructor = self._constructor(target)
                 named = {name: text for name, text in shown if not name.startswith("*")}
                 taken = self._own_parameters(source, constructor)[2:]
-                shown = [shown[0], *((name, named.get(name, text)) for name, text in taken)]
+                known = {name for name, _ in (shown[0], *taken)}
+                own = [(name, text) for name, text in named.items() if name not in known]
+                star = [("*", "*")] if own else []
+                shown = [shown[0], *((name, named.get(name, text)) for name, text in taken), *star, *own]
         return shown
 
     def _constructor(self, name: str) -> tuple[Module, Function]:

@@ -593,6 +593,8 @@ class Collection(Generic[_DocumentType]):
         let: Mapping[str, object] | None = None,
         prefetch: bool = False,
         into: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> _DocumentType | None: ...
     def find(
         self,
@@ -621,6 +623,8 @@ class Collection(Generic[_DocumentType]):
         let: Mapping[str, object] | None = None,
         prefetch: bool = False,
         into: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> Cursor[_DocumentType]: ...
     def find_raw_batches(
         self,
@@ -649,6 +653,8 @@ class Collection(Generic[_DocumentType]):
         let: Mapping[str, object] | None = None,
         prefetch: bool = False,
         into: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> RawBatchCursor[_DocumentType]: ...
     def insert_one(
         self,
@@ -1312,6 +1318,8 @@ class ClientSession:
         write_concern: WriteConcern | None = None,
         read_preference: _ServerMode | None = None,
         max_commit_time_ms: int | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> _Result: ...
     def end_session(self) -> None: ...
 
@@ -1700,6 +1708,8 @@ class AsyncCollection(Generic[_DocumentType]):
         let: Mapping[str, object] | None = None,
         prefetch: bool = False,
         into: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> _DocumentType | None: ...
     def find(
         self,
@@ -1728,6 +1738,8 @@ class AsyncCollection(Generic[_DocumentType]):
         let: Mapping[str, object] | None = None,
         prefetch: bool = False,
         into: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> AsyncCursor[_DocumentType]: ...
     def find_raw_batches(
         self,
@@ -1756,6 +1768,8 @@ class AsyncCollection(Generic[_DocumentType]):
         let: Mapping[str, object] | None = None,
         prefetch: bool = False,
         into: object = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> AsyncRawBatchCursor[_DocumentType]: ...
     async def insert_one(
         self,
@@ -2419,6 +2433,8 @@ class AsyncClientSession:
         write_concern: WriteConcern | None = None,
         read_preference: _ServerMode | None = None,
         max_commit_time_ms: int | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> _Result: ...
     async def end_session(self) -> None: ...
 
