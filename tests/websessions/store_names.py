@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
 STORES = (
     "memory",
     "mongodb",
@@ -13,3 +18,8 @@ STORES = (
     "directory",
     "single_file",
 )
+
+
+def sampled(names: Iterable[str], *few: str) -> list[Any]:
+    """Return parameters of which a sample plays a few; the rest plays all of them."""
+    return [pytest.param(name, marks=() if name in few else pytest.mark.no_sample) for name in names]

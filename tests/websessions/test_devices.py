@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from browser import Browser, Site
-from store_names import STORES
+from store_names import STORES, sampled
 
 from mangonel.websessions import Device, TooManySessions, Unsupported, UsageError, WebSessions
 from mangonel.websessions.book import MOST_DEVICES
@@ -32,7 +32,7 @@ def tags(devices: list[Device]) -> list[tuple[str, str, int, bool]]:
     return [(each.browser, each.system, len(each.websessions), each.is_current) for each in devices]
 
 
-@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("name", sampled(STORES, "memory", "redis", "directory"))
 async def test_a_device_is_listed_and_forgotten_with_what_is_open_on_it(
     name: str, store_url: Callable[[str], str]
 ) -> None:
@@ -163,7 +163,7 @@ async def test_a_new_device_of_a_user_who_is_erased_beside_the_login_is_not_kept
     assert (await browser.begin()).user is None
 
 
-@pytest.mark.parametrize("name", LISTING)
+@pytest.mark.parametrize("name", sampled(LISTING, "memory", "sqlite"))
 async def test_what_is_kept_of_a_user_is_exported_and_erased(
     name: str, store_url: Callable[[str], str]
 ) -> None:

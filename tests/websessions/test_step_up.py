@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 from applications import FRAMEWORKS, served
 from browser import Site
+from store_names import sampled
 
 from mangonel.websessions import MemoryStore, NotFresh, UsageError, WebSessions
 from mangonel.websessions.testing import FakeClock
 
-frameworks = pytest.mark.parametrize("framework", FRAMEWORKS)
+frameworks = pytest.mark.parametrize("framework", sampled(FRAMEWORKS, "wsgi", "litestar", "tornado"))
 
 
 @frameworks
