@@ -1,0 +1,150 @@
+"""A proxy that counts the client's commands and breaks the connection at one of them: before it, or in the answer to it.
+
+    with MessageProxy(server.port) as proxy:
+        proxy.break_at("lost", 3)    # the third command from now is done, and its answer is lost
+
+Heartbeats, handshakes, and what a client cleans up in the background are not counted, so the n-th command of a program
+is the same one in every run. For commands, `LineProxy` knows only bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import Any
+
+from tools.messages import HEADER, Request, op_msg, parse_request, read_exactly
+
+__all__ = ["BREAKS", "MessageProxy"]
+
+# "unsent": the server does not get the command. "lost": it does, and the connection breaks before its answer. "torn": half
+# of the answer arrives. "refused": the server does not get it, and an error is the answer.
+BREAKS = ("unsent", "lost", "torn", "refused")
+
+UNCOUNTED = frozenset(["hello", "ismaster", "isMaster", "ping", "endSessions", "killSessions"])
+EXCEEDED_TIME_LIMIT = 262
+
+
+class MessageProxy:
+    """Listens from construction to the end of the block.
+
+    Attributes:
+        commands: the names of the commands counted since the last `break_at`.
+        broken: the name of the command at which the connection broke, or None.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._target = ("127.0.0.1", port)
+        self._lock = threading.Lock()
+        self._kind, self._at = "", 0
+        self.commands: list[str] = []
+        self.broken: str | None = None
+        self._lines: set[_Line] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def break_at(self, kind: str, at: int) -> None:
+        """Count from one again, and break the connection at command `at`; 0 breaks nothing."""
+        with self._lock:
+            self._kind, self._at = kind, at
+            self.commands, self.broken = [], None
+
+    def meet(self, request: Request) -> str:
+        """Count a request; return how the connection breaks at it, "" if it does not."""
+        if request.name in UNCOUNTED:
+            return ""
+        with self._lock:
+            self.commands.append(request.name)
+            if len(self.commands) != self._at:
+                return ""
+            self.broken = request.name
+            return self._kind
+
+    def __enter__(self) -> MessageProxy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for line in list(self._lines):
+            line.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            line = _Line(self, client, socket.create_connection(self._target))
+            self._lines.add(line)
+            for work in (line.carry_up, line.carry_down):
+                threading.Thread(target=self._carry, args=(line, work), daemon=True).start()
+
+    def _carry(self, line: _Line, work: Any) -> None:
+        try:
+            work()
+        except OSError:
+            pass
+        finally:
+            line.close()
+            self._lines.discard(line)
+
+
+class _Line:
+    def __init__(self, proxy: MessageProxy, client: socket.socket, server: socket.socket) -> None:
+        self._proxy, self._client, self._server = proxy, client, server
+        # The command whose answer breaks the connection, and how.
+        self._doomed = (0, "")
+        for end in (client, server):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def carry_up(self) -> None:
+        while raw := _message(self._client):
+            request = parse_request(raw, 0)
+            kind = self._proxy.meet(request)
+            if kind == "unsent":
+                return
+            if kind == "refused":
+                self._client.sendall(op_msg(_refusal(request), response_to=request.request_id))
+                continue
+            if kind:
+                self._doomed = (request.request_id, kind)
+            self._server.sendall(raw)
+
+    def carry_down(self) -> None:
+        while raw := _message(self._server):
+            doomed, kind = self._doomed
+            if doomed and HEADER.unpack_from(raw)[2] == doomed:
+                if kind == "torn":
+                    self._client.sendall(raw[: len(raw) // 2])
+                return
+            self._client.sendall(raw)
+
+    def close(self) -> None:
+        for end in (self._client, self._server):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+
+def _message(line: socket.socket) -> bytes:
+    """Return the next whole message; b"" at the end of the line."""
+    head = read_exactly(line, HEADER.size)
+    if len(head) < HEADER.size:
+        return b""
+    rest = read_exactly(line, HEADER.unpack(head)[0] - HEADER.size)
+    return head + rest
+
+
+def _refusal(request: Request) -> dict[str, Any]:
+    """Return the error of a server that has too much to do, with the labels that it gives to such a command."""
+    if "autocommit" in request.command and request.name not in ("commitTransaction", "abortTransaction"):
+        label = "TransientTransactionError"
+    elif request.name in ("getMore", "aggregate"):
+        label = "ResumableChangeStreamError"
+    else:
+        label = "RetryableWriteError"
+    return {"ok": 0.0, "code": EXCEEDED_TIME_LIMIT, "errmsg": "not now", "errorLabels": [label]}
