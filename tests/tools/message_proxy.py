@@ -1,4 +1,4 @@
-"""A proxy that counts the client's commands and breaks the connection at one of them: before it, or in the answer to it.
+"""A proxy that counts the client's commands and breaks the connection at one: before it, or in its answer.
 
     with MessageProxy(server.port) as proxy:
         proxy.break_at("lost", 3)    # the third command from now is done, and its answer is lost
@@ -18,8 +18,8 @@ from tools.messages import HEADER, Request, op_msg, parse_request, read_exactly
 
 __all__ = ["BREAKS", "MessageProxy"]
 
-# "unsent": the server does not get the command. "lost": it does, and the connection breaks before its answer. "torn": half
-# of the answer arrives. "refused": the server does not get it, and an error is the answer.
+# "unsent": the server does not get the command. "lost": it does, and the connection breaks before its answer.
+# "torn": half of the answer arrives. "refused": the server does not get it, and an error is the answer.
 BREAKS = ("unsent", "lost", "torn", "refused")
 
 UNCOUNTED = frozenset(["hello", "ismaster", "isMaster", "ping", "endSessions", "killSessions"])
