@@ -231,8 +231,8 @@ def test_an_option_of_a_command_is_its_argument_and_one_line(
     scratch.change(
         "python/mangonel/_shared/collection/aggregation.py",
         (
-            "        hint: _IndexKeyHint | None = None,\n        **kwargs: Any,\n    ) -> FaceResult[list[Any]]:",
-            "        hint: _IndexKeyHint | None = None,\n        read_once: bool = False,\n        **kwargs: Any,\n"
+            "        timeout_ms: float | None = None,\n        **kwargs: Any,\n    ) -> FaceResult[list[Any]]:",
+            "        timeout_ms: float | None = None,\n        read_once: bool = False,\n        **kwargs: Any,\n"
             "    ) -> FaceResult[list[Any]]:",
         ),
         (

@@ -60,7 +60,7 @@ LINES: dict[str, tuple[int, str]] = {
             1,
             "pip install mangonel[websessions]",
         )
-        for action in ("setup", "purge", "stats", "list x", "revoke x")
+        for action in ("setup", "purge", "stats", "list x", "revoke x", "export x")
         for uri in (DEAD, "redis://127.0.0.1:1/0")
     },
     "lab first": (1, NO_MONGOD),

@@ -90,7 +90,9 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
     def find(self, *args: Any, timeout_ms: float | None = None, **kwargs: Any) -> _Cursor[_DocumentType]:
         """Return a cursor over the documents that match. Sends nothing until the first document is requested.
 
-        Arguments as for `Cursor`, without the collection.
+        Args:
+            args, kwargs: as for `Cursor`, without the collection.
+            timeout_ms: milliseconds for the first command and all batches together; 0: no limit. None: the usual limit.
 
         Example:
             >>> [order["_id"] for order in client.shop.orders.find({"total": {"$gt": 5}}, limit=10)]
@@ -131,7 +133,10 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
     ) -> _RawBatchCursor[_DocumentType]:
         """Return a cursor over batches of the matching documents, one bytes object of BSON each.
 
-        Arguments as for `find`. Sends nothing until the first batch is requested.
+        Sends nothing until the first batch is requested.
+
+        Args:
+            args, kwargs, timeout_ms: as for `find`.
 
         Raises:
             InvalidOperation: the client has `auto_encryption_opts`.

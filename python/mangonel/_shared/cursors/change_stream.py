@@ -314,6 +314,9 @@ class _ChangeStream(Generic[_DocumentType]):
         Args:
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
+        Raises:
+            TypeError, ValueError: as for `Cursor.close`.
+
         Example:
             >>> stream.close()
         """

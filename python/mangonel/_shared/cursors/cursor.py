@@ -254,6 +254,10 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
         Args:
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
+        Raises:
+            TypeError, ValueError: `timeout_ms` is no number of 0 or more. A server that does not answer raises nothing:
+                it ends the cursor by itself, after ten minutes by default.
+
         Example:
             >>> cursor.close()
         """
