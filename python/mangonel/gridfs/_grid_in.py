@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from mangonel._light import Any
 from mangonel._shared.face_result import FaceResult
 from mangonel.bson.objectid import ObjectId
@@ -286,19 +288,22 @@ class _GridIn:
 
         from mangonel.bson.int64 import Int64
 
-        is_stored = False
+        started = None
         try:
             await self._sender.finish_flow()
             self._file["length"] = Int64(self._sender.length)
             self._file["uploadDate"] = datetime.datetime.now(tz=datetime.UTC)
-            is_stored = True
-            await self._port.call(lambda: self._files.insert_one(self._file, session=self._session))
+            started = self._port.start(self._files._insert_checked(self._file, self._session), connects=True)
+            await self._port.outlast(started)
         except DuplicateKeyError as error:
             await self._give_up_flow()
             raise file_exists(self._id) from error
         except BaseException:
-            # The document may have been stored; a file without chunks must not remain.
-            await self._give_up_flow(with_file=is_stored)
+            if started is not None:
+                # A cancelled insert goes on, and would store a file whose chunks are gone: its end is waited for.
+                with suppress(PyMongoError):
+                    await self._port.outlast(started)
+            await self._give_up_flow(with_file=started is not None)
             raise
         self._is_stored = True
         self._closed = True

@@ -237,6 +237,11 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         command: dict[str, Any] = {"update": self._name, "ordered": True, "updates": [statement]}
         return self._port.run(self._single_write(command, KIND_RETRYABLE_WRITE, _checked_reply))
 
+    def _insert_checked(self, document: Mapping[str, Any], session: _ClientSession | None) -> _core.Operation:
+        """Return the operation that inserts one document with its `_id`, for rooms that start it by themselves."""
+        command: dict[str, Any] = {"insert": self._name, "ordered": True, "documents": [document]}
+        return self._single_write(command, KIND_RETRYABLE_WRITE, _checked_reply, session)
+
     def delete_one(
         self,
         filter: Mapping[str, Any],
