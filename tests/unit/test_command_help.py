@@ -24,7 +24,7 @@ WITH_URI = {
     "mangonel schema",
     *(f"mangonel gridfs {name}" for name in ("put", "get", "ls", "rm")),
     *(f"mangonel odm {name}" for name in ("indexes", "check", "diff", "pull", "migrate")),
-    *(f"mangonel websessions {name}" for name in ("setup", "purge", "stats", "list", "revoke")),
+    *(f"mangonel websessions {name}" for name in ("setup", "purge", "stats", "list", "revoke", "export")),
     *(f"mangonel lab {name}" for name in ("first", "run", "guard", "aa", "profile", "doctor")),
 }
 # Those that write a file or a folder of them.
