@@ -61,6 +61,7 @@ def check_callback(callback: Any, is_async: bool) -> None:
         return
     if not callable(callback):
         raise TypeError(f"kms_connect_callback must be callable, not {type(callback)}")
+    # An object may be a coroutine function by its `__call__`; whether it can be called was asked above.
     is_coroutine = iscoroutinefunction(callback) or iscoroutinefunction(getattr(callback, "__call__", None))  # noqa: B004
     if is_coroutine is not is_async:
         expected, face = ("a coroutine function", "asynchronous") if is_async else ("a function", "blocking")

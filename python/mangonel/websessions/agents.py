@@ -19,7 +19,7 @@ def check_parser() -> None:
         UsageError: the package ua-parser is not installed.
     """
     try:
-        import ua_parser  # noqa: F401
+        import ua_parser  # noqa: F401  # only whether it is there
     except ImportError as error:
         raise UsageError("devices=True needs the package ua-parser: pip install mangonel[devices]") from error
 
