@@ -29,6 +29,7 @@ from mangonel.odm import (
     acting_as,
     all_tenants,
     before,
+    count_commands,
     field,
     inc,
     push,
@@ -416,6 +417,29 @@ def test_writers_beside_each_other_leave_a_history_without_gaps(db: Connection, 
     assert [one.number for one in found] == list(range(1, writers * times + 2))
     assert [one.changes["n"] for one in found[1:]] == [(n, n + 1) for n in range(writers * times)]
     assert sorted(one.by for one in found[1:]) == sorted(list(range(writers)) * times)
+
+
+def test_a_record_takes_three_or_four_more_commands(db: Connection, face: Face) -> None:
+    """On a replica set; of many documents and of what is gone, the last numbers are read by a command of their own."""
+    Note.collection().create_index("n")
+    note = Note(n=1)
+    with count_commands(db) as commands:
+        face.save(note)
+        face.call(note, "update", inc(Note.n))
+        note.text = "x"
+        face.save(note)
+        face.call(note, "delete")
+        # Its number follows those of the deleted document.
+        face.save(Note(id=note.id, n=1))
+    changed = ["aggregate", "insert", "commitTransaction"]
+    assert [name for name, _ in commands.sent] == [
+        *("insert", *changed),
+        *("find", "findAndModify", *changed),
+        *("find", "update", *changed),
+        *("find", "delete", "aggregate", *changed),
+        *("insert", *changed),
+    ]
+    assert [one.number for one in face.call(note, "history")] == [1, 2, 3, 4, 5]
 
 
 class Model:

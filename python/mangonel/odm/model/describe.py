@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import collections
 import collections.abc
-import contextlib
 import copy
 import datetime as dt
 import decimal
@@ -72,6 +71,8 @@ _INSTANCES = (uuid.UUID, Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey,
 _SLOTS = [_core.odm_offset(vars(Ref)[name]) for name in ("_loaded", "_maker", "_siblings", "id")]
 # The encrypted fields of a model's documents, and how many models there were when they were found.
 _trees: dict[Any, tuple[int, Node | None]] = {}
+# Models without encryption marks, each with the number of models when it was looked at.
+_unmarked: dict[Any, int] = {}
 # Values of these types may change without being set.
 _MUTABLE = {"list", "set", "dict", "embedded", "union", "any", "refs", "geo", "custom", "tuple", "tuple_of"}
 
@@ -322,11 +323,19 @@ def may_encrypt(cls: Any) -> bool:
     """
     if declared:
         return True
+    # A model defined later may bring marks.
+    if _unmarked.get(cls) == len(models):
+        return False
     _new_tree(cls)
+    is_whole = True
     for model in models_of(cls.__collection_name__(), cls):
-        # A model that names something undefined reports that itself, when it is used.
-        with contextlib.suppress(TypeError):
+        try:
             _new_tree(model)
+        except TypeError:
+            # A model that names something undefined reports that itself, when it is used.
+            is_whole = False
+    if is_whole and not declared:
+        _unmarked[cls] = len(models)
     return bool(declared)
 
 

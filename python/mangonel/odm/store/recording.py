@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from mangonel import _core
-from mangonel.bson import MaxKey, MinKey, decode, encode
+from mangonel.bson import MaxKey, MinKey, ObjectId, decode, encode
 from mangonel.bson.codec_options import CodecOptions
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.errors import BulkWriteError
@@ -22,6 +22,7 @@ from mangonel.odm.connections.place import Place
 from mangonel.odm.connections.transactions import Transaction, run_flow
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.model.codec import TOLERANT
+from mangonel.odm.model.convert import NEW
 from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.fields import now
 from mangonel.odm.query.request import MOST_IDS, Request, ids_flow
@@ -35,6 +36,8 @@ actor: ContextVar[Any] = ContextVar("mangonel_odm_actor", default=None)
 
 # How many documents one command asks the last entries of.
 _AT_ONCE = 500
+# Ids that need not be encoded to be compared.
+_OF_ONE_FORM = frozenset((ObjectId, int, str))
 # Operations that change one document.
 _OF_ONE = ("find_and_update", "find_and_replace", "find_and_delete", "upsert", "get_or_create")
 
@@ -47,10 +50,13 @@ class Recorder:
     # Flows of documents.
 
     async def insert_flow(self, document: Any, place: Place, validate: bool) -> Any:
-        return await _document_flow(document, place, writes.insert_flow, validate)
+        return await _documents_flow(place, [document], writes.insert_flow, (document,), (validate,), True)
 
     async def save_flow(self, document: Any, place: Place, validate: bool, cascade: bool, where: Any) -> Any:
-        return await _document_flow(document, place, writes.save_flow, validate, cascade, where)
+        # A cascade may store the document on its way.
+        is_new = not cascade and bool(_core.odm_flags(document) & NEW)
+        arguments = (validate, cascade, where)
+        return await _documents_flow(place, [document], writes.save_flow, (document,), arguments, is_new)
 
     async def replace_flow(self, document: Any, place: Place, upsert: bool) -> Any:
         return await _document_flow(document, place, writes.replace_flow, upsert)
@@ -62,7 +68,7 @@ class Recorder:
         await _document_flow(document, place, writes.delete_flow)
 
     async def insert_many_flow(self, place: Place, documents: list[Any], ordered: bool) -> int:
-        return await _bulk_flow(place, documents, bulk.insert_many_flow, ordered)
+        return await _bulk_flow(place, documents, bulk.insert_many_flow, ordered, True)
 
     async def save_all_flow(self, place: Place, documents: list[Any], ordered: bool) -> int:
         return await _bulk_flow(place, documents, bulk.save_all_flow, ordered)
@@ -175,11 +181,13 @@ async def _document_flow(document: Any, place: Place, act_flow: Any, *arguments:
     return await _documents_flow(place, [document], act_flow, (document,), arguments)
 
 
-async def _bulk_flow(place: Place, documents: list[Any], act_flow: Any, ordered: bool) -> int:
+async def _bulk_flow(
+    place: Place, documents: list[Any], act_flow: Any, ordered: bool, is_new: bool = False
+) -> int:
     if not documents:
         return 0
     try:
-        count: int = await _documents_flow(place, documents, act_flow, (), (documents, ordered))
+        count: int = await _documents_flow(place, documents, act_flow, (), (documents, ordered), is_new)
     except BulkWriteError as error:
         # What was stored is rolled back with the rest.
         error.not_stored = documents  # type: ignore[attr-defined]  # the mapper's addition
@@ -188,9 +196,17 @@ async def _bulk_flow(place: Place, documents: list[Any], act_flow: Any, ordered:
 
 
 async def _documents_flow(
-    place: Place, documents: list[Any], act_flow: Any, first: tuple[Any, ...], arguments: tuple[Any, ...]
+    place: Place,
+    documents: list[Any],
+    act_flow: Any,
+    first: tuple[Any, ...],
+    arguments: tuple[Any, ...],
+    is_new: bool = False,
 ) -> Any:
-    """Run a write of these documents, called with `first`, the place and the arguments; record what it changes."""
+    """Run a write of these documents, called with `first`, the place and the arguments; record what it changes.
+
+    `is_new`: it inserts them all, so they are not stored before.
+    """
     model, is_async, session = documents[0].__class__, place.port.is_async, place.session.get("session")
     check_recordable(model)
 
@@ -199,8 +215,9 @@ async def _documents_flow(
 
     async def attempt_flow() -> Any:
         at = Place(place.connection, model, is_async, session)
+        before = [] if is_new else ids()
         return await _recorded_flow(
-            model, at.collection, at.session, ids(), ids, act_flow, *first, at, *arguments
+            model, at.collection, at.session, before, ids, act_flow, *first, at, *arguments
         )
 
     return await _transaction_flow(place.connection, is_async, session, place.write_concern, attempt_flow)
@@ -260,11 +277,16 @@ async def _recorded_flow(
     made = await act_flow(*arguments)
     options = collection.codec_options
     every = {_key(id, options): id for id in (*ids, *inserted(made))}
-    after = await _rows_flow(raw, list(every.values()), session)
+    entries = entries_of(collection, model)
+    last: dict[Any, Any] | None = None
+    if len(every) == 1 and _joins(collection):
+        after, last = await _states_flow(raw, entries, *every.values(), session)
+    else:
+        after = await _rows_flow(raw, list(every.values()), session)
     changed = {key: id for key, id in every.items() if _differ(before.get(key), after.get(key))}
     if changed:
-        entries = entries_of(collection, model)
-        last = await _last_flow(entries, list(changed.values()), session)
+        if last is None:
+            last = await _last_flow(entries, list(changed.values()), session)
         rows = [
             _entry(model, id, last.get(key), before.get(key), after.get(key)) for key, id in changed.items()
         ]
@@ -325,6 +347,30 @@ async def _rows_flow(collection: Any, ids: list[Any], session: dict[str, Any]) -
     return found
 
 
+def _joins(collection: Any) -> bool:
+    """Whether one command can read a document with its last entry: a router refuses that in a transaction."""
+    return any(kind == "RSPrimary" for _, kind in collection.database.client._core.servers())
+
+
+async def _states_flow(
+    collection: Any, entries: Any, id: Any, session: dict[str, Any]
+) -> tuple[dict[Any, Any], dict[Any, Any] | None]:
+    """Return what `_rows_flow` and `_last_flow` return for one id, by one command; None: without a document."""
+    newest = [{"$match": range_of(id)}, {"$sort": {"_id": -1}}, {"$limit": 1}, {"$project": {"at": 1}}]
+    stages = [
+        {"$match": {"_id": {"$eq": id}}},
+        {"$replaceWith": {"document": "$$ROOT"}},
+        {"$lookup": {"from": entries.name, "pipeline": newest, "as": "last"}},
+    ]
+    cursor = await collection._port.call(_aggregate, collection, stages, session)
+    rows = await cursor._to_list_flow(None)
+    if not rows:
+        return {}, None
+    key, last = _key(id, entries.codec_options), rows[0]["last"]
+    known = {"number": last[0]["_id"]["number"], "at": last[0]["at"]} if last else None
+    return {key: rows[0]["document"]}, {key: known}
+
+
 def _id_of(document: Any) -> Any:
     """Return the `_id` of a document as it is stored."""
     return dict(_core.odm_filter(document))["_id"]
@@ -332,6 +378,8 @@ def _id_of(document: Any) -> Any:
 
 def _key(id: Any, options: CodecOptions[Any]) -> Any:
     """Return a key for a stored id, the same for each of its forms in Python."""
+    if type(id) in _OF_ONE_FORM:
+        return id
     options = options.with_options(document_class=dict)
     value = decode(encode({"": id}, codec_options=options), options)[""]
     try:
