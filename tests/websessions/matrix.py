@@ -2,7 +2,9 @@
 
 A round of a visitor sends requests with one cookie at once: writes of one key, of keys of their own, increments, and at
 most one of `MOVERS`. Afterwards the browser's cookie must show what some serial order of the acknowledged requests
-gives, and ids that have ended must be dead. Several visitors play their rounds at the same time, since most of a round
+gives, and ids that have ended must be dead. Half of the visitors are remembered: when their websession has expired, or
+the browser has dropped its cookie, their writes come side by side with one token, which logs in once; a copy of a token
+that was used ends what it led to. Several visitors play their rounds at the same time, since most of a round
 is waiting. `python tests/websessions/matrix.py --seconds 600 --seed 1` plays all stores.
 """
 
@@ -32,15 +34,28 @@ from mangonel.websessions import MemoryStore, Unsupported, WebSessions
 from mangonel.websessions.testing import FakeClock
 
 WRITERS = ("same", "own", "increment")
-MOVERS = ("nothing", "rotate", "reauthenticated", "step_up", "login", "logout", "everywhere")
+MOVERS = (
+    "nothing",
+    "rotate",
+    "reauthenticated",
+    "step_up",
+    "login",
+    "logout",
+    "everywhere",
+    "recall",
+    "theft",
+)
 # What happens to all visitors of a cell at once, since they share a clock.
 TIMES = ("expire", "pause")
-ENDS = ("logout", "everywhere")
+ENDS = ("logout", "everywhere", "theft")
 KEYS = "k,n,a,b,c,d,s"
 IDLE = 1800.0
 FRESH = 600.0
 PAUSE = 601.0
+GRACE = 30.0
 ABSOLUTE = 30 * 86_400.0
+# Longer than any record is kept.
+AGES = 500 * 86_400.0
 VISITORS = 8
 
 
@@ -183,30 +198,65 @@ async def site(
         await sessions.aclose()
 
 
+def split(cookie: str | None) -> tuple[str, str]:
+    """Return the parts of a Cookie header: without the device's cookie, and only that."""
+    parts = cookie.split("; ") if cookie else []
+    own = [each for each in parts if "-device=" not in each]
+    return "; ".join(own), "; ".join(each for each in parts if each not in own)
+
+
 class Played:
     """A visitor in one cell of the matrix, and what the serial model knows of them.
 
     Args:
         seed: of the choices; the threads' order is the machine's.
         count: counts requests by operation.
+        is_remembered: their logins are remembered.
+        thefts: the users of whose remembered logins the application was told that they were copied.
     """
 
     def __init__(
-        self, cell: str, sessions: WebSessions[Any], clock: FakeClock, seed: str, count: Counter[str]
+        self,
+        cell: str,
+        sessions: WebSessions[Any],
+        clock: FakeClock,
+        seed: str,
+        count: Counter[str],
+        is_remembered: bool,
+        thefts: list[str],
     ) -> None:
         self.cell = cell
         self.sessions = sessions
         self.clock = clock
         self.draw = random.Random(seed)
         self.count = count
+        self.remember = "&remember=30d" if is_remembered else ""
+        self.thefts = thefts
+        # The device's cookie before its token was last used, and when that was.
+        self.copied: tuple[str, float] | None = None
+        # The cookies of websessions that the browser has dropped.
+        self.dropped: list[str] = []
         self.cookie: str | None = None
         self.user: str | None = None
         self.values: dict[str, Any] = {}
         self.dead: list[str] = []
         self.serial = 0
         self.proved = 0.0
-        store = sessions.blocking.store()
-        self.movers = tuple(each for each in MOVERS if each != "everywhere" or hasattr(store, "find"))
+        self.has_find = hasattr(sessions.blocking.store(), "find")
+
+    def movers(self) -> list[str]:
+        """Return what can happen to this visitor now."""
+        can = {"everywhere": self.has_find, "recall": bool(self.remember)}
+        # Until the grace is over, a token that comes again is a request that was on its way.
+        can["theft"] = self.copied is not None and self.clock() - self.copied[1] > GRACE
+        # What has to wait for so much comes at once, or an end comes before it.
+        return ["theft"] if can["theft"] else [each for each in MOVERS if can.get(each, True)]
+
+    def writes(self) -> list[tuple[str, str, Any]]:
+        """Return the writes of a round, as `query` does each, and count them."""
+        drawn = [self.draw.choice(WRITERS) for _ in range(self.draw.randint(1, 4))]
+        self.count.update(drawn)
+        return [self.query(each) for each in drawn]
 
     def query(self, what: str) -> tuple[str, str, Any]:
         """Return a query, the key that it changes, and the value."""
@@ -220,20 +270,26 @@ class Played:
         """Play one round and hold it against the model."""
         if self.user is None:
             await self.log_in(send)
-        mover = self.draw.choice(self.movers)
+        mover = self.draw.choice(self.movers())
+        if mover == "recall":
+            self.dropped.append(split(self.cookie)[0])
+            await self.recall(send, split(self.cookie)[1])
+            return
         cookie = self.cookie
-        writes = [self.query(self.draw.choice(WRITERS)) for _ in range(self.draw.randint(1, 4))]
+        writes = self.writes()
         new_user = f"{self.user}x" if len(self.user or "") < 40 else "ada" + self.user[3:20]  # type: ignore[index]
         moves = {
             "rotate": "do=rotate",
             "reauthenticated": "do=reauthenticated",
-            "login": f"do=login&user={new_user}&keep={KEYS}",
+            "login": f"do=login&user={new_user}&keep={KEYS}{self.remember}",
             "logout": "do=destroy",
         }
         jobs: list[Any] = [send(query, cookie) for query, _, _ in writes]
         is_fresh = self.clock() - self.proved <= FRESH
         if mover == "everywhere":
             jobs.append(everywhere(self.user or ""))
+        elif mover == "theft":
+            jobs.append(self.steal(send))
         elif mover == "step_up":
             self.serial += 1
             jobs.append(self.step_up(send, is_fresh, str(self.serial)))
@@ -244,9 +300,6 @@ class Played:
         began = dict(zip(order, await asyncio.gather(*(jobs[each] for each in order)), strict=True))
         answers = [began[each] for each in range(len(jobs))]
         self.count.update([mover] if mover != "nothing" else [])
-        self.count.update(
-            "increment" if key == "n" else "same" if key == "k" else "own" for _, key, _ in writes
-        )
         if mover == "step_up":
             # The guarded write came last, whether or not the user had to prove who they are before it.
             writes.append(("", "s", str(self.serial)))
@@ -260,6 +313,11 @@ class Played:
             )
             acked += [write] if answer.status == 200 else []
         if mover in ENDS:
+            if mover == "theft":
+                self.must(self.thefts.count(self.user or "") == 1, f"a theft was told as {self.thefts}")
+            # A logout ends one websession, and a theft what is found of the device.
+            if self.has_find and mover != "logout":
+                self.dead += self.dropped
             await self.ended(send)
             return
         if mover != "nothing":
@@ -267,11 +325,18 @@ class Played:
             self.must(moved.status == 200, f"{mover} was answered {moved.status}")
             self.must(bool(moved.cookie) and moved.cookie != cookie, f"{mover} gave no new cookie")
             self.proved = self.clock() if mover in ("login", "reauthenticated") else self.proved
-            self.dead.append(cookie or "")
+            # Only another user's login ends a remembered one.
+            self.dead.append(cookie or "" if mover == "login" else split(cookie)[0])
             self.cookie = moved.cookie
-            self.user = new_user if mover == "login" else self.user
+            if mover == "login":
+                self.dead += [self.copied[0]] if self.copied is not None else []
+                self.user, self.copied, self.dropped = new_user, None, []
         for answer, (query, _, _) in zip(answers, writes, strict=False):
             self.must(not (query and answer.set_cookies), f"a write beside {mover} changed the cookie")
+        await self.agree(send, acked)
+
+    async def agree(self, send: Send, acked: list[tuple[str, str, Any]]) -> None:
+        """Hold what a page shows against the model after these acknowledged writes, in whichever order they came."""
         found = await self.read(send, self.cookie)
         expected = dict(self.values)
         expected["n"] = self.values.get("n", 0) + sum(1 for _, key, _ in acked if key == "n")
@@ -283,7 +348,44 @@ class Played:
                 self.must(found["values"].get(key) in given, f"{key} is none of {given}: {found}")
                 expected[key] = found["values"][key]
         self.must(found == {"user": self.user, "values": expected}, f"expected {expected}, found {found}")
+        self.must(self.user not in self.thefts, "a theft was told that was none")
         self.values = expected
+
+    async def recall(self, send: Send, cookie: str | None) -> None:
+        """Come back with a remembered login: writes side by side, of which one uses the token for all of them."""
+        writes = self.writes()
+        self.count["recall"] += 1
+        answers = await asyncio.gather(*(send(query, cookie) for query, _, _ in writes))
+        for answer in answers:
+            self.must(answer.status == 200, f"a write of a remembered browser was answered {answer.status}")
+        used = [answer.cookie for answer in answers if answer.set_cookies]
+        self.must(len(used) == 1, f"a token was used {len(used)} times")
+        self.must(split(used[0])[1] != split(cookie)[1], "a token was left as it was")
+        self.copied = split(cookie)[1], self.clock()
+        # To come back proves nothing.
+        self.cookie, self.values, self.proved = used[0], {}, float("-inf")
+        await self.agree(send, writes)
+
+    async def steal(self, send: Send) -> Answer:
+        """Come with a copy of a token that the browser has used."""
+        assert self.copied is not None
+        answer = await send("", self.copied[0])
+        self.must(answer.status == 200, f"a thief was answered {answer.status}")
+        self.must(answer.found == {"user": None, "values": {}}, f"a thief was served: {answer.found}")
+        self.dead.append(self.copied[0])
+        return answer
+
+    async def expired(self, send: Send) -> None:
+        """Come back when the websession is out of time."""
+        if self.user is None:
+            return
+        self.dead += self.dropped
+        self.dropped = []
+        if not self.remember:
+            await self.ended(send)
+            return
+        self.dead.append(split(self.cookie)[0])
+        await self.recall(send, self.cookie)
 
     async def step_up(self, send: Send, is_fresh: bool, value: str) -> Answer:
         """Write behind a guard, after a proof of identity if it asks for one; return the last answer."""
@@ -311,6 +413,7 @@ class Played:
         found = await self.read(send, self.cookie)
         self.must(found == {"user": None, "values": {}}, f"an ended websession is served: {found}")
         self.cookie, self.user, self.values = None, None, {}
+        self.copied, self.dropped = None, []
 
     async def log_in(self, send: Send) -> None:
         """Begin again; ids that have ended stay dead."""
@@ -319,7 +422,7 @@ class Played:
             self.must(found == {"user": None, "values": {}}, f"an ended id is served: {found}")
         del self.dead[:-50]
         self.user = f"ada{self.draw.getrandbits(32):x}"
-        answer = await send(f"do=login&user={self.user}", None)
+        answer = await send(f"do=login&user={self.user}{self.remember}", None)
         self.count["login"] += 1
         self.must(answer.status == 200 and bool(answer.cookie), "a login was refused")
         self.cookie, self.values, self.proved = answer.cookie, {}, self.clock()
@@ -344,19 +447,30 @@ async def play(
     # Without a delay no request on a loop would meet another one in memory.
     store = MemoryStore(delay=0.0005) if name == "memory" else url
     # A long absolute limit, since clocks are moved often; a long timeout, since a busy machine is no store that fails.
+    thefts: list[str] = []
     sessions: WebSessions[Any] = WebSessions(
         store,
         clock=clock,
+        devices=True,
+        on_theft=lambda device: thefts.append(device.user),
         idle=IDLE,
         absolute=ABSOLUTE,
         timeout="10m",
         renew=None,
-        grace="30s",
+        grace=GRACE,
         events=lambda event: None,
     )
     draw = random.Random(f"{seed} {framework} {name}")
     visitors = [
-        Played(f"{framework} by {name}", sessions, clock, f"{seed} {framework} {name} {number}", count)
+        Played(
+            f"{framework} by {name}",
+            sessions,
+            clock,
+            f"{seed} {framework} {name} {number}",
+            count,
+            number % 2 == 1,
+            thefts,
+        )
         for number in range(VISITORS)
     ]
     async with site(framework, sessions) as (send, everywhere):
@@ -370,10 +484,10 @@ async def play(
             elif happens == "expire":
                 clock.advance(IDLE + 1)
                 count["expire"] += VISITORS
-                await asyncio.gather(*(each.ended(send) for each in visitors if each.user is not None))
+                await asyncio.gather(*(each.expired(send) for each in visitors))
             await asyncio.gather(*(each.round(send, everywhere) for each in visitors))
         # A store that rewrites all it holds must not slow down from cell to cell.
-        clock.advance(2 * ABSOLUTE)
+        clock.advance(AGES)
         with contextlib.suppress(Unsupported):
             await sessions.purge()
     await sessions.aclose()

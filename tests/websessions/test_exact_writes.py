@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from browser import Browser, Site
 from store_names import STORES
 
 from mangonel.websessions import MemoryStore, StoreError, WebSessions
+from mangonel.websessions.machine import NOTHING, decide
 from mangonel.websessions.record import Record
 from mangonel.websessions.stores.urls import open_store
 from mangonel.websessions.testing import a_record, changed
@@ -89,6 +91,33 @@ async def test_messages_that_say_the_same_are_two_and_one_that_was_read_is_read(
         await browser.end(each)
     last = await browser.begin()
     assert last.flashes() == [("info", "saved")] * 2
+
+
+@dataclass
+class Basket:
+    """A model."""
+
+    a: int = 0
+    b: int = 0
+
+
+@pytest.mark.parametrize("model", [None, Basket])
+async def test_requests_whose_changes_were_merged_and_those_after_them_have_nothing_left_to_store(
+    model: type[Basket] | None,
+) -> None:
+    site = Site(model=model)
+    browser = site.browser()
+    await browser.login("ada")
+    one, other = await browser.begin(), await browser.begin()
+    one.flash("saved")
+    one.increment("b")
+    other.increment("a")
+    for each in (one, other):
+        await browser.end(each)
+        assert decide(each) == NOTHING
+    puts = site.meter.by_name["put"]
+    await browser.end(await browser.begin())
+    assert site.meter.by_name["put"] == puts
 
 
 @pytest.mark.parametrize("which", ["first", "second", "third", "every", "last of two"])

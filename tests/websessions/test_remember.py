@@ -133,6 +133,29 @@ async def test_a_request_that_comes_late_with_the_token_before_is_asked_to_come_
     assert "reused(remember)" not in site.events.kinds()
 
 
+@pytest.mark.parametrize("what", ["rotate", "reauthenticated"])
+async def test_a_request_beside_a_new_id_leaves_the_token_alone_until_the_grace_is_over(what: str) -> None:
+    site = a_site()
+    browser = site.browser()
+    await browser.login("ada", remember="30d")
+    late = copy(browser)
+    session = await browser.begin()
+    session["cart"] = 1
+    getattr(session, what)()
+    await browser.end(session)
+    session = await late.begin()
+    assert session.user is None
+    session["a"] = 1
+    with pytest.raises(SessionMoved):
+        await late.end(session)
+    assert await visit(late) is None
+    assert late.cookie != browser.cookie
+    assert await browser.read() == {"cart": 1}
+    # Where the answer with the new id was lost, the browser logs in by itself.
+    site.clock.advance(31)
+    assert await visit(late) == "ada"
+
+
 async def test_an_answer_that_was_lost_is_made_good_and_is_no_theft() -> None:
     site = a_site()
     browser = await remembered(site)

@@ -124,19 +124,16 @@ def merge(session: WebSession[Any], current: Record, only: tuple[str, ...] | Non
         value = merged(base, mine, theirs, lambda a, b: encode({"": a}) != encode({"": b}), choosers)
     except Exception as error:
         raise UsageError(f"a merge function failed: {type(error).__name__}: {error}") from error
-    plain = encode(value)
-    if len(plain) > sessions.max_bytes and len(plain) > len(stored):
-        _refuse_size(sessions, plain)
     try:
-        fill(session, plain, decode(plain))
+        fill(session, stored, decode(encode(value)))
     except Exception as error:
         raise UsageError(
             f"what requests side by side made of the websession is no {_name_of(sessions.model)}: {error}; "
             "Content(merge=) says by key what both together mean, and lock() keeps them apart"
         ) from error
-    state.base = stored
-    state.encoded = plain
-    return plain
+    # The order of keys is that of every other encoding, so that no difference is seen where there is none.
+    state.encoded = encoded(session)
+    return state.encoded
 
 
 def largest_key(sessions: CheckedSettings[Any], plain: bytes) -> str:

@@ -183,6 +183,11 @@ class State:
             )
 
     @property
+    def has_moved(self) -> bool:
+        """Whether the request's id was given up so recently that the next cookie may be on its way to the browser."""
+        return self.trail is not None and self.sessions.now() - self.trail.issued <= self.sessions.grace
+
+    @property
     def tag(self) -> str:
         """The websession's name for logs; "" before it is stored."""
         return self.record.sid.hex() if self.record is not None else ""
@@ -262,7 +267,7 @@ def check_not_moved(state: State) -> None:
     Raises:
         SessionMoved: the request came with an id that was given up within the grace period.
     """
-    if state.trail is not None and state.sessions.now() - state.trail.issued <= state.sessions.grace:
+    if state.has_moved:
         raise SessionMoved(
             "this request came with an id that a login, a rotation or a renewal had just given up, so nothing of it "
             "was stored; sent again with the new cookie, it finds the websession"

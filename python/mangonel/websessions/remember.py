@@ -44,6 +44,8 @@ async def remembered_flow(
         request_view.cookie is None
         or not request_view.takes_cookies
         or (sessions.cookie.secure and not request_view.is_secure)
+        # A second websession would take the browser away from the one that goes on.
+        or session.state.has_moved
     ):
         return session
     secret, locator, token = sessions.cookie.device_in(request_view.cookie)
