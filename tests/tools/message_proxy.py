@@ -22,7 +22,9 @@ __all__ = ["BREAKS", "MessageProxy"]
 # "torn": half of the answer arrives. "refused": the server does not get it, and an error is the answer.
 BREAKS = ("unsent", "lost", "torn", "refused")
 
-UNCOUNTED = frozenset(["hello", "ismaster", "isMaster", "ping", "endSessions", "killSessions"])
+# A server may answer these as late as it likes.
+AWAITED = frozenset(["hello", "ismaster", "isMaster"])
+UNCOUNTED = AWAITED | {"ping", "endSessions", "killSessions"}
 EXCEEDED_TIME_LIMIT = 262
 
 
@@ -62,6 +64,13 @@ class MessageProxy:
             self.broken = request.name
             return self._kind
 
+    def is_quiet(self) -> bool:
+        """Return whether the server is through with each command sent to it, also on connections that clients closed.
+
+        Heartbeats and handshakes do not count.
+        """
+        return not any(line.is_busy() for line in list(self._lines))
+
     def __enter__(self) -> MessageProxy:
         return self
 
@@ -98,30 +107,64 @@ class _Line:
         self._proxy, self._client, self._server = proxy, client, server
         # The command whose answer breaks the connection, and how.
         self._doomed = (0, "")
+        # Held from a command's first byte until the server has it.
+        self._lock = threading.Lock()
+        self._unanswered: set[int] = set()
+        self._is_down = threading.Event()
         for end in (client, server):
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
+    def is_busy(self) -> bool:
+        with self._lock:
+            if self._unanswered:
+                return not self._is_down.is_set()
+            try:
+                return self._client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
+            except OSError:
+                return False
+
     def carry_up(self) -> None:
-        while raw := _message(self._client):
-            request = parse_request(raw, 0)
-            kind = self._proxy.meet(request)
-            if kind == "unsent":
-                return
-            if kind == "refused":
-                self._client.sendall(op_msg(_refusal(request), response_to=request.request_id))
-                continue
-            if kind:
-                self._doomed = (request.request_id, kind)
-            self._server.sendall(raw)
+        while self._client.recv(1, socket.MSG_PEEK):
+            with self._lock:
+                raw = _message(self._client)
+                if not raw or not self._pass_on(raw):
+                    return
+        if self._unanswered:
+            # As on a direct connection: the server sees the client leave, and may do its command all the same.
+            self._server.shutdown(socket.SHUT_WR)
+            self._is_down.wait()
+
+    def _pass_on(self, raw: bytes) -> bool:
+        """Return whether the connection goes on."""
+        request = parse_request(raw, 0)
+        kind = self._proxy.meet(request)
+        if kind == "unsent":
+            return False
+        if kind == "refused":
+            self._client.sendall(op_msg(_refusal(request), response_to=request.request_id))
+            return True
+        if kind:
+            self._doomed = (request.request_id, kind)
+        if request.name not in AWAITED:
+            self._unanswered.add(request.request_id)
+        self._server.sendall(raw)
+        return True
 
     def carry_down(self) -> None:
-        while raw := _message(self._server):
-            doomed, kind = self._doomed
-            if doomed and HEADER.unpack_from(raw)[2] == doomed:
-                if kind == "torn":
-                    self._client.sendall(raw[: len(raw) // 2])
-                return
-            self._client.sendall(raw)
+        try:
+            while raw := _message(self._server):
+                answered = HEADER.unpack_from(raw)[2]
+                doomed, kind = self._doomed
+                if doomed and answered == doomed:
+                    if kind == "torn":
+                        self._client.sendall(raw[: len(raw) // 2])
+                    return
+                try:
+                    self._client.sendall(raw)
+                finally:
+                    self._unanswered.discard(answered)
+        finally:
+            self._is_down.set()
 
     def close(self) -> None:
         for end in (self._client, self._server):
@@ -135,8 +178,9 @@ def _message(line: socket.socket) -> bytes:
     head = read_exactly(line, HEADER.size)
     if len(head) < HEADER.size:
         return b""
-    rest = read_exactly(line, HEADER.unpack(head)[0] - HEADER.size)
-    return head + rest
+    missing = HEADER.unpack(head)[0] - HEADER.size
+    rest = read_exactly(line, missing)
+    return head + rest if len(rest) == missing else b""
 
 
 def _refusal(request: Request) -> dict[str, Any]:
