@@ -26,6 +26,7 @@ from mangonel.odm import (
     Version,
     add_to_set,
     connect,
+    count_commands,
     field,
     inc,
     set_,
@@ -406,6 +407,38 @@ def test_a_reference_to_nothing_is_not_stored(db: Connection, face: Face) -> Non
     child.parent = None
     face.save(child)
     face.call(gone, "delete")
+
+
+class Both(Document):
+    __collection__ = "deny_both"
+    one: Ref[Parent] | None = field(default=None, on_delete="deny")
+    other: Ref[Parent] | None = field(default=None, on_delete="deny")
+
+
+def test_a_bulk_write_looks_for_all_targets_of_a_model_at_once(db: Connection, face: Face) -> None:
+    parents = [Parent(n=n) for n in range(4)]
+    face.call(Parent, "insert_many", parents)
+    gone = parents.pop()
+    face.call(gone, "delete")
+    documents = [Both(one=parents[0], other=parents[1]) for _ in range(3)]
+    with count_commands(db) as commands:
+        face.call(Both, "save_all", documents)
+    assert [name for name, _ in commands.sent] == ["insert", "find"]
+    for document, parent in zip(documents, [*parents[::2], gone], strict=True):
+        document.other = document.one = parent
+    new = Both(one=gone, other=parents[0])
+    with count_commands(db) as commands, pytest.raises(DanglingReference):
+        face.call(Both, "save_all", [*documents, new])
+    assert [name for name, _ in commands.sent][:4] == ["update", "insert", "find", "delete"]
+    stored = {row["_id"]: (row["one"], row["other"]) for row in db.client[db.name]["deny_both"].find()}
+    assert stored == {
+        documents[0].id: (parents[0].id,) * 2,
+        documents[1].id: (parents[2].id,) * 2,
+        # What led to nothing was set back.
+        documents[2].id: (parents[0].id, parents[1].id),
+    }
+    assert new.is_new
+    assert documents[2].changes().keys() == {"one", "other"}
 
 
 def test_a_write_that_is_not_acknowledged_cannot_be_looked_after(db: Connection, face: Face) -> None:

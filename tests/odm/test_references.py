@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from mangonel import MongoClient
+from mangonel.monitoring import CommandListener
 from mangonel.odm import (
     Connection,
     DeleteDenied,
@@ -21,6 +23,7 @@ from mangonel.odm import (
     identity_map,
     many,
 )
+from mangonel.server import Server
 
 
 class Company(Document):
@@ -176,3 +179,89 @@ def test_identity_map_gives_one_object_for_one_document(db: Connection, face: An
         assert face.call(Owner.find(), "all")[0] is one
         assert one.name == "mine"
     assert face.call(Owner, "get", owner.id) is not one
+
+
+class Late(CommandListener):
+    """Another program that stores a document when the first deletion is sent."""
+
+    def __init__(self, store: Callable[[], Any]) -> None:
+        self.store: Callable[[], Any] | None = store
+
+    def started(self, event: Any) -> None:
+        store = self.store
+        if event.command_name in ("delete", "findAndModify") and store is not None:
+            self.store = None
+            store()
+
+    def succeeded(self, event: Any) -> None:
+        pass
+
+    def failed(self, event: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("way", ["document", "query", "transaction"])
+def test_a_cascade_deletes_what_was_stored_meanwhile(
+    way: str, db: Connection, server: Server, face: Any
+) -> None:
+    owner = Owner(name="o")
+    face.save(owner)
+    first = Pet(name="first", owner=owner)
+    face.save(first)
+    with MongoClient(server.uri) as other:
+        pets, toys = other[db.name][Pet.__collection_name__()], other[db.name][Toy.__collection_name__()]
+
+        def store() -> None:
+            late = pets.insert_one({"name": "late", "owner": owner.id}).inserted_id
+            toys.insert_many([{"pet": late}, {"pet": first.id}])
+
+        Toy.collection().insert_one({"pet": first.id})
+        listener = Late(store)
+        db.clients.listen(listener)
+        if way == "document":
+            face.call(owner, "delete")
+        elif way == "query":
+            assert face.call(Owner.find(), "delete") == 1
+        elif face.is_async:
+
+            async def delete() -> None:
+                async with db.transaction():
+                    await owner.adelete()
+
+            face.wait(delete())
+        else:
+            with db.transaction():
+                owner.delete()
+        db.clients.unlisten(listener)
+        assert listener.store is None
+        assert [list(found.find()) for found in (pets, toys)] == [[], []]
+
+
+class Boss(Document):
+    name: str
+
+
+class Dog(Document):
+    boss: Ref[Boss] = field(on_delete="cascade")
+
+
+class Leash(Document):
+    dog: Ref[Dog] = field(on_delete="deny")
+
+
+def test_a_late_document_that_may_not_be_deleted_is_told(db: Connection, server: Server, face: Any) -> None:
+    boss = Boss(name="b")
+    face.save(boss)
+    with MongoClient(server.uri) as other:
+        database = other[db.name]
+
+        def store() -> None:
+            late = database[Dog.__collection_name__()].insert_one({"boss": boss.id})
+            database[Leash.__collection_name__()].insert_one({"dog": late.inserted_id})
+
+        listener = Late(store)
+        db.clients.listen(listener)
+        with pytest.raises(DeleteDenied, match="the Boss to which it refers by 'boss' is deleted"):
+            face.call(boss, "delete")
+        db.clients.unlisten(listener)
+        assert database[Dog.__collection_name__()].count_documents({}) == 1

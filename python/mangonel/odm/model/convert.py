@@ -108,16 +108,23 @@ def _by_tag(cls: Any, value: Any) -> Any:
 
 def _build(field: Any, value: Any) -> Any:
     """Replace the mappings in a value by embedded documents and GeoJSON objects."""
-    if not isinstance(value, (Mapping, list, tuple)) or not _parts_of(field):
+    if not isinstance(value, (Mapping, list, tuple)):
+        return value
+    parts = _parts_of(field)
+    if not parts:
         return value
     if isinstance(value, Mapping) and getattr(field.type, "__origin__", field.type) is dict:
-        return dict(_each(field, value.items(), lambda key: f".{key}"))
-    if isinstance(value, (list, tuple)):
-        return type(value)(item for _, item in _each(field, enumerate(value), lambda index: f"[{index}]"))
-    return _build_part(field, value)
+        return dict(_each(parts, value.items(), lambda key: f".{key}"))
+    return _build_list(parts, value) if isinstance(value, (list, tuple)) else _build_part(parts, value)
 
 
-def _each(field: Any, items: Iterable[tuple[Any, Any]], step: Callable[[Any], str]) -> list[tuple[Any, Any]]:
+def _build_list(parts: list[Any], value: Any) -> Any:
+    return type(value)(item for _, item in _each(parts, enumerate(value), lambda index: f"[{index}]"))
+
+
+def _each(
+    parts: list[Any], items: Iterable[tuple[Any, Any]], step: Callable[[Any], str]
+) -> list[tuple[Any, Any]]:
     """Make embedded documents of the items of a list or a dict.
 
     Raises:
@@ -128,7 +135,7 @@ def _each(field: Any, items: Iterable[tuple[Any, Any]], step: Callable[[Any], st
     for key, item in items:
         try:
             is_nested = isinstance(item, (list, tuple))
-            made.append((key, _build(field, item) if is_nested else _build_part(field, item)))
+            made.append((key, _build_list(parts, item) if is_nested else _build_part(parts, item)))
         except ValidationError as error:
             faults += [_below(step(key), fault) for fault in texts(error)]
     if faults:
@@ -145,10 +152,9 @@ def _parts_of(field: Any) -> list[Any]:
     ]
 
 
-def _build_part(field: Any, value: Any) -> Any:
+def _build_part(candidates: list[Any], value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
-    candidates = _parts_of(field)
     for candidate in candidates:
         try:
             if is_embedded(candidate):

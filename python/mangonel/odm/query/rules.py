@@ -45,15 +45,17 @@ class Plan:
 
     Attributes:
         cascades: models with the ids of their documents to delete.
+        followed: a model that is deleted from, a model whose references to it cascade, the field, the ids.
         updates: models, fields, rules and the ids that references to these lose.
         denials: a model that is deleted from, the request for documents that may refer to it, the field, the ids.
         taken: what was deleted so far, if a rule can still deny it; None: none can.
     """
 
-    __slots__ = ("cascades", "denials", "taken", "updates")
+    __slots__ = ("cascades", "denials", "followed", "taken", "updates")
 
     def __init__(self) -> None:
         self.cascades: list[tuple[Any, list[Any]]] = []
+        self.followed: list[tuple[Any, Any, Any, list[Any]]] = []
         self.updates: list[tuple[Any, Any, str, list[Any]]] = []
         self.denials: list[tuple[Any, Any, Any, list[Any]]] = []
         self.taken: list[tuple[Any, Any, Any, dict[str, Any]]] | None = None
@@ -84,7 +86,7 @@ async def plan_rules_flow(model: Any, ids: list[Any], request: Any) -> Plan:
                 continue
             if rule == "cascade" and is_marked and not other.__soft_delete__():
                 continue
-            place = _place(other, request)
+            place = _place(other, request, request.query._session)
             query = place.query.find({field.key: {"$in": current_ids}})._bare(projection={"_id": 1})
             found = [row["_id"] for row in await dicts_flow(place.of(query, "dicts"))]
             fresh = [id for id in found if (other.__collection_name__(), repr(id)) not in seen]
@@ -93,7 +95,9 @@ async def plan_rules_flow(model: Any, ids: list[Any], request: Any) -> Plan:
                 plan.denials.append((current, place, field, current_ids))
                 if fresh:
                     raise _denied(current, place, field, len(fresh), "nothing was changed")
-            elif fresh:
+                continue
+            plan.followed.append((current, other, field, current_ids))
+            if fresh:
                 seen.update((other.__collection_name__(), repr(id)) for id in fresh)
                 plan.cascades.append((other, fresh))
                 queue.append((other, fresh))
@@ -114,7 +118,7 @@ async def carry_out_flow(plan: Plan, request: Any) -> None:
         DeleteDenied: a document that refers to a deleted one was stored meanwhile. The deletions were undone.
     """
     for other, found in reversed(plan.cascades):
-        place = _place(other, request)
+        place = _place(other, request, request.query._session)
         for start in range(0, len(found), MOST_IDS):
             query = {"_id": {"$in": found[start : start + MOST_IDS]}}
             if other.__tenant__ is not None:
@@ -123,13 +127,54 @@ async def carry_out_flow(plan: Plan, request: Any) -> None:
     if plan.denials:
         await _ask_again_flow(plan, request)
     for other, field, rule, ids in plan.updates:
-        place = _place(other, request)
+        place = _place(other, request, request.query._session)
         change = {"$unset": {field.key: ""}} if rule == "nullify" else {"$pullAll": {field.key: ids}}
         change = update_for(other, [change])
         query = {field.key: {"$in": ids}}
         if other.__tenant__ is not None:
             query |= tenant_filter(other)
         await _changed_flow(other, place, query, change)
+
+
+async def follow_flow(plan: Plan, request: Any) -> None:
+    """Delete what a cascade missed: documents that were stored meanwhile and refer to deleted ones.
+
+    Inside a transaction, this waits for its end: until then it does not see them.
+
+    Raises:
+        DeleteDenied: a rule forbids to delete one, which now refers to nothing.
+    """
+    session, port = request.keywords.get("session"), request.port
+    if session is None or not session.in_transaction:
+        await _delete_late_flow(plan, request, request.query._session)
+        return
+
+    async def after_flow() -> None:
+        # A transaction of the driver's own runs this at once: the mapper does not know when it ends.
+        if not session.in_transaction:
+            await _delete_late_flow(plan, request, None)
+
+    if plan.followed:
+        await after_commit_flow(port, lambda: port.flow(after_flow()))
+
+
+async def _delete_late_flow(plan: Plan, request: Any, session: Any) -> None:
+    for current, other, field, ids in plan.followed:
+        await _delete_referring_flow(current, _place(other, request, session), field, ids)
+
+
+async def _delete_referring_flow(current: Any, place: Any, field: Any, ids: list[Any]) -> None:
+    for start in range(0, len(ids), MOST_IDS):
+        late = place.query.find({field.key: {"$in": ids[start : start + MOST_IDS]}})
+        found = on_primary(place.collection).find(late.query, projection={"_id": 1}, limit=1)
+        if not await found._to_list_flow(None):
+            continue
+        try:
+            await place.port.call(late.adelete if place.port.is_async else late.delete)
+        except DeleteDenied as error:
+            raise DeleteDenied(
+                f"{error}; the {current.__name__} to which it refers by {field.name!r} is deleted"
+            ) from None
 
 
 async def _ask_again_flow(plan: Plan, request: Any) -> None:
@@ -216,9 +261,9 @@ async def _change_flow(collection: Any, query: dict[str, Any], what: Any, sessio
         await update_all_flow(collection, query, change, session)
 
 
-def _place(other: Any, request: Any) -> Any:
+def _place(other: Any, request: Any, session: Any) -> Any:
     """Build the query for documents of `other` that reference these, within its default scope."""
-    query = other.find()._from(request.connection).session(request.query._session)
+    query = other.find()._from(request.connection).session(session)
     query = query.options(write_concern=request.query._options.get("write_concern"))
     return query._request("dicts", request.port.is_async)
 

@@ -82,9 +82,14 @@ async def missing_flow(
 ) -> dict[str, list[Any]]:
     """Return the ids that no document has, by the key of the field; references of a transaction are locked before."""
     missing: dict[str, list[Any]] = {}
+    # References to one model are looked for together.
+    by_target: dict[Any, list[tuple[Any, list[Any]]]] = {}
     for field, ids in wanted:
-        request = field.target.find()._from(connection)._request("dicts", is_async)
+        by_target.setdefault(field.target, []).append((field, ids))
+    for target, some in by_target.items():
+        request = target.find()._from(connection)._request("dicts", is_async)
         collection, options = request.collection, {}
+        ids = [id for _, of_field in some for id in of_field]
         is_here = session is not None and request.connection.clients is connection.clients
         if is_here:
             options["session"] = session
@@ -98,9 +103,10 @@ async def missing_flow(
             query = query_of(request.filter, {"_id": {"$in": unique[start : start + MOST_IDS]}})
             rows = await collection.find(query, projection={"_id": 1}, **options)._to_list_flow(None)
             found.update(repr(row["_id"]) for row in rows)
-        gone = [id for id in unique if repr(id) not in found]
-        if gone:
-            missing[field.key] = gone
+        for field, ids in some:
+            gone = [id for id in {repr(id): id for id in ids}.values() if repr(id) not in found]
+            if gone:
+                missing[field.key] = gone
     return missing
 
 

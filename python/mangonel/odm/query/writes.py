@@ -20,7 +20,7 @@ from mangonel.odm.model.shapes import decode
 from mangonel.odm.query.events import after_flow, before_insert_flow
 from mangonel.odm.query.reads import QueryReads, raw_collection
 from mangonel.odm.query.request import MOST_IDS, Request, filters_flow, ids_flow, is_windowed, unsupported
-from mangonel.odm.query.rules import carry_out_flow, erase_flow, has_rules, plan_rules_flow
+from mangonel.odm.query.rules import carry_out_flow, erase_flow, follow_flow, has_rules, plan_rules_flow
 from mangonel.odm.query.stamped import update_for
 from mangonel.odm.query.targets import Rows, check_acknowledged, denying, touches
 from mangonel.odm.query.tenants import check_upsert
@@ -132,8 +132,10 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         count, taken = 0, None if plan is None else plan.taken
         for query in filters:
             count += await erase_flow(self._model, request.collection, query, request.keywords, taken)
-        if plan is not None and taken is not None:
-            await carry_out_flow(plan, request)
+        if plan is not None:
+            if taken is not None:
+                await carry_out_flow(plan, request)
+            await follow_flow(plan, request)
         await run_query_flow(self._model, "after_query_delete", port, request.filter)
         return count
 

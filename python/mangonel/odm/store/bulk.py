@@ -23,12 +23,12 @@ from mangonel.odm.store.writes import (
     Kept,
     guarded_filter,
     id_filter,
-    keep_flow,
     kept_of,
     missing_targets_flow,
     outcome_of,
     rebased_flow,
     save_flow,
+    set_back_flow,
 )
 from mangonel.operations import InsertOne, UpdateOne
 
@@ -56,6 +56,15 @@ class _Write:
     def event(self) -> str:
         """The name of its event for hooks."""
         return "update" if self.insert is None else "insert"
+
+    def gone(self, missing: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        """Return the ids that its own references have among missing ones."""
+        found: dict[str, list[Any]] = {}
+        for field, ids in self.wanted:
+            known = set(map(repr, missing.get(field.key, ())))
+            if gone := [id for id in ids if repr(id) in known]:
+                found[field.key] = gone
+        return found
 
     def begin(self, is_new: bool) -> Any:
         """Take the document's changes; return the driver's request, or None without changes."""
@@ -129,7 +138,7 @@ async def _insert_many_flow(place: Place, documents: list[Any], ordered: bool) -
     except BaseException as failure:
         _give_back(writes, outcome_of(failure))
         raise
-    left = await _keep_flow(writes, place)
+    left = await _keep_flow(writes, place, await _missing_flow(writes, place))
     await _settle_flow(writes, place)
     if error is not None:
         raise _naming(error, writes)
@@ -161,6 +170,7 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
                 write.wanted = wanted_of(document, document.__fields__, place.collection)
             else:
                 write.kept = kept_of(document, place)
+                write.wanted = [] if write.kept is None else write.kept.wanted
             request = write.begin(is_new)
             if request is not None:
                 requests.append(request)
@@ -191,12 +201,14 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
         missing = max(len(sent) - counts[0], sum(1 for write in sent if write.must_modify) - counts[1])
         if missing > 0:
             await _find_stale_flow(sent, missing, place)
-    left = await _keep_flow(writes, place)
+    missing = await _missing_flow(writes, place)
+    left = await _keep_flow(writes, place, missing)
     await _settle_flow(writes, place)
     for write in writes:
-        if write.kept is not None and write.is_stored is not False:
+        gone = write.gone(missing)
+        if gone and write.kept is not None and write.is_stored is not False:
             try:
-                await keep_flow(write.document, place, write.kept)
+                await set_back_flow(write.document, place, write.kept, gone)
             except DanglingReference as found:
                 left = found
     if error is not None:
@@ -251,21 +263,23 @@ def _note_failures(writes: list[_Write], error: BulkWriteError, ordered: bool) -
             write.is_stored = False
 
 
-async def _keep_flow(writes: list[_Write], place: Place) -> DanglingReference | None:
-    """Look for the targets of inserted documents, and delete those again whose targets are gone; return an error."""
+async def _missing_flow(writes: list[_Write], place: Place) -> dict[str, list[Any]]:
+    """Return the ids under "deny" in stored documents to which no document belongs, by key."""
     by_field: dict[str, tuple[Any, list[Any]]] = {}
-    inserted = [write for write in writes if write.wanted and write.is_stored is not False]
-    for write in inserted:
-        for field, ids in write.wanted:
+    for write in writes:
+        for field, ids in write.wanted if write.is_stored is not False else ():
             by_field.setdefault(field.key, (field, []))[1].extend(ids)
-    if not by_field:
-        return None
-    missing = await missing_targets_flow(place, list(by_field.values()))
-    gone = {key: set(map(repr, ids)) for key, ids in missing.items()}
+    return await missing_targets_flow(place, list(by_field.values())) if by_field else {}
+
+
+async def _keep_flow(
+    writes: list[_Write], place: Place, missing: dict[str, list[Any]]
+) -> DanglingReference | None:
+    """Delete inserted documents again whose references lead to nothing; return an error."""
     wrong = [
         write
-        for write in inserted
-        if any(repr(id) in gone.get(field.key, ()) for field, ids in write.wanted for id in ids)
+        for write in writes
+        if write.insert is not None and write.is_stored is not False and write.gone(missing)
     ]
     if not wrong:
         return None
@@ -273,7 +287,8 @@ async def _keep_flow(writes: list[_Write], place: Place) -> DanglingReference | 
         write.is_stored = False
         await place.port.call(_delete_one, place.collection, id_filter(write.document), place.session)
     first = wrong[0].document
-    return dangling(first.__class__, first.id, missing, f"{len(wrong)} documents were deleted again")
+    gone = wrong[0].gone(missing)
+    return dangling(first.__class__, first.id, gone, f"{len(wrong)} documents were deleted again")
 
 
 def _delete_one(collection: Any, query: Any, options: dict[str, Any]) -> Any:

@@ -48,7 +48,7 @@ from mangonel.odm.query.events import (
     touch_targets_flow,
 )
 from mangonel.odm.query.query import Query
-from mangonel.odm.query.rules import carry_out_flow, plan_rules_flow
+from mangonel.odm.query.rules import carry_out_flow, follow_flow, plan_rules_flow
 from mangonel.odm.query.stamped import update_for
 from mangonel.odm.query.targets import dangling, denying, ids_in, missing_flow, put_back_flow, wanted_of
 from mangonel.odm.query.tenants import check_document, tenant_filter
@@ -229,10 +229,18 @@ async def keep_flow(document: Any, place: Place, kept: Kept) -> None:
     Raises:
         DanglingReference: one leads to nothing. The other changes are stored, this one is pending again.
     """
-    cls = document.__class__
     missing = await missing_targets_flow(place, kept.wanted)
-    if not missing:
-        return
+    if missing:
+        await set_back_flow(document, place, kept, missing)
+
+
+async def set_back_flow(document: Any, place: Place, kept: Kept, missing: dict[str, list[Any]]) -> None:
+    """Set saved references back that lead to nothing.
+
+    Raises:
+        DanglingReference: always.
+    """
+    cls = document.__class__
     id = stored_id(document.id)
     stored = await put_back_flow(
         cls,
@@ -590,6 +598,7 @@ async def _delete_flow(document: Any, place: Place) -> None:
         if cls.__soft_delete__():
             _note_mark(document, former)
         raise
+    await follow_flow(plan, request)
     if not cls.__soft_delete__():
         _core.odm_mark_deleted(document)
     await touch_targets_flow(document, place)
