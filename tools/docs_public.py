@@ -100,6 +100,7 @@ PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "encryption": ("encryption", ("mangonel.encryption",)),
     "gridfs-web": ("gridfs over HTTP", ("mangonel.gridfs.web.asgi", "mangonel.gridfs.web.tornado")),
     "odm": ("odm", ("mangonel.odm",)),
+    "admin": ("admin", ("mangonel.admin",)),
     "odm-testing": ("odm: documents for tests", ("mangonel.odm.testing",)),
     "websessions": (
         "websessions",

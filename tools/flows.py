@@ -15,7 +15,7 @@ from pathlib import Path
 SOURCES = Path(__file__).resolve().parent.parent / "python" / "mangonel"
 
 # The packages whose code runs on every face; those that do not exist yet are skipped.
-FLOORS = ("_shared", "encryption", "gridfs", "odm", "websessions")
+FLOORS = ("_shared", "admin", "encryption", "gridfs", "odm", "websessions")
 
 # The methods of a port for flows; see `_faces/port.py`.
 PORT_METHODS = {"arun", "call", "finish", "outlast", "pause"}
@@ -27,6 +27,8 @@ STORE_METHODS = {"get", "put", "touch", "delete", "find"}
 # These define members of the asyncio face only, so their coroutines are not flows.
 FACE_OF_ITS_OWN = (
     "_shared/cursors/iteration.py",
+    "admin/_asgi.py",
+    "admin/_port.py",
     "_shared/sessions/contexts.py",
     "encryption/_contexts.py",
     "gridfs/_iteration.py",

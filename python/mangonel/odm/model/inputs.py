@@ -112,7 +112,7 @@ def request_model(
     """
     fields = model.__plan__.fields
     names = tuple(only) if only is not None else tuple(fields)
-    excluded = {*exclude, *(_unset(base, model) if only is None else ())}
+    excluded = {*exclude, *(fields_not_set(base, model) if only is None else ())}
     for name in (*names, *exclude):
         if name not in fields:
             raise AttributeError(f"{model.__name__} has no field {name!r}; it has {', '.join(fields)}")
@@ -123,8 +123,13 @@ def request_model(
     return _made[key]
 
 
-def _unset(base: Any, model: Any) -> set[str]:
-    """Return the fields that a request does not set."""
+def fields_not_set(base: Any, model: Any) -> set[str]:
+    """Return the fields of a model that neither a request nor a form sets.
+
+    Args:
+        base: `Input` for a new document, `Patch` for one that there is.
+        model: a document class, or a class of embedded documents.
+    """
     found: set[str] = {*model.__input_exclude__}
     stamped = {key for key, _ in model.__stamps__()} if model.__is_document__ else set()
     for name, field in model.__plan__.fields.items():

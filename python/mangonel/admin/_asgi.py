@@ -1,0 +1,141 @@
+"""The admin as an ASGI application, for Starlette, FastAPI and every ASGI server. Imports no framework."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from mangonel.admin._port import LOOP
+from mangonel.admin._request import MAX_BODY, Refused, Request, Response, form_of, query_of
+from mangonel.admin._routes import answer_flow, refusal, static
+from mangonel.websessions.frameworks.asgi import SessionMiddleware
+from mangonel.websessions.session import WebSession
+
+if TYPE_CHECKING:
+    from mangonel.admin._live import Live
+    from mangonel.admin._site import Admin
+
+__all__ = ["AsgiAdmin"]
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+# Seconds between two looks whether the websession of an event stream has ended.
+REVALIDATE = 10
+
+
+class AsgiAdmin:
+    """The ASGI application of an admin."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._alone = SessionMiddleware(self._answer, admin.sessions, revalidate=REVALIDATE)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+        elif scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+        elif (file := static(_below(scope))) is not None:
+            await _send(send, file)
+        elif isinstance(scope.get("session"), WebSession):
+            await self._answer(scope, receive, send)
+        else:
+            await self._alone(scope, receive, send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        request = Request(
+            scope["method"],
+            scope.get("root_path", "").rstrip("/"),
+            _below(scope),
+            query_of(scope.get("query_string", b"").decode("latin-1")),
+            scope["session"],
+            lambda name: headers.get(name.lower()),
+        )
+        try:
+            if request.method == "POST":
+                texts, files = form_of(headers.get("content-type", ""), await _body(receive))
+                request.form.update(texts)
+                request.files.update(files)
+            response = await answer_flow(self._admin, LOOP, request)
+        except Refused as error:
+            response = refusal(self._admin, request, error)
+        if response.stream is None:
+            await _send(send, response, with_body=request.method != "HEAD")
+        else:
+            await _stream(receive, send, response, response.stream)
+
+
+def _below(scope: Scope) -> str:
+    """Return the path below the place where the application is mounted."""
+    path, root = scope["path"], scope.get("root_path", "")
+    # Starlette leaves the path whole; other servers and frameworks take the root away.
+    return str(path[len(root) :] if root and path.startswith(root) else path)
+
+
+async def _body(receive: Receive) -> bytes:
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refused(400, "the form did not arrive as a whole")
+        body += message.get("body", b"")
+        if len(body) > MAX_BODY:
+            raise Refused(413, f"expected a form of at most {MAX_BODY} bytes")
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def _start(response: Response) -> Message:
+    headers = [
+        (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in response.all_headers()
+    ]
+    return {"type": "http.response.start", "status": response.status, "headers": headers}
+
+
+async def _send(send: Send, response: Response, *, with_body: bool = True) -> None:
+    await send(_start(response))
+    await send({"type": "http.response.body", "body": response.body if with_body else b""})
+
+
+async def _stream(receive: Receive, send: Send, response: Response, live: Live) -> None:
+    """Send the parts of an event stream until the browser leaves, or its websession ends."""
+
+    async def parts() -> None:
+        while True:
+            await send({"type": "http.response.body", "body": await live.part_flow(LOOP), "more_body": True})
+
+    async def left() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    await send(_start(response))
+    tasks = [asyncio.ensure_future(parts()), asyncio.ensure_future(left())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        await live.close_flow(LOOP)
+    if isinstance(results[0], Exception) and not isinstance(results[0], OSError):
+        raise results[0]
+    with contextlib.suppress(OSError):
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """Answer the server's questions of start and end: there is nothing to do."""
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

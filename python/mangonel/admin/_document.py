@@ -1,0 +1,412 @@
+"""The pages of one document: its form, which is also the one of a new document, and its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mangonel.admin import _forms
+from mangonel.admin._forms import ABSENT, SAME, Form
+from mangonel.admin._layout import cell, name_text, page, post_form
+from mangonel.admin._list import may_flow
+from mangonel.admin._markup import join, tag
+from mangonel.admin._request import Refused, Request, Response
+from mangonel.admin._texts import shown_json
+from mangonel.admin._widgets import Widgets
+from mangonel.errors import DuplicateKeyError
+from mangonel.odm import Audited, File
+from mangonel.odm.errors import (
+    DanglingReference,
+    DeleteDenied,
+    DocumentNotFound,
+    StaleDocument,
+    ValidationError,
+)
+from mangonel.odm.model.belongs_to import held
+from mangonel.odm.model.convert import from_dict
+from mangonel.odm.store.history import acting_as
+
+if TYPE_CHECKING:
+    from mangonel.admin._port import Port
+    from mangonel.admin._shown import ShownModel
+    from mangonel.admin._site import Admin
+
+__all__ = ["delete_flow", "document_flow", "file_flow", "found_flow", "history_flow", "new_flow"]
+
+CONFLICT = (
+    "Another writer changed this document meanwhile. Nothing was saved; save again to replace what is stored."
+)
+# What a write may end with that its user can do something about.
+REFUSALS = (DuplicateKeyError, DanglingReference, ValidationError, DeleteDenied)
+
+
+async def found_flow(
+    admin: Admin, port: Port, request: Request, shown: ShownModel, action: str = "view"
+) -> Any:
+    """Return the document that the address names.
+
+    Raises:
+        Refused: there is none, it does not fit its model, or the user may not do this with it.
+    """
+    try:
+        query = shown.model.find(shown.model.id == shown.id_of(request.query.get("id", "")))
+        document = await port.call(query.first)
+    except ValidationError as error:
+        raise Refused(422, str(error)) from error
+    except (ValueError, ArithmeticError) as error:
+        raise Refused(404, f"no {shown.title} has this id") from error
+    if document is None or not await may_flow(admin, port, request, "view", shown, document):
+        raise Refused(404, f"no {shown.title} has this id")
+    if action != "view" and (
+        shown.is_fixed or not await may_flow(admin, port, request, action, shown, document)
+    ):
+        raise Refused(403, f"you may not {action} this {shown.title}")
+    return document
+
+
+async def document_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
+    """Show a document with its form, or save what the form says."""
+    if request.method == "POST":
+        return await _save_flow(admin, port, request, shown)
+    document = await found_flow(admin, port, request, shown)
+    may_change = not shown.is_fixed and await may_flow(admin, port, request, "change", shown, document)
+    may_delete = not shown.is_fixed and await may_flow(admin, port, request, "delete", shown, document)
+    form = _form_of(shown, document) if may_change else {}
+    return _page(admin, request, shown, document, form, {}, may_change=may_change, may_delete=may_delete)
+
+
+def _form_of(shown: ShownModel, document: Any) -> Form:
+    """Return the form of a document, with a digest of each field."""
+    form: Form = {}
+    for name, spec in shown.edited(type(document), is_new=False):
+        texts: Form = {}
+        _forms.write(spec, name, held(document, name), texts)
+        form |= texts
+        form[f"_was.{name}"] = _forms.digest(name, texts)
+    return form
+
+
+def _page(
+    admin: Admin,
+    request: Request,
+    shown: ShownModel,
+    document: Any,
+    form: Form,
+    faults: dict[str, str],
+    *,
+    may_change: bool = True,
+    may_delete: bool = False,
+) -> Response:
+    id = shown.id_text(document.id)
+    edited = shown.edited(type(document), is_new=False) if may_change else []
+    names = {name for name, _ in edited}
+    facts = [
+        (tag("dt", name_text(name)), tag("dd", cell(admin, request, spec, held(document, name))))
+        for name, spec in shown.fields(type(document))
+        if name not in names
+    ]
+    files = [
+        tag("a", f"Download {name_text(name)}", href=request.link(shown.title, "file", id=id, field=name))
+        for name, _ in shown.fields(type(document))
+        if isinstance(held(document, name), File)
+    ]
+    links = [
+        *files,
+        tag("a", "History", href=request.link(shown.title, "history", id=id))
+        if isinstance(document, Audited)
+        else None,
+        tag("a", "Delete", href=request.link(shown.title, "delete", id=id), class_="danger")
+        if may_delete
+        else None,
+    ]
+    return page(
+        admin,
+        request,
+        shown.name_of(document),
+        tag("p", tag("a", shown.title, href=request.link(shown.title))),
+        tag("dl", facts),
+        _form(admin, request, edited, form, faults, request.link(shown.title, "document", id=id))
+        if edited
+        else None,
+        tag("p", [(link, " ") for link in links if link is not None]),
+        status=409 if "" in faults else 422 if faults else 200,
+    )
+
+
+def _form(
+    admin: Admin,
+    request: Request,
+    edited: list[tuple[str, Any]],
+    form: Form,
+    faults: dict[str, str],
+    address: str,
+) -> Any:
+    widgets = Widgets(admin, request, form, faults)
+    fields = [
+        (
+            widgets.field(spec, name, name_text(name)),
+            tag("input", type="hidden", name=f"_was.{name}", value=form.get(f"_was.{name}", "")),
+        )
+        for name, spec in edited
+    ]
+    return post_form(
+        request,
+        address,
+        # The first button is the one of the key Enter.
+        tag("button", "Save", name="_save", value="1", class_="first", tabindex=-1, aria_hidden="true"),
+        tag("p", faults[""], class_="flash error", role="alert") if "" in faults else None,
+        fields,
+        tag("p", tag("button", "Save", name="_save", value="1")),
+        enctype="multipart/form-data" if widgets.has_files else None,
+    )
+
+
+async def _save_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
+    # Read before the instance: what another writer does between the two fails the guard.
+    before = await _stored_flow(port, request, shown)
+    document = await found_flow(admin, port, request, shown, "change")
+    edited = shown.edited(type(document), is_new=False)
+    form = dict(request.form)
+    faults: dict[str, str] = {}
+    if "_add" in form:
+        _add(edited, form)
+        return _page(admin, request, shown, document, form, {})
+    stored = _form_of(shown, document)
+    for name, spec in edited:
+        if not _is_touched(name, form):
+            continue
+        if form.get(f"_was.{name}") != stored[f"_was.{name}"]:
+            faults[name] = "another writer changed this field meanwhile"
+            continue
+        await _upload_flow(port, request, name, spec, form)
+        _take(document, name, _forms.read(spec, name, form, held(document, name), faults), faults)
+    conflicts = [name for name, text in faults.items() if "another writer" in text]
+    if conflicts:
+        return _conflict(admin, request, shown, edited, form, stored, conflicts)
+    if faults:
+        return _page(admin, request, shown, document, form, faults)
+    try:
+        with acting_as(request.user):
+            await port.call(document.save, where=_guard(document, before))
+    except (StaleDocument, DocumentNotFound):
+        changed = await found_flow(admin, port, request, shown, "change")
+        return _conflict(admin, request, shown, edited, form, _form_of(shown, changed), [])
+    except REFUSALS as error:
+        _forms.note(error, "", "", faults)
+        return _page(admin, request, shown, document, form, _at_top(faults, edited))
+    request.session.flash(f"{shown.name_of(document)} is saved.")
+    return Response.to(request.link(shown.title, "document", id=shown.id_text(document.id)))
+
+
+async def _stored_flow(port: Port, request: Request, shown: ShownModel) -> dict[str, Any]:
+    try:
+        query = shown.model.find(shown.model.id == shown.id_of(request.query.get("id", "")))
+    except (ValueError, ArithmeticError) as error:
+        raise Refused(404, f"no {shown.title} has this id") from error
+    found: list[dict[str, Any]] = await port.call(query.dicts)
+    return found[0] if found else {}
+
+
+def _is_touched(name: str, form: Form) -> bool:
+    """Return whether what was sent of a field differs from what its form had."""
+    return _forms.digest(name, form) != form.get(f"_was.{name}") or f"{name}!" in form
+
+
+def _take(document: Any, name: str, value: Any, faults: dict[str, str]) -> None:
+    """Set an attribute; what it does not take becomes a fault."""
+    if value is SAME:
+        return
+    try:
+        setattr(document, name, value)
+    except (ValidationError, TypeError, AttributeError) as error:
+        _forms.note(error, "", name, faults)
+
+
+def _guard(document: Any, before: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the condition that the changed fields are still what they were."""
+    found: dict[str, Any] = {}
+    for name in document.changes():
+        field = type(document).__plan__.fields[name]
+        if field.encrypted is None:
+            found[field.key] = {"$eq": before[field.key]} if field.key in before else {"$exists": False}
+    return found or None
+
+
+def _conflict(
+    admin: Admin,
+    request: Request,
+    shown: ShownModel,
+    edited: list[tuple[str, Any]],
+    form: Form,
+    stored: Form,
+    names: list[str],
+) -> Response:
+    """Return the form as it was sent, beside what is stored now; sent again, it replaces that."""
+    sent = {**form, **{key: text for key, text in stored.items() if key.startswith("_was.")}}
+    # What the user did not touch is shown as it is stored.
+    for name, _ in edited:
+        if name not in names and not _is_touched(name, form):
+            for key in [key for key in sent if _forms.is_of(name, key)]:
+                del sent[key]
+            sent |= {key: text for key, text in stored.items() if _forms.is_of(name, key)}
+    faults = {
+        name: f"stored meanwhile: {_forms.said(name, stored)}"
+        for name, _ in edited
+        if form.get(f"_was.{name}") != stored[f"_was.{name}"] and _is_touched(name, form)
+    }
+    faults[""] = CONFLICT
+    address = request.link(shown.title, "document", id=request.query.get("id", ""))
+    return page(
+        admin,
+        request,
+        f"{shown.title}: conflict",
+        tag("p", tag("a", shown.title, href=request.link(shown.title))),
+        _form(admin, request, edited, sent, faults, address),
+        status=409,
+    )
+
+
+def _at_top(faults: dict[str, str], edited: list[tuple[str, Any]]) -> dict[str, str]:
+    """Return the faults, with those that have no field in the form at its top."""
+    names = {name for name, _ in edited}
+    top = [text for path, text in faults.items() if path.partition(".")[0] not in names]
+    rest = {path: text for path, text in faults.items() if path.partition(".")[0] in names}
+    return {**rest, "": "; ".join(top)} if top else rest
+
+
+def _add(edited: list[tuple[str, Any]], form: Form) -> None:
+    """Do what a button in the form asked for."""
+    wanted = form.pop("_add")
+    name = wanted.partition(":")[0].partition(".")[0]
+    spec = dict(edited).get(name)
+    try:
+        if spec is None:
+            raise ValueError(f"no field {name}")
+        _forms.add(spec, name, form, wanted)
+    except ValueError as error:
+        raise Refused(400, str(error)) from error
+
+
+async def _upload_flow(port: Port, request: Request, name: str, spec: Any, form: Form) -> None:
+    """Store the uploaded files of a field, and put their ids into the form."""
+    for path, upload in request.files.items():
+        place = path.removesuffix("!")
+        if path.endswith("!") and _forms.is_of(name, place):
+            leaf = _forms.leaf_at(spec, name, form, place)
+            if leaf is not None and leaf.input == "file":
+                file = await port.call(
+                    File.put, upload.data, upload.name, metadata={"contentType": upload.kind}
+                )
+                form[place] = leaf.write(file)
+
+
+async def new_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
+    """Show the form of a new document, or insert what the form says."""
+    if shown.is_fixed or not await may_flow(admin, port, request, "create", shown):
+        raise Refused(403, f"you may not create a {shown.title}")
+    model = shown.model
+    edited = shown.edited(model, is_new=True)
+    form = dict(request.form)
+    faults: dict[str, str] = {}
+    if request.method == "GET":
+        for name, spec in edited:
+            _forms.start(model, name, spec, name, form)
+        return _new_page(admin, request, shown, edited, form, {})
+    if "_add" in form:
+        _add(edited, form)
+        return _new_page(admin, request, shown, edited, form, {})
+    values: dict[str, Any] = {}
+    for name, spec in edited:
+        await _upload_flow(port, request, name, spec, form)
+        value = _forms.read(spec, name, form, ABSENT, faults)
+        if value is not SAME:
+            values[name] = value
+    if not faults:
+        try:
+            document = from_dict(model, values)
+            if not await may_flow(admin, port, request, "create", shown, document):
+                raise Refused(403, f"you may not create this {shown.title}")
+            with acting_as(request.user):
+                await port.call(document.insert)
+        except (*REFUSALS, TypeError) as error:
+            _forms.note(error, "", "", faults)
+        else:
+            request.session.flash(f"{shown.name_of(document)} is created.")
+            return Response.to(request.link(shown.title, "document", id=shown.id_text(document.id)))
+    return _new_page(admin, request, shown, edited, form, _at_top(faults, edited))
+
+
+def _new_page(
+    admin: Admin,
+    request: Request,
+    shown: ShownModel,
+    edited: list[tuple[str, Any]],
+    form: Form,
+    faults: dict[str, str],
+) -> Response:
+    address = request.link(shown.title, "new")
+    content = _form(admin, request, edited, form, faults, address)
+    return page(admin, request, f"New {shown.title}", content, status=422 if faults else 200)
+
+
+async def delete_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
+    """Ask whether to delete a document, or delete it."""
+    document = await found_flow(admin, port, request, shown, "delete")
+    name, id = shown.name_of(document), shown.id_text(document.id)
+    fault = None
+    if request.method == "POST":
+        try:
+            with acting_as(request.user):
+                await port.call(document.delete)
+        except (DeleteDenied, StaleDocument) as error:
+            fault = str(error)
+        except DocumentNotFound:
+            pass
+        if fault is None:
+            request.session.flash(f"{name} is deleted.")
+            return Response.to(request.link(shown.title))
+    question = f"Delete {shown.title} {name}?"
+    sure = post_form(
+        request, request.link(shown.title, "delete", id=id), tag("button", "Delete", class_="danger")
+    )
+    back = tag("a", "Back", href=request.link(shown.title, "document", id=id))
+    said = tag("p", fault, class_="flash error", role="alert") if fault else None
+    return page(admin, request, question, said, sure, back, status=409 if fault else 200)
+
+
+async def history_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
+    """Show who changed a document, when, and what."""
+    document = await found_flow(admin, port, request, shown)
+    if not isinstance(document, Audited):
+        raise Refused(404, f"{shown.title} keeps no history")
+    shown_names = {name for name, _ in shown.fields(type(document))}
+    rows = []
+    for revision in reversed(await port.call(document.history)):
+        changes = [
+            (tag("dt", name_text(name)), tag("dd", shown_json(old), " → ", shown_json(new)))
+            for name, (old, new) in revision.changes.items()
+            if name in shown_names
+        ]
+        at = tag("time", revision.at.isoformat(" ", "seconds"), datetime=revision.at.isoformat())
+        by = "" if revision.by is None else str(revision.by)
+        parts = (revision.number, at, by, revision.operation, tag("dl", changes))
+        rows.append(tag("tr", [tag("td", part) for part in parts]))
+    heads = [tag("th", text, scope="col") for text in ("Number", "At", "By", "Operation", "Changes")]
+    back = tag("a", "Back", href=request.link(shown.title, "document", id=shown.id_text(document.id)))
+    table = tag("table", tag("thead", tag("tr", heads)), tag("tbody", rows))
+    return page(admin, request, f"History of {shown.name_of(document)}", join(tag("p", back), table))
+
+
+async def file_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
+    """Return the bytes of a file of a document, to be stored and never shown: they are the uploader's."""
+    document = await found_flow(admin, port, request, shown)
+    name = request.query.get("field", "")
+    file = held(document, name) if name in dict(shown.fields(type(document))) else None
+    if not isinstance(file, File):
+        raise Refused(404, "no such file")
+    data = await port.call(file.read)
+    headers = (
+        ("Content-Type", "application/octet-stream"),
+        ("Content-Disposition", "attachment"),
+        ("Cache-Control", "no-store"),
+    )
+    return Response(data, headers=headers)

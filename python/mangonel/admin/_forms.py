@@ -1,0 +1,431 @@
+"""A document as the texts of a form, and back. Knows no HTML and no server.
+
+A form is a dict of texts by path. A path is the attributes and places that lead to a value, as `lines.0.name`. Four
+marks stand behind paths: `lines#` is the number of rows, `lines.0-` is set if a row is to be removed, `labels.0@` is
+the key of a row of a dict, and `address?` names the class of the embedded document, or is "" for none.
+
+What a form brings back as it was is left alone, so a value that no form can carry is not changed by one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from mangonel.admin._texts import Leaf, Spec, is_carried, leaf_of, same_lines
+from mangonel.odm._registry import is_instance
+from mangonel.odm.errors import ValidationError
+from mangonel.odm.model.belongs_to import held
+from mangonel.odm.model.convert import from_dict
+from mangonel.odm.model.describe import default_of, spec_of
+from mangonel.odm.model.refs import Refs
+
+__all__ = [
+    "ABSENT",
+    "SAME",
+    "Form",
+    "add",
+    "blank",
+    "digest",
+    "fields_of",
+    "is_of",
+    "is_secret",
+    "item_of",
+    "kinds_of",
+    "leaf_at",
+    "note",
+    "read",
+    "row_count",
+    "said",
+    "start",
+    "write",
+]
+
+Form = dict[str, str]
+
+SAME: Any = object()
+"""What a form says of a value that it does not change."""
+ABSENT: Any = object()
+"""The value of a document that is not made yet."""
+
+MAX_ROWS = 10_000
+ROWS = frozenset({"list", "set", "frozenset", "tuple_of", "tuple", "refs", "dict"})
+
+
+def fields_of(model: Any) -> Iterator[tuple[str, Spec]]:
+    """Yield the fields of a model by attribute, each with the description of its type."""
+    for name, field in model.__plan__.fields.items():
+        yield name, spec_of(field.type, field.metadata, field.nullable, model, field.info)
+
+
+def is_secret(model: Any, name: str) -> bool:
+    """Return whether a field's value is not to be shown: one of `__secret__`."""
+    return name in getattr(model, "__secret__", ())
+
+
+def kinds_of(spec: Spec) -> dict[str, Any]:
+    """Return the classes of embedded documents that a described type may be, by name."""
+    if spec["op"] == "embedded":
+        found = spec["argument"].__tagged__() or [spec["argument"]]
+    elif spec["op"] == "union":
+        found = [model for _, model in spec["argument"][1]]
+    else:
+        found = []
+    return {model.__name__: model for model in found}
+
+
+def item_of(spec: Spec, place: int) -> Spec:
+    """Return the description of a row."""
+    argument = spec["argument"]
+    found: Spec = (
+        argument[place] if spec["op"] == "tuple" else argument[2] if spec["op"] == "refs" else argument
+    )
+    return found
+
+
+def write(spec: Spec, path: str, value: Any, form: Form) -> None:
+    """Add the texts of a value to a form.
+
+    Args:
+        spec: the description of its type.
+        path: where it stands.
+        value: the value.
+        form: the texts so far.
+    """
+    kinds = kinds_of(spec)
+    if spec["op"] in ROWS or kinds:
+        form[f"{path}?"] = "" if value is None else type(value).__name__ if is_instance(value) else "1"
+    if value is None:
+        if not (spec["op"] in ROWS or spec["op"] == "embedded"):
+            form[path] = ""
+        return
+    if is_instance(value):
+        for name, inner in fields_of(type(value)):
+            if is_secret(type(value), name):
+                continue
+            write(inner, f"{path}.{name}", held(value, name), form)
+        return
+    if spec["op"] in ROWS:
+        _write_rows(spec, path, value, form)
+        return
+    text = _text(leaf_of(spec), value)
+    if text is not None:
+        form[path] = text
+
+
+def _write_rows(spec: Spec, path: str, value: Any, form: Form) -> None:
+    rows = list(_rows(spec, value))
+    form[f"{path}#"] = str(len(rows))
+    for place, row in enumerate(rows):
+        if spec["op"] == "dict":
+            form[f"{path}.{place}@"], row = row
+        write(item_of(spec, place), f"{path}.{place}", row, form)
+
+
+def _rows(spec: Spec, value: Any) -> Iterable[Any]:
+    """Return the parts of a value in an order that is the same in every process."""
+    if isinstance(value, Mapping):
+        return value.items()
+    if isinstance(value, Refs):
+        return list(value.ids)
+    if isinstance(value, (set, frozenset)):
+        leaf = leaf_of(spec["argument"])
+        return sorted(value, key=lambda item: (_text(leaf, item) or "") if leaf else repr(item))
+    return value if isinstance(value, (list, tuple)) else list(value)
+
+
+def _text(leaf: Leaf | None, value: Any) -> str | None:
+    """Return the text of a value; None if a form cannot carry it, or if it is not of its field's type."""
+    if leaf is None:
+        return None
+    if value is None:
+        return ""
+    try:
+        text = leaf.write(value)
+    except Exception:
+        return None
+    return text if isinstance(text, str) and is_carried(text) else None
+
+
+def blank(spec: Spec, path: str, form: Form, depth: int = 3) -> None:
+    """Add the form of a value that is not there yet: no rows, and the embedded documents that must be.
+
+    Args:
+        spec: the description of its type.
+        path: where it stands.
+        form: the texts so far.
+        depth: how many embedded documents inside one another are opened.
+    """
+    kinds = kinds_of(spec)
+    if spec["op"] in ROWS:
+        form[f"{path}?"] = "" if spec["nullable"] else "1"
+        size = len(spec["argument"]) if spec["op"] == "tuple" and not spec["nullable"] else 0
+        form[f"{path}#"] = str(size)
+        for place in range(size):
+            blank(item_of(spec, place), f"{path}.{place}", form, depth)
+    elif kinds:
+        is_open = len(kinds) == 1 and spec["op"] == "embedded" and not spec["nullable"] and depth > 0
+        form[f"{path}?"] = next(iter(kinds)) if is_open else ""
+        if is_open:
+            open_kind(kinds[form[f"{path}?"]], path, form, depth - 1)
+        elif spec["op"] == "union":
+            form[path] = ""
+    else:
+        form[path] = ""
+
+
+def open_kind(model: Any, path: str, form: Form, depth: int = 3) -> None:
+    """Add the form of an embedded document with its defaults."""
+    for name, inner in fields_of(model):
+        start(model, name, inner, f"{path}.{name}" if path else name, form, depth)
+
+
+def start(model: Any, name: str, spec: Spec, path: str, form: Form, depth: int = 3) -> None:
+    """Add the form of a new document's field, with its default."""
+    kind, value = default_of(model, model.__plan__.fields[name], spec)
+    made = {"list": list, "dict": dict, "set": set}.get(kind)
+    if made is not None:
+        value = made()
+    elif kind == "object_id" or kind == "factory":
+        value = value()
+    if kind == "required" or value is None:
+        blank(spec, path, form, depth)
+    else:
+        write(spec, path, value, form)
+
+
+def add(spec: Spec, path: str, form: Form, wanted: str) -> None:
+    """Add the row, or the embedded document, that a button asked for.
+
+    Args:
+        spec: the description of the field that the path begins with.
+        path: path of the field.
+        form: what was sent, which is changed.
+        wanted: path of the list, and after a colon the name of a class.
+
+    Raises:
+        ValueError: there is no such place.
+    """
+    place, _, kind = wanted.partition(":")
+    for inner, at in _along(spec, path, form, place):
+        if at != place:
+            continue
+        kinds = kinds_of(inner)
+        if kind in kinds:
+            form[f"{at}?"] = kind
+            open_kind(kinds[kind], at, form)
+            return
+        if inner["op"] in ROWS:
+            if form.get(f"{at}?") == "":
+                form[f"{at}?"] = "1"
+                if inner["op"] == "tuple":
+                    blank({**inner, "nullable": False}, at, form)
+                return
+            if inner["op"] == "tuple":
+                break
+            count = row_count(form, at)
+            form[f"{at}#"] = str(count + 1)
+            item = {**item_of(inner, count), "nullable": False}
+            if inner["op"] == "dict":
+                form[f"{at}.{count}@"] = ""
+            blank(item, f"{at}.{count}", form)
+            return
+    raise ValueError(f"expected a list or an embedded document to add to, got {wanted!r}")
+
+
+def _along(spec: Spec, path: str, form: Form, place: str) -> Iterator[tuple[Spec, str]]:
+    """Yield the described types on the way to a place, each with its path."""
+    yield spec, path
+    steps = place[len(path) :].split(".")[1:]
+    for step in steps:
+        kinds = kinds_of(spec)
+        if kinds:
+            model = kinds.get(form.get(f"{path}?", ""))
+            spec = dict(fields_of(model)).get(step, {}) if model is not None else {}
+        elif (
+            spec["op"] in ROWS
+            and step.isdigit()
+            and (spec["op"] != "tuple" or int(step) < len(spec["argument"]))
+        ):
+            spec = item_of(spec, int(step))
+        else:
+            return
+        if not spec:
+            return
+        path = f"{path}.{step}"
+        yield spec, path
+
+
+def row_count(form: Form, path: str) -> int:
+    """Return how many rows a form has at a path."""
+    text = form.get(f"{path}#", "")
+    return min(int(text), MAX_ROWS) if text.isascii() and text.isdigit() else 0
+
+
+def digest(path: str, form: Form) -> str:
+    """Return a short hash of what a form says of a field, to see whether it was changed meanwhile."""
+    texts = sorted((key, same_lines(text)) for key, text in form.items() if is_of(path, key))
+    return hashlib.sha256(repr(texts).encode("utf-8", "backslashreplace")).hexdigest()[:24]
+
+
+def is_of(path: str, key: str) -> bool:
+    """Return whether a text of a form belongs to the value at a path."""
+    return key == path or (key.startswith(path) and key[len(path)] in ".?#")
+
+
+def said(path: str, form: Form) -> str:
+    """Return what a form says of a field as one text, for people."""
+    found = [
+        f"{key[len(path) :].lstrip('.')} {text}".strip() for key, text in form.items() if is_of(path, key)
+    ]
+    return ", ".join(text for text in found if text) or "nothing"
+
+
+def leaf_at(spec: Spec, path: str, form: Form, place: str) -> Leaf | None:
+    """Return how the value at a place in a field becomes text; None if no single value stands there."""
+    found = [inner for inner, at in _along(spec, path, form, place) if at == place]
+    return leaf_of(found[0]) if found else None
+
+
+def read(spec: Spec, path: str, form: Form, old: Any, faults: dict[str, str]) -> Any:
+    """Return the value that a form gives a field, or SAME.
+
+    Args:
+        spec: the description of its type.
+        path: where it stands.
+        form: what was sent.
+        old: the value that there is; ABSENT: none yet. Embedded documents in it are changed in place.
+        faults: what cannot be read is added here, by path.
+    """
+    mark = form.get(f"{path}?")
+    kinds = kinds_of(spec)
+    if spec["op"] in ROWS or kinds:
+        if mark is None:
+            return SAME
+        if mark == "" and not (spec["op"] == "union" and form.get(path)):
+            return SAME if old is None or old is ABSENT else None
+        if mark in kinds:
+            return _read_instance(kinds[mark], path, form, old, faults)
+        if spec["op"] in ROWS:
+            return _read_rows(spec, path, form, old, faults)
+        if spec["op"] == "embedded":
+            faults[path] = f"expected one of {', '.join(kinds)}"
+            return SAME
+    return _read_leaf(spec, path, form, old, faults)
+
+
+def _read_leaf(spec: Spec, path: str, form: Form, old: Any, faults: dict[str, str]) -> Any:
+    text, leaf = form.get(path), leaf_of(spec)
+    if text is None or leaf is None:
+        return SAME
+    text = same_lines(text)
+    if leaf.input == "secret" and text == "":
+        return SAME
+    if old is not ABSENT:
+        before = _text(leaf, old)
+        if before is None or text == same_lines(before):
+            return SAME
+    if text == "" and (spec["nullable"] or old is ABSENT):
+        return None if old is not ABSENT else SAME
+    try:
+        value = leaf.read(text)
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+        faults[path] = str(error) or f"expected {spec['label']}"
+        return SAME
+    if old is not ABSENT and type(value) is type(old) and value == old:
+        return SAME
+    return value
+
+
+def _read_instance(model: Any, path: str, form: Form, old: Any, faults: dict[str, str]) -> Any:
+    if type(old) is model:
+        for name, inner in fields_of(model):
+            value = read(inner, f"{path}.{name}", form, held(old, name), faults)
+            if value is SAME:
+                continue
+            try:
+                setattr(old, name, value)
+            except (ValidationError, TypeError, AttributeError) as error:
+                note(error, path, f"{path}.{name}", faults)
+        return SAME
+    values = {}
+    for name, inner in fields_of(model):
+        value = read(inner, f"{path}.{name}", form, ABSENT, faults)
+        if value is not SAME:
+            values[name] = value
+    if any(place.startswith(f"{path}.") for place in faults):
+        return SAME
+    try:
+        return from_dict(model, values)
+    except (ValidationError, TypeError) as error:
+        note(error, path, path, faults)
+        return SAME
+
+
+def note(error: Exception, path: str, at: str, faults: dict[str, str]) -> None:
+    """Add the faults of an error by path.
+
+    Args:
+        error: a ValidationError, whose paths begin at a document, or another error.
+        path: path of that document; "" for the whole.
+        at: where an error without a path belongs.
+        faults: the faults so far.
+    """
+    if not isinstance(error, ValidationError):
+        faults[at] = str(error)
+        return
+    for fault in error.errors():
+        below = fault["path"].removeprefix("$").removeprefix(".").replace("[", ".").replace("]", "")
+        place = f"{path}.{below}" if path and below else path or below
+        faults[place if place.startswith(at) else at] = fault["message"]
+
+
+def _read_rows(spec: Spec, path: str, form: Form, old: Any, faults: dict[str, str]) -> Any:
+    has_old = old is not ABSENT and old is not None
+    olds = list(_rows(spec, old)) if has_old else []
+    is_dict = spec["op"] == "dict"
+    made: list[Any] = []
+    is_changed = old is None
+    count = row_count(form, path)
+    for place in range(count):
+        at = f"{path}.{place}"
+        if form.get(f"{at}-") and spec["op"] != "tuple":
+            is_changed = is_changed or place < len(olds)
+            continue
+        was = olds[place] if place < len(olds) else ABSENT
+        if spec["op"] == "tuple" and place >= len(spec["argument"]):
+            break
+        key, before = was if is_dict and was is not ABSENT else (None, was)
+        value = read(item_of(spec, place), at, form, before, faults)
+        if is_dict:
+            sent = form.get(f"{at}@")
+            new_key = (
+                key if sent is None or (key is not None and same_lines(sent) == same_lines(key)) else sent
+            )
+            if value is SAME and (was is ABSENT or new_key is None):
+                continue
+            if not new_key and key is None:
+                faults[at] = "expected a key"
+                continue
+            is_changed = is_changed or value is not SAME or new_key != key
+            made.append((new_key, before if value is SAME else value))
+        elif value is not SAME:
+            is_changed = True
+            made.append(value)
+        elif was is not ABSENT:
+            made.append(was)
+    # Rows that the form does not know of stay.
+    made += olds[count:]
+    if not is_changed or (old is ABSENT and not count):
+        return SAME
+    if is_dict and len({key for key, _ in made}) < len(made):
+        faults[path] = "expected each key once"
+        return SAME
+    if spec["op"] == "tuple" and len(made) < len(spec["argument"]):
+        faults[path] = f"expected {len(spec['argument'])} values"
+        return SAME
+    kind = {"dict": dict, "set": set, "frozenset": frozenset, "tuple": tuple, "tuple_of": tuple}.get(
+        spec["op"], list
+    )
+    return kind(made)

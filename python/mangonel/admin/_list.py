@@ -1,0 +1,199 @@
+"""The pages of lists: the models, and the documents of one, searched, narrowed, sorted and page by page."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from html import unescape
+from typing import TYPE_CHECKING, Any
+
+from mangonel.admin._layout import cell, name_text, page, shortened
+from mangonel.admin._markup import Markup, tag
+from mangonel.admin._request import Refused, Request, Response
+from mangonel.admin._texts import Spec, leaf_of
+from mangonel.odm import text as text_search
+from mangonel.odm.model.belongs_to import held
+
+if TYPE_CHECKING:
+    from mangonel.admin._port import Port
+    from mangonel.admin._shown import ShownModel
+    from mangonel.admin._site import Admin
+
+__all__ = ["find_flow", "list_flow", "may_flow", "models_flow", "row_texts"]
+
+# How many targets the search for a reference offers.
+OFFERED = 20
+
+
+async def may_flow(
+    admin: Admin, port: Port, request: Request, action: str, shown: ShownModel, document: Any = None
+) -> bool:
+    """Return whether the user may do something."""
+    if admin.allowed is None:
+        return True
+    return bool(await port.call(admin.allowed, request.user, action, shown.model, document))
+
+
+async def models_flow(admin: Admin, port: Port, request: Request) -> Response:
+    """Return the page of the models that the user may list."""
+    links = [
+        tag("li", tag("a", shown.title, href=request.link(shown.title)))
+        for shown in admin.shown
+        if await may_flow(admin, port, request, "list", shown)
+    ]
+    return page(admin, request, admin.title, tag("ul", links, class_="models"))
+
+
+async def list_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
+    """Return a page of a model's documents."""
+    faults: list[Any] = []
+    asked = request.query
+    query = _narrowed(_searched(shown.model.find(), shown, asked.get("q", "")), shown, asked)
+    order = asked.get("sort", "")
+    order = order if shown.sorts(order) else shown.order
+    columns = shown.listed()
+    query = query.sort(order).include(
+        *[getattr(shown.model, name) for name, spec in columns if spec["op"] == "ref"]
+    )
+    query = query.find(on_invalid=faults.append)
+    try:
+        found = await port.call(query.page, admin.page_size, asked.get("after") or None)
+    except ValueError as error:
+        raise Refused(400, str(error)) from error
+    documents = [
+        document for document in found if await may_flow(admin, port, request, "view", shown, document)
+    ]
+    may_add = not shown.is_fixed and await may_flow(admin, port, request, "create", shown)
+    following = {**asked, "after": found.next} if found.next else None
+    return page(
+        admin,
+        request,
+        shown.title,
+        tag(
+            "div",
+            _search_form(request, shown),
+            tag("a", "New", href=request.link(shown.title, "new"), class_="button") if may_add else None,
+            class_="bar",
+        ),
+        [tag("p", f"{fault.id!r}: {fault}", class_="flash error") for fault in faults],
+        tag(
+            "table",
+            tag("thead", tag("tr", _headings(request, shown, columns, order))),
+            tag("tbody", [_row(admin, request, shown, columns, document) for document in documents]),
+            data_live=request.link(shown.title, "live"),
+        ),
+        None if documents else tag("p", "No documents.", class_="hint"),
+        tag(
+            "nav",
+            tag("a", "First page", href=request.link(shown.title, **{**asked, "after": None}))
+            if asked.get("after")
+            else None,
+            " ",
+            tag("a", "Next page", href=request.link(shown.title, **following), rel="next")
+            if following
+            else None,
+        ),
+    )
+
+
+def _searched(query: Any, shown: ShownModel, wanted: str) -> Any:
+    """Return the query for the documents that contain a text, or have it as their id."""
+    if not wanted:
+        return query
+    model = shown.model
+    if not shown.search and any(index.kind == "text" for index in model.__indexes__):
+        return query.find(text_search(wanted))
+    keys = [model.__plan__.fields[name].key for name in shown.searched()]
+    ways: list[Any] = [{key: {"$regex": re.escape(wanted), "$options": "i"}} for key in keys]
+    with contextlib.suppress(ValueError, ArithmeticError):
+        ways.append((model.id == shown.id_of(wanted)).query)
+    return query.find({"$or": ways}) if ways else query.none()
+
+
+def _narrowed(query: Any, shown: ShownModel, asked: dict[str, str]) -> Any:
+    """Return the query for the documents with the values of the filters."""
+    for name, spec in shown.narrowing():
+        given, leaf = asked.get(f"f.{name}", ""), leaf_of(spec)
+        if given and leaf is not None:
+            try:
+                query = query.find(getattr(shown.model, name) == leaf.read(given))
+            except (ValueError, ArithmeticError) as error:
+                raise Refused(400, f"{error}, as the filter {name}") from error
+    return query
+
+
+def _search_form(request: Request, shown: ShownModel) -> Markup:
+    asked = request.query
+    filters = []
+    for name, spec in shown.narrowing():
+        leaf = leaf_of(spec)
+        if leaf is None:
+            continue
+        given = asked.get(f"f.{name}", "")
+        if leaf.input == "select":
+            options = [tag("option", "any", value="")]
+            options += [
+                tag("option", label, value=value, selected=value == given) for value, label in leaf.options
+            ]
+            entry = tag("select", options, name=f"f.{name}")
+        else:
+            entry = tag("input", name=f"f.{name}", value=given, size=26)
+        filters.append(tag("label", name_text(name), " ", entry))
+    sort = asked.get("sort")
+    return tag(
+        "form",
+        tag("label", "Search ", tag("input", type="search", name="q", value=asked.get("q", ""))),
+        filters,
+        tag("input", type="hidden", name="sort", value=sort) if sort else None,
+        tag("button", "Show"),
+        method="get",
+        action=request.link(shown.title),
+        role="search",
+    )
+
+
+def _headings(
+    request: Request, shown: ShownModel, columns: list[tuple[str, Spec]], order: str
+) -> list[Markup]:
+    found = [tag("th", shown.title, scope="col")]
+    for name, _ in columns:
+        if not shown.sorts(name):
+            found.append(tag("th", name_text(name), scope="col"))
+            continue
+        other = f"-{name}" if order == name else name
+        sorted_ = {name: "ascending", f"-{name}": "descending"}.get(order)
+        asked = {**request.query, "sort": other, "after": None}
+        link = tag("a", name_text(name), href=request.link(shown.title, **asked))
+        found.append(tag("th", link, scope="col", aria_sort=sorted_))
+    return found
+
+
+def _row(
+    admin: Admin, request: Request, shown: ShownModel, columns: list[tuple[str, Spec]], document: Any
+) -> Markup:
+    id = shown.id_text(document.id)
+    link = tag("a", shortened(shown.name_of(document)), href=request.link(shown.title, "document", id=id))
+    cells = [tag("td", cell(admin, request, spec, held(document, name))) for name, spec in columns]
+    return tag("tr", tag("td", link), cells, data_id=id)
+
+
+def row_texts(admin: Admin, request: Request, shown: ShownModel, document: Any) -> list[str]:
+    """Return the texts of a document's row, without its markup: a script puts them into the page."""
+    cells = [cell(admin, request, spec, held(document, name)) for name, spec in shown.listed()]
+    texts = [
+        unescape(re.sub(r"<[^>]*>", "", text)) if isinstance(text, Markup) else str(text) for text in cells
+    ]
+    return [shortened(shown.name_of(document)), *texts]
+
+
+async def find_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
+    """Return documents that contain a text, as targets for a reference: JSON with the id and the name of each."""
+    query = _searched(shown.model.find(on_invalid="skip"), shown, request.query.get("q", ""))
+    found = [
+        {"id": shown.id_text(document.id), "name": shown.name_of(document)}
+        for document in await port.call(query.limit(OFFERED).all)
+        if await may_flow(admin, port, request, "view", shown, document)
+    ]
+    headers = (("Content-Type", "application/json"), ("Cache-Control", "no-store"))
+    return Response(json.dumps(found).encode(), headers=headers)

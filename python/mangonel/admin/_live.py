@@ -1,0 +1,73 @@
+"""The changes of a model's documents, as an event stream that a list listens to."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from mangonel.admin._list import may_flow, row_texts
+from mangonel.admin._request import Request, Response
+
+if TYPE_CHECKING:
+    from mangonel.admin._port import Port
+    from mangonel.admin._shown import ShownModel
+    from mangonel.admin._site import Admin
+
+__all__ = ["Live", "live_flow"]
+
+# How long one look at the change stream waits: so often the connection is tested by a comment.
+WAIT_MS = 2000
+# Sent with the first part, and after every silence.
+QUIET = b": \n\n"
+
+
+async def live_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
+    """Return the stream of a model's changes that the user may view."""
+    headers = (
+        ("Content-Type", "text/event-stream"),
+        ("Cache-Control", "no-store"),
+        ("X-Accel-Buffering", "no"),
+    )
+    return Response(headers=headers, stream=Live(admin, request, shown))
+
+
+class Live:
+    """An event stream of one browser. Each part is one event or a comment; a mount sends one after the other.
+
+    The event `change` is JSON with the `id`, the `operation` and, unless it is a deletion, the `texts` of the row.
+    """
+
+    def __init__(self, admin: Admin, request: Request, shown: ShownModel) -> None:
+        self._admin = admin
+        self._request = request
+        self._shown = shown
+        self._changes: Any = None
+
+    async def part_flow(self, port: Port) -> bytes:
+        """Return the next part; waits for some seconds at most."""
+        if self._changes is None:
+            self._changes = self._shown.model.watch(max_await_time_ms=WAIT_MS)
+            # The stream is open before the browser hears of it, so that it misses nothing.
+            await port.call(self._changes.try_next)
+            return QUIET
+        event = await port.call(self._changes.try_next)
+        return QUIET if event is None else await self._written_flow(port, event)
+
+    async def _written_flow(self, port: Port, event: Any) -> bytes:
+        shown, document = self._shown, event.document
+        if event.id is None:
+            return QUIET
+        said: dict[str, Any] = {"id": shown.id_text(event.id), "operation": event.operation}
+        if event.operation != "delete":
+            if document is None or not await may_flow(
+                self._admin, port, self._request, "view", shown, document
+            ):
+                return QUIET
+            said["texts"] = row_texts(self._admin, self._request, shown, document)
+            said["link"] = self._request.link(shown.title, "document", id=said["id"])
+        return f"event: change\ndata: {json.dumps(said)}\n\n".encode()
+
+    async def close_flow(self, port: Port) -> None:
+        """Close the change stream."""
+        if self._changes is not None:
+            await port.call(self._changes.close)

@@ -1,0 +1,63 @@
+"""The login form of the admin, and the way out. Passwords are checked by the program's own function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mangonel.admin._layout import page, post_form
+from mangonel.admin._markup import tag
+from mangonel.admin._request import Request, Response
+
+if TYPE_CHECKING:
+    from mangonel.admin._port import Port
+    from mangonel.admin._site import Admin
+
+__all__ = ["login_flow", "logout"]
+
+
+async def login_flow(admin: Admin, port: Port, request: Request) -> Response:
+    """Show the login form, or log in with a new websession id, so that a planted id is worthless."""
+    after = _inside(request, request.query.get("next", ""))
+    fault = None
+    if request.method == "POST" and admin.login is not None:
+        user = await port.call(admin.login, request.form.get("name", ""), request.form.get("password", ""))
+        if isinstance(user, str) and user:
+            request.session.login(user)
+            return Response.to(after)
+        fault = tag("p", "That name and password do not go together.", class_="flash error", role="alert")
+    elif request.user is not None:
+        return Response.to(after)
+    form = post_form(
+        request,
+        request.link("-", "login", next=request.query.get("next")),
+        tag("p", tag("label", "Name ", tag("input", name="name", autocomplete="username", required=True))),
+        tag(
+            "p",
+            tag(
+                "label",
+                "Password ",
+                tag(
+                    "input", name="password", type="password", autocomplete="current-password", required=True
+                ),
+            ),
+        ),
+        tag("button", "Log in"),
+        class_="narrow",
+    )
+    return page(admin, request, "Log in", fault, form, status=403 if fault else 200)
+
+
+def logout(request: Request) -> Response:
+    """End the websession."""
+    request.session.destroy()
+    return Response.to(request.link("-", "login"))
+
+
+def _inside(request: Request, wanted: str) -> str:
+    """Return the page that was asked for before the login, if it is one of the admin."""
+    is_plain = wanted.isascii() and wanted.isprintable() and "\\" not in wanted and ".." not in wanted
+    return (
+        wanted
+        if wanted.startswith(f"{request.base}/") and not wanted.startswith("//") and is_plain
+        else request.link()
+    )

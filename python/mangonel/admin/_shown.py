@@ -1,0 +1,150 @@
+"""`Shown`: how a model is shown, as the program says; `ShownModel`: what the pages ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from mangonel.admin._forms import fields_of, is_secret
+from mangonel.admin._texts import Spec, leaf_of
+from mangonel.odm._registry import is_document_class
+from mangonel.odm.model.inputs import Input, Patch, fields_not_set
+
+__all__ = ["Shown", "ShownModel"]
+
+COLUMNS = 6
+# Types that stand in a list by default, and by which it may be sorted.
+SIMPLE = frozenset(
+    {"str", "int", "float", "bool", "datetime", "date", "object_id", "decimal", "literal", "enum", "ref"}
+)
+CHOSEN = frozenset({"bool", "literal", "enum"})
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A model in the admin, and how it is shown. All attributes but the model have defaults made of the model.
+
+    Args:
+        model: a document class.
+        columns: the fields of the list.
+        search: the fields that are searched for a text. Empty: by the model's text index, else its first text fields.
+        filters: the fields by which the list is narrowed: options, yes and no, and references.
+        order: a field by which the list is sorted at first, with a minus for descending.
+        hidden: fields that are not shown at all.
+        fixed: fields that are shown and not changed.
+        label: returns the name of a document on links. None: the value of its first text field.
+        read_only: nothing can be changed.
+
+    Raises:
+        TypeError: the model is no document class, or a name is no field of it.
+
+    Example:
+        >>> Shown(User, columns=("name", "age"), order="-age").columns
+        ('name', 'age')
+    """
+
+    model: Any
+    columns: tuple[str, ...] = ()
+    search: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
+    order: str = "-id"
+    hidden: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    label: Callable[[Any], str] | None = None
+    read_only: bool = False
+
+    def __post_init__(self) -> None:
+        if not is_document_class(self.model):
+            raise TypeError(f"expected a document class, got {self.model!r}")
+        known = self.model.__plan__.fields
+        for name in (
+            *self.columns,
+            *self.search,
+            *self.filters,
+            self.order.lstrip("-"),
+            *self.hidden,
+            *self.fixed,
+        ):
+            if name not in known:
+                raise TypeError(f"{self.model.__name__} has no field {name!r}; it has {', '.join(known)}")
+
+
+class ShownModel(Shown):
+    """A model in the admin with all its settings, as the pages use it."""
+
+    @property
+    def title(self) -> str:
+        """The model's name, which is also its part of the address."""
+        return str(self.model.__name__)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether no document can be changed: it was asked for, or the model is a view."""
+        return self.read_only or self.model.__view__ is not None
+
+    def fields(self, model: Any = None) -> Iterator[tuple[str, Spec]]:
+        """Yield the fields that are shown.
+
+        Args:
+            model: a subclass of the model, for a document of it.
+        """
+        for name, spec in fields_of(model or self.model):
+            if name not in self.hidden and not is_secret(self.model, name):
+                yield name, spec
+
+    def edited(self, model: Any, *, is_new: bool) -> list[tuple[str, Spec]]:
+        """Return the fields that a form has: those that programs set, and that a user may."""
+        left_out = {*fields_not_set(Input if is_new else Patch, model), *self.fixed}
+        return [(name, spec) for name, spec in self.fields(model) if name not in left_out]
+
+    def listed(self) -> list[tuple[str, Spec]]:
+        """Return the columns of the list."""
+        found = dict(self.fields())
+        names = (
+            self.columns or [name for name in found if name != "id" and found[name]["op"] in SIMPLE][:COLUMNS]
+        )
+        return [(name, found[name]) for name in names if name in found]
+
+    def narrowing(self) -> list[tuple[str, Spec]]:
+        """Return the fields of the filters."""
+        found = dict(self.fields())
+        names = self.filters or [name for name in found if found[name]["op"] in CHOSEN]
+        return [(name, found[name]) for name in names if name in found]
+
+    def searched(self) -> list[str]:
+        """Return the fields in which a text is searched."""
+        return list(self.search) or [name for name, spec in self.fields() if spec["op"] == "str"]
+
+    def sorts(self, order: str) -> bool:
+        """Return whether the list can be sorted by a field, with or without a minus."""
+        spec = dict(self.fields()).get(order.removeprefix("-"))
+        return spec is not None and spec["op"] in SIMPLE
+
+    def name_of(self, document: Any) -> str:
+        """Return the text of a link to a document."""
+        if self.label is not None:
+            return str(self.label(document))
+        for name, spec in self.fields(type(document)):
+            if spec["op"] == "str" and name != "id":
+                text = getattr(document, name)
+                if isinstance(text, str) and text.strip():
+                    return text
+        return self.id_text(document.id)
+
+    def id_text(self, id: Any) -> str:
+        """Return an id as it stands in addresses."""
+        return str(_id_leaf(self.model).write(id))
+
+    def id_of(self, text: str) -> Any:
+        """Return the id of a text.
+
+        Raises:
+            ValueError: it is no id of this model.
+        """
+        return _id_leaf(self.model).read(text)
+
+
+def _id_leaf(model: Any) -> Any:
+    spec = dict(fields_of(model))["id"]
+    return leaf_of(spec) or leaf_of({**spec, "op": "any", "argument": None})

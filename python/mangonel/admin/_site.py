@@ -1,0 +1,120 @@
+"""`Admin`: which models are served, to whom, and how. Start reading here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from mangonel.admin._shown import Shown, ShownModel
+from mangonel.odm._registry import documents
+
+if TYPE_CHECKING:
+    from mangonel.websessions import WebSessions
+
+__all__ = ["Admin"]
+
+
+class Admin:
+    """An admin application of models: lists, forms, history and files, for users that are logged in.
+
+    Args:
+        models: document classes, or `Shown` with settings. None given: all that the program has defined, at the first
+            request.
+        sessions: the websessions, which keep logins and protect forms.
+        login: called with a name and a password; returns the user's name, or None to refuse. It may be a coroutine
+            function. None: the application logs users in, and the admin has no login form.
+        allowed: called with the user, an action, the model and a document or None; returns whether the user may. The
+            actions are "list", "view", "create", "change" and "delete"; a user who may not view a document does not see
+            it in lists. It may be a coroutine function. None: every user may do everything.
+        title: title of the pages.
+        page_size: documents on a page of a list.
+
+    Raises:
+        TypeError: a model is none, or two have one name.
+
+    Example:
+        >>> from mangonel.websessions import WebSessions
+        >>> admin = Admin(User, Post, sessions=WebSessions("memory:"), login=lambda name, password: None)
+        >>> [shown.title for shown in admin.shown]
+        ['User', 'Post']
+    """
+
+    def __init__(
+        self,
+        *models: Any,
+        sessions: WebSessions[Any],
+        login: Callable[[str, str], Any] | None = None,
+        allowed: Callable[[str, str, Any, Any], Any] | None = None,
+        title: str = "Admin",
+        page_size: int = 50,
+    ) -> None:
+        self.sessions = sessions
+        self.login = login
+        self.allowed = allowed
+        self.title = title
+        self.page_size = page_size
+        self._shown = _by_title(models) if models else None
+
+    @property
+    def shown(self) -> list[ShownModel]:
+        """The models in the order in which they were given."""
+        return list(self._titles().values())
+
+    def by_title(self, title: str) -> ShownModel | None:
+        """Return the model of this name, or None.
+
+        Args:
+            title: the name of the model's class.
+
+        Example:
+            >>> Admin(User, sessions=WebSessions("memory:")).by_title("Nothing") is None
+            True
+        """
+        return self._titles().get(title)
+
+    def by_model(self, model: Any) -> ShownModel | None:
+        """Return how documents of a class are shown: as their class or the nearest one above it; None if they are not.
+
+        Args:
+            model: a document class.
+
+        Example:
+            >>> Admin(User, sessions=WebSessions("memory:")).by_model(User).title
+            'User'
+        """
+        titles = self._titles()
+        for base in getattr(model, "__mro__", ()):
+            found = titles.get(base.__name__)
+            if found is not None and found.model is base:
+                return found
+        return None
+
+    def _titles(self) -> dict[str, ShownModel]:
+        if self._shown is None:
+            self._shown = _by_title(model for model in documents() if not model.__dict__.get("__abstract__"))
+        return self._shown
+
+    def asgi(self) -> Any:
+        """Return the ASGI application, to be mounted in Starlette, FastAPI or alone.
+
+        Inside of a `SessionMiddleware` it uses that one's websession; otherwise it has a middleware of its own.
+
+        Example:
+            >>> admin = Admin(User, sessions=WebSessions("memory:"))
+            >>> from starlette.applications import Starlette
+            >>> from starlette.routing import Mount
+            >>> app = Starlette(routes=[Mount("/admin", admin.asgi())])
+        """
+        from mangonel.admin._asgi import AsgiAdmin
+
+        return AsgiAdmin(self)
+
+
+def _by_title(models: Iterable[Any]) -> dict[str, ShownModel]:
+    found: dict[str, ShownModel] = {}
+    for model in models:
+        shown = ShownModel(**vars(model)) if isinstance(model, Shown) else ShownModel(model)
+        if shown.title in found:
+            raise TypeError(f"expected models with names of their own, got two named {shown.title}")
+        found[shown.title] = shown
+    return found

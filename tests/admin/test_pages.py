@@ -1,0 +1,255 @@
+"""The pages of the admin: lists, forms, conflicts, references, files, history and permissions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from admin_models import Author, Comment, Contract, Post, Vault
+from admin_visitor import Visitor
+
+from mangonel.admin import Admin, Shown
+from mangonel.odm import File, acting_as
+from mangonel.websessions import WebSessions
+
+
+def test_a_stranger_is_led_to_the_login_and_then_to_the_page_that_was_asked_for(stranger: Visitor) -> None:
+    page = stranger.get("/Post?q=tea")
+    assert "Log in" in page.text
+    assert "do not go together" in stranger.send(page, 403, name="ada", password="wrong").text
+    assert "No documents" in stranger.send(page, name="ada", password="right").text
+
+
+def test_a_login_leads_to_no_other_site(stranger: Visitor) -> None:
+    page = stranger.get("/-/login?next=https%3A%2F%2Felsewhere.example%2Fadmin%2F")
+    answer = stranger.client.post(
+        page.action, data={**page.form, "name": "ada", "password": "right"}, follow_redirects=False
+    )
+    assert answer.headers["location"] == "/admin/"
+
+
+def test_a_logged_out_user_sees_no_page(ada: Visitor) -> None:
+    token = ada.get("/Post/new").form["_csrf"]
+    ada.client.post("/admin/-/logout", data={"_csrf": token})
+    assert "Log in" in ada.get("/").text
+
+
+def test_a_list_has_pages_without_gaps_in_the_order_that_was_asked_for(ada: Visitor) -> None:
+    Post.insert_many([Post(title=f"post {number}", likes=number) for number in range(8)])
+    page, seen = ada.get("/Post?sort=-likes"), []
+    while True:
+        seen += [name for name in page.links if name.startswith("post ")]
+        if "Next page" not in page.links:
+            break
+        page = ada.get(page.links["Next page"])
+    assert seen == [f"post {number}" for number in range(7, -1, -1)]
+
+
+def test_a_list_is_searched_and_narrowed(ada: Visitor) -> None:
+    tea = Post(title="Tea (green)", state="seen").save()
+    Post(title="Bread").save()
+    assert "Tea (green)" in ada.get("/Post?q=%28GREEN").links
+    assert "Bread" not in ada.get("/Post?q=%28GREEN").links
+    assert list(ada.get("/Post?f.state=0").links)[-1] == "Bread"
+    assert "Tea (green)" in ada.get(f"/Post?q={tea.id}").links
+
+
+def test_a_list_names_what_does_not_fit_its_model(ada: Visitor) -> None:
+    Post.collection().insert_one({"title": 3})
+    Post(title="good").save()
+    page = ada.get("/Post")
+    assert "good" in page.links
+    assert "expected str, got int at $.title" in page.text
+
+
+def test_a_document_is_made_changed_and_deleted(ada: Visitor) -> None:
+    page = ada.get("/Post/new")
+    assert page.form["likes"] == "0"
+    page = ada.send(page, title="Tea", body="one\r\ntwo")
+    made = Post.find().one()
+    assert (made.title, made.body, made.tags) == ("Tea", "one\ntwo", [])
+    page = ada.send(page, title="Green tea", state="1")
+    assert "is saved" in page.text
+    assert Post.find().one().state == "seen"
+    ada.send(ada.get(page.links["Delete"]))
+    assert Post.find().count() == 0
+
+
+def test_rows_and_embedded_documents_are_added_changed_and_taken_away(ada: Visitor) -> None:
+    page = ada.get("/Post/new")
+    page = ada.send(page, title="Tea", _add="comments")
+    page = ada.send(page, _add="tags")
+    page = ada.send(page, **{"comments.0.by": "Ada", "tags.0": "hot"})
+    assert Post.find().one().comments == [Comment(by="Ada")]
+    page = ada.send(page, _add="comments")
+    page = ada.send(page, **{"comments.0.text": "fine", "comments.1.by": "Max"})
+    assert Post.find().one().comments == [Comment(by="Ada", text="fine"), Comment(by="Max")]
+    ada.send(page, **{"comments.0-": "1", "tags.0-": "1"})
+    stored = Post.find().one()
+    assert stored.comments == [Comment(by="Max")]
+    assert stored.tags == []
+
+
+def test_what_does_not_fit_is_told_at_its_field_and_nothing_is_stored(ada: Visitor) -> None:
+    post = Post(title="Tea", comments=[Comment(by="Ada")]).save()
+    page = ada.get(f"/Post/document?id={post.id}")
+    refused = ada.send(page, 422, likes="-1", title="x" * 81, **{"comments.0.by": "Max"})
+    assert refused.form["likes"] == "-1"
+    assert refused.html.count('class="fault"') == 2
+    refused = ada.send(page, 422, likes="many")
+    assert "expected a whole number" in refused.text
+    assert Post.find().one() == post
+    assert Post.find().one().comments[0].by == "Ada"
+    assert "expected a value" in ada.send(ada.get("/Post/new"), 422).text
+
+
+def test_a_form_sent_back_as_it_is_changes_nothing(ada: Visitor) -> None:
+    author = Author(name="Ada").save()
+    post = Post(title="Tea", body="\n a\rb\tc ", author=author, tags=["", " x "]).save()
+    Post.collection().update_one({"_id": post.id}, {"$set": {"unknown": 1.0}})
+    before = Post.collection().find_one()
+    ada.send(ada.get(f"/Post/document?id={post.id}"))
+    assert Post.collection().find_one() == before
+
+
+def test_another_writers_change_of_the_same_field_is_a_conflict_that_is_shown(ada: Visitor) -> None:
+    post = Post(title="Tea", likes=1).save()
+    page = ada.get(f"/Post/document?id={post.id}")
+    Post.find().update({"$set": {"title": "Bread", "likes": 7}})
+    page = ada.send(page, 409, title="Green tea")
+    assert "stored meanwhile: Bread" in page.text
+    assert (page.form["title"], page.form["likes"]) == ("Green tea", "7")
+    assert Post.find().one().title == "Bread"
+    ada.send(page)
+    stored = Post.find().one()
+    assert (stored.title, stored.likes) == ("Green tea", 7)
+
+
+def test_another_writers_change_of_another_field_is_kept(ada: Visitor) -> None:
+    post = Post(title="Tea", likes=1).save()
+    page = ada.get(f"/Post/document?id={post.id}")
+    Post.find().update({"$set": {"likes": 7}})
+    ada.send(page, title="Green tea")
+    stored = Post.find().one()
+    assert (stored.title, stored.likes) == ("Green tea", 7)
+
+
+def test_a_change_between_reading_and_saving_is_a_conflict(ada: Visitor, monkeypatch: Any) -> None:
+    post = Post(title="Tea").save()
+    page = ada.get(f"/Post/document?id={post.id}")
+    saves = Post.asave
+
+    async def late(self: Any, **options: Any) -> Any:
+        await Post.find().aupdate({"$set": {"title": "Bread"}})
+        return await saves(self, **options)
+
+    monkeypatch.setattr(Post, "asave", late)
+    page = ada.send(page, 409, title="Green tea")
+    assert "stored meanwhile: Bread" in page.text
+    assert Post.find().one().title == "Bread"
+
+
+def test_a_deletion_that_a_rule_denies_is_told(ada: Visitor) -> None:
+    author = Author(name="Ada").save()
+    Post(title="Tea", author=author).save()
+    page = ada.send(ada.get(f"/Author/delete?id={author.id}"), 409)
+    assert "Post" in page.text
+    assert Author.find().count() == 1
+
+
+def test_a_reference_is_a_link_by_name_and_targets_are_found(ada: Visitor) -> None:
+    author = Author(name="Ada Berg").save()
+    post = Post(title="Tea", author=author).save()
+    assert ada.get("/Post").links["Ada Berg"] == f"/admin/Author/document?id={author.id}"
+    found = ada.client.get("/admin/Author/find?q=berg").json()
+    assert found == [{"id": str(author.id), "name": "Ada Berg"}]
+    page = ada.get(f"/Post/document?id={post.id}")
+    assert "expected 24 hexadecimal digits" in ada.send(page, 422, author="nobody").text
+    ada.send(page, author="")
+    assert Post.find().one().author is None
+
+
+def test_a_file_is_stored_and_fetched_and_never_shown(ada: Visitor) -> None:
+    data = b"<script>alert(1)</script>\r\n--x\0"
+    page = ada.send(ada.get("/Post/new"), title="Tea", files={"photo!": ("a.html", data, "text/html")})
+    answer = ada.client.get(page.links["Download Photo"])
+    assert answer.content == data
+    assert answer.headers["content-disposition"] == "attachment"
+    assert answer.headers["content-type"] == "application/octet-stream"
+    before = Post.find().one().photo
+    ada.send(page, title="Green tea", files={"other!": ("b", b"")})
+    assert Post.find().one().photo == before
+    assert isinstance(before, File)
+
+
+def test_history_names_the_user_of_the_admin(ada: Visitor) -> None:
+    page = ada.send(ada.get("/Contract/new"), title="Tea")
+    page = ada.send(page, title="Bread")
+    with acting_as("max"):
+        contract = Contract.find().one()
+        contract.title = "Water"
+        contract.save()
+    assert [one.by for one in contract.history()] == ["ada", "ada", "max"]
+    text = ada.get(page.links["History"]).text
+    assert "Tea → Bread" in text.replace('"', "")
+    assert "max" in text
+
+
+def test_a_secret_is_never_sent_and_kept_if_it_is_left_empty(ada: Visitor) -> None:
+    page = ada.send(ada.get("/Vault/new"), name="v", token="s3cr3t")
+    assert "s3cr3t" not in page.html + ada.get("/Vault").html
+    assert "unseen" not in page.html
+    ada.send(page, name="w")
+    stored = Vault.find().one()
+    assert (stored.name, stored.token.reveal(), stored.hidden) == ("w", "s3cr3t", "unseen")
+
+
+def test_a_user_does_only_what_is_allowed(stranger: Visitor) -> None:
+    draft, post = Post(title="draft").save(), Post(title="Tea").save()
+    stranger.log_in("eve")
+    page = stranger.get("/Post")
+    assert "Tea" in page.links
+    assert {"draft", "New"}.isdisjoint(page.links)
+    assert "Vault" not in stranger.get("/").links
+    stranger.get("/Vault", 403)
+    stranger.get("/Vault/find", 403)
+    stranger.get("/Post/new", 403)
+    stranger.get(f"/Post/document?id={draft.id}", 404)
+    stranger.get(f"/Post/delete?id={post.id}", 403)
+    shown = stranger.get(f"/Post/document?id={post.id}")
+    assert "title" not in shown.form
+    token = (
+        stranger.get("/-/login").form.get("_csrf")
+        or shown.html.split('name="_csrf" value="')[1].split('"')[0]
+    )
+    for path in (f"document?id={post.id}", "new", f"delete?id={post.id}"):
+        answer = stranger.client.post(f"/admin/Post/{path}", data={"_csrf": token, "title": "changed"})
+        assert answer.status_code == 403, path
+    assert {stored.title for stored in Post.find()} == {"draft", "Tea"}
+
+
+def test_fields_that_are_hidden_or_fixed_cannot_be_sent(db: Any, admin: Admin, ada: Visitor) -> None:
+    shown = Shown(Post, hidden=("body",), fixed=("likes",))
+    admin._shown = Admin(shown, sessions=admin.sessions)._titles()
+    post = Post(title="Tea", body="b", likes=1).save()
+    page = ada.get(f"/Post/document?id={post.id}")
+    ada.send(page, body="sent", likes="9", title="Green tea", **{"_was.body": "x", "_was.likes": "x"})
+    stored = Post.find().one()
+    assert (stored.title, stored.body, stored.likes) == ("Green tea", "b", 1)
+
+
+@pytest.mark.parametrize(
+    "path", ["/Nothing", "/Post/nothing", "/Post/document?id=1", "/Post/a/b", "/Post/history"]
+)
+def test_what_is_not_there_is_not_found(ada: Visitor, path: str) -> None:
+    ada.get(path, 404)
+
+
+def test_wrong_settings_are_refused() -> None:
+    sessions = WebSessions[Any]("memory:")
+    with pytest.raises(TypeError, match="no field 'nme'; it has id, name"):
+        Shown(Author, columns=("nme",))
+    with pytest.raises(TypeError, match="expected a document class"):
+        Admin(Comment, sessions=sessions)
+    with pytest.raises(TypeError, match="two named Post"):
+        Admin(Post, Shown(Post), sessions=sessions)
