@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use mangonel_bson::{MAX_DEPTH, ObjectId, RawDocument, validate};
 use mangonel_columns::rows::{Form, FormField, Layout, Rows, Source};
-use mangonel_columns::{Builder, Column, Data, Field, Kind, Misfit};
+use mangonel_columns::{Builder, Column, Data, Field, Kind, OnInvalid};
 
 fuzz_target!(|data: &[u8]| {
     let Some((rules, rest)) = data.split_first() else { return };
@@ -13,10 +13,10 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn build(rules: u8, data: &[u8]) {
-    let misfit = [Misfit::Raise, Misfit::Null, Misfit::Text][usize::from(rules & 3) % 3];
+    let on_invalid = [OnInvalid::Raise, OnInvalid::Null, OnInvalid::Text][usize::from(rules & 3) % 3];
     let schema = schema();
     let schema = (rules & 4 != 0).then_some(schema.as_slice());
-    let mut builder = Builder::new(schema, misfit, usize::from(rules >> 3 & 7));
+    let mut builder = Builder::new(schema, on_invalid, usize::from(rules >> 3 & 7));
     if rules & 3 == 3 {
         builder = builder.with_categories().with_null_paths().expect("no column is called so");
     }

@@ -206,7 +206,7 @@ class ColumnBuilder:
     def __new__(
         cls,
         schema: Sequence[tuple[str, Any]] | None,
-        misfit: str,
+        on_invalid: str,
         chunk_rows: int,
         missing: str = "null",
         has_categories: bool = False,

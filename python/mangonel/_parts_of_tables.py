@@ -29,7 +29,7 @@ class TableParts:
         filter, projection, snapshot, connect: as for `Collection.partitions`.
         schema: as for `Cursor.to_arrow`. None: that of the whole collection, which is looked at once.
         sample: look at so many documents for the schema.
-        misfit: as for `Cursor.to_arrow`. None: "string" without a schema, else "raise".
+        on_invalid: as for `Cursor.to_arrow`. None: "string" without a schema, else "raise".
         count: how many parts; None: by the size of the collection.
 
     Raises:
@@ -43,7 +43,7 @@ class TableParts:
         *,
         schema: Any = None,
         sample: int | None = None,
-        misfit: str | None = None,
+        on_invalid: str | None = None,
         missing: str = "null",
         count: int | None = None,
         snapshot: bool = False,
@@ -53,7 +53,7 @@ class TableParts:
             raise TypeError(
                 "expected a collection of the blocking face, got one of asyncio; workers have no event loop"
             )
-        self.misfit = misfit or ("string" if schema is None else "raise")
+        self.on_invalid = on_invalid or ("string" if schema is None else "raise")
         self.missing = missing
         self.mixed: frozenset[str] = frozenset()
         self.size = _size_of(collection)
@@ -74,14 +74,14 @@ class TableParts:
 
     def reader(self) -> PartReader:
         """Return what reads a part; it can be pickled."""
-        return PartReader(self.fields, self.misfit, self.missing)
+        return PartReader(self.fields, self.on_invalid, self.missing)
 
 
 class PartReader:
     """Reads parts as tables of the same columns; can be pickled."""
 
-    def __init__(self, fields: list[tuple[str, Any]], misfit: str, missing: str) -> None:
-        self.fields, self.misfit, self.missing = fields, misfit, missing
+    def __init__(self, fields: list[tuple[str, Any]], on_invalid: str, missing: str) -> None:
+        self.fields, self.on_invalid, self.missing = fields, on_invalid, missing
 
     def tables(self, part: Any, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Yield the rows of a part as `pyarrow.Table`s, at least one.
@@ -96,7 +96,9 @@ class PartReader:
         if columns is not None:
             kinds = dict(fields)
             fields = [(name, kinds[name]) for name in columns]
-        found = part.iter_arrow(Schema.of_kinds(fields), rows=_ROWS, misfit=self.misfit, missing=self.missing)
+        found = part.iter_arrow(
+            Schema.of_kinds(fields), rows=_ROWS, on_invalid=self.on_invalid, missing=self.missing
+        )
         empty = True
         for table in found:
             empty = False

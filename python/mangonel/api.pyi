@@ -1007,7 +1007,7 @@ class Collection(Generic[_DocumentType]):
         schema: object,
         filter: Mapping[str, object] | None = None,
         *,
-        misfit: str = "raise",
+        on_invalid: str = "raise",
         parallel: int = 1,
         connect: Callable[[], object] | str | None = None,
     ) -> PolarsLazyFrame: ...
@@ -1016,7 +1016,7 @@ class Collection(Generic[_DocumentType]):
         schema: object,
         filter: Mapping[str, object] | None = None,
         *,
-        misfit: str = "raise",
+        on_invalid: str = "raise",
         parallel: int = 1,
         connect: Callable[[], object] | str | None = None,
     ) -> ArrowDataset: ...
@@ -2122,7 +2122,7 @@ class AsyncCollection(Generic[_DocumentType]):
         schema: object,
         filter: Mapping[str, object] | None = None,
         *,
-        misfit: str = "raise",
+        on_invalid: str = "raise",
         parallel: int = 1,
         connect: Callable[[], object] | str | None = None,
     ) -> PolarsLazyFrame: ...
@@ -2131,7 +2131,7 @@ class AsyncCollection(Generic[_DocumentType]):
         schema: object,
         filter: Mapping[str, object] | None = None,
         *,
-        misfit: str = "raise",
+        on_invalid: str = "raise",
         parallel: int = 1,
         connect: Callable[[], object] | str | None = None,
     ) -> ArrowDataset: ...

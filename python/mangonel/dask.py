@@ -24,7 +24,7 @@ def read(
     *,
     schema: Any = None,
     sample: int | None = None,
-    misfit: str | None = None,
+    on_invalid: str | None = None,
     parts: int | None = None,
     snapshot: bool = False,
     connect: Callable[[], object] | str | None = None,
@@ -37,7 +37,7 @@ def read(
         schema: names and types of columns, as for `Cursor.to_arrow`. None: those of `collection.infer_schema()`, which
             looks at every document.
         sample: look at so many documents for the schema; fields that none of them has are not read.
-        misfit: as for `Cursor.to_arrow`. "string" without a schema, else "raise".
+        on_invalid: as for `Cursor.to_arrow`. "string" without a schema, else "raise".
         parts: how many parts, which are Dask's partitions. None: one for 32 MB.
         snapshot, connect: as for `Collection.partitions`. A partition that is computed again gives the same rows with
             `snapshot` only, while the server keeps the moment.
@@ -58,7 +58,7 @@ def read(
         filter,
         schema=schema,
         sample=sample,
-        misfit=misfit,
+        on_invalid=on_invalid,
         count=parts,
         snapshot=snapshot,
         connect=connect,
@@ -77,7 +77,7 @@ class _ReadPart:
         return _pandas_of(self._reader.table(part, columns))
 
     def __dask_tokenize__(self) -> Any:
-        return self._reader.fields, self._reader.misfit
+        return self._reader.fields, self._reader.on_invalid
 
 
 def _pandas_of(table: Any) -> Any:

@@ -34,7 +34,7 @@ class Source(Datasource):  # type: ignore[misc]  # Ray comes without types
         schema: names and types of columns, as for `Cursor.to_arrow`. None: those of `collection.infer_schema()`, which
             looks at every document.
         sample: look at so many documents for the schema; fields that none of them has are not read.
-        misfit, missing: as for `Cursor.to_arrow`. `misfit` is "string" without a schema, else "raise".
+        on_invalid, missing: as for `Cursor.to_arrow`. `on_invalid` is "string" without a schema, else "raise".
         parts: how many parts, which are Ray's read tasks. None: one for 32 MB.
         snapshot, connect: as for `Collection.partitions`.
 
@@ -54,7 +54,7 @@ class Source(Datasource):  # type: ignore[misc]  # Ray comes without types
         *,
         schema: Any = None,
         sample: int | None = None,
-        misfit: str | None = None,
+        on_invalid: str | None = None,
         missing: str = "null",
         parts: int | None = None,
         snapshot: bool = False,
@@ -66,7 +66,7 @@ class Source(Datasource):  # type: ignore[misc]  # Ray comes without types
             filter,
             schema=schema,
             sample=sample,
-            misfit=misfit,
+            on_invalid=on_invalid,
             missing=missing,
             count=parts,
             snapshot=snapshot,

@@ -99,7 +99,10 @@ def test_misfit_closes_the_cursor(stored: Any) -> None:
     ):
         cursor.to_arrow()
     assert not cursor.alive
-    assert pa.table(stored.mixed.find().to_arrow(misfit="string"))["a"].to_pylist()[199:201] == ["199", "x"]
+    assert pa.table(stored.mixed.find().to_arrow(on_invalid="string"))["a"].to_pylist()[199:201] == [
+        "199",
+        "x",
+    ]
 
 
 def test_asyncio_has_the_same_methods(stored: Any, standalone: Server) -> None:

@@ -117,7 +117,7 @@ AXES: dict[str, list[Any]] = {
     "way": ["to_arrow", "iter_arrow", "to_polars", "to_pandas", "to_numpy"],
     "schema": list(SCHEMAS),
     "missing": ["null", "distinguish"],
-    "misfit": ["raise", "null", "string"],
+    "on_invalid": ["raise", "null", "string"],
     "categorical": [False, True],
     "parallel": [1, 3],
     "is_begun": [False, True],
@@ -178,7 +178,7 @@ async def _play(uri: str, name: str, is_async: bool) -> None:
     rows = client[name].rows
     session = client.start_session()
     for case in CASES:
-        query, way, schema, missing, misfit, categorical, parallel, is_begun = case
+        query, way, schema, missing, on_invalid, categorical, parallel, is_begun = case
 
         async def cursor(query: str = query) -> Any:
             options = {**FOUND, **AGGREGATED}[query]
@@ -190,7 +190,12 @@ async def _play(uri: str, name: str, is_async: bool) -> None:
 
         documents = await wait((await cursor()).to_list())
         found = await cursor()
-        options = {"missing": missing, "misfit": misfit, "categorical": categorical, "parallel": parallel}
+        options = {
+            "missing": missing,
+            "on_invalid": on_invalid,
+            "categorical": categorical,
+            "parallel": parallel,
+        }
         if is_begun and documents:
             # The rest is taken; what the server sends is settled by now.
             await wait(anext(found) if is_async else next(found))
@@ -284,11 +289,11 @@ def plain(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("misfit", ["raise", "null", "string"])
+@pytest.mark.parametrize("on_invalid", ["raise", "null", "string"])
 @pytest.mark.parametrize("way", AXES["way"])
 @pytest.mark.parametrize("is_async", [False, True], ids=["blocking", "asyncio"])
 def test_misfits_are_told_by_path_and_id_on_every_way(
-    name: str, standalone: Server, is_async: bool, way: str, misfit: str
+    name: str, standalone: Server, is_async: bool, way: str, on_invalid: str
 ) -> None:
     wrong = {"_id": 2, "sub": {"l": [{"v": 1}, {"v": "two"}]}}
     documents = [{"_id": ObjectId(), "sub": {"l": [{"v": 1}]}}, wrong | {"_id": ObjectId()}]
@@ -300,7 +305,7 @@ def test_misfits_are_told_by_path_and_id_on_every_way(
         client: Any = (AsyncMongoClient if is_async else MongoClient)(standalone.uri)
         try:
             cursor = client[name].wrong.find({}, {"sub": 1}, sort=[("_id", 1)])
-            made = getattr(cursor, way)(misfit=misfit)
+            made = getattr(cursor, way)(on_invalid=on_invalid)
             if way == "iter_arrow":
                 return [each async for each in made] if is_async else list(made)
             return await made if is_async else made
@@ -309,7 +314,7 @@ def test_misfits_are_told_by_path_and_id_on_every_way(
             if is_async:
                 await closed
 
-    if misfit == "raise":
+    if on_invalid == "raise":
         place = rf"int32, got string at \$\.sub\.l\.1\.v of the document with _id .*{documents[1]['_id']}"
         with pytest.raises(ValueError, match=place):
             asyncio.run(play())
@@ -317,6 +322,6 @@ def test_misfits_are_told_by_path_and_id_on_every_way(
     made = asyncio.run(play())
     told = [row["sub"] for row in rows_of(made, way)]
     assert told == [
-        {"l": [{"v": 1 if misfit == "null" else "1"}]},
-        {"l": [{"v": 1}, {"v": None}] if misfit == "null" else [{"v": "1"}, {"v": "two"}]},
+        {"l": [{"v": 1 if on_invalid == "null" else "1"}]},
+        {"l": [{"v": 1}, {"v": None}] if on_invalid == "null" else [{"v": "1"}, {"v": "two"}]},
     ]

@@ -63,11 +63,11 @@ CASES = list(itertools.product(*CHOICES.values()))
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["blocking", "asyncio"])
 def test_every_document_comes_once(database: Any, standalone: Server, is_async: bool) -> None:
-    async def play(cursor: Any, way: str, schema: Any, parallel: int, misfit: str) -> list[int]:
+    async def play(cursor: Any, way: str, schema: Any, parallel: int, on_invalid: str) -> list[int]:
         if way == "to_arrow":
-            found = cursor.to_arrow(schema, parallel=parallel, rows=100, misfit=misfit)
+            found = cursor.to_arrow(schema, parallel=parallel, rows=100, on_invalid=on_invalid)
             return numbers(await found if is_async else found)
-        tables = cursor.iter_arrow(schema, parallel=parallel, rows=100, misfit=misfit)
+        tables = cursor.iter_arrow(schema, parallel=parallel, rows=100, on_invalid=on_invalid)
         parts = [table async for table in tables] if is_async else list(tables)
         # Each but the last has the rows that were asked for.
         assert {len(part) for part in parts[:-1]} == {100}
@@ -83,8 +83,8 @@ def test_every_document_comes_once(database: Any, standalone: Server, is_async: 
             cursor = clients[pool][database.name][kind].find(**options)
             least = options.get("filter", {}).get("n", {}).get("$gte", 0)
             case = (kind, parallel, options, schema, way, pool)
-            misfit = "string" if kind == "types" and schema is None and way == "to_arrow" else "null"
-            assert await play(cursor, way, schema, parallel, misfit) == list(range(least, ROWS)), case
+            on_invalid = "string" if kind == "types" and schema is None and way == "to_arrow" else "null"
+            assert await play(cursor, way, schema, parallel, on_invalid) == list(range(least, ROWS)), case
             assert not cursor.alive, case
         for client in clients.values():
             if is_async:

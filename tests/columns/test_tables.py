@@ -31,9 +31,9 @@ WHEN = datetime.datetime(2020, 1, 2, 3, 4, 5, 678000)
 
 
 def built(
-    documents: list[dict[str, Any]], schema: Any = None, misfit: str = "raise", rows: int = 1_000
+    documents: list[dict[str, Any]], schema: Any = None, on_invalid: str = "raise", rows: int = 1_000
 ) -> Any:
-    builder = _core.ColumnBuilder(None if schema is None else fields_of(schema), misfit, rows)
+    builder = _core.ColumnBuilder(None if schema is None else fields_of(schema), on_invalid, rows)
     for document in documents:
         builder.add_bytes(encode(document))
     table = pa.table(builder.take())
@@ -135,11 +135,11 @@ def test_misfit_is_named_with_its_place_and_id() -> None:
 def test_misfit_becomes_null_or_text_as_asked() -> None:
     values = [1, "x", {"y": [True]}, None, 2.5]
 
-    assert column(values, misfit="null").to_pylist() == [1, None, None, None, 2.5]
-    assert column(values, misfit="string").to_pylist() == ["1", "x", '{"y":[true]}', None, "2.5"]
-    assert column(values, misfit="string", rows=1).to_pylist() == ["1", "x", '{"y":[true]}', None, "2.5"]
+    assert column(values, on_invalid="null").to_pylist() == [1, None, None, None, 2.5]
+    assert column(values, on_invalid="string").to_pylist() == ["1", "x", '{"y":[true]}', None, "2.5"]
+    assert column(values, on_invalid="string", rows=1).to_pylist() == ["1", "x", '{"y":[true]}', None, "2.5"]
     nested = [{"i": ID, "l": [1, None], "d": WHEN, "b": b"a"}, "x"]
-    assert column(nested, misfit="string").to_pylist() == [
+    assert column(nested, on_invalid="string").to_pylist() == [
         '{"i":"5f5f5f5f5f5f5f5f5f5f5f5f","l":[1,null],"d":"2020-01-02T03:04:05.678Z","b":"YQ=="}',
         "x",
     ]
@@ -233,7 +233,7 @@ def test_capsules_nobody_reads_are_freed() -> None:
         made.__arrow_c_schema__()
 
     assert pa.schema(made).names == ["a"]
-    with pytest.raises(ValueError, match="as misfit"):
+    with pytest.raises(ValueError, match='expected "raise", "null" or "string"'):
         _core.ColumnBuilder(None, "no", 1)
 
 
@@ -247,9 +247,9 @@ def test_too_deep_and_too_wide_documents_are_refused() -> None:
         built([{str(number): 1 for number in range(2_001)}])
 
 
-@pytest.mark.parametrize("misfit", ["raise", "null", "string"])
-def test_hostile_bytes_never_break_a_builder(misfit: str) -> None:
-    source = random.Random(misfit)
+@pytest.mark.parametrize("on_invalid", ["raise", "null", "string"])
+def test_hostile_bytes_never_break_a_builder(on_invalid: str) -> None:
+    source = random.Random(on_invalid)
     whole = encode(
         {
             "_id": ID,
@@ -261,7 +261,7 @@ def test_hostile_bytes_never_break_a_builder(misfit: str) -> None:
     )
     tables = 0
     for _ in range(3_000):
-        builder = _core.ColumnBuilder(None, misfit, source.choice((1, 2, 100)))
+        builder = _core.ColumnBuilder(None, on_invalid, source.choice((1, 2, 100)))
         try:
             builder.add_bytes(whole)
             for _ in range(3):

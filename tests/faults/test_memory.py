@@ -84,12 +84,12 @@ COLUMNS = {
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_table_that_there_is_no_memory_for_is_a_memory_error(name: str) -> None:
-    document, misfit = COLUMNS[name]
+    document, on_invalid = COLUMNS[name]
     program = (
         HEAD
         + f"""
 from mangonel import _core
-builder = _core.ColumnBuilder(None, "{misfit}", 10**9)
+builder = _core.ColumnBuilder(None, "{on_invalid}", 10**9)
 batch = b"".join(bson.encode({document}) for n in range(1000))
 def build():
     while True:

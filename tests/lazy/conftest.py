@@ -39,7 +39,7 @@ FITTING: dict[str, list[Any]] = {
     "t": [[], [1], [None], [5, None], *EMPTY],
     "st": [{}, {"x": None}, {"x": 1, "y": "a"}, {"x": 5, "y": None}, {"x": -1, "y": "ab"}, *EMPTY],
 }  # fmt: skip
-# Values of other types; with misfit="null" they are null.
+# Values of other types; with on_invalid="null" they are null.
 OTHERS: list[Any] = [
     1, 0.5, 2.5, "5", "a", True, [5, "a", True], [None], {"x": 5}, DATES[1], OBJECT_IDS[1], b"a", Regex("a"),
     Decimal128("5"), Decimal128("NaN"), Timestamp(1, 1), MinKey(), MaxKey(), float("nan"),

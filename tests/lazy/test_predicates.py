@@ -44,9 +44,9 @@ COLUMNS = st.sampled_from(list(LITERALS))
 
 
 @functools.cache
-def whole(database: Any, name: str, misfit: str) -> Any:
+def whole(database: Any, name: str, on_invalid: str) -> Any:
     """All rows of a collection, as `to_arrow` makes them."""
-    return pa.table(database[name].find().to_arrow(SCHEMA, misfit=misfit))
+    return pa.table(database[name].find().to_arrow(SCHEMA, on_invalid=on_invalid))
 
 
 # Polars.
@@ -113,10 +113,10 @@ def trees(
 @PLAYED
 @given(trees(polars_leaves()), st.sampled_from(KINDS))
 def test_polars_keeps_the_same_rows(confusing: Any, predicate: Any, kind: tuple[str, str]) -> None:
-    name, misfit = kind
-    scan = confusing[name].scan_polars(SCHEMA, misfit=misfit)
+    name, on_invalid = kind
+    scan = confusing[name].scan_polars(SCHEMA, on_invalid=on_invalid)
     try:
-        wanted = pl.DataFrame(whole(confusing, name, misfit)).filter(predicate)["_id"].to_list()
+        wanted = pl.DataFrame(whole(confusing, name, on_invalid)).filter(predicate)["_id"].to_list()
     except pl.exceptions.PolarsError:
         # Such as a comparison of types that Polars does not compare.
         return
@@ -177,10 +177,10 @@ def arrow_leaves(draw: Any) -> Any:
 @PLAYED
 @given(trees(arrow_leaves()), st.sampled_from(KINDS))
 def test_arrow_keeps_the_same_rows(confusing: Any, predicate: Any, kind: tuple[str, str]) -> None:
-    name, misfit = kind
-    dataset = confusing[name].dataset(SCHEMA, misfit=misfit)
+    name, on_invalid = kind
+    dataset = confusing[name].dataset(SCHEMA, on_invalid=on_invalid)
     try:
-        wanted = whole(confusing, name, misfit).filter(predicate)["_id"].to_pylist()
+        wanted = whole(confusing, name, on_invalid).filter(predicate)["_id"].to_pylist()
     except pa.ArrowException:
         return
 
@@ -240,10 +240,10 @@ def sql_leaves(draw: Any) -> str:
     st.sampled_from(KINDS),
 )
 def test_duckdb_keeps_the_same_rows(confusing: Any, predicate: str, kind: tuple[str, str]) -> None:
-    name, misfit = kind
+    name, on_invalid = kind
     connection = duck()
-    connection.register("kept", whole(confusing, name, misfit))
-    connection.register("sent", confusing[name].dataset(SCHEMA, misfit=misfit))
+    connection.register("kept", whole(confusing, name, on_invalid))
+    connection.register("sent", confusing[name].dataset(SCHEMA, on_invalid=on_invalid))
     try:
         wanted = connection.execute(f"select _id from kept where {predicate}").fetchall()
     except duckdb.Error:
@@ -257,9 +257,9 @@ def test_duckdb_keeps_the_same_rows(confusing: Any, predicate: str, kind: tuple[
 FIELDS = Schema(SCHEMA).fields
 
 
-def filter_of(predicate: Any, *, misfit: str = "raise", has_collation: bool = False) -> Any:
+def filter_of(predicate: Any, *, on_invalid: str = "raise", has_collation: bool = False) -> Any:
     reader = polars_predicates if isinstance(predicate, pl.Expr) else arrow_predicates
-    return translate(reader.node_of(predicate), FIELDS, misfit=misfit, has_collation=has_collation)
+    return translate(reader.node_of(predicate), FIELDS, on_invalid=on_invalid, has_collation=has_collation)
 
 
 NAN = float("nan")
@@ -302,7 +302,7 @@ def test_predicate_without_an_equal_is_not_sent(predicate: Any) -> None:
 def test_what_may_be_anything_is_not_sent() -> None:
     # A value that does not fit is null, so any document may have a null there.
     assert filter_of(pl.col("l").is_null()) is not None
-    assert filter_of(pl.col("l").is_null(), misfit="null") is None
+    assert filter_of(pl.col("l").is_null(), on_invalid="null") is None
     # Rules of a language put other strings between two.
     assert filter_of(pl.col("s") > "a") is not None
     assert filter_of(pl.col("s") > "a", has_collation=True) is None

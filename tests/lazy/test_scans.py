@@ -188,11 +188,11 @@ def test_asyncio_collection_is_read_by_a_blocking_client(rows: tuple[Any, Asked]
 def test_misfits_raise_or_become_null(confusing: Any) -> None:
     with pytest.raises(ColumnError, match=r"at \$\."):
         confusing.misfits.dataset(SCHEMA).to_table()
-    assert confusing.misfits.dataset(SCHEMA, misfit="null").count_rows() == 397
+    assert confusing.misfits.dataset(SCHEMA, on_invalid="null").count_rows() == 397
     with pytest.raises(Exception, match="of the document with _id"):
         confusing.misfits.scan_polars(SCHEMA).collect()
-    with pytest.raises(ValueError, match='expected "raise" or "null" as misfit of a lazy source'):
-        confusing.misfits.scan_polars(SCHEMA, misfit="string")
+    with pytest.raises(ValueError, match='expected "raise" or "null" as on_invalid of a lazy source'):
+        confusing.misfits.scan_polars(SCHEMA, on_invalid="string")
     with pytest.raises(ValueError, match="expected at least 1 cursor"):
         confusing.misfits.scan_polars(SCHEMA, parallel=0)
     with pytest.raises(TypeError, match="expected a mapping, a Schema"):

@@ -6,7 +6,7 @@ use crate::column::{Column, Rules};
 use crate::fields::{Fields, taken};
 use crate::kind::{Field, Kind};
 use crate::null_paths::{NULL_PATHS, NullPaths};
-use crate::problem::{Failure, Misfit, Problem};
+use crate::problem::{Failure, OnInvalid, Problem};
 
 /// BSON that one chunk takes. As text it is at most six times as long, so that no offset leaves 31 bits.
 const CHUNK_BYTES: usize = 128 << 20;
@@ -58,7 +58,7 @@ impl Builder {
     /// Starts a table.
     ///
     /// With `schema` other fields of documents are passed over; without one, columns are made as fields are met.
-    pub fn new(schema: Option<&[Field]>, misfit: Misfit, chunk_rows: usize) -> Self {
+    pub fn new(schema: Option<&[Field]>, on_invalid: OnInvalid, chunk_rows: usize) -> Self {
         Self {
             fields: Fields::new(schema.unwrap_or_default()),
             rows: 0,
@@ -68,7 +68,7 @@ impl Builder {
             appended: (0, 0),
             rules: Rules {
                 is_inferring: schema.is_none(),
-                misfit,
+                on_invalid,
                 columns: 0,
                 depth: 0,
                 has_categories: false,

@@ -8,7 +8,7 @@ use crate::categories::Categories;
 use crate::fields::Fields;
 use crate::kind::Kind;
 use crate::null_paths::NullPaths;
-use crate::problem::{Misfit, Outcome, Problem, append, make_room};
+use crate::problem::{OnInvalid, Outcome, Problem, append, make_room};
 use crate::{MAX_COLUMNS, MAX_DEPTH};
 
 /// The values; those of nulls are zeros.
@@ -85,7 +85,7 @@ pub struct Column {
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub is_inferring: bool,
-    pub misfit: Misfit,
+    pub on_invalid: OnInvalid,
     pub columns: usize,
     pub depth: usize,
     /// Whether inferred columns of strings are categories.
@@ -262,7 +262,7 @@ impl Column {
             }
             (Data::Decimal { values, precision, scale }, value) => match scaled(&value, *precision, *scale) {
                 Some(value) => append(values, value)?,
-                None => return self.misfit(value, rules),
+                None => return self.push_invalid(value, rules),
             },
             (Data::Text(texts), value) if matches!(Kind::of(&value), Kind::Text) => {
                 push_as_text(texts, value)?
@@ -272,13 +272,13 @@ impl Column {
                 push_as_text(&mut texts, value)?;
                 values.push(&texts.bytes)?;
             }
-            (_, value) => return self.misfit(value, rules),
+            (_, value) => return self.push_invalid(value, rules),
         }
         self.mark_valid()
     }
 
     #[cold]
-    fn misfit(&mut self, value: RawValue<'_>, rules: &mut Rules) -> Outcome {
+    fn push_invalid(&mut self, value: RawValue<'_>, rules: &mut Rules) -> Outcome {
         if rules.is_inferring
             && let Some(kind) = self.kind().joined(&rules.kind_of(&value))
             && kind != self.kind()
@@ -286,19 +286,19 @@ impl Column {
         {
             return self.push(value, rules);
         }
-        match rules.misfit {
-            Misfit::Null => {
+        match rules.on_invalid {
+            OnInvalid::Null => {
                 return self.push_null();
             }
-            Misfit::Text if rules.is_inferring && !matches!(self.data, Data::Text(_)) => {
+            OnInvalid::Text if rules.is_inferring && !matches!(self.data, Data::Text(_)) => {
                 self.widen(&Kind::Text)?;
                 return self.push(value, rules);
             }
             _ => {}
         }
         match &mut self.data {
-            Data::Text(texts) if rules.misfit == Misfit::Text => push_json(texts, value)?,
-            Data::Category(values) if rules.misfit == Misfit::Text => {
+            Data::Text(texts) if rules.on_invalid == OnInvalid::Text => push_json(texts, value)?,
+            Data::Category(values) if rules.on_invalid == OnInvalid::Text => {
                 let mut texts = Texts::new();
                 push_json(&mut texts, value)?;
                 values.push(&texts.bytes)?;

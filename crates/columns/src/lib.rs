@@ -23,7 +23,7 @@ pub use column::{Column, Data, Texts};
 pub use fields::Fields;
 pub use kind::{Field, Kind};
 pub use null_paths::NULL_PATHS;
-pub use problem::{Failure, Misfit};
+pub use problem::{Failure, OnInvalid};
 pub use type_counts::{MAX_PATHS, Place, TypeCounts};
 
 /// Levels of documents and arrays inside each other that become columns.

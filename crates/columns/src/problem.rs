@@ -6,7 +6,7 @@ use mangonel_bson::RawDocument;
 
 /// What happens to a value that does not fit its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Misfit {
+pub enum OnInvalid {
     /// The build fails and says where.
     Raise,
     /// It becomes null.

@@ -36,11 +36,11 @@ __all__ = [
 
 
 def _found(collection: Any, query: Any, schema: Any, options: dict[str, Any]) -> Any:
-    return collection.find(query, **options).to_arrow(schema, misfit="null")
+    return collection.find(query, **options).to_arrow(schema, on_invalid="null")
 
 
 def _aggregated(collection: Any, pipeline: Any, schema: Any, options: dict[str, Any]) -> Any:
-    return collection.aggregate(pipeline, **options).to_arrow(schema, misfit="null")
+    return collection.aggregate(pipeline, **options).to_arrow(schema, on_invalid="null")
 
 
 def find_arrow_all(collection: Any, query: Mapping[str, Any], *, schema: Any = None, **kwargs: Any) -> Any:
@@ -90,10 +90,7 @@ def find_pandas_all(collection: Any, query: Mapping[str, Any], *, schema: Any = 
     """Return the documents of a query as a `pandas.DataFrame`.
 
     Args:
-        collection: a collection of the blocking face.
-        query: query document.
-        schema: a Schema; None: inferred.
-        **kwargs: arguments of `collection.find`.
+        collection, query, schema, **kwargs: as for `find_arrow_all`.
 
     Raises:
         ImportError: pandas or pyarrow is not installed.
@@ -112,10 +109,7 @@ def aggregate_pandas_all(
     """Return the documents of a pipeline as a `pandas.DataFrame`.
 
     Args:
-        collection: a collection of the blocking face.
-        pipeline: the stages.
-        schema: a Schema; None: inferred.
-        **kwargs: arguments of `collection.aggregate`.
+        collection, pipeline, schema, **kwargs: as for `aggregate_arrow_all`.
 
     Raises:
         ImportError: pandas or pyarrow is not installed.
@@ -135,10 +129,7 @@ def find_numpy_all(
     """Return the documents of a query as a dict with a `numpy.ndarray` for each column.
 
     Args:
-        collection: a collection of the blocking face.
-        query: query document.
-        schema: a Schema; None: inferred.
-        **kwargs: arguments of `collection.find`.
+        collection, query, schema, **kwargs: as for `find_arrow_all`.
 
     Raises:
         ImportError: numpy or pyarrow is not installed.
@@ -157,10 +148,7 @@ def aggregate_numpy_all(
     """Return the documents of a pipeline as a dict with a `numpy.ndarray` for each column.
 
     Args:
-        collection: a collection of the blocking face.
-        pipeline: the stages.
-        schema: a Schema; None: inferred.
-        **kwargs: arguments of `collection.aggregate`.
+        collection, pipeline, schema, **kwargs: as for `aggregate_arrow_all`.
 
     Raises:
         ImportError: numpy or pyarrow is not installed.
@@ -178,10 +166,7 @@ def find_polars_all(collection: Any, query: Mapping[str, Any], *, schema: Any = 
     """Return the documents of a query as a `polars.DataFrame`.
 
     Args:
-        collection: a collection of the blocking face.
-        query: query document.
-        schema: a Schema; None: inferred.
-        **kwargs: arguments of `collection.find`.
+        collection, query, schema, **kwargs: as for `find_arrow_all`.
 
     Raises:
         ImportError: polars is not installed.
@@ -200,10 +185,7 @@ def aggregate_polars_all(
     """Return the documents of a pipeline as a `polars.DataFrame`.
 
     Args:
-        collection: a collection of the blocking face.
-        pipeline: the stages.
-        schema: a Schema; None: inferred.
-        **kwargs: arguments of `collection.aggregate`.
+        collection, pipeline, schema, **kwargs: as for `aggregate_arrow_all`.
 
     Raises:
         ImportError: polars is not installed.

@@ -122,8 +122,8 @@ class InferredSchema:
     def schema(self) -> Schema:
         """Columns that hold all of these values: an argument of `to_arrow` and of the other methods for tables.
 
-        Several types at one path become text; read such columns with `misfit="string"`, which writes values of other
-        types as extended JSON.
+        Several types at one path become text. Read such columns with `on_invalid="string"`, which writes values of
+        other types as extended JSON.
         """
         from mangonel.arrow.proposals import columns_of
 

@@ -55,7 +55,7 @@ def export_table(
     filter: Mapping[str, Any] | None = None,
     projection: Any = None,
     sample: int | None = None,
-    misfit: str | None = None,
+    on_invalid: str | None = None,
     missing: str = "null",
     parallel: int = 2,
     parts: int | None = None,
@@ -78,7 +78,7 @@ def export_table(
         filter: query document. None: all documents.
         projection: fields to write. None: all. Not together with `schema`.
         sample: infer the columns from so many documents. Faster, but a field that none of them has is not written.
-        misfit: as for `Cursor.to_arrow`. None: "string" without a schema, else "raise".
+        on_invalid: as for `Cursor.to_arrow`. None: "string" without a schema, else "raise".
         missing: "distinguish" adds a column that tells null from missing, as for `Cursor.to_arrow`.
         parallel: how many parts are read and written at a time.
         parts: in how many parts the collection is read. None: by its size, 64 MB each.
@@ -118,7 +118,7 @@ def export_table(
         "filter": json_util.dumps(filter or {}, json_options=json_util.CANONICAL_JSON_OPTIONS),
         "projection": list(projection) if projection is not None else None,
         "missing": missing,
-        "misfit": misfit or ("string" if schema is None else "raise"),
+        "on_invalid": on_invalid or ("string" if schema is None else "raise"),
         "format": made.endings[0],
     }
     plan = export.kept_plan(asked) if resume else None
@@ -266,7 +266,7 @@ class _Export:
         asked = plan["asked"]
         cursor = self._cursor(place, plan)
         schema = Schema.of_kinds(fields)
-        options = {"misfit": asked["misfit"], "missing": asked["missing"]}
+        options = {"on_invalid": asked["on_invalid"], "missing": asked["missing"]}
         writer = self._format.writer(beside, self._schema(fields, asked), is_part=not self._split)
         rows = 0
         try:

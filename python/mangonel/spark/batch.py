@@ -24,7 +24,7 @@ from mangonel.spark.types import fields_of, fitted, struct_of
 
 __all__ = ["MangonelSource"]
 
-_READING = frozenset({"filter", "sample", "parts", "snapshot", "misfit", "pushdown"})
+_READING = frozenset({"filter", "sample", "parts", "snapshot", "on_invalid", "pushdown"})
 _WRITING = frozenset({"key", "once", "ids"})
 # Documents that tell ids from text where the user gave the schema.
 _SAMPLE = 1_000
@@ -37,10 +37,11 @@ class MangonelSource(DataSource):  # type: ignore[misc]  # Spark's class is unty
     `MANGONEL_URI`, or the one that `connect` names).
 
     Options of reading: `filter` (extended JSON), `parts` (how many), `snapshot` ("true": all parts read one moment),
-    `sample` (documents that tell the schema; by default all), `misfit` as for `Cursor.to_arrow`, `pushdown` ("true":
-    MongoDB filters where it can, and Spark filters again; needs `spark.sql.python.filterPushdown.enabled`). Spark 4.3
-    keeps the filters of a query for later ones of the same `load()` that have none, and these lose rows: with
-    `pushdown`, call `load()` for each query. `filter` has no such condition.
+    `sample` (documents that tell the schema; by default all), `on_invalid` as for `Cursor.to_arrow`,
+    `pushdown` ("true": MongoDB filters where it can, and Spark filters again; needs
+    `spark.sql.python.filterPushdown.enabled`). Spark 4.3 keeps the filters of a query for later ones of the same
+    `load()` that have none, and these lose rows: with `pushdown`, call `load()` for each query. `filter` has no such
+    condition.
 
     Options of writing: `key` (columns with commas between them; a row replaces the document with the same values),
     `once` (a name of this write among all: each task stores its rows in one transaction and only once), `ids` (columns
@@ -112,7 +113,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # Spark's class is untyp
         self._fields = fields_of(schema, found.schema.fields)
         self._mixed = frozenset(inner.path for inner in found if inner.is_mixed)
         self._queries: list[dict[str, Any]] = []
-        self._reader = PartReader(self._fields, options.text("misfit") or "string", "null")
+        self._reader = PartReader(self._fields, options.text("on_invalid") or "string", "null")
 
     def partitions(self) -> list[InputPartition]:
         """Plan the parts."""

@@ -10,7 +10,7 @@ mod type_counter;
 use std::sync::Arc;
 
 use mangonel_bson::RawDocument;
-use mangonel_columns::{Builder, Failure, Field, Kind, Misfit, Table};
+use mangonel_columns::{Builder, Failure, Field, Kind, OnInvalid, Table};
 use mangonel_entries::entries;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -33,7 +33,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 ///
 /// Args:
 ///     schema: pairs of a name and a kind; None: inferred. See `mangonel.arrow`.
-///     misfit: "raise", "null" or "string": what happens to a value that does not fit.
+///     on_invalid: "raise", "null" or "string": what happens to a value that does not fit.
 ///     chunk_rows: rows in one chunk.
 ///     missing: "null", or "distinguish": a last column tells null from missing.
 ///     has_categories: columns of strings that are inferred are dictionary-encoded.
@@ -47,26 +47,26 @@ pub struct ColumnBuilder {
 #[pymethods]
 impl ColumnBuilder {
     #[new]
-    #[pyo3(signature = (schema, misfit, chunk_rows, missing="null", has_categories=false))]
+    #[pyo3(signature = (schema, on_invalid, chunk_rows, missing="null", has_categories=false))]
     fn new(
         schema: Option<&Bound<'_, PyAny>>,
-        misfit: &str,
+        on_invalid: &str,
         chunk_rows: usize,
         missing: &str,
         has_categories: bool,
     ) -> PyResult<Self> {
-        let misfit = match misfit {
-            "raise" => Misfit::Raise,
-            "null" => Misfit::Null,
-            "string" => Misfit::Text,
+        let on_invalid = match on_invalid {
+            "raise" => OnInvalid::Raise,
+            "null" => OnInvalid::Null,
+            "string" => OnInvalid::Text,
             other => {
                 return Err(PyValueError::new_err(format!(
-                    "expected \"raise\", \"null\" or \"string\" as misfit, got {other:?}"
+                    "expected \"raise\", \"null\" or \"string\" as on_invalid, got {other:?}"
                 )));
             }
         };
         let fields = schema.map(fields_of).transpose()?;
-        let mut builder = Builder::new(fields.as_deref(), misfit, chunk_rows);
+        let mut builder = Builder::new(fields.as_deref(), on_invalid, chunk_rows);
         if has_categories {
             builder = builder.with_categories();
         }
@@ -94,7 +94,7 @@ impl ColumnBuilder {
             while let Some(range) = next_in(&message, position, end).map_err(Problem::Bytes)? {
                 position = range.end;
                 let (document, _) = prefix(&message[range])?;
-                builder.push(document).map_err(Problem::Misfit)?;
+                builder.push(document).map_err(Problem::Invalid)?;
             }
             Ok(())
         })
@@ -106,7 +106,7 @@ impl ColumnBuilder {
             let mut rest = data;
             while !rest.is_empty() {
                 let (document, after) = prefix(rest)?;
-                builder.push(document).map_err(Problem::Misfit)?;
+                builder.push(document).map_err(Problem::Invalid)?;
                 rest = after;
             }
             Ok(())
@@ -144,7 +144,7 @@ impl ColumnBuilder {
     ) -> PyResult<ArrowTable> {
         let mut table = None;
         self.build(py, |builder| {
-            table = Some(take(builder).map_err(Problem::Misfit)?);
+            table = Some(take(builder).map_err(Problem::Invalid)?);
             Ok(())
         })?;
         let table = table.ok_or_else(|| PyRuntimeError::new_err("the builder made no table"))?;
@@ -154,7 +154,7 @@ impl ColumnBuilder {
 
 enum Problem {
     Bytes(String),
-    Misfit(Failure),
+    Invalid(Failure),
 }
 
 fn prefix(bytes: &[u8]) -> Result<(RawDocument<'_>, &[u8]), Problem> {
@@ -178,10 +178,10 @@ impl ColumnBuilder {
                 return Ok(());
             }
             Err(Problem::Bytes(text)) => text,
-            Err(Problem::Misfit(failure)) if failure.is_no_memory() => {
+            Err(Problem::Invalid(failure)) if failure.is_no_memory() => {
                 return Err(PyMemoryError::new_err(failure.to_string()));
             }
-            Err(Problem::Misfit(failure)) => failure.to_string(),
+            Err(Problem::Invalid(failure)) => failure.to_string(),
         };
         let class = py.import("mangonel.arrow.errors")?.getattr("ColumnError")?;
         Err(PyErr::from_value(class.call1((text,))?))

@@ -113,7 +113,7 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
         schema: Any,
         filter: Mapping[str, Any] | None = None,
         *,
-        misfit: str = "raise",
+        on_invalid: str = "raise",
         parallel: int = 1,
         connect: Callable[[], object] | str | None = None,
     ) -> PolarsLazyFrame:
@@ -126,7 +126,7 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
         Args:
             schema: names and types of the columns, as for `Cursor.to_arrow`.
             filter: query document, sent besides; it has MongoDB's meaning.
-            misfit: "raise" or "null": what happens to a value that does not fit its column.
+            on_invalid: "raise" or "null": what happens to a value that does not fit its column.
             parallel: how many cursors read at a time, as for `Cursor.to_arrow`. With the collection's read concern
                 "snapshot" they read one moment.
             connect: how a pickled frame gets its client in another process, as for `partitions`. Engines read in
@@ -142,7 +142,7 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
             >>> frame.filter(polars.col("total") > 5).select("_id").collect().rows()
             [(1,)]
         """
-        made = self._lazy(schema, filter, misfit, parallel, connect)
+        made = self._lazy(schema, filter, on_invalid, parallel, connect)
         return upper_module("mangonel.arrow._lazy").scan(made)
 
     def dataset(
@@ -150,7 +150,7 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
         schema: Any,
         filter: Mapping[str, Any] | None = None,
         *,
-        misfit: str = "raise",
+        on_invalid: str = "raise",
         parallel: int = 1,
         connect: Callable[[], object] | str | None = None,
     ) -> ArrowDataset:
@@ -160,7 +160,7 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
         pass on columns and predicates, which are sent as `scan_polars` sends them.
 
         Args:
-            schema, filter, misfit, parallel, connect: as for `scan_polars`.
+            schema, filter, on_invalid, parallel, connect: as for `scan_polars`.
 
         Raises:
             ImportError: pyarrow is not installed.
@@ -171,11 +171,13 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
             >>> duckdb.sql("select _id from big where _id < 2").fetchall()
             [(1,)]
         """
-        made = self._lazy(schema, filter, misfit, parallel, connect)
+        made = self._lazy(schema, filter, on_invalid, parallel, connect)
         return upper_module("mangonel.arrow._lazy").dataset(made)
 
-    def _lazy(self, schema: Any, filter: Any, misfit: str, parallel: int, connect: Any) -> Any:
+    def _lazy(self, schema: Any, filter: Any, on_invalid: str, parallel: int, connect: Any) -> Any:
         from mangonel._shared.partitions.part import whole
 
         part = whole(self._cursor_class(self, filter), self._partition_class, connect)
-        return upper_module("mangonel.arrow._lazy").Source(part, schema, misfit=misfit, parallel=parallel)
+        return upper_module("mangonel.arrow._lazy").Source(
+            part, schema, on_invalid=on_invalid, parallel=parallel
+        )

@@ -8,7 +8,7 @@ from typing import TypedDict
 class TableOptions(TypedDict, total=False):
     """Of `to_arrow` and the like; a cursor's `to_arrow` describes them."""
 
-    misfit: str
+    on_invalid: str
     missing: str
     categorical: bool
     parallel: int

@@ -59,7 +59,7 @@ class CursorTables:
         schema: Any,
         *,
         rows: int = _ROWS,
-        misfit: str = "raise",
+        on_invalid: str = "raise",
         missing: str = "null",
         categorical: bool = False,
         parallel: int = 1,
@@ -74,14 +74,14 @@ class CursorTables:
         if type(rows) is not int or rows < 1:
             raise ValueError(f"expected at least 1 row in a chunk, got {rows!r}")
         if schema is None:
-            return source, _core.ColumnBuilder(None, misfit, rows, missing, categorical)
+            return source, _core.ColumnBuilder(None, on_invalid, rows, missing, categorical)
         if categorical:
             raise ValueError(
                 'expected no schema beside categorical; name such columns "category" in the schema'
             )
         schemas = upper_module("mangonel.arrow.schema")
         fields = schemas.fields_of(schema)
-        builder = _core.ColumnBuilder(fields, misfit, rows, missing)
+        builder = _core.ColumnBuilder(fields, on_invalid, rows, missing)
         if self._id is None and self._batch is None:
             names = schemas.projection_of(fields, is_deep=missing != "distinguish")
             if names is not None:
@@ -138,8 +138,9 @@ class CursorTables:
                 int64 to double.
             rows: number of rows in one chunk of the table.
             options: the keywords that follow; `to_polars` and the others take them too.
-            misfit: what happens to a value that does not fit its column. "raise", the default; "null" makes it null;
-                "string" turns an inferred column into text, with values of other types as extended JSON.
+            on_invalid: what happens to a value that does not fit its column. "raise", the default, raises ColumnError;
+                "null" makes it null; "string" turns an inferred column into text: values of other types become
+                extended JSON.
             missing: "null", the default, treats a field that a document lacks as null. "distinguish" adds a last
                 column "$null" with the paths of the fields that are null in the document; a null that it does not
                 name is a missing field. `insert_arrow` turns such a table back into the same documents.
@@ -184,7 +185,7 @@ class CursorTables:
         Args:
             schema: as for `to_arrow`.
             rows: number of rows in one table; the last may have fewer.
-            options: `misfit`, `missing`, `categorical`, `parallel` and `ordered`, as for `to_arrow`.
+            options: `on_invalid`, `missing`, `categorical`, `parallel` and `ordered`, as for `to_arrow`.
 
         Raises:
             ValueError: an argument has another value.
@@ -201,7 +202,7 @@ class CursorTables:
 
         Args:
             schema: as for `to_arrow`.
-            options: `misfit`, `missing`, `categorical`, `parallel` and `ordered`, as for `to_arrow`.
+            options: `on_invalid`, `missing`, `categorical`, `parallel` and `ordered`, as for `to_arrow`.
 
         Raises:
             ColumnError: a value does not fit.
@@ -220,7 +221,7 @@ class CursorTables:
 
         Args:
             schema: as for `to_arrow`.
-            options: `misfit`, `missing`, `categorical`, `parallel` and `ordered`, as for `to_arrow`.
+            options: `on_invalid`, `missing`, `categorical`, `parallel` and `ordered`, as for `to_arrow`.
 
         Raises:
             ColumnError: a value does not fit.
@@ -239,7 +240,7 @@ class CursorTables:
 
         Args:
             schema: as for `to_arrow`.
-            options: `misfit`, `missing`, `categorical`, `parallel` and `ordered`, as for `to_arrow`.
+            options: `on_invalid`, `missing`, `categorical`, `parallel` and `ordered`, as for `to_arrow`.
 
         Raises:
             ColumnError: a value does not fit.

@@ -123,7 +123,7 @@ class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes
             schema: as for `Collection.dataset`.
         """
         source = self._source
-        made = Source(source.part, schema, misfit=source.misfit, parallel=source.parallel)
+        made = Source(source.part, schema, on_invalid=source.on_invalid, parallel=source.parallel)
         return CollectionDataset(made)
 
     def _wanted(self, columns: Any, filter: Any) -> list[str] | None:

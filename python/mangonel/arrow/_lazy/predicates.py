@@ -146,22 +146,22 @@ _LARGEST = 2**63
 
 
 def translate(
-    node: Node | None, fields: Sequence[tuple[str, Any]], *, misfit: str, has_collation: bool
+    node: Node | None, fields: Sequence[tuple[str, Any]], *, on_invalid: str, has_collation: bool
 ) -> Filter | None:
     """Return a filter that matches every document whose row a predicate keeps. None: no filter is narrower than all.
 
     Args:
         node: the predicate.
         fields: names and kinds of the columns.
-        misfit: "null" if values that do not fit are null, so that any value may be.
+        on_invalid: "null" if values that do not fit are null, so that any value may be.
         has_collation: the collection compares strings by rules of its own.
     """
-    return _Translator(dict(fields), misfit, has_collation).of(node, is_negated=False)
+    return _Translator(dict(fields), on_invalid, has_collation).of(node, is_negated=False)
 
 
 class _Translator:
-    def __init__(self, fields: Mapping[str, Any], misfit: str, has_collation: bool) -> None:
-        self._fields, self._misfit, self._has_collation = fields, misfit, has_collation
+    def __init__(self, fields: Mapping[str, Any], on_invalid: str, has_collation: bool) -> None:
+        self._fields, self._on_invalid, self._has_collation = fields, on_invalid, has_collation
 
     def of(self, node: Node | None, *, is_negated: bool) -> Filter | None:
         match node:
@@ -250,7 +250,7 @@ class _Translator:
             is_ruled = kind in _TEXTS and self._has_collation
             # For Arrow, -0.0 is not in a list with 0.0.
             is_zero = kind == "double" and 0 in values
-            return None if is_ruled or is_zero or self._misfit != "raise" else {path: {"$nin": stored}}
+            return None if is_ruled or is_zero or self._on_invalid != "raise" else {path: {"$nin": stored}}
         found = {path: {"$in": stored}}
         return _any_of([found, {path: {"$type": _AS_TEXT}}]) if kind in _TEXTS else found
 
@@ -259,7 +259,7 @@ class _Translator:
             # It would leave out arrays with a null in them.
             is_list = isinstance(kind, tuple) and kind[0] == "list"
             return None if is_list else {path: {"$ne": None}}
-        if self._misfit != "raise":
+        if self._on_invalid != "raise":
             return None
         # Since 8.0, null does not match the old type undefined, which a column takes as null.
         return _any_of([{path: None}, {path: {"$type": "undefined"}}])

@@ -19,28 +19,28 @@ class Source:
     Args:
         part: the query as one partition.
         schema: names and types of the columns.
-        misfit: what happens to a value that does not fit its column.
+        on_invalid: what happens to a value that does not fit its column.
         parallel: how many cursors read at a time.
 
     Raises:
         ValueError, TypeError: the schema is none, or an argument has another value.
     """
 
-    def __init__(self, part: Any, schema: Any, *, misfit: str = "raise", parallel: int = 1) -> None:
-        if misfit not in ("raise", "null"):
-            raise ValueError(f'expected "raise" or "null" as misfit of a lazy source, got {misfit!r}')
+    def __init__(self, part: Any, schema: Any, *, on_invalid: str = "raise", parallel: int = 1) -> None:
+        if on_invalid not in ("raise", "null"):
+            raise ValueError(f'expected "raise" or "null" as on_invalid of a lazy source, got {on_invalid!r}')
         if type(parallel) is not int or parallel < 1:
             raise ValueError(f"expected at least 1 cursor as parallel, got {parallel!r}")
         self.part = part
         self.fields = fields_of(schema)
-        self.misfit = misfit
+        self.on_invalid = on_invalid
         self.parallel = parallel
         # Whether the collection has rules for comparing strings; None: not asked yet.
         self._has_collation: bool | None = None
 
     def empty(self) -> _core.ArrowTable:
         """Return a table of no rows, for its types."""
-        return _core.ColumnBuilder(self.fields, self.misfit, 1).take()
+        return _core.ColumnBuilder(self.fields, self.on_invalid, 1).take()
 
     def tables(
         self, columns: Sequence[str] | None, node: Node | None, limit: int | None, rows: int | None
@@ -65,7 +65,7 @@ class Source:
             cursor.limit(limit)
         elif node is not None:
             filter = translate(
-                node, self.fields, misfit=self.misfit, has_collation=self.compares_by_rules(cursor)
+                node, self.fields, on_invalid=self.on_invalid, has_collation=self.compares_by_rules(cursor)
             )
         if filter is not None:
             base = cursor._query["filter"]
@@ -73,7 +73,7 @@ class Source:
         options = {} if rows is None else {"rows": rows}
         yield from cursor.iter_arrow(
             Schema.of_kinds(fields),
-            misfit=self.misfit,
+            on_invalid=self.on_invalid,
             parallel=1 if limit is not None else self.parallel,
             **options,
         )

@@ -50,7 +50,7 @@ class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
         Args:
             schema: names and types of the columns, as for a cursor's `to_arrow`; a model has its own. None: infer the
                 columns.
-            options: `misfit`, `missing`, `categorical` and `parallel`, as for a cursor's `to_arrow`.
+            options: `on_invalid`, `missing`, `categorical` and `parallel`, as for a cursor's `to_arrow`.
 
         Raises:
             ColumnError: a value does not fit.
