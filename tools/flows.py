@@ -29,6 +29,8 @@ FACE_OF_ITS_OWN = (
     "_shared/cursors/iteration.py",
     "admin/_asgi.py",
     "admin/_port.py",
+    "admin/_tornado.py",
+    "admin/_wsgi.py",
     "_shared/sessions/contexts.py",
     "encryption/_contexts.py",
     "gridfs/_iteration.py",

@@ -10,7 +10,17 @@ from urllib.parse import parse_qsl, urlencode
 
 from mangonel.admin._markup import Markup
 
-__all__ = ["HEADERS", "MAX_BODY", "Refused", "Request", "Response", "Upload", "form_of"]
+__all__ = [
+    "HEADERS",
+    "MAX_BODY",
+    "Refused",
+    "Request",
+    "Response",
+    "Upload",
+    "checked_length",
+    "form_of",
+    "query_of",
+]
 
 MAX_BODY = 64 << 20
 """Bytes of the largest form, uploaded files included."""
@@ -140,6 +150,19 @@ class Response:
 def query_of(text: str) -> dict[str, str]:
     """Return the values of a query string; the last one of each name."""
     return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+
+
+def checked_length(text: str | None) -> int:
+    """Return the length of a body.
+
+    Raises:
+        Refused: it is missing, or larger than a form may be.
+    """
+    if not (text and text.isascii() and text.isdigit()):
+        raise Refused(411, "expected a form with its length")
+    if int(text) > MAX_BODY:
+        raise Refused(413, f"expected a form of at most {MAX_BODY} bytes")
+    return int(text)
 
 
 def form_of(content_type: str, body: bytes) -> tuple[dict[str, str], dict[str, Upload]]:

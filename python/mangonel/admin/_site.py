@@ -109,6 +109,38 @@ class Admin:
 
         return AsgiAdmin(self)
 
+    def wsgi(self) -> Any:
+        """Return the WSGI application, to be mounted beside Flask's or served alone.
+
+        Inside of a `WSGISessions` it uses that one's websession; otherwise it loads its own by the same cookie, so the
+        users of a Flask application with the same `sessions` are logged in.
+
+        Example:
+            >>> from werkzeug.middleware.dispatcher import DispatcherMiddleware
+            >>> admin = Admin(User, sessions=WebSessions("memory:"))
+            >>> app = DispatcherMiddleware(app, {"/admin": admin.wsgi()})
+        """
+        from mangonel.admin._wsgi import WsgiAdmin
+
+        return WsgiAdmin(self)
+
+    def tornado(self, base: str = "/admin") -> list[Any]:
+        """Return the rules for a Tornado application.
+
+        Args:
+            base: the path under which the admin is served, without a slash at its end.
+
+        Example:
+            >>> from tornado.web import Application
+            >>> admin = Admin(User, sessions=WebSessions("memory:"))
+            >>> app = Application(admin.tornado("/admin"))
+        """
+        import re
+
+        from mangonel.admin._tornado import AdminHandler
+
+        return [(rf"{re.escape(base)}(/.*)?", AdminHandler, {"admin": self, "base": base})]
+
 
 def _by_title(models: Iterable[Any]) -> dict[str, ShownModel]:
     found: dict[str, ShownModel] = {}

@@ -1,0 +1,88 @@
+"""The admin as a WSGI application, for Flask and every WSGI server: the flows run in the calling thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from mangonel._core import run_now
+from mangonel.admin._port import BLOCKING
+from mangonel.admin._request import Refused, Request, Response, checked_length, form_of, query_of
+from mangonel.admin._routes import answer_flow, refusal, static
+from mangonel.websessions.answer import REASONS
+from mangonel.websessions.frameworks.wsgi import KEY, WSGISessions
+
+if TYPE_CHECKING:
+    from mangonel.admin._live import Live
+    from mangonel.admin._site import Admin
+
+__all__ = ["WsgiAdmin"]
+
+# Seconds that an event stream keeps its thread. The browser asks again, and its websession is looked at again.
+STREAM_S = 30.0
+
+
+class WsgiAdmin:
+    """The WSGI application of an admin."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._alone = WSGISessions(self._answer, admin.sessions)
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        """Answer one request."""
+        file = static(_text(environ, "PATH_INFO"))
+        if file is not None:
+            return _started(start_response, file)
+        if KEY in environ:
+            return self._answer(environ, start_response)
+        return self._alone(environ, start_response)
+
+    def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        request = Request(
+            environ["REQUEST_METHOD"],
+            _text(environ, "SCRIPT_NAME").rstrip("/"),
+            _text(environ, "PATH_INFO"),
+            query_of(environ.get("QUERY_STRING", "")),
+            environ[KEY],
+            lambda name: _header(environ, name),
+        )
+        try:
+            if request.method == "POST":
+                length = checked_length(environ.get("CONTENT_LENGTH"))
+                texts, files = form_of(environ.get("CONTENT_TYPE", ""), environ["wsgi.input"].read(length))
+                request.form.update(texts)
+                request.files.update(files)
+            response = run_now(answer_flow(self._admin, BLOCKING, request))
+        except Refused as error:
+            response = refusal(self._admin, request, error)
+        if response.stream is None:
+            return _started(start_response, response, with_body=request.method != "HEAD")
+        start_response("200 OK", response.all_headers())
+        return _parts(response.stream)
+
+
+def _started(start_response: Any, response: Response, *, with_body: bool = True) -> list[bytes]:
+    start_response(f"{response.status} {REASONS.get(response.status, 'Answer')}", response.all_headers())
+    return [response.body] if with_body else []
+
+
+def _parts(live: Live) -> Iterator[bytes]:
+    """Yield the parts of an event stream for a while."""
+    end = time.monotonic() + STREAM_S
+    try:
+        while time.monotonic() < end:
+            yield run_now(live.part_flow(BLOCKING))
+    finally:
+        run_now(live.close_flow(BLOCKING))
+
+
+def _text(environ: dict[str, Any], name: str) -> str:
+    # PEP 3333: bytes of UTF-8, each as one character.
+    return str(environ.get(name, "")).encode("latin-1").decode("utf-8", "replace")
+
+
+def _header(environ: dict[str, Any], name: str) -> str | None:
+    value = environ.get(f"HTTP_{name.upper().replace('-', '_')}")
+    return None if value is None else str(value)
