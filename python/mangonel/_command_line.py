@@ -6,6 +6,7 @@ Must stay light, since the command line loads it first; knows no sub-command.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -176,6 +177,25 @@ def add_uri(parser: Parser, help: str = "the deployment", *, default: str | None
 def add_output(parser: argparse.ArgumentParser, help: str, metavar: str = "FILE", **more: Any) -> None:
     """Add `-o`, which every command that writes a file has."""
     parser.add_argument("-o", "--output", metavar=metavar, help=help, **more)
+
+
+def program_module(name: str) -> Any:
+    """Return a module of the user's program; the current folder is searched first.
+
+    Args:
+        name: its name, as `shop.models`.
+
+    Raises:
+        UsageProblem: there is no such module.
+    """
+    import importlib
+
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise UsageProblem(f"expected a module with models, got none called {error.name!r}") from error
 
 
 def children(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

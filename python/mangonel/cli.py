@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("mangonel.files._export", "write a collection to a file: JSON lines, Parquet, Arrow, CSV"),
     "schema": ("mangonel.arrow._schema", "show the types in a collection, and how they drift"),
     "odm": ("mangonel.odm.cli", "look after the indexes, schemas and documents of models"),
+    "admin": ("mangonel.admin.cli", "serve admin pages of a program's models"),
     "websessions": ("mangonel.websessions.cli", "look after a store of HTTP sessions"),
     "lab": ("mangonel.lab.cli", "compare this driver with its peers on this machine"),
     "demo": ("mangonel.demo.cli", "run the demo: a shop's admin pages, live"),

@@ -55,6 +55,7 @@ LINES: dict[str, tuple[int, str]] = {
     "odm check mongodb://localhost shop_models": (2, "expected the name of a database"),
     "odm schema shop_models": (0, ""),
     "odm schema no_such": (2, "got none called 'no_such'"),
+    "admin shop_models": (1, "pip install mangonel[websessions]"),
     **{
         "websessions {0} {2} {1}".format(*action.partition(" ")[::2], uri).strip(): (
             1,

@@ -8,10 +8,10 @@ from typing import Any
 
 from mangonel.admin._forms import fields_of, is_secret
 from mangonel.admin._texts import Spec, leaf_of
-from mangonel.odm._registry import is_document_class
+from mangonel.odm._registry import documents, is_document_class
 from mangonel.odm.model.inputs import Input, Patch, fields_not_set
 
-__all__ = ["Shown", "ShownModel"]
+__all__ = ["Shown", "ShownModel", "served"]
 
 COLUMNS = 6
 # Types that stand in a list by default, and by which it may be sorted.
@@ -143,6 +143,12 @@ class ShownModel(Shown):
             ValueError: it is no id of this model.
         """
         return _id_leaf(self.model).read(text)
+
+
+def served() -> list[Any]:
+    """Return the document classes that a program has defined; of a family that shares a collection, its root."""
+    found = [model for model in documents() if not model.__dict__.get("__abstract__")]
+    return [model for model in found if not any(base.__dict__.get("__root__") for base in model.__mro__[1:])]
 
 
 def _id_leaf(model: Any) -> Any:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from mangonel.admin._shown import Shown, ShownModel
-from mangonel.odm._registry import documents
+from mangonel.admin._shown import Shown, ShownModel, served
 
 if TYPE_CHECKING:
     from mangonel.websessions import WebSessions
@@ -91,7 +90,7 @@ class Admin:
 
     def _titles(self) -> dict[str, ShownModel]:
         if self._shown is None:
-            self._shown = _by_title(model for model in documents() if not model.__dict__.get("__abstract__"))
+            self._shown = _by_title(served())
         return self._shown
 
     def asgi(self) -> Any:

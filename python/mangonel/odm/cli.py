@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import os
 import sys
 import types
 from collections.abc import Iterator
@@ -13,7 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from mangonel import _core
-from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command, add_output, add_uri
+from mangonel._command_line import (
+    EXIT_FAILURE,
+    Parser,
+    UsageProblem,
+    add_command,
+    add_output,
+    add_uri,
+    program_module,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -224,12 +230,7 @@ def _models(place: str) -> list[Any]:
     from mangonel.odm import Document
 
     module_name, _, name = place.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise UsageProblem(f"expected a module with models, got none called {error.name!r}") from error
+    module = program_module(module_name)
     found = [
         value
         for value in vars(module).values()
