@@ -625,6 +625,7 @@ class Collection(Generic[_DocumentType]):
         into: object = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
     ) -> Cursor[_DocumentType]: ...
     def find_raw_batches(
         self,
@@ -655,6 +656,7 @@ class Collection(Generic[_DocumentType]):
         into: object = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
     ) -> RawBatchCursor[_DocumentType]: ...
     def insert_one(
         self,
@@ -821,6 +823,7 @@ class Collection(Generic[_DocumentType]):
         comment: object = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
         **kwargs: object,
     ) -> CommandCursor[_DocumentType]: ...
     def aggregate_raw_batches(
@@ -830,6 +833,7 @@ class Collection(Generic[_DocumentType]):
         comment: object = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
         **kwargs: object,
     ) -> RawBatchCommandCursor[_DocumentType]: ...
     def count_documents(
@@ -907,6 +911,7 @@ class Collection(Generic[_DocumentType]):
         comment: object = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
     ) -> CommandCursor[SON[str, Any]]: ...
     def index_information(
         self,
@@ -1184,6 +1189,7 @@ class Database(Generic[_DocumentType]):
         comment: object = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
         **kwargs: object,
     ) -> CommandCursor[dict[str, Any]]: ...
     def list_collection_names(
@@ -1201,6 +1207,7 @@ class Database(Generic[_DocumentType]):
         session: ClientSession | None = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
         **kwargs: object,
     ) -> CommandCursor[dict[str, Any]]: ...
     @overload
@@ -1740,6 +1747,7 @@ class AsyncCollection(Generic[_DocumentType]):
         into: object = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
     ) -> AsyncCursor[_DocumentType]: ...
     def find_raw_batches(
         self,
@@ -1770,6 +1778,7 @@ class AsyncCollection(Generic[_DocumentType]):
         into: object = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
     ) -> AsyncRawBatchCursor[_DocumentType]: ...
     async def insert_one(
         self,
@@ -1936,6 +1945,7 @@ class AsyncCollection(Generic[_DocumentType]):
         comment: object = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
         **kwargs: object,
     ) -> AsyncCommandCursor[_DocumentType]: ...
     async def aggregate_raw_batches(
@@ -1945,6 +1955,7 @@ class AsyncCollection(Generic[_DocumentType]):
         comment: object = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
         **kwargs: object,
     ) -> AsyncRawBatchCommandCursor[_DocumentType]: ...
     async def count_documents(
@@ -2022,6 +2033,7 @@ class AsyncCollection(Generic[_DocumentType]):
         comment: object = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
     ) -> AsyncCommandCursor[SON[str, Any]]: ...
     async def index_information(
         self,
@@ -2299,6 +2311,7 @@ class AsyncDatabase(Generic[_DocumentType]):
         comment: object = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
         **kwargs: object,
     ) -> AsyncCommandCursor[dict[str, Any]]: ...
     async def list_collection_names(
@@ -2316,6 +2329,7 @@ class AsyncDatabase(Generic[_DocumentType]):
         session: AsyncClientSession | None = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
         **kwargs: object,
     ) -> AsyncCommandCursor[dict[str, Any]]: ...
     @overload

@@ -18,7 +18,7 @@ from mangonel import CursorType, api, gridfs
 from mangonel.bson import ObjectId
 from mangonel.errors import ConfigurationError, ExecutionTimeout
 from mangonel.operations import IndexModel, InsertOne, SearchIndexModel
-from tools.scripted_server import ScriptedServer
+from tools.scripted_server import Reply, ScriptedServer
 
 CURSOR = {"id": 0, "ns": "a.b", "firstBatch": [{"_id": 1, "name": "b", "options": {}}]}
 COMMANDS = (
@@ -327,3 +327,113 @@ def test_the_callback_of_a_limited_transaction_takes_no_other_limit(
         face.wait(run(on_loop if face.is_async else blocking, timeout_ms=60_000))
     # Without a limit for all there is nothing to break.
     face.wait(run(on_loop if face.is_async else blocking))
+
+
+CURSOR_CALLS = [
+    ("Collection", "find", ()),
+    ("Collection", "find_raw_batches", ()),
+    ("Collection", "aggregate", ([],)),
+    ("Collection", "aggregate_raw_batches", ([],)),
+    ("Collection", "list_indexes", ()),
+    ("Database", "aggregate", ([{"$currentOp": {}}],)),
+    ("Database", "list_collections", ()),
+]
+FIRST = {"ok": 1, "cursor": {**CURSOR, "id": 7}}
+MORE = {"ok": 1, "cursor": {"id": 0, "ns": "a.b", "nextBatch": [{"_id": 2}]}}
+
+
+@pytest.fixture
+def open_cursors(scripted: ScriptedServer) -> ScriptedServer:
+    """Every cursor has a second batch."""
+    for name in ("find", "aggregate", "listIndexes", "listCollections"):
+        scripted.on(name, FIRST)
+    scripted.on("getMore", MORE)
+    scripted.on("killCursors", {"ok": 1})
+    return scripted
+
+
+def read_slowly(
+    face: Any, target: Any, name: str, args: tuple[Any, ...], pause: float, **options: Any
+) -> int:
+    """Read a cursor of two batches with a pause between them; return the number of items."""
+    cursor = getattr(target, name)(*args, **options)
+    cursor = face.wait(cursor)
+    face.next(cursor)
+    time.sleep(pause)
+    return 1 + len(face.wait(cursor.to_list()))
+
+
+@pytest.mark.parametrize(("kind", "name", "args"), CURSOR_CALLS)
+def test_in_the_mode_iteration_the_server_is_told_no_limit(
+    face: Any, open_cursors: ScriptedServer, kind: str, name: str, args: tuple[Any, ...]
+) -> None:
+    target = target_of(face, kind, face.client(open_cursors.uri))
+    told = Limits(open_cursors)
+    options = {"timeout_ms": 50_000, "timeout_mode": "iteration"}
+    assert read_slowly(face, target, name, args, 0, **options) == 2
+    assert told.look() == [None]
+    assert "maxTimeMS" not in open_cursors.received("getMore")[0].command
+
+
+def test_in_the_mode_iteration_each_batch_has_the_whole_limit_and_else_all_have_one(
+    face: Any, open_cursors: ScriptedServer
+) -> None:
+    collection = face.client(open_cursors.uri).a.b
+    # The delays together are longer than the limit, that of the client too.
+    open_cursors.once("find", Reply(FIRST, delay=2))
+    open_cursors.once("getMore", Reply(MORE, delay=2))
+    impatient = face.client(open_cursors.uri, timeoutMS=3_000).a.b
+    assert len(face.wait(impatient.find(timeout_mode="iteration").to_list())) == 2
+    # The pause is as long as the limit.
+    assert read_slowly(face, collection, "find", (), 3, timeout_ms=3_000, timeout_mode="iteration") == 2
+    told = Limits(open_cursors)
+    told.look()
+    for mode in (None, "cursor_lifetime"):
+        with pytest.raises(ExecutionTimeout):
+            read_slowly(face, collection, "find", (), 3, timeout_ms=3_000, timeout_mode=mode)
+        (limit,) = told.look()
+        assert 0 < limit <= 3_000
+
+
+def test_a_mode_takes_the_limit_of_the_client_of_the_collection_or_of_a_block(
+    face: Any, open_cursors: ScriptedServer
+) -> None:
+    told = Limits(open_cursors)
+    limited = face.client(open_cursors.uri, timeoutMS=50_000)
+    unlimited = face.client(open_cursors.uri)
+    for collection in (limited.a.b, unlimited.a.b.with_options(timeout_ms=50_000)):
+        assert len(face.collect(collection.find(timeout_mode="iteration"))) == 2
+        assert told.look() == [None]
+        assert len(face.collect(collection.find(timeout_mode="cursor_lifetime"))) == 2
+        assert told.look()[0] <= 50_000
+    with mangonel.timeout(50):
+        assert len(face.collect(unlimited.a.b.find(timeout_mode="iteration"))) == 2
+    assert told.look() == [None]
+
+
+def test_a_mode_that_cannot_be_kept_is_refused_and_nothing_is_sent(
+    face: Any, open_cursors: ScriptedServer
+) -> None:
+    collection = face.client(open_cursors.uri).a.b
+    writing = [{"$out": "c"}]
+    for error, words, options, args, name in [
+        (ConfigurationError, "needs a time limit", {"timeout_mode": "iteration"}, (), "find"),
+        (ValueError, "lifelong", {"timeout_mode": "lifelong", "timeout_ms": 5}, (), "find"),
+        (
+            ConfigurationError,
+            r"\$out",
+            {"timeout_mode": "iteration", "timeout_ms": 5},
+            (writing,),
+            "aggregate",
+        ),
+        (
+            ConfigurationError,
+            "tailable",
+            {"timeout_mode": "cursor_lifetime", "timeout_ms": 5, "cursor_type": CursorType.TAILABLE},
+            (),
+            "find",
+        ),
+    ]:
+        with pytest.raises(error, match=words):
+            face.collect(face.wait(getattr(collection, name)(*args, **options)))
+    assert [name for name in ("find", "aggregate") if open_cursors.received(name)] == []

@@ -86,6 +86,8 @@ pub struct Operation {
     pub pinned: Option<LinkId>,
     /// How long it may take altogether, instead of the client's own limit.
     pub limit: Limit,
+    /// Whether the server is not told the limit: it would take that of a cursor's first command for all of its batches.
+    pub omits_max_time: bool,
     /// Whether replies are already on their way, so that nothing is sent: the later batches of an exhaust cursor.
     pub is_under_way: bool,
     /// Whether only a new connection to `server` is wanted, to be put by, and nothing is to be sent on it.
@@ -113,6 +115,7 @@ impl Operation {
             server: None,
             pinned: None,
             limit: Limit::OfClient,
+            omits_max_time: false,
             is_under_way: false,
             is_filling: false,
             is_silent: false,

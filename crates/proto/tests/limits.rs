@@ -53,6 +53,18 @@ fn what_is_left_of_the_time_limits_every_wait_and_the_servers_own_work() {
 }
 
 #[test]
+fn the_server_is_told_no_limit_that_it_would_keep_for_later_batches() {
+    for command in ["find", "aggregate", "listIndexes"] {
+        let mut bench = Bench::standalone();
+        let mut asked = within(700, operation(Kind::Read, &json!({command: "orders"})));
+        asked.omits_max_time = true;
+        let exchange = bench.sent(asked);
+        assert_eq!(left(&bench, &exchange), Some(700));
+        assert_eq!(outbound(&exchange)["maxTimeMS"], Value::Null, "{command}");
+    }
+}
+
+#[test]
 fn the_clients_limit_holds_unless_the_operation_has_its_own() {
     let options = with(|options| options.timeout = Some(Duration::from_millis(800)));
     for (limit, expected) in [

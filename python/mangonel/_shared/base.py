@@ -48,9 +48,18 @@ class CommandSource(Settings):
         """Return the same object for a single call with a time limit of its own."""
         from mangonel._faces.limited import limited
 
+        return self._on(limited(self._port, timeout_ms, is_call=True))
+
+    def _limited_cursor(self, timeout_ms: float | None, timeout_mode: str | None) -> Self:
+        """Return the same object for a single call that opens a cursor."""
+        from mangonel._faces.limited import limited_cursor
+
+        return self._on(limited_cursor(self._port, timeout_ms, timeout_mode))
+
+    def _on(self, port: Any) -> Self:
         made: Self = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
-        made._port = limited(self._port, timeout_ms, is_call=True)
+        made._port = port
         return made
 
     def _operation(

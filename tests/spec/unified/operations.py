@@ -89,6 +89,8 @@ class Operations:
             milliseconds = arguments.pop("timeoutMS", None)
             if milliseconds is not None:
                 arguments["timeout_ms"] = milliseconds
+            if "timeoutMode" in arguments:
+                arguments["timeout_mode"] = values.snake_case(arguments.pop("timeoutMode"))
             # Until a document comes, this API's users iterate themselves, so that a limit for all of it is theirs.
             until = self._limits.get(id(entity)) if name == "iterateUntilDocumentOrError" else None
             block = self._driver.module("").timeout(until / 1000) if until else contextlib.nullcontext()

@@ -73,7 +73,7 @@ _NO_METHOD = {
     "mapReduce": "Collection.map_reduce",
 }
 
-_NO_ARGUMENT = {"timeoutMode": "timeoutMode of a cursor", "rawData": "rawData of an operation"}
+_NO_ARGUMENT = {"rawData": "rawData of an operation"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -295,8 +295,8 @@ impl Exchange {
                 command.shorten_wait(milliseconds);
                 true
             }
-            "find" => command.has_flag("tailable") && !command.has_flag("awaitData"),
-            _ => false,
+            "find" if command.has_flag("tailable") => !command.has_flag("awaitData"),
+            _ => self.operation.omits_max_time,
         };
         Ok((!is_for_the_line).then_some(milliseconds))
     }

@@ -246,6 +246,13 @@ impl Operation {
         }
     }
 
+    /// Leave `maxTimeMS` out: the server takes that of a cursor's first command for all of its batches.
+    fn omit_max_time(&mut self) {
+        if let Some(operation) = &mut self.operation {
+            operation.omits_max_time = true;
+        }
+    }
+
     /// Have listeners take it for a part of the group.
     fn join(&mut self, group: i64) {
         if let Some(operation) = &mut self.operation {

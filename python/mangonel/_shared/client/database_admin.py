@@ -156,6 +156,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         comment: Any | None = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
         **kwargs: Any,
     ) -> FaceResult[_CommandCursor[dict[str, Any]]]:
         """Return a cursor over the descriptions of the collections and views.
@@ -164,7 +165,9 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             session: run in this session; it must come from the same client.
             filter: query document for those descriptions, such as `{"type": "view"}`.
             comment: shown in the server's logs and profile.
-            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
+            timeout_ms: milliseconds for the first command and all batches together; 0: no limit. None: the usual limit.
+            timeout_mode: `"iteration"`: the limit is for the first command, and anew for each later batch.
+                `"cursor_lifetime"` or None: it is for all of them together.
             **kwargs: more fields of the command: `nameOnly`, `authorizedCollections`.
 
         Raises:
@@ -175,8 +178,8 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             >>> sorted(collection["name"] for collection in client.shop.list_collections())
             ['orders', 'users']
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        if timeout_ms is not None or timeout_mode is not None:
+            self = self._limited_cursor(timeout_ms, timeout_mode)
         return self._port.flow(self._list_collections_flow(filter, session, comment, kwargs))
 
     async def _list_collections_flow(
@@ -240,6 +243,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         session: _ClientSession | None = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
         **kwargs: Any,
     ) -> FaceResult[_CommandCursor[dict[str, Any]]]:
         """Run an aggregation without a collection, such as `$currentOp` or `$documents`; return a cursor.
@@ -250,8 +254,8 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             >>> client.admin.aggregate([{"$currentOp": {}}, {"$count": "n"}]).next()
             {'n': ...}
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        if timeout_ms is not None or timeout_mode is not None:
+            self = self._limited_cursor(timeout_ms, timeout_mode)
         collection = self._collection_class(self, "$cmd.aggregate")
         return self._aggregate(1, self._command_cursor_class, collection, pipeline, session, kwargs)
 

@@ -75,6 +75,8 @@ class AggregatingSource(CommandSource):
         if pipeline:
             last = pipeline[-1]
             is_write = "$out" in last or "$merge" in last
+            if is_write and self._port.limit is not None:
+                self._port.refuse_iteration()  # type: ignore[attr-defined]
         command: dict[str, Any] = {"aggregate": target, "pipeline": pipeline, "cursor": {}}
         let, comment = options.pop("let", None), options.pop("comment", None)
         if let is not None:
@@ -150,6 +152,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         comment: Any | None = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
         **kwargs: Any,
     ) -> FaceResult[_CommandCursor[_DocumentType]]:
         """Run an aggregation pipeline and return a cursor over its results.
@@ -160,7 +163,9 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
             session: run in this session; it must come from the same client.
             let: variables for expressions, as `$$name`.
             comment: shown in the server's logs and profile.
-            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
+            timeout_ms: milliseconds for the first command and all batches together; 0: no limit. None: the usual limit.
+            timeout_mode: `"iteration"`: the limit is for the first command, and anew for each later batch.
+                `"cursor_lifetime"` or None: it is for all of them together.
             **kwargs: more fields of the command: `allowDiskUse`, `batchSize`, `bypassDocumentValidation`,
                 `collation`, `hint`, `maxTimeMS`, and `maxAwaitTimeMS` for later batches.
 
@@ -175,8 +180,8 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
             >>> list(client.shop.orders.aggregate(pipeline))
             [{'_id': 'Ada', 'n': 1}, {'_id': 'Eve', 'n': 1}]
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        if timeout_ms is not None or timeout_mode is not None:
+            self = self._limited_cursor(timeout_ms, timeout_mode)
         options = {"let": let, "comment": comment, **kwargs}
         return self._aggregate(
             self._name, self._command_cursor_class, self._as_collection(), pipeline, session, options
@@ -189,6 +194,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         comment: Any | None = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
         **kwargs: Any,
     ) -> FaceResult[_RawBatchCommandCursor[_DocumentType]]:
         """Run an aggregation pipeline and return a cursor over batches of BSON, one bytes object each.
@@ -202,8 +208,8 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
             >>> for batch in client.shop.orders.aggregate_raw_batches([{"$match": {"total": {"$gt": 5}}}]):
             ...     print(mangonel.bson.decode_all(batch))
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        if timeout_ms is not None or timeout_mode is not None:
+            self = self._limited_cursor(timeout_ms, timeout_mode)
         refuse_encryption(self._port, "aggregate_raw_batches does")
         options = {"comment": comment, **kwargs}
         return self._aggregate(

@@ -159,9 +159,9 @@ class _Collection(
         made._belong_to(self._database, port, self._client, database_name, name)
         return made
 
-    def _limited(self, timeout_ms: float) -> Self:
-        made = super()._limited(timeout_ms)
-        made._context = (made._port, *self._context[1:])
+    def _on(self, port: Any) -> Self:
+        made = super()._on(port)
+        made._context = (port, *self._context[1:])
         return made
 
     def __getitem__(self, name: str) -> _Collection[_DocumentType]:

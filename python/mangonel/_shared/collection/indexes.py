@@ -193,13 +193,16 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         comment: Any | None = None,
         *,
         timeout_ms: float | None = None,
+        timeout_mode: str | None = None,
     ) -> FaceResult[_CommandCursor[SON[str, Any]]]:
         """Return a cursor over the descriptions of the indexes; an empty one if the collection does not exist.
 
         Args:
             session: run in this session; it must come from the same client.
             comment: shown in the server's logs and profile.
-            timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
+            timeout_ms: milliseconds for the first command and all batches together; 0: no limit. None: the usual limit.
+            timeout_mode: `"iteration"`: the limit is for the first command, and anew for each later batch.
+                `"cursor_lifetime"` or None: it is for all of them together.
 
         Raises:
             AutoReconnect: the connection broke twice. A read is safe to repeat.
@@ -210,8 +213,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             >>> [index["name"] for index in client.shop.orders.list_indexes()]
             ['_id_', 'customer_1']
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        if timeout_ms is not None or timeout_mode is not None:
+            self = self._limited_cursor(timeout_ms, timeout_mode)
         return self._port.flow(self._list_indexes_flow(session, comment))
 
     async def _list_indexes_flow(self, session: _ClientSession | None, comment: Any) -> Any:

@@ -87,19 +87,23 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
 
         return port.run(self._read_operation(command, READ_BATCH, session=session, answer=answer))
 
-    def find(self, *args: Any, timeout_ms: float | None = None, **kwargs: Any) -> _Cursor[_DocumentType]:
+    def find(
+        self, *args: Any, timeout_ms: float | None = None, timeout_mode: str | None = None, **kwargs: Any
+    ) -> _Cursor[_DocumentType]:
         """Return a cursor over the documents that match. Sends nothing until the first document is requested.
 
         Args:
             args, kwargs: as for `Cursor`, without the collection.
             timeout_ms: milliseconds for the first command and all batches together; 0: no limit. None: the usual limit.
+            timeout_mode: `"iteration"`: the limit is for the first command, and anew for each later batch.
+                `"cursor_lifetime"` or None: it is for all of them together.
 
         Example:
             >>> [order["_id"] for order in client.shop.orders.find({"total": {"$gt": 5}}, limit=10)]
             [1]
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        if timeout_ms is not None or timeout_mode is not None:
+            self = self._limited_cursor(timeout_ms, timeout_mode)
         return self._cursor_class(self, *args, **kwargs)  # type: ignore[no-any-return]
 
     def _first_batch(self, command: dict[str, Any], answer: Callable[[Any], Any]) -> FaceResult[Any]:
@@ -129,14 +133,14 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
         return port.run(self._read_operation(command, READ_BATCH, answer=answer))
 
     def find_raw_batches(
-        self, *args: Any, timeout_ms: float | None = None, **kwargs: Any
+        self, *args: Any, timeout_ms: float | None = None, timeout_mode: str | None = None, **kwargs: Any
     ) -> _RawBatchCursor[_DocumentType]:
         """Return a cursor over batches of the matching documents, one bytes object of BSON each.
 
         Sends nothing until the first batch is requested.
 
         Args:
-            args, kwargs, timeout_ms: as for `find`.
+            args, kwargs, timeout_ms, timeout_mode: as for `find`.
 
         Raises:
             InvalidOperation: the client has `auto_encryption_opts`.
@@ -145,8 +149,8 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
             >>> for batch in client.shop.orders.find_raw_batches({"total": {"$gt": 5}}):
             ...     print(mangonel.bson.decode_all(batch))
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        if timeout_ms is not None or timeout_mode is not None:
+            self = self._limited_cursor(timeout_ms, timeout_mode)
         refuse_encryption(self._port, "find_raw_batches does")
         return self._raw_cursor_class(self, *args, **kwargs)  # type: ignore[no-any-return]
 
