@@ -53,6 +53,7 @@ def issue(
     *extensions: x509.ExtensionType,
     is_rsa: bool = False,
     until: datetime.timedelta = 24 * HOUR,
+    is_authority: bool = False,
 ) -> Owner:
     """Issue a certificate; without issuer an authority's own."""
     key: Any = rsa.generate_private_key(65537, 2048) if is_rsa else ec.generate_private_key(ec.SECP256R1())
@@ -65,7 +66,7 @@ def issue(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now() - 48 * HOUR)
         .not_valid_after(now() + until)
-        .add_extension(x509.BasicConstraints(issuer is None, None), critical=True)
+        .add_extension(x509.BasicConstraints(is_authority or issuer is None, None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
     for extension in extensions:
@@ -73,19 +74,26 @@ def issue(
     return Owner(builder.sign(key if issuer is None else issuer.key, hashes.SHA256()), key)
 
 
+def intermediate(authority: Owner, *urls: str) -> Owner:
+    """Issue the certificate of an authority below another one; it names responders."""
+    return issue("an intermediate authority", authority, *_named(urls), is_authority=True)
+
+
+def _named(urls: tuple[str, ...]) -> list[x509.ExtensionType]:
+    if not urls:
+        return []
+    method = AuthorityInformationAccessOID.OCSP
+    access = [x509.AccessDescription(method, x509.UniformResourceIdentifier(url)) for url in urls]
+    return [x509.AuthorityInformationAccess(access)]
+
+
 def server(authority: Owner, *urls: str, must_staple: bool = False, is_rsa: bool = False) -> Owner:
     """Issue a server's certificate that names responders."""
     extensions: list[x509.ExtensionType] = [
         x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]),
         x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
+        *_named(urls),
     ]
-    if urls:
-        method = AuthorityInformationAccessOID.OCSP
-        extensions.append(
-            x509.AuthorityInformationAccess(
-                [x509.AccessDescription(method, x509.UniformResourceIdentifier(url)) for url in urls]
-            )
-        )
     if must_staple:
         extensions.append(x509.TLSFeature([x509.TLSFeatureType.status_request]))
     return issue("server", authority, *extensions, is_rsa=is_rsa)

@@ -6,6 +6,8 @@ import contextlib
 import datetime
 import functools
 import ssl
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +28,7 @@ from tls.responders import (
     Owner,
     Responder,
     delegate,
+    intermediate,
     issue,
     over_http,
     refusal,
@@ -288,6 +291,29 @@ def test_a_stapled_answer_is_kept_too(authority: Owner, tmp_path: Path, asked: R
     assert not asked.asked
 
 
+@pytest.mark.parametrize("is_stapled", [True, False], ids=["stapled", "not stapled"])
+@pytest.mark.parametrize(
+    ("status", "is_refused"), [(GOOD, False), (UNKNOWN, False), (REVOKED, True), (None, False)], ids=str
+)
+def test_an_authority_below_the_root_is_asked_about_as_well(
+    authority: Owner, asked: Responder, is_stapled: bool, status: Any, is_refused: bool
+) -> None:
+    between = intermediate(authority, asked.url)
+    owner = server(between)
+    staple = Answer(owner, between).der() if is_stapled else b""
+    asked.plan = lambda: b"" if status is None else over_http(Answer(between, authority, status).der())
+    chain = [owner.certificate, between.certificate, authority.certificate]
+    answers = Answers(True)
+    for _ in range(2):
+        if is_refused:
+            with pytest.raises(ssl.SSLCertVerificationError, match="of its authority CN=an intermediate"):
+                answers.check(owner.certificate, chain, staple, 5)
+        else:
+            answers.check(owner.certificate, chain, staple, 5)
+    # What holds for a while is asked for once.
+    assert len(asked.asked) == (1 if status in (GOOD, REVOKED) else 2)
+
+
 @pytest.mark.parametrize(
     "options", [{"tlsallowinvalidcertificates": True}, {"ssl_context": ssl.create_default_context()}]
 )
@@ -334,6 +360,51 @@ def test_a_client_asks_once_for_all_of_its_connections(
             find(face, uri, tmp_path / "ca.pem", serverSelectionTimeoutMS=500)
         scripted.on("find", EMPTY)
         find(face, uri, tmp_path / "ca.pem", tlsDisableOCSPEndpointCheck=True)
+
+
+GREENLETS = """
+from gevent import monkey
+monkey.patch_all()
+import sys
+import gevent
+from mangonel import MongoClient
+
+count = 0
+def tick():
+    global count
+    while True:
+        gevent.sleep(0.001)
+        count += 1
+
+gevent.spawn(tick)
+with MongoClient(sys.argv[1], tlsCAFile=sys.argv[2], serverSelectionTimeoutMS=20_000) as client:
+    before = count
+    client.shop.orders.find_one()
+    print("other greenlets ran" if count > before else "other greenlets stood still")
+"""
+
+
+def test_under_gevent_other_greenlets_run_while_a_responder_is_asked(
+    authority: Owner, tmp_path: Path, asked: Responder
+) -> None:
+    pytest.importorskip("gevent")
+    owner = server(authority, asked.url)
+
+    def answer_late() -> bytes:
+        time.sleep(0.5)
+        return over_http(Answer(owner, authority).der())
+
+    asked.plan = answer_late
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(write(owner, tmp_path / "server.pem"))
+    (tmp_path / "ca.pem").write_bytes(authority.pem)
+    with ScriptedServer(ssl_context=context) as scripted:
+        scripted.on("find", EMPTY)
+        uri = f"mongodb://localhost:{scripted.port}/?directConnection=true&connectTimeoutMS=60000"
+        command = [sys.executable, "-c", GREENLETS, uri, str(tmp_path / "ca.pem")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "other greenlets ran\n", done.stderr
+    assert asked.asked
 
 
 @pytest.fixture(scope="module")

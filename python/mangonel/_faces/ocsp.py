@@ -51,7 +51,7 @@ class Answers:
         staple: bytes,
         seconds: float | None,
     ) -> None:
-        """Check the certificate of a server whose chain was verified.
+        """Check the certificate of a server whose chain was verified, and those of its authorities below the root.
 
         Args:
             certificate: the server's.
@@ -63,12 +63,8 @@ class Answers:
             SSLCertVerificationError: it was revoked; or the server's answer is not valid, or it sent none although its
                 certificate promises one. A responder that does not answer, or not validly, is no error.
         """
-        issuer = next(
-            (one for one in chain if one.subject == certificate.issuer and one != certificate), None
-        )
-        if issuer is None:
-            issuer = certificate if certificate.issuer == certificate.subject else None
-        key = (b"" if issuer is None else _key_hash(issuer), certificate.serial_number)
+        until = monotonic() + min(_LONGEST_QUERY, _LONGEST_QUERY if seconds is None else seconds)
+        issuer, key = _issuer(certificate, chain)
         if staple:
             status = self._of_staple(certificate, issuer, staple, key)
         elif _must_staple(certificate):
@@ -77,9 +73,19 @@ class Answers:
                 _MISSING,
             )
         else:
-            status = self._known(key) or self._asked(certificate, issuer, seconds, key)
+            status = self._known(key) or self._asked(certificate, issuer, until, key)
         if status is ocsp.OCSPCertStatus.REVOKED:
             raise _refusal("its authority has revoked it", _REVOKED)
+        for one in chain:
+            # Trust in a root is a matter of the file that it is in. Only the server's own certificate is stapled.
+            if one == certificate or one.subject == one.issuer:
+                continue
+            issuer, key = _issuer(one, chain)
+            status = self._known(key) or self._asked(one, issuer, until, key)
+            if status is ocsp.OCSPCertStatus.REVOKED:
+                raise _refusal(
+                    f"the certificate of its authority {one.subject.rfc4514_string()} was revoked", _REVOKED
+                )
 
     def _of_staple(
         self,
@@ -114,13 +120,12 @@ class Answers:
         self,
         certificate: x509.Certificate,
         issuer: x509.Certificate | None,
-        seconds: float | None,
+        until: float,
         key: tuple[bytes, int],
     ) -> ocsp.OCSPCertStatus | None:
-        """Return what a responder says, None if none does."""
+        """Return what a responder says before `until`, a reading of `time.monotonic()`; None if none does."""
         if issuer is None or not self._asks_responders:
             return None
-        until = monotonic() + min(_LONGEST_QUERY, _LONGEST_QUERY if seconds is None else seconds)
         request = ocsp.OCSPRequestBuilder().add_certificate(certificate, issuer, hashes.SHA1()).build()
         for url in _responders(certificate):
             try:
@@ -132,6 +137,16 @@ class Answers:
             if status is not ocsp.OCSPCertStatus.UNKNOWN:
                 return status
         return None
+
+
+def _issuer(
+    certificate: x509.Certificate, chain: list[x509.Certificate]
+) -> tuple[x509.Certificate | None, tuple[bytes, int]]:
+    """Return the issuer's certificate, and the key that answers about `certificate` are kept by."""
+    found = next((one for one in chain if one.subject == certificate.issuer and one != certificate), None)
+    if found is None and certificate.issuer == certificate.subject:
+        found = certificate
+    return found, (b"" if found is None else _key_hash(found), certificate.serial_number)
 
 
 def verified(answer: bytes, certificate: x509.Certificate, issuer: x509.Certificate) -> ocsp.OCSPResponse:
