@@ -139,3 +139,50 @@ def test_marks_choose_the_server(run: Run) -> None:
 
     assert "2 passed, 1 error" in finished.stdout, finished.stdout
     assert "expected keyword arguments in the mark mangonel, got 'replica'" in finished.stdout
+
+
+def test_workers_of_xdist_have_databases_of_their_own_on_one_server(run: Run, server: Server) -> None:
+    finished = run(
+        """
+        import os, pathlib, time
+
+        def meet(place):
+            # Both workers are here at the same time.
+            pathlib.Path(f"{place}-{os.environ['PYTEST_XDIST_WORKER']}").touch()
+            deadline = time.monotonic() + 120
+            while len(list(pathlib.Path().glob(f"{place}-*"))) < 2:
+                assert time.monotonic() < deadline, f"the other worker did not come to {place}"
+                time.sleep(0.01)
+
+        def test_alone(mangonel_database):
+            meet("begun")
+            mangonel_database.users.insert_one({"_id": os.environ["PYTEST_XDIST_WORKER"]})
+            meet("stored")
+            assert mangonel_database.users.distinct("_id") == [os.environ["PYTEST_XDIST_WORKER"]]
+            meet("read")
+
+        def test_empty(mangonel_database):
+            assert mangonel_database.users.count_documents({}) == 0
+        """,
+        *("--mangonel-uri", server.uri, "--dist", "each", "--tx", "2*popen"),
+    )
+    assert finished.returncode == 0, finished.stdout
+    assert "4 passed" in finished.stdout
+
+
+def test_each_worker_of_xdist_starts_one_server_for_all_of_its_tests(run: Run, tmp_path: Path) -> None:
+    finished = run(
+        """
+        import os, pathlib
+
+        def test_first(mangonel_server, mangonel_database):
+            pathlib.Path("server-" + mangonel_server.uri.replace("/", "_")).touch()
+
+        def test_second(mangonel_server, mangonel_database):
+            test_first(mangonel_server, mangonel_database)
+        """,
+        *("--dist", "each", "--tx", "2*popen"),
+    )
+    assert finished.returncode == 0, finished.stdout
+    assert "4 passed" in finished.stdout
+    assert len(list(tmp_path.glob("server-*"))) == 2
