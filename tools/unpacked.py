@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT / "python"))
 from mangonel.engines.programs import PACKAGES, has_program, installing_nothing  # noqa: E402
 
 TIMEOUT = 120.0  # seconds for one command
+NOT_LOADED = 127  # exit status of a program with a missing library
 WAIT = 10  # seconds for an answer of a mirror
 
 
@@ -57,11 +58,13 @@ def unpack(program: str, environment: Path) -> Path:
         f'export LD_LIBRARY_PATH\nexec {shlex.quote(str(found))} "$@"\n'
     )
     launcher.chmod(0o755)
-    try:
-        _run([launcher, "--version"])
-    except Unavailable:
+    # Some programs know no `--version`, so only a missing library counts.
+    started = subprocess.run(
+        [launcher, "--version"], capture_output=True, text=True, timeout=TIMEOUT, check=False
+    )
+    if started.returncode == NOT_LOADED:
         launcher.unlink()
-        raise
+        raise Unavailable(started.stderr.strip())
     return launcher
 
 

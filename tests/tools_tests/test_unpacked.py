@@ -92,6 +92,20 @@ def test_a_mirror_that_does_not_answer_leaves_nothing_and_is_told_with_the_remed
     assert list((environment / "bin").iterdir()) == []
 
 
+@pytest.mark.usefixtures("debian")
+@pytest.mark.parametrize(("status", "is_kept"), [(1, True), (127, False)])
+def test_a_program_that_lacks_a_library_is_not_kept_and_one_that_knows_no_version_is(
+    tool: ModuleType, environment: Path, tmp_path: Path, status: int, is_kept: bool
+) -> None:
+    (tmp_path / "debian/dpkg-deb").write_text(DPKG.replace("echo", f"exit {status} #"))
+    if is_kept:
+        assert tool.unpack("redis-server", environment).exists()
+        return
+    with pytest.raises(tool.Unavailable):
+        tool.unpack("redis-server", environment)
+    assert list((environment / "bin").iterdir()) == []
+
+
 def test_a_system_without_apt_get_is_told_so(
     tool: ModuleType, environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
