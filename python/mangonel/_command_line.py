@@ -53,6 +53,7 @@ EXTRAS = {
     "dns": "srv",
     "publicsuffixlist": "srv",
     "botocore": "aws",
+    "gssapi": "gssapi",
     "cryptography": "sealing",
 }
 # Modules of the standard library that Windows lacks.

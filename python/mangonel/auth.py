@@ -26,11 +26,13 @@ MECHANISMS = frozenset(
         "SCRAM-SHA-256",
     }
 )
-"""The names of the mechanisms that options may name; GSSAPI is known and refused."""
+"""The names of the mechanisms that options may name."""
 
 EXTERNAL = "$external"
 
 _NAMELESS = frozenset({"MONGODB-AWS", "MONGODB-OIDC", "MONGODB-X509"})
+# The mechanisms that allow no other source.
+_EXTERNAL = _NAMELESS | {"GSSAPI"}
 
 
 class MongoCredential:
@@ -159,11 +161,7 @@ def build_credential(
     properties: Mapping[str, Any] = options.get("authmechanismproperties") or {}
     if not username and mechanism not in _NAMELESS:
         raise ConfigurationError(f"{mechanism} requires a username")
-    if mechanism == "GSSAPI":
-        raise ConfigurationError(
-            "the mechanism GSSAPI (Kerberos) is not supported; use MONGODB-X509, or PLAIN with TLS"
-        )
-    if mechanism in _NAMELESS and source not in (None, EXTERNAL):
+    if mechanism in _EXTERNAL and source not in (None, EXTERNAL):
         # PyMongo raises one class or the other, depending on the mechanism.
         kind = ValueError if mechanism == "MONGODB-X509" else ConfigurationError
         raise kind(f"authentication source must be $external or None for {mechanism}, not {source!r}")
@@ -177,6 +175,8 @@ def build_credential(
         return _aws(username, password, properties)
     if mechanism == "MONGODB-OIDC":
         return _oidc(username, password, properties, options.get("authoidcallowedhosts"))
+    if mechanism == "GSSAPI":
+        return _gssapi(username or "", password, properties)
     if mechanism == "PLAIN":
         if password is None:
             raise ConfigurationError("PLAIN requires a password")
@@ -198,6 +198,19 @@ def _aws(username: str | None, password: str | None, properties: Mapping[str, An
 
     credential = MongoCredential("MONGODB-AWS", EXTERNAL, username, password, {})
     credential.responder = AWSResponder(username, password, session_token)
+    return credential
+
+
+_GSSAPI_PROPERTIES = ("CANONICALIZE_HOST_NAME", "SERVICE_HOST", "SERVICE_NAME", "SERVICE_REALM")
+
+
+def _gssapi(username: str, password: str | None, properties: Mapping[str, Any]) -> MongoCredential:
+    from mangonel._auth.kerberos import SERVICE_NAME, KerberosResponder
+
+    shown = {"SERVICE_NAME": SERVICE_NAME}
+    shown.update({name: value for name, value in properties.items() if name in _GSSAPI_PROPERTIES})
+    credential = MongoCredential("GSSAPI", EXTERNAL, username, password, shown)
+    credential.responder = KerberosResponder(username, password, shown)
     return credential
 
 

@@ -562,7 +562,8 @@ def test_x509_names_the_user_or_lets_the_certificate_do_it(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"authMechanism": "GSSAPI", "username": "u"}, "GSSAPI"),
+        ({"authMechanism": "GSSAPI"}, "requires a username"),
+        ({"authMechanism": "GSSAPI", "username": "u", "authSource": "admin"}, "external"),
         ({"authMechanism": "SCRAM-SHA-256", "username": "u"}, "password is required"),
         ({"authMechanism": "SCRAM-SHA-256", "password": "p"}, "requires a username"),
         ({"authMechanism": "PLAIN", "username": "u"}, "requires a password"),

@@ -57,7 +57,7 @@ WRONG_URIS = [
     f"mongodb://u:{SECRET}@[::1/",
     f"mongodb://u:{SECRET}@a/?tls=true&tls=false&ssl=false",
     f"mongodb://u:{SECRET}@a/?w=0&journal=true",
-    f"mongodb://u:{SECRET}@a/?authMechanism=GSSAPI",
+    f"mongodb://u:{SECRET}@a/?authMechanism=GSSAPI&authSource=db",
     f"mongodb+srv://u:{SECRET}@127.0.0.1/",
     f"mongodb+srv://u:{SECRET}@a.example,b.example/",
     f"mongodb://k:v@a/?authMechanism=MONGODB-AWS&authMechanismProperties=AWS_SESSION_TOKEN-{SECRET}",

@@ -60,7 +60,7 @@ def test_the_check_itself_sees_locals_of_the_driver() -> None:
         (f"mongodb://u:{SECRET}@", {}),
         (f"mongodb://u:{SECRET}@a:b:c/", {}),
         (f"mongodb://u:{SECRET}@@a/", {}),
-        (f"mongodb://u:{SECRET}@a/?authMechanism=GSSAPI", {}),
+        (f"mongodb://u:{SECRET}@a/?authMechanism=GSSAPI&authSource=db", {}),
         (f"mongodb://u:{SECRET}@a/?authMechanism=MONGODB-X509", {}),
         (f"mongodb://u:{SECRET}@a/?directConnection=true", {"host": ["a", "b"]}),
         ("mongodb://a", {"username": "u", "password": SECRET, "maxPoolSize": -1}),

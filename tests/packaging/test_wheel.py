@@ -155,6 +155,8 @@ def test_each_extra_can_be_had_as_it_is_asked_for() -> None:
             name = requirement.name.lower().replace("_", "-").replace(".", "-")
             if name == "mangonel-lab":
                 continue  # Ours as well; the test before this one is about it.
+            if name == "gssapi":
+                continue  # Linux has no wheel of it; the tests take Debian's (tests/tools/kerberos.py).
             if name == "mangonel":
                 assert requirement.extras <= PROJECT["optional-dependencies"].keys(), text
             elif requirement.marker is None or requirement.marker.evaluate():

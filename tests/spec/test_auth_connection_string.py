@@ -26,8 +26,6 @@ def _cases() -> list[Any]:
     for path in sorted(Path(FOLDER, "auth", "tests", "legacy").glob("*.json")):
         for case in json.loads(path.read_text())["tests"]:
             reason = SKIPPED.get(case["description"])
-            if reason is None and "GSSAPI" in case["uri"] and case["valid"]:
-                reason = "GSSAPI is not supported"
             marks = [pytest.mark.skip(reason=reason)] if reason else []
             cases.append(pytest.param(case, id=case["description"], marks=marks))
     return cases

@@ -33,7 +33,7 @@ fn is_known(bench: &Bench) -> bool {
 }
 
 fn word(token: u64) -> Answer {
-    Answer::Word(Word { payload: Hidden(vec![token as u8]), token, has_successor: true })
+    Answer::Word(Word { payload: Hidden(vec![token as u8]), token, has_successor: true, is_last: true })
 }
 
 /// Opens a connection and answers hello.
@@ -181,6 +181,22 @@ fn a_token_is_said_inside_the_next_hello_until_the_server_refuses_it() {
     for exchange in [&mut first, &mut second, &mut third] {
         bench.close(exchange);
     }
+}
+
+#[test]
+fn a_server_that_ends_a_conversation_before_it_proved_itself_is_not_trusted() {
+    let mut bench = Bench::new(with_user(Some(Mechanism::Gssapi)));
+    let mut exchange = bench.begin(find());
+    say_hello(&mut bench, &mut exchange);
+    let first = Word { payload: Hidden(vec![1]), token: 0, has_successor: false, is_last: false };
+    exchange.handle_answer(&mut bench.client, Answer::Word(first), bench.now);
+    assert_eq!(outbound(&exchange)["mechanism"], "GSSAPI");
+    assert_eq!(outbound(&exchange)["autoAuthorize"], json!({"$numberInt": "1"}));
+    bench.reply(&mut exchange, &done());
+    let Some(Failure::Authentication { message, code: None, .. }) = exchange.failure() else {
+        panic!("expected a server that is not trusted, got {:?}", exchange.failure())
+    };
+    assert!(message.contains("before it proved who it is"), "{message}");
 }
 
 #[test]

@@ -42,20 +42,21 @@ class AWSResponder:
     def respond(
         self,
         challenge: bytes | None,
-        previous: bytes | None,
+        state: bytes | None,
         refused: int | None,
-        timeout: float | None = None,
-        loop: AbstractEventLoop | None = None,
-    ) -> tuple[bytes, int, bool]:
-        """Return the client's next message; it contains no reusable token."""
-        if challenge is None or previous is None:
+        timeout: float | None,
+        loop: AbstractEventLoop | None,
+        host: str,
+    ) -> tuple[bytes, int, bool, bytes | None]:
+        """Return the client's next message and its nonce; the message contains no reusable token."""
+        if challenge is None or state is None:
             # Raised before anything is sent.
             _botocore()
-            ours = Binary(os.urandom(NONCE_SIZE), 0)
-            return _core.encode({"r": ours, "p": NO_CHANNEL_BINDING}), 0, False
+            ours = os.urandom(NONCE_SIZE)
+            return _core.encode({"r": Binary(ours, 0), "p": NO_CHANNEL_BINDING}), 0, False, ours
         said = _core.decode(challenge)
-        nonce, host = _check(said.get("s"), said.get("h"), _core.decode(previous)["r"])
-        return _core.encode(self._sign(nonce, host)), 0, False
+        nonce, service = _check(said.get("s"), said.get("h"), state)
+        return _core.encode(self._sign(nonce, service)), 0, False, None
 
     def after_fork(self) -> None:
         """Do nothing: no state could break in a fork."""

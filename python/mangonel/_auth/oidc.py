@@ -54,19 +54,21 @@ class OIDCResponder:
     def respond(
         self,
         challenge: bytes | None,
-        previous: bytes | None,
+        state: None,
         refused: int | None,
-        timeout: float | None = None,
-        loop: AbstractEventLoop | None = None,
-    ) -> tuple[bytes, int, bool]:
-        """Return the client's next message, the number of its token, and whether another token may follow.
+        timeout: float | None,
+        loop: AbstractEventLoop | None,
+        host: str,
+    ) -> tuple[bytes, int, bool, None]:
+        """Return the client's next message, the number of its token, whether another token may follow, and no state.
 
         Args:
             challenge: the server's message; None at the start.
-            previous: the client's previous message; not needed here.
+            state: of the conversation; there is none.
             refused: number of the token that the server refused.
             timeout: seconds left for the operation. None: no limit.
             loop: the event loop that coroutines of the callback run on. None on the blocking face.
+            host: the server's name; tokens do not depend on it.
         """
         if not self._lock.acquire(timeout=-1 if timeout is None else timeout):
             raise NetworkTimeout(
@@ -78,14 +80,14 @@ class OIDCResponder:
             if challenge is not None:
                 self._take_provider(challenge)
             elif self._token is not None:
-                return _jwt(self._token), self._number, True
+                return _jwt(self._token), self._number, True, None
             elif self._is_human and (self._refresh_token is None or self._provider is None):
-                return _core.encode({"n": self._username} if self._username else {}), 0, False
+                return _core.encode({"n": self._username} if self._username else {}), 0, False, None
             had_refresh_token = self._refresh_token is not None
             self._fetch(timeout, loop)
             assert self._token is not None
             self._is_refreshed = had_refresh_token
-            return _jwt(self._token), self._number, had_refresh_token
+            return _jwt(self._token), self._number, had_refresh_token, None
         finally:
             self._lock.release()
 

@@ -29,6 +29,9 @@ PACKAGES = {
     "chromium": "chromium",
     "strace": "strace",
     "valgrind": "valgrind",
+    "krb5kdc": "krb5-kdc",
+    "kdb5_util": "krb5-kdc",
+    "kadmin.local": "krb5-admin-server",
     "wrk": "wrk",
 }
 

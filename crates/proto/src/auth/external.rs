@@ -1,6 +1,6 @@
-//! MONGODB-AWS and MONGODB-OIDC: conversations whose words come from outside this crate, for they take signatures or
-//! tokens of an external provider. Knows the order of messages, and when to retry with another token.
-//! Spec: auth, "MONGODB-AWS", "MONGODB-OIDC".
+//! MONGODB-AWS, MONGODB-OIDC and GSSAPI: conversations whose words come from outside this crate, for they take
+//! signatures, tokens or tickets of an external provider. Knows the order of messages, and when to retry with another
+//! token. Spec: auth, "MONGODB-AWS", "MONGODB-OIDC", "GSSAPI".
 
 use mangonel_bson as bson;
 
@@ -15,8 +15,6 @@ const MOST_TRIES: u32 = 3;
 pub struct Prompt {
     /// What the server said; `None` at the start of a conversation.
     pub challenge: Option<Vec<u8>>,
-    /// What the client said before that.
-    pub previous: Option<Hidden>,
     /// The number of the token that the server refused or that has expired; it must not be said again.
     pub refused: Option<u64>,
 }
@@ -40,6 +38,8 @@ pub struct Word {
     pub token: u64,
     /// Whether there may be a newer token when the server refuses this one.
     pub has_successor: bool,
+    /// Whether the server may end the conversation after it. Before, it has not proved who it is.
+    pub is_last: bool,
 }
 
 /// A conversation of which the client's part comes from outside.
@@ -86,14 +86,12 @@ impl Conversation {
     /// Takes the server's answer.
     pub(super) fn hear(mut self, reply: bson::RawDocument<'_>) -> Result<State, AuthError> {
         if is_done(reply) {
-            return Ok(State::ExternalDone(self));
+            let is_proven = self.said.as_ref().is_some_and(|word| word.is_last);
+            return if is_proven { Ok(State::ExternalDone(self)) } else { Err(AuthError::Unproven) };
         }
         self.number = Some(conversation_id(reply));
-        self.prompt = Prompt {
-            challenge: Some(payload(reply)?.to_vec()),
-            previous: self.said.take().map(|word| word.payload),
-            refused: None,
-        };
+        self.said = None;
+        self.prompt = Prompt { challenge: Some(payload(reply)?.to_vec()), refused: None };
         Ok(State::External(self))
     }
 

@@ -63,6 +63,8 @@ pub enum Mechanism {
     Aws,
     /// MONGODB-OIDC.
     Oidc,
+    /// GSSAPI: Kerberos.
+    Gssapi,
 }
 
 const MECHANISMS: &[(&str, Mechanism)] = &[
@@ -72,6 +74,7 @@ const MECHANISMS: &[(&str, Mechanism)] = &[
     ("PLAIN", Mechanism::Plain),
     ("MONGODB-AWS", Mechanism::Aws),
     ("MONGODB-OIDC", Mechanism::Oidc),
+    ("GSSAPI", Mechanism::Gssapi),
 ];
 
 impl Mechanism {
@@ -262,7 +265,9 @@ impl Authentication {
         let credential = Credential { mechanism: Some(mechanism), ..credential };
         let mut authentication = Authentication::new(credential, nonce)?;
         authentication.state = match mechanism {
-            Mechanism::Aws | Mechanism::Oidc => State::External(Conversation::new(mechanism, expired)),
+            Mechanism::Aws | Mechanism::Oidc | Mechanism::Gssapi => {
+                State::External(Conversation::new(mechanism, expired))
+            }
             _ => authentication.begin(mechanism)?,
         };
         Ok(authentication)
@@ -448,7 +453,7 @@ impl Authentication {
                 bson::end_document(&mut command, start);
                 return Ok(State::ScramFirst(Command(command), scram));
             }
-            Mechanism::Aws | Mechanism::Oidc => {
+            Mechanism::Aws | Mechanism::Oidc | Mechanism::Gssapi => {
                 return Ok(State::External(Conversation::new(mechanism, None)));
             }
         }
@@ -468,7 +473,7 @@ fn scram_hash(mechanism: Mechanism) -> Option<Hash> {
     match mechanism {
         Mechanism::ScramSha1 => Some(Hash::Sha1),
         Mechanism::ScramSha256 => Some(Hash::Sha256),
-        Mechanism::X509 | Mechanism::Plain | Mechanism::Aws | Mechanism::Oidc => None,
+        Mechanism::X509 | Mechanism::Plain | Mechanism::Aws | Mechanism::Oidc | Mechanism::Gssapi => None,
     }
 }
 

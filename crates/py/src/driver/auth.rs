@@ -41,14 +41,24 @@ pub struct WordQuestion {
     _entry: Entry,
     responder: Py<PyAny>,
     prompt: Prompt,
+    /// The host name of the server.
+    host: String,
+    /// What the responder returned as the state of this conversation; `None` at its start.
+    state: Option<Py<PyAny>>,
     /// Seconds that the operation has left, or None.
     left: Option<f64>,
 }
 
 impl WordQuestion {
     /// Makes the question.
-    pub fn new(responder: Py<PyAny>, prompt: Prompt, left: Option<f64>) -> Self {
-        WordQuestion { _entry: Entry, responder, prompt, left }
+    pub fn new(
+        responder: Py<PyAny>,
+        prompt: Prompt,
+        host: String,
+        state: Option<Py<PyAny>>,
+        left: Option<f64>,
+    ) -> Self {
+        WordQuestion { _entry: Entry, responder, prompt, host, state, left }
     }
 }
 
@@ -57,30 +67,44 @@ impl WordQuestion {
 impl WordQuestion {
     #[pyo3(signature = (event_loop=None))]
     fn __call__(&self, py: Python<'_>, event_loop: Option<Py<PyAny>>) -> PyResult<NextWord> {
-        let bytes = |bytes: Option<&Vec<u8>>| bytes.map(|bytes| PyBytes::new(py, bytes));
-        let challenge = bytes(self.prompt.challenge.as_ref());
-        let previous = bytes(self.prompt.previous.as_ref().map(|hidden| &hidden.0));
-        let asked = (challenge, previous, self.prompt.refused, self.left, event_loop);
+        let challenge = self.prompt.challenge.as_ref().map(|bytes| PyBytes::new(py, bytes));
+        let asked = (challenge, &self.state, self.prompt.refused, self.left, event_loop, &self.host);
         let said = self.responder.call_method1(py, "respond", asked)?;
-        let (payload, token, has_successor) = said.extract::<(Vec<u8>, u64, bool)>(py)?;
-        Ok(NextWord(Word { payload: Hidden(payload), token, has_successor }))
+        let (payload, token, has_successor, state) =
+            said.extract::<(Vec<u8>, u64, bool, Option<Py<PyAny>>)>(py)?;
+        let word = Word { payload: Hidden(payload), token, has_successor, is_last: state.is_none() };
+        Ok(NextWord { _entry: Entry, word, state })
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.responder)
+        visit.call(&self.responder)?;
+        visit.call(&self.state)
     }
 }
 
 /// What a responder said. It may hold a token, so there is nothing to look at.
 #[pyclass(frozen, module = "mangonel._core")]
-pub struct NextWord(Word);
+pub struct NextWord {
+    _entry: Entry,
+    word: Word,
+    state: Option<Py<PyAny>>,
+}
 
-/// Reads what a question's call returned.
-pub fn answer(found: &Bound<'_, PyAny>) -> PyResult<Answer> {
-    if let Ok(keys) = found.cast::<SessionKeys>() {
-        return Ok(Answer::Keys(keys.get().0.clone()));
+#[entries]
+#[pymethods]
+impl NextWord {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.state)
     }
-    Ok(Answer::Word(found.cast::<NextWord>()?.get().0.clone()))
+}
+
+/// Reads what a question's call returned: the answer, and the state of the conversation.
+pub fn answer(found: &Bound<'_, PyAny>) -> PyResult<(Answer, Option<Py<PyAny>>)> {
+    if let Ok(keys) = found.cast::<SessionKeys>() {
+        return Ok((Answer::Keys(keys.get().0.clone()), None));
+    }
+    let next = found.cast::<NextWord>()?.get();
+    Ok((Answer::Word(next.word.clone()), next.state.as_ref().map(|state| state.clone_ref(found.py()))))
 }
 
 /// The keys of a password. They are as good as the password, so there is nothing to look at.

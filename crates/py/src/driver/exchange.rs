@@ -85,6 +85,8 @@ pub struct Exchange {
     sink: Option<(Py<ChunkTarget>, usize)>,
     /// What a tracer makes of it, until its span has ended.
     traced: Option<Traced>,
+    /// The state of an authentication whose words come from a responder.
+    conversation: Option<Py<PyAny>>,
 }
 
 impl Exchange {
@@ -126,6 +128,7 @@ impl Exchange {
             packed: None,
             sink,
             traced,
+            conversation: None,
         };
         exchange.trace(py);
         if exchange.core.get().selector.is_some() {
@@ -559,7 +562,10 @@ impl Exchange {
                 let responder = responder
                     .ok_or_else(|| failure::bug(py, "expected a responder for the mechanism, got none"))?;
                 let left = self.inner.answer_timeout(self.core.get().now()).map(seconds);
-                Ok(Py::new(py, WordQuestion::new(responder, prompt, left))?.into_any())
+                let host = self.inner.server().map_or(String::new(), |address| address.host().to_owned());
+                let state = self.conversation.as_ref().filter(|_| prompt.challenge.is_some());
+                let state = state.map(|state| state.clone_ref(py));
+                Ok(Py::new(py, WordQuestion::new(responder, prompt, host, state, left))?.into_any())
             }
             None => Err(failure::bug(py, "expected an open question, got none")),
         }
@@ -568,7 +574,8 @@ impl Exchange {
     /// What `question` returned.
     fn handle_answer(&mut self, py: Python<'_>, answer: &Bound<'_, PyAny>) -> PyResult<()> {
         self.check_not_lent()?;
-        let answer = super::auth::answer(answer)?;
+        let (answer, conversation) = super::auth::answer(answer)?;
+        self.conversation = conversation;
         self.advance(py, |inner, state, now| inner.handle_answer(&mut state.client, answer, now));
         Ok(())
     }
@@ -691,11 +698,13 @@ impl Exchange {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.link)?;
         visit.call(&self.answer)?;
-        visit.call(&self.cause)
+        visit.call(&self.cause)?;
+        visit.call(&self.conversation)
     }
 
     fn __clear__(&mut self) {
         self.cause = None;
+        self.conversation = None;
     }
 }
 
