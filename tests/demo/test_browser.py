@@ -175,6 +175,7 @@ class Shopping(threading.Thread):
         self.join(60)
 
 
+@pytest.mark.no_sample
 def test_no_customer_is_lost_or_doubled_when_the_primary_and_the_web_process_are_killed(
     chromium: Any,
 ) -> None:
@@ -221,6 +222,7 @@ def test_no_customer_is_lost_or_doubled_when_the_primary_and_the_web_process_are
         ann.context.close()
 
 
+@pytest.mark.no_sample
 def test_a_visitor_kills_the_primary_and_nothing_is_missed_or_doubled(chromium: Any) -> None:
     command = [sys.executable, "-m", "mangonel", "demo", "--port", "0", "--rate", "20"]
     demo = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -326,6 +328,7 @@ CROWDED = """() => {
 }"""
 
 
+@pytest.mark.no_sample
 def test_the_names_on_the_map_are_whole_and_apart_on_a_phone(person: Any) -> None:
     page = person(viewport=dict(zip(("width", "height"), SIZES["phone"], strict=True))).log_in()
     page.goto("/posts")
@@ -333,6 +336,7 @@ def test_the_names_on_the_map_are_whole_and_apart_on_a_phone(person: Any) -> Non
     assert page.evaluate(CROWDED) == []
 
 
+@pytest.mark.no_sample
 def test_a_thousand_events_a_second_leave_a_bounded_page_that_answers(person: Any, shop: Any) -> None:
     page = person().log_in()
     total = shop.customers.count_documents({})
@@ -345,6 +349,7 @@ def test_a_thousand_events_a_second_leave_a_bounded_page_that_answers(person: An
     assert page.locator("#customer-rows > tr").count() == 100
 
 
+@pytest.mark.no_sample
 def test_the_chart_begins_full_and_has_a_scale(person: Any, shop: Any) -> None:
     shop.customers.insert_many([customer("charted") for _ in range(400)])
     # The site has seen them before the page is there.
@@ -372,6 +377,7 @@ def test_the_chart_begins_full_and_has_a_scale(person: Any, shop: Any) -> None:
     assert one.problems == []
 
 
+@pytest.mark.no_sample
 def test_the_status_is_plots_with_units_that_begin_full(person: Any) -> None:
     points = "document.querySelector('#trip-plot .curve')?.getAttribute('d').match(/[ML]/g).length"
     units = {

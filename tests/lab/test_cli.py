@@ -220,6 +220,7 @@ def test_marks_fail_for_what_was_missed_and_not_for_what_was_not_played(name, mi
     assert bool(re.search(r" missed$", told, re.MULTILINE)) == missed
 
 
+@pytest.mark.no_sample
 def test_aa_sets_every_contender_against_itself(server, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MANGONEL_LAB_PLUGINS", str(PLUGIN))
     # Whether 1 is held is the machine's affair in a test; that it is looked at is not.
@@ -235,6 +236,7 @@ def test_doctor_names_what_it_looked_at(server, capsys):
         assert word in text
 
 
+@pytest.mark.no_sample
 def test_profile_leaves_a_page_of_stacks_and_every_call(server, tmp_path, capsys):
     pytest.importorskip("pyinstrument", reason="pyinstrument is not installed")
     assert lab(f"profile {server.uri} find-one --quick --contender pymongo", "-o", tmp_path) == 0

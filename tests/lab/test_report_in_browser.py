@@ -48,7 +48,7 @@ def brief(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("size", "theme"),
     [
-        ("phone", "light"),
+        pytest.param("phone", "light", marks=pytest.mark.no_sample),
         ("desk", "dark"),
         pytest.param("phone", "dark", marks=pytest.mark.no_sample),
         pytest.param("desk", "light", marks=pytest.mark.no_sample),
