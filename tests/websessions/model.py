@@ -67,7 +67,7 @@ ACTION = st.sampled_from(
 
 
 @types.coroutine
-def _pause() -> Generator[None, None, None]:
+def paused() -> Generator[None, None, None]:
     yield
 
 
@@ -79,11 +79,11 @@ class Stepping:
         self.repeats = 0  # writes to come whose first answer is lost, and which are sent again
 
     async def get(self, key: bytes) -> Any:
-        await _pause()
+        await paused()
         return self.store.get(key)
 
     async def put(self, record: Any, expected: int) -> Any:
-        await _pause()
+        await paused()
         done = self.store.put(record, expected)
         if self.repeats:
             self.repeats -= 1
@@ -91,15 +91,15 @@ class Stepping:
         return done
 
     async def touch(self, key: bytes, expires: float) -> Any:
-        await _pause()
+        await paused()
         return self.store.touch(key, expires)
 
     async def delete(self, *keys: bytes) -> Any:
-        await _pause()
+        await paused()
         return self.store.delete(*keys)
 
     async def find(self, user: str) -> Any:
-        await _pause()
+        await paused()
         return self.store.find(user)
 
 
@@ -451,6 +451,10 @@ class WebSessionModel(RuleBasedStateMachine):
     def _revoking(self, server: int, user: str) -> Steps:
         return revoke_user_flow(self.servers[server], self.store, user, None)
 
+    def _is_live(self, key: bytes) -> bool:
+        record = self.store.store.get(key)
+        return record is not None and record.is_live
+
     # How it is followed.
 
     def _open(self) -> list[Request]:
@@ -670,7 +674,10 @@ class WebSessionModel(RuleBasedStateMachine):
             if request.plan == ROTATE and request.change == "login" and request.old_sid is not None:
                 self.logged_in[request.old_sid] = sid
             if request.plan == ROTATE and request.change != "login" and request.old_sid is not None:
-                assert request.old_sid not in self.left, "a rotation brought back what a logout had ended"
+                if request.old_sid in self.left:
+                    # Its last look at the store may have been before the logout, which met it then.
+                    assert not self._is_live(record.key), "a rotation brought back what a logout had ended"
+                    self.ended.add(sid)
                 self.rotated[request.old_sid] = sid
                 if request.change == "rotated":
                     self.began[sid] = self.began[request.old_sid]

@@ -194,5 +194,9 @@ class AsyncWebSessionModel(WebSessionModel):
     def _revoking(self, server: int, user: str) -> Steps:
         return self._played(self.servers[server].asynchronous.revoke_user(user))
 
+    def _is_live(self, key: bytes) -> bool:
+        record = self.loop.run_until_complete(self.store.store.get(key))
+        return record is not None and record.is_live
+
     def _played(self, coroutine: Coroutine[Any, Any, Any]) -> Played:
         return Played(self.loop, self.store, coroutine)
