@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 # To load a websession, and to store it changed: in all, and the change with its storing alone.
-MOST = {"memory": (30, 15), "sqlite": (36, 18), "mongodb": (42, 24)}
+MOST = {"memory": (24, 13), "sqlite": (28, 15), "mongodb": (34, 21)}
 
 
 @pytest.mark.parametrize("store", MOST)

@@ -51,11 +51,17 @@ class Trouble:
         return awaited
 
 
+def put_between(store: Any, collection: Any) -> None:
+    """Let the flows of a store, of either side, ask a collection whose methods are awaited."""
+    store._plain = store._sure = store._documents.plain = store._documents.sure = collection
+    store.waits = True
+
+
 async def troubled(url: str, side: str) -> tuple[Any, Trouble]:
     """Return the flows of a store, which are the same on both sides."""
     store: Any = open_store(url) if side == "asynchronous" else flows_of(open_blocking(url))
     trouble = Trouble(store._plain)
-    store._plain = store._documents.plain = store._documents.sure = trouble
+    put_between(store, trouble)
     return store, trouble
 
 
@@ -146,7 +152,7 @@ async def counted(url: str) -> tuple[Any, Counting]:
     store: Any = open_store(url)
     await store.setup()  # and the connections are there
     counting = Counting(store._plain)
-    store._plain = store._documents.plain = store._documents.sure = counting
+    put_between(store, counting)
     return store, counting
 
 
@@ -341,7 +347,7 @@ async def test_a_client_that_the_application_shares_shares_commands_too(
     opened: Any = open_store(store_url("mongodb"))
     counting = Counting(opened._plain)
     store = MongoStore(opened._plain)
-    store._plain = store._documents.plain = counting
+    put_between(store, counting)
     records = [a_record() for _ in range(50)]
     assert all(await asyncio.gather(*(store.put(record, 0) for record in records)))
     assert len(counting.commands) <= 5

@@ -22,11 +22,12 @@ class Codec:
     bytes.
     """
 
-    __slots__ = ("decode", "encode", "name", "raw_encode")
+    __slots__ = ("decode", "encode", "name", "raw_decode", "raw_encode")
 
     def __init__(self, name: str, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any]) -> None:
         self.name = name
         self.raw_encode = encode
+        self.raw_decode = decode
         self.encode = encode
         self.decode = _guarded(decode, name)
 

@@ -81,7 +81,10 @@ def adopt(session: WebSession[Any], record: Record) -> bool:
         sessions.emit("rejected", record.sid.hex(), reason="sealed")
         return False
     try:
-        fill(session, plain, sessions.codec.decode(plain))
+        value = sessions.codec.raw_decode(plain)
+        if type(value) is not dict:
+            raise ValueError("not a mapping")
+        fill(session, plain, value)
     except Exception:  # a model's validators raise what they like
         sessions.emit("rejected", record.sid.hex(), reason="corrupt")
         return False

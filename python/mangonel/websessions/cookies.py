@@ -87,13 +87,15 @@ class CookiePolicy:
         self._sign = [sha256(self._purpose + key).digest() for key in sign]
         self.cache_control = cookie.cache_control
         self._start = f"{name}="
+        self._values = re.compile(rf"(?:^|;)\s*{re.escape(name)}\s*=([^;]*)").findall
         self._older = tuple(f"{each}=" for each in older)
         # The CSRF secret of visitors without a websession.
         self._csrf_start = f"{name}-csrf="
         # The browser's device, and a login that it remembers.
         self._device_start = f"{name}-device="
         self._has_devices = has_devices
-        self._is_payload = is_payload
+        self._is_signed = bool(self._sign) and not is_payload
+        self._form = _PAYLOAD if is_payload else _SIGNED if self._is_signed else _TOKEN
         attributes = ["HttpOnly", f"Path={path}", f"SameSite={cookie.samesite}"]
         if domain:
             attributes.append(f"Domain={domain}")
@@ -111,17 +113,18 @@ class CookiePolicy:
             return True
         return bool(self._older) and any(each in header for each in self._older)
 
-    def candidates(self, header: str) -> list[str]:
-        """Return the values of our cookies in the order sent, at most three."""
+    def candidates(self, header: str) -> list[tuple[str, str | None]]:
+        """Return the values of our cookies in the order sent, at most three, and their tokens; None if invalid."""
         if len(header) > HEADER_LIMIT:
-            return [""]
-        found = []
-        for part in header.split(";"):
-            name, _, value = part.partition("=")
-            if name.strip() == self.name:
-                found.append(value.strip().strip('"'))
-                if len(found) == CANDIDATES:
-                    break
+            return [("", None)]
+        found: list[tuple[str, str | None]] = []
+        for value in self._values(header)[:CANDIDATES]:
+            value = value.strip().strip('"')
+            match = self._form.fullmatch(value)
+            if match is None:
+                found.append((value, None))
+            else:
+                found.append((value, self._verified(match) if self._is_signed else value))
         return found
 
     def keys_in(self, header: str | None) -> list[bytes | None] | None:
@@ -129,20 +132,12 @@ class CookiePolicy:
         if header is None or (self._start not in header and not self.is_in(header)):
             return None
         keys: list[bytes | None] = []
-        for value in self.candidates(header):
-            token = self.token_of(value)
+        for _, token in self.candidates(header):
             keys.append(None if token is None else sha256(self._purpose + token.encode()).digest())
         return keys
 
-    def token_of(self, value: str) -> str | None:
-        """Return the token in a cookie's value, or None if it is invalid."""
-        if self._is_payload:
-            return value if _PAYLOAD.fullmatch(value) else None
-        if not self._sign:
-            return value if _TOKEN.fullmatch(value) else None
-        match = _SIGNED.fullmatch(value)
-        if match is None:
-            return None
+    def _verified(self, match: re.Match[str]) -> str | None:
+        """Return the token in a value that has a signature; None if none of our keys made it."""
         token, signature = match.groups()
         for key in self._sign:
             if hmac.compare_digest(_signature(key, token), signature):

@@ -52,6 +52,8 @@ class _Face:
         self._given_epochs = epochs
         self.title = store.split(":", 1)[0] if isinstance(store, str) else type(store).__name__
         self._store: Any = None
+        # The store's flows, where no loop has to be asked about them. None: `store()` says.
+        self._ready: Any = None
         self._epochs: Any = None
         # The time limit of a request's calls, for stores that can be waited for on a loop.
         self._is_instant = True
@@ -104,7 +106,7 @@ class _Face:
         sessions = self._sessions
         try:
             load = load_stateless_flow if sessions.is_stateless else load_flow
-            store = self.store()
+            store = self._ready if self._ready is not None else self.store()
             if self._is_instant:
                 session = await load(sessions, store, request_view)
                 if session.state.record is None and (sessions.has_devices or sessions.predecessors):
@@ -156,7 +158,7 @@ class _Face:
             stateless.commit(session, plan)
             return
         try:
-            store = self.store()
+            store = self._ready if self._ready is not None else self.store()
             if self._is_instant:
                 await commit_flow(self._sessions, store, session, plan)
             else:
@@ -359,7 +361,7 @@ class BlockingFace(_Face):
             if self._given_epochs is not None:
                 self._epochs = flows_of(_blocking(self._given_epochs))
             self._own = _blocking(self._given)
-            self._store = flows_of(self._own)
+            self._store = self._ready = flows_of(self._own)
         return self._store
 
     def load(self, request_view: RequestView) -> WebSession[Any]:
@@ -377,6 +379,10 @@ class BlockingFace(_Face):
     def reload(self, session: WebSession[Any]) -> bool:
         """As `AsyncFace.reload`."""
         return run_now(self._reload_flow(session))
+
+    def is_alive(self, session: WebSession[Any]) -> bool:
+        """As `AsyncFace.is_alive`."""
+        return run_now(self._is_alive_flow(session))
 
     def of(self, user: str, current: WebSession[Any] | None = None) -> list[Handle]:
         """As `AsyncFace.of`."""
@@ -431,7 +437,7 @@ class BlockingFace(_Face):
 
     def forget(self) -> None:
         """Reopen the store in a forked child."""
-        self._own = self._store = self._epochs = None
+        self._own = self._store = self._ready = self._epochs = None
 
     def check_thread(self, what: str) -> None:
         """As `AsyncFace.check_thread`; every thread is allowed."""

@@ -126,14 +126,15 @@ class State:
         face: runs this websession's flows.
     """
 
-    # Attributes that every request uses are slots; the others are class defaults, since most requests need none.
-    __slots__ = ("__dict__", "base", "cookie", "extra", "model", "record", "request_view", "sessions", "user")
-    record: Record | None
-    extra: dict[str, Any] | None
-    model: Any
-    user: str | None
-    cookie: str | None
-
+    # A request sets the first three; the others are class defaults, since most requests need few of them.
+    sessions: CheckedSettings[Any]
+    request_view: RequestView
+    base: bytes
+    record: Record | None = None
+    extra: dict[str, Any] | None = None
+    model: Any = None
+    user: str | None = None
+    cookie: str | None = None
     encoded = b""
     label: str | None = None
     change = ""
@@ -164,12 +165,6 @@ class State:
     was_answered = False
     late_end: Callable[[Any], None] | None = None
     face: Any = None
-
-    def __init__(self, sessions: CheckedSettings[Any], request_view: RequestView) -> None:
-        self.sessions = sessions
-        self.request_view = request_view
-        self.base = sessions.blank
-        self.record = self.extra = self.model = self.user = self.cookie = None
 
     def check_not_gone(self) -> None:
         """Refuse to store a websession that has ended.
@@ -234,7 +229,8 @@ def decide(session: WebSession[Any]) -> int:
         call = LEAVE
     elif state.change and (record is not None or state.user is not None):
         call = CHANGE
-    plan = PLANS[has_one, call, _differs(state)]
+    is_other = state.encoded != (state.base if record is not None else state.sessions.blank)
+    plan = PLANS[has_one, call, VALUES if is_other else _differs(state)]
     return plan if plan not in NEED_COOKIE or _can_give_cookie(state) else NOTHING
 
 
@@ -275,9 +271,8 @@ def check_not_moved(state: State) -> None:
 
 
 def _differs(state: State) -> int:
+    """Return what is to be stored of a websession whose values are the stored ones."""
     record, sessions = state.record, state.sessions
-    if state.encoded != (state.base if record is not None else sessions.blank):
-        return VALUES
     if record is None:
         return SAME
     expires = sessions.expiry(sessions.now(), record.deadline, state.extra)

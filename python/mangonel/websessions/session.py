@@ -89,7 +89,9 @@ class WebSession(dict[str, Any], Generic[Data]):
     modified = True  # for frameworks that ask; whether something changed is found out when it matters
 
     def __init__(self, sessions: CheckedSettings[Any], request_view: RequestView) -> None:
-        self.state = State(sessions, request_view)
+        # Set here, without a call: every request makes one.
+        self.state = state = State()
+        state.sessions, state.request_view, state.base = sessions, request_view, sessions.blank
         self.accessed = False
 
     # The access decides the caching headers.

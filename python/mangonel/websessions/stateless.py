@@ -38,8 +38,8 @@ async def load_stateless_flow(
     if policy.secure and not request_view.is_secure:
         sessions.tell_insecure()
         return session
-    for value in policy.candidates(request_view.cookie):
-        record = _opened(sessions, policy.token_of(value))
+    for _, token in policy.candidates(request_view.cookie):
+        record = _opened(sessions, token)
         if record is None:
             continue
         now = sessions.now()

@@ -14,16 +14,28 @@ import datetime
 import weakref
 from collections.abc import Awaitable, Callable
 from http.cookies import Morsel
+from itertools import takewhile
 from typing import Any
 
 from mangonel._core import run_now
 from mangonel.websessions.answer import REASONS, last_plan, late_plan, stream_headers, take_headers
 from mangonel.websessions.checked_settings import CheckedSettings
 from mangonel.websessions.errors import Unsupported, UsageError, WebSessionError
-from mangonel.websessions.frameworks._shared import Paths, View, honour_cookie, log, outlast, requiring_fresh
+from mangonel.websessions.frameworks._shared import (
+    Looks,
+    Paths,
+    View,
+    honour_cookie,
+    is_event_stream,
+    log,
+    outlast,
+    requiring_fresh,
+    until_ended,
+)
 from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import END, NOTHING, decide, decide_new
 from mangonel.websessions.session import RequestView, WebSession
+from mangonel.websessions.settings import seconds
 
 try:
     from django.conf import settings
@@ -196,12 +208,11 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
         """Return which of the request's cookies led to the websession."""
         state, policy = session.state, self._sessions.cookie
         assert state.record is not None
-        for value in policy.candidates(state.request_view.cookie or ""):
-            token = policy.token_of(value)
+        for value, token in policy.candidates(state.request_view.cookie or ""):
             if token is not None and (
                 self._sessions.is_stateless or policy.key_of(token) in (state.record.key, state.alias)
             ):
-                return str(value)
+                return value
         return None
 
     def _follow_user(self) -> None:
@@ -580,7 +591,9 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
     """Loads the websession before the view and stores it before the response leaves; replaces Django's middleware.
 
     The setting WEBSESSIONS_EXCLUDE lists paths without websessions, such as "/health"; a path that ends in "/"
-    includes everything below it.
+    includes everything below it. WEBSESSIONS_REVALIDATE says how often to check whether the websession of an event
+    stream has ended, in seconds or as text such as "60s": under WSGI the stream ends at its next event, since no
+    thread can be interrupted.
 
     Args:
         get_response: what comes next; Django passes it.
@@ -597,6 +610,8 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
             )
         self.sessions = websessions()
         self._paths = Paths(getattr(settings, "WEBSESSIONS_EXCLUDE", ()))
+        every = getattr(settings, "WEBSESSIONS_REVALIDATE", None)
+        self._every = None if every is None else seconds(every, "WEBSESSIONS_REVALIDATE")
 
     def __call__(self, request: HttpRequest) -> Any:
         """Handle one request."""
@@ -640,6 +655,8 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
         store._note_key()
         if response.streaming:
             _add(response, stream_headers(session, response.headers.get("Cache-Control")))
+            if self._every is not None and session.state.record is not None:
+                _end_with(response, session, self._every)
         else:
             _add(response, take_headers(session))
         session.state.headers_left = True
@@ -740,6 +757,17 @@ def _add(response: HttpResponseBase, added: list[tuple[str, str]]) -> None:
             patch_vary_headers(response, (value,))
         else:
             response.headers[name] = value
+
+
+def _end_with(response: Any, session: WebSession[Any], every: float) -> None:
+    """Let an event stream end with its websession."""
+    if not is_event_stream(response.headers.get("Content-Type", "")):
+        return
+    parts = response.streaming_content
+    if response.is_async:
+        response.streaming_content = until_ended(session, every, parts)
+    else:
+        response.streaming_content = takewhile(Looks(session, every).goes_on, parts)
 
 
 def _plain(status: int) -> HttpResponse:

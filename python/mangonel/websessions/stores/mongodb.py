@@ -35,7 +35,12 @@ DUPLICATE = 11000
 
 
 class _Flows:
-    """The flows of both faces, in a collection whose methods are awaited."""
+    """The flows of both faces, in a collection whose methods are awaited.
+
+    The two calls of most requests ask the collection itself, whose answer a thread need not await.
+    """
+
+    waits = True
 
     def __init__(
         self,
@@ -50,7 +55,7 @@ class _Flows:
         self._documents = Documents(collection, durable=durable, documents=documents)
         self._client = client
         self._repeats = repeats
-        self._plain = self._documents.plain
+        self._plain, self._sure = self._documents.plain, self._documents.sure
         self._duplicate = self._documents.duplicate
         self._failures = self._documents.failures
         self._is_set_up = not sets_up
@@ -58,7 +63,8 @@ class _Flows:
 
     async def get(self, key: bytes) -> Record | None:
         """Return the record, which may have expired."""
-        document = await self._plain.find_one({"_id": key})
+        found = self._documents.plain.find_one({"_id": key})
+        document = await found if self.waits else found
         return self._record(document) if document is not None else None
 
     async def put(self, record: Record, expected: int) -> bool:
@@ -93,14 +99,18 @@ class _Flows:
 
     async def _put(self, write: Write) -> bool:
         # Ending a websession must survive a failover.
-        collection = self._documents.sure if write.record.is_final else self._plain
+        collection = self._documents.sure if write.record.is_final else self._documents.plain
         if write.expected:
             selector = {"_id": write.record.key, "v": write.expected}
             if self._documents.is_peer:
-                return bool((await collection.replace_one(selector, write.document)).matched_count)
-            return bool((await collection._replace_checked(selector, write.document))["n"])
+                done = collection.replace_one(selector, write.document)
+                return bool((await done if self.waits else done).matched_count)
+            done = collection._replace_checked(selector, write.document)
+            return bool((await done if self.waits else done)["n"])
         try:
-            await collection.insert_one(write.document)
+            done = collection.insert_one(write.document)
+            if self.waits:
+                await done
         except self._duplicate:
             return False
         return True
@@ -123,11 +133,11 @@ class _Flows:
         """Remove records, acknowledged by a majority."""
         selector = {"_id": keys[0] if len(keys) == 1 else {"$in": list(keys)}}
         try:
-            result = await self._documents.sure.delete_many(selector)
+            result = await self._sure.delete_many(selector)
         except self._failures as error:
             if not self._repeats or not self._documents.may_repeat(error):
                 raise
-            result = await self._documents.sure.delete_many(selector)
+            result = await self._sure.delete_many(selector)
         return int(result.deleted_count)
 
     async def find(self, user: str) -> list[Record]:
@@ -338,11 +348,11 @@ class _Awaited(FlowsOfMethods):
 
 
 class _InThreads(NeverSuspends, _Flows):
+    waits = False
+
     def __init__(self, collection: Any, **options: Any) -> None:
         super().__init__(collection, **options)
-        documents = self._documents
-        documents.plain, documents.sure = _Awaited(documents.plain), _Awaited(documents.sure)
-        self._plain = documents.plain
+        self._plain, self._sure = _Awaited(self._plain), _Awaited(self._sure)
 
     async def aclose(self) -> None:
         """Close the client, if this store opened it."""

@@ -141,7 +141,7 @@ class _InThreads(PerThread, _Table):
 
     async def _run(self, query: str, values: list[Any]) -> tuple[list[Any], int]:
         try:
-            return _execute(self._connection(), query, values)
+            return _execute(getattr(self._local, "connection", None) or self._connection(), query, values)
         except sqlite3.OperationalError as error:
             if "no such table" not in str(error):
                 raise
