@@ -54,6 +54,7 @@ def handler(
     *,
     routes: Sequence[Any] = (),
     is_async: bool = False,
+    revalidate: Any = None,
 ) -> Any:
     """Return a WSGI or ASGI application whose page is a view. What is set stays until the next call."""
     configure()
@@ -61,6 +62,7 @@ def handler(
     from django.core.handlers.wsgi import WSGIHandler
 
     settings.WEBSESSIONS = sessions
+    settings.WEBSESSIONS_REVALIDATE = revalidate
     own = urls(path("", page)) if page is not None else urls(*routes)
 
     made = ASGIHandler() if is_async else WSGIHandler()

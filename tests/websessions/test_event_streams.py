@@ -1,11 +1,14 @@
-"""An event stream ends once its websession has ended, in every framework on an event loop."""
+"""An event stream ends once its websession has ended, in every framework; in threads with its next event."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
-from collections.abc import AsyncIterator
+import io
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import aiohttp
@@ -14,7 +17,7 @@ from applications import LISTENING, behind_tls
 from browser import Browser
 from store_names import sampled
 
-from mangonel.websessions import MemoryStore, WebSessions
+from mangonel.websessions import MemoryStore, RequestView, UsageError, WebSessions
 
 EVERY = 0.02
 EVENT = b"data: 1\n\n"
@@ -97,7 +100,33 @@ def tornado(sessions: WebSessions[Any], seen: list[str], every: Any) -> Any:
     return Application([("/", Stream)], sessions=sessions, log_function=lambda handler: None)
 
 
-MADE = {"starlette": starlette, "litestar": litestar, "aiohttp": aiohttp_app, "tornado": tornado}
+async def silence(seen: list[str]) -> AsyncIterator[bytes]:
+    yield EVENT
+    try:
+        await asyncio.sleep(60)
+    finally:
+        seen.append("over")
+
+
+def django_asgi(
+    sessions: WebSessions[Any], seen: list[str], every: Any, made: Callable[..., Any] = events
+) -> Any:
+    from django.http import HttpRequest, StreamingHttpResponse
+    from django_site import handler
+
+    async def stream(request: HttpRequest) -> StreamingHttpResponse:
+        return StreamingHttpResponse(made(seen), content_type="text/event-stream")
+
+    return handler(sessions, stream, is_async=True, revalidate=every)
+
+
+MADE = {
+    "starlette": starlette,
+    "litestar": litestar,
+    "aiohttp": aiohttp_app,
+    "tornado": tornado,
+    "django-asgi": django_asgi,
+}
 
 
 @contextlib.asynccontextmanager
@@ -178,3 +207,105 @@ async def test_an_event_stream_ends_once_its_websession_has_ended(
                 gc.collect()  # Starlette and Litestar leave the generator to it
                 await asyncio.sleep(0.01)
     assert seen == ["over"]
+
+
+async def test_a_silent_stream_of_django_on_a_loop_ends_too() -> None:
+    sessions: WebSessions[Any] = WebSessions(MemoryStore(), events=lambda event: None)
+    browser = Browser(sessions)
+    await browser.login("ada")
+    seen: list[str] = []
+    app = django_asgi(sessions, seen, EVERY, silence)
+    async with listened(app, "django-asgi", browser.cookie or "") as found:
+        assert await asyncio.wait_for(found.get(), 60) == EVENT
+        await sessions.revoke_user("ada")
+        assert await asyncio.wait_for(found.get(), 60) is None
+    assert seen == ["over"]
+
+
+def events_of_a_thread(seen: list[str]) -> Iterator[bytes]:
+    try:
+        while True:
+            yield EVENT
+            time.sleep(EVERY)
+    finally:
+        seen.append("over")
+
+
+def wsgi(sessions: WebSessions[Any], seen: list[str], every: Any) -> Any:
+    from mangonel.websessions.frameworks.wsgi import WSGISessions
+
+    def app(environ: Any, start_response: Any) -> Any:
+        start_response("200 OK", [("Content-Type", "text/event-stream")])
+        return events_of_a_thread(seen)
+
+    return WSGISessions(app, sessions, revalidate=every)
+
+
+def wsgi_generator(sessions: WebSessions[Any], seen: list[str], every: Any) -> Any:
+    from mangonel.websessions.frameworks.wsgi import WSGISessions
+
+    def app(environ: Any, start_response: Any) -> Any:
+        start_response("200 OK", [("Content-Type", "text/event-stream; charset=utf-8")])
+        yield from events_of_a_thread(seen)
+
+    return WSGISessions(app, sessions, revalidate=every)
+
+
+def flask_app(sessions: WebSessions[Any], seen: list[str], every: Any) -> Any:
+    import flask
+
+    app = flask.Flask("tests", root_path="/")
+    sessions.init_flask(app, revalidate=every)
+
+    @app.get("/")
+    def stream() -> Any:
+        return flask.Response(events_of_a_thread(seen), mimetype="text/event-stream")
+
+    return app
+
+
+def django(sessions: WebSessions[Any], seen: list[str], every: Any) -> Any:
+    from django.http import HttpRequest, StreamingHttpResponse
+    from django_site import handler
+
+    def stream(request: HttpRequest) -> StreamingHttpResponse:
+        return StreamingHttpResponse(events_of_a_thread(seen), content_type="text/event-stream")
+
+    return handler(sessions, stream, revalidate=every)
+
+
+IN_THREADS = {"wsgi": wsgi, "wsgi-generator": wsgi_generator, "flask": flask_app, "django": django}
+
+
+@pytest.mark.parametrize("framework", IN_THREADS)
+@pytest.mark.parametrize("every", [EVERY, None])
+def test_an_event_stream_of_a_thread_ends_at_its_next_event(framework: str, every: float | None) -> None:
+    sessions: WebSessions[Any] = WebSessions(f"memory:{uuid.uuid4().hex}", events=lambda event: None)
+    face = sessions.blocking
+    session = face.load(RequestView())
+    session.login("ada")
+    face.commit(session)
+    environ: dict[str, Any] = {"REQUEST_METHOD": "GET", "PATH_INFO": "/", "SERVER_NAME": "shop.example"}
+    environ |= {"SERVER_PORT": "443", "wsgi.url_scheme": "https", "wsgi.input": io.BytesIO()}
+    environ |= {"wsgi.errors": io.StringIO(), "SCRIPT_NAME": "", "QUERY_STRING": ""}
+    environ["HTTP_COOKIE"] = (session.state.cookie or "").partition(";")[0]
+    seen: list[str] = []
+    body = IN_THREADS[framework](sessions, seen, every)(environ, lambda status, headers, error=None: None)
+    parts = iter(body)
+    for _ in range(5):
+        assert next(parts) == EVENT
+        time.sleep(EVERY)
+    face.revoke_user("ada")
+    time.sleep(EVERY)
+    if every is None:
+        assert next(parts) == EVENT
+    else:
+        assert list(parts) == []
+    body.close()
+    assert seen == ["over"]
+
+
+def test_how_often_to_look_is_a_duration() -> None:
+    for make in IN_THREADS.values():
+        with pytest.raises(UsageError, match=r"REVALIDATE|revalidate"):
+            make(WebSessions("memory:"), [], "often")

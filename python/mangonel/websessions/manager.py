@@ -259,12 +259,17 @@ class WebSessions(CheckedSettings[Data]):
         """Close the connections that were opened for a URL."""
         await self.asynchronous.aclose()
 
-    def init_flask(self, app: Any, *, csrf: bool = False) -> None:
+    def init_flask(self, app: Any, *, csrf: bool = False, revalidate: Any = None) -> None:
         """Make `flask.session` one of these websessions.
 
         Args:
             app: a Flask application.
             csrf: check every request that may change something; see `csrf_exempt` in the same module.
+            revalidate: how often to check whether the websession of an event stream has ended, in seconds or as text
+                such as "60s"; the stream ends at its next event. None: never.
+
+        Raises:
+            UsageError: `revalidate` is no duration, or Flask's cookie settings contradict these.
 
         Example:
             >>> import flask
@@ -272,7 +277,7 @@ class WebSessions(CheckedSettings[Data]):
         """
         from mangonel.websessions.frameworks.flask import init_flask
 
-        init_flask(app, self, csrf=csrf)
+        init_flask(app, self, csrf=csrf, revalidate=revalidate)
 
     @property
     def current(self) -> Callable[..., Any]:

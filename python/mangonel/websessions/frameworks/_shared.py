@@ -9,7 +9,8 @@ import asyncio
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +27,7 @@ __all__ = [
     "BODILESS",
     "ENDED",
     "ENDED_CODE",
+    "Looks",
     "Paths",
     "commit",
     "honour_cookie",
@@ -33,6 +35,7 @@ __all__ = [
     "log",
     "outlast",
     "requiring_fresh",
+    "until_ended",
     "watch",
 ]
 
@@ -100,6 +103,73 @@ async def watch(session: WebSession[Any], every: float, end: Callable[[], Any]) 
                 return
         except StoreError:
             continue  # told as an event; the next look may do better
+
+
+async def until_ended(
+    session: WebSession[Any], every: float, parts: AsyncIterable[Any]
+) -> AsyncIterator[Any]:
+    """Yield the parts of an event stream until its websession has ended, which interrupts a wait for a part.
+
+    Args:
+        session: the stream's websession.
+        every: seconds between two looks at the store.
+        parts: the stream. All of it runs in the task that iterates over this.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    has_ended = is_waiting = False
+
+    async def end() -> None:
+        nonlocal has_ended
+        has_ended = True
+        if is_waiting:
+            task.cancel()
+
+    watching = asyncio.ensure_future(watch(session, every, end))
+    iterator = aiter(parts)
+    try:
+        while not has_ended:
+            is_waiting = True
+            try:
+                part = await anext(iterator)
+            except StopAsyncIteration:
+                return
+            except asyncio.CancelledError:
+                if not has_ended or task.uncancel() > 0:
+                    raise
+                return
+            finally:
+                is_waiting = False
+            yield part
+    finally:
+        watching.cancel()
+
+
+class Looks:
+    """Looks at the store while a thread makes an event stream: before a part, and at most every so many seconds.
+
+    A thread that waits for its next event cannot be interrupted, so a stream that is silent ends at that event.
+
+    Args:
+        session: the stream's websession.
+        every: seconds between two looks.
+    """
+
+    def __init__(self, session: WebSession[Any], every: float) -> None:
+        self._session = session
+        self._every = every
+        self._last = time.monotonic()
+
+    def goes_on(self, _part: object = None) -> bool:
+        """Return whether the stream goes on: not once its websession has ended."""
+        now = time.monotonic()
+        if now - self._last < self._every:
+            return True
+        self._last = now
+        try:
+            return self._session.state.sessions.blocking.is_alive(self._session)
+        except StoreError:
+            return True  # told as an event; the next look may do better
 
 
 def requiring_fresh(session_of: Callable[..., Any], within: Any) -> Callable[[View], View]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.answer import REASONS, last_plan, late_plan, stream_headers, take_headers
@@ -21,7 +22,13 @@ from mangonel.websessions.errors import (
     UsageError,
     WebSessionError,
 )
-from mangonel.websessions.frameworks._shared import View, honour_cookie, requiring_fresh
+from mangonel.websessions.frameworks._shared import (
+    Looks,
+    View,
+    honour_cookie,
+    is_event_stream,
+    requiring_fresh,
+)
 from mangonel.websessions.frameworks.wsgi import KEY, visit_of
 from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import NOTHING
@@ -53,10 +60,16 @@ FOREVER = timedelta(days=31)
 
 
 class FlaskSessions(SessionInterface):
-    """Flask's interface to websessions. It honours the application's own cookie settings."""
+    """Flask's interface to websessions. It honours the application's own cookie settings.
 
-    def __init__(self, sessions: WebSessions[Any]) -> None:
+    Args:
+        sessions: the application's websessions.
+        revalidate: as for `init_flask`.
+    """
+
+    def __init__(self, sessions: WebSessions[Any], revalidate: Any = None) -> None:
         self.sessions = sessions
+        self._every = None if revalidate is None else seconds(revalidate, "revalidate")
         self._is_ready = False
 
     def open_session(self, app: Any, request: Any) -> Any:
@@ -111,6 +124,8 @@ class FlaskSessions(SessionInterface):
             raise
         if response.is_streamed:
             added = stream_headers(session, response.headers.get("Cache-Control"))
+            if self._every is not None and session.state.record is not None:
+                _end_with(response, Looks(session, self._every))
         else:
             added = take_headers(session)
         status = response.status_code
@@ -122,20 +137,25 @@ class FlaskSessions(SessionInterface):
                 response.headers.add(name, value)
 
 
-def init_flask(app: Any, sessions: WebSessions[Any], *, csrf: bool = False) -> None:
+def init_flask(app: Any, sessions: WebSessions[Any], *, csrf: bool = False, revalidate: Any = None) -> None:
     """Make `flask.session` one of these websessions.
 
     Args:
         app: a Flask application.
         sessions: the websessions for its requests.
         csrf: check every request other than GET, HEAD, OPTIONS and TRACE, except for views with `csrf_exempt`.
+        revalidate: how often to check whether the websession of an event stream has ended, in seconds or as text
+            such as "60s". None: never. A stream ends at its next event, since no thread can be interrupted.
+
+    Raises:
+        UsageError: `revalidate` is no duration, or a setting of the cookie contradicts that of the websessions.
 
     Example:
         >>> import flask
         >>> init_flask(flask.Flask("shop"), sessions)
     """
     honour(app.config, sessions)
-    app.session_interface = FlaskSessions(sessions)
+    app.session_interface = FlaskSessions(sessions, revalidate)
 
     def refuse_without_store() -> Any:
         if "mangonel.store_error" in flask.request.environ:
@@ -269,6 +289,16 @@ def require_fresh(within: Any) -> Callable[[View], View]:
         ...     return flask.session.user
     """
     return requiring_fresh(lambda *arguments: flask.session, within)
+
+
+def _end_with(response: Any, looks: Looks) -> None:
+    """Let an event stream end with its websession."""
+    if not is_event_stream(response.content_type or ""):
+        return
+    parts = response.response
+    response.response = takewhile(looks.goes_on, parts)
+    if hasattr(parts, "close"):
+        response.call_on_close(parts.close)
 
 
 def _store_late(sessions: WebSessions[Any], session: WebSession[Any], status: int) -> None:

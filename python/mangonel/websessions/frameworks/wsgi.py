@@ -6,15 +6,24 @@ Runs the flows in the calling thread, on a store's blocking face. Knows no store
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.answer import REASONS, last_plan, late_plan, stream_headers, take_headers
 from mangonel.websessions.checked_settings import checked
 from mangonel.websessions.errors import StoreError, WebSessionError
-from mangonel.websessions.frameworks._shared import BODILESS, View, log, requiring_fresh
+from mangonel.websessions.frameworks._shared import (
+    BODILESS,
+    Looks,
+    View,
+    is_event_stream,
+    log,
+    requiring_fresh,
+)
 from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.session import RequestView, WebSession
+from mangonel.websessions.settings import seconds
 
 if TYPE_CHECKING:
     from mangonel.websessions.manager import WebSessions
@@ -33,10 +42,18 @@ class WSGISessions:
     Args:
         app: the application.
         sessions: the application's websessions.
+        revalidate: how often to check whether the websession of an event stream has ended, in seconds or as text
+            such as "60s". None: never. A stream ends at its next event, since no thread can be interrupted.
+
+    Raises:
+        UsageError: `revalidate` is no duration.
     """
 
-    def __init__(self, app: Callable[..., Iterable[bytes]], sessions: WebSessions[Any]) -> None:
+    def __init__(
+        self, app: Callable[..., Iterable[bytes]], sessions: WebSessions[Any], *, revalidate: Any = None
+    ) -> None:
         self.app = app
+        self._every = None if revalidate is None else seconds(revalidate, "revalidate")
         self.sessions = checked(sessions, "WSGISessions(app, …)")
 
     def __call__(self, environ: dict[str, Any], start_response: Start) -> Iterable[bytes]:
@@ -48,7 +65,7 @@ class WSGISessions:
             log.error("cannot load the websession: %s", error)
             return _refuse(start_response, error.status, [])
         environ[KEY] = session
-        answer = _Answer(session, start_response)
+        answer = _Answer(session, start_response, self._every)
         try:
             body = self.app(environ, answer.start)
         except BaseException as error:
@@ -63,8 +80,10 @@ class _Answer:
     The start is held back until the application has returned, or writes: a body that is a list has been made then.
     """
 
-    def __init__(self, session: WebSession[Any], start_response: Start) -> None:
+    def __init__(self, session: WebSession[Any], start_response: Start, every: float | None) -> None:
         self.session = session
+        self._every = every
+        self._looks: Looks | None = None
         self._start_response = start_response
         self._added: Headers = []
         self._status = 200
@@ -80,9 +99,16 @@ class _Answer:
         if self._server_write is not None:  # an error, after a start that has left
             return self._start_response(status, with_headers(headers, self._added), exc_info)
         self._held = (status, headers, exc_info)
+        if self._every is not None and self.session.state.record is not None:
+            kinds = [value for name, value in headers if name.lower() == "content-type"]
+            self._looks = Looks(self.session, self._every) if any(map(is_event_stream, kinds)) else None
         if self._has_returned:
             self.leave(is_whole=False)
         return self._write
+
+    def goes_on(self, _part: bytes) -> bool:
+        """Return whether another part of the body leaves: not once the websession of an event stream has ended."""
+        return self._looks is None or self._looks.goes_on()
 
     def leave(self, *, is_whole: bool) -> None:
         """Let the start go, if there is one.
@@ -175,7 +201,7 @@ class _Body:
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            yield from self._body
+            yield from takewhile(self._answer.goes_on, self._body)
         except GeneratorExit:  # the server has enough
             raise
         except BaseException as error:
