@@ -65,14 +65,15 @@ def shown_default(node: ast.expr) -> str:
     return ast.unparse(node)
 
 
-def layout(
-    head: str, shown: list[str], returns: str, body: str = "...", *, is_dense: bool = False
-) -> list[str]:
-    """Return the lines of a signature: one, or one for each parameter, or for all of them where it is dense."""
-    text = ", ".join(shown)
-    line = f"{head}({text}) -> {returns}: {body}"
+def layout(head: str, shown: list[str], returns: str, body: str = "...") -> list[str]:
+    """Return the lines of a signature: one, or as few as hold its parameters."""
+    line = f"{head}({', '.join(shown)}) -> {returns}: {body}"
     if len(line) + 4 <= WIDTH:
         return [line]
-    if is_dense and len(text) + 8 <= WIDTH:
-        return [f"{head}(", f"    {text}", f") -> {returns}: {body}"]
-    return [f"{head}(", *(f"    {parameter}," for parameter in shown), f") -> {returns}: {body}"]
+    rows = [""]
+    for place, parameter in enumerate(shown, 1):
+        text = f"{parameter}," if place < len(shown) else parameter
+        if rows[-1] and len(rows[-1]) + len(text) + 9 > WIDTH:
+            rows.append("")
+        rows[-1] += f" {text}" if rows[-1] else text
+    return [f"{head}(", *(f"    {row}" for row in rows), f") -> {returns}: {body}"]

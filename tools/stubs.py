@@ -16,8 +16,10 @@ import collections.abc
 import copy
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import twins
 from signatures import WIDTH, Defect, Function, default_of, layout, parameters
@@ -278,6 +280,11 @@ class Annotation(ast.NodeTransformer):
         )
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id in self._writer.arguments:
+            module, argument = self._writer.arguments[node.id]
+            return cast(
+                ast.expr, Annotation(self._writer, module, self._document).visit(copy.deepcopy(argument))
+            )
         return ast.Name(
             self._writer.reference(self._module, self._document if node.id == DOCUMENT else node.id)
         )
@@ -310,6 +317,8 @@ class Writer:
         self._needed: set[tuple[str, str]] = set()
         self.is_async = False
         self._handed_out = DOCUMENT
+        # What stands for a type parameter of a base in the class that is written, and where it is said.
+        self.arguments: dict[str, tuple[Module, ast.expr]] = {}
 
     def text(self) -> str:
         classes = [
@@ -351,6 +360,7 @@ class Writer:
         chain = self._linearize(self._target, node)
         handed_out = [HANDS_OUT[other.name] for _, other in chain if other.name in HANDS_OUT]
         self._handed_out = handed_out[0] if handed_out else DOCUMENT
+        self.arguments = dict(self._type_arguments(chain))
         inherited: set[str] = set()
         for parent in parents:
             for module, other in self._linearize(self._target, self._target.classes[parent]):
@@ -374,6 +384,18 @@ class Writer:
         in_order = [members.pop("__init__", []), *members.values()]
         body = [line for lines in in_order for line in lines] or ["..."]
         return head + "\n" + "".join(f"    {line}\n" if line else "\n" for line in body)
+
+    def _type_arguments(
+        self, chain: list[tuple[Module, ast.ClassDef]]
+    ) -> Iterator[tuple[str, tuple[Module, ast.expr]]]:
+        for module, definition in chain:
+            for base in definition.bases:
+                target = self._library.find_class(module, base_name(base))
+                if target is not None and isinstance(base, ast.Subscript):
+                    for other in target[1].bases:
+                        parameter = ast.unparse(other).removeprefix("Generic[").removesuffix("]")
+                        if base_name(other) == "Generic" and parameter != DOCUMENT:
+                            yield parameter, (module, base.slice)
 
     def _ready_made(self, text: str) -> list[str]:
         """Return the lines of a table's text, with this class's item type."""

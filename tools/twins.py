@@ -145,7 +145,7 @@ def _twin(method: ast.FunctionDef) -> list[str]:
     returns = on_asyncio(ast.unparse(method.returns))
     decorators = [f"@{decorator}" for decorator in _decorators(method) if decorator != "terminal"]
     docstring = f'"""As `{method.name}`, on asyncio."""'
-    return [*decorators, *layout(f"def a{method.name}", shown, returns, docstring, is_dense=True)]
+    return [*decorators, *layout(f"def a{method.name}", shown, returns, docstring)]
 
 
 def _parameter(argument: ast.arg, default: ast.expr | None) -> tuple[str, str]:

@@ -1,11 +1,9 @@
 """Keeps the import short: cheap aliases of common names, stand-ins for `typing`, and names that load late.
 
 The first client of a process has a time budget, and importing `typing`, `collections`, `enum` and `re` exceeds it. A
-module
-that the first client loads takes `Mapping`, `deque` and the like from here. It declares names that it may not need with
-`late_names` (names of a module) or `LateClass` (a class attribute), which import them at first use. Type checkers see
-the
-originals. Must not know: anything else of the package.
+module that the first client loads takes `Mapping`, `deque` and the like from here. It declares names that it may not
+need with `late_names` (names of a module) or `LateClass` (a class attribute), which import them at first use. Type
+checkers see the originals. Must not know: anything else of the package.
 """
 
 from __future__ import annotations

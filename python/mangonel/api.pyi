@@ -43,14 +43,9 @@ _Result = TypeVar("_Result")
 
 class MongoClient(Generic[_DocumentType]):
     def __init__(
-        self,
-        host: str | Sequence[str] | None = None,
-        port: int | None = None,
-        document_class: type[_DocumentType] | None = None,
-        tz_aware: bool | None = None,
-        connect: bool | None = None,
-        type_registry: TypeRegistry | None = None,
-        **kwargs: object,
+        self, host: str | Sequence[str] | None = None, port: int | None = None,
+        document_class: type[_DocumentType] | None = None, tz_aware: bool | None = None,
+        connect: bool | None = None, type_registry: TypeRegistry | None = None, **kwargs: object
     ) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, *exc_info: object) -> None: ...
@@ -60,55 +55,32 @@ class MongoClient(Generic[_DocumentType]):
     def options(self) -> ClientOptions: ...
     @overload
     def get_database(
-        self,
-        name: str | None = None,
-        codec_options: None = None,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, name: str | None = None, codec_options: None = None, read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None, read_concern: ReadConcern | None = None, *,
+        timeout_ms: float | None = None
     ) -> Database[_DocumentType]: ...
     @overload
     def get_database(
-        self,
-        name: str | None = None,
-        codec_options: CodecOptions[_OtherDocumentType] = ...,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, name: str | None = None, codec_options: CodecOptions[_OtherDocumentType] = ...,
+        read_preference: _ServerMode | None = None, write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None, *, timeout_ms: float | None = None
     ) -> Database[_OtherDocumentType]: ...
     @overload
     def get_default_database(
-        self,
-        default: str | None = None,
-        codec_options: None = None,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, default: str | None = None, codec_options: None = None,
+        read_preference: _ServerMode | None = None, write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None, *, timeout_ms: float | None = None
     ) -> Database[_DocumentType]: ...
     @overload
     def get_default_database(
-        self,
-        default: str | None = None,
-        codec_options: CodecOptions[_OtherDocumentType] = ...,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, default: str | None = None, codec_options: CodecOptions[_OtherDocumentType] = ...,
+        read_preference: _ServerMode | None = None, write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None, *, timeout_ms: float | None = None
     ) -> Database[_OtherDocumentType]: ...
     def start_session(
-        self,
-        causal_consistency: bool | None = None,
-        default_transaction_options: TransactionOptions | None = None,
-        snapshot: bool | None = False,
-        *,
-        default_timeout_ms: float | None = None,
+        self, causal_consistency: bool | None = None,
+        default_transaction_options: TransactionOptions | None = None, snapshot: bool | None = False, *,
+        default_timeout_ms: float | None = None
     ) -> ClientSession: ...
     def __getitem__(self, name: str) -> Database[_DocumentType]: ...
     def __getattr__(self, name: str) -> Database[_DocumentType]: ...
@@ -118,33 +90,18 @@ class MongoClient(Generic[_DocumentType]):
     def metrics(self) -> ClientMetrics: ...
     def close(self) -> None: ...
     def list_databases(
-        self,
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, session: ClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> CommandCursor[dict[str, Any]]: ...
     def list_database_names(
-        self,
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, session: ClientSession | None = None, comment: object = None, *, timeout_ms: float | None = None
     ) -> list[str]: ...
     def drop_database(
-        self,
-        name_or_database: str | Database[Any],
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, name_or_database: str | Database[Any], session: ClientSession | None = None,
+        comment: object = None, *, timeout_ms: float | None = None
     ) -> None: ...
     def server_info(
-        self,
-        session: ClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, session: ClientSession | None = None, *, timeout_ms: float | None = None
     ) -> dict[str, Any]: ...
     def append_metadata(self, driver_info: DriverInfo) -> None: ...
     @property
@@ -164,34 +121,19 @@ class MongoClient(Generic[_DocumentType]):
     @property
     def topology_description(self) -> TopologyDescription: ...
     def bulk_write(
-        self,
-        models: Sequence[object],
-        session: ClientSession | None = None,
-        ordered: bool = True,
-        verbose_results: bool = False,
-        bypass_document_validation: bool | None = None,
-        comment: object = None,
-        let: Mapping[str, object] | None = None,
-        write_concern: WriteConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, models: Sequence[object], session: ClientSession | None = None, ordered: bool = True,
+        verbose_results: bool = False, bypass_document_validation: bool | None = None, comment: object = None,
+        let: Mapping[str, object] | None = None, write_concern: WriteConcern | None = None, *,
+        timeout_ms: float | None = None
     ) -> ClientBulkWriteResult: ...
     def watch(
-        self,
-        pipeline: _Pipeline | None = None,
-        full_document: str | None = None,
-        resume_after: Mapping[str, object] | None = None,
-        max_await_time_ms: int | None = None,
-        batch_size: int | None = None,
-        collation: _CollationIn | None = None,
-        start_at_operation_time: Timestamp | None = None,
-        session: ClientSession | None = None,
-        start_after: Mapping[str, object] | None = None,
-        comment: object = None,
-        full_document_before_change: str | None = None,
-        show_expanded_events: bool | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, pipeline: _Pipeline | None = None, full_document: str | None = None,
+        resume_after: Mapping[str, object] | None = None, max_await_time_ms: int | None = None,
+        batch_size: int | None = None, collation: _CollationIn | None = None,
+        start_at_operation_time: Timestamp | None = None, session: ClientSession | None = None,
+        start_after: Mapping[str, object] | None = None, comment: object = None,
+        full_document_before_change: str | None = None, show_expanded_events: bool | None = None, *,
+        timeout_ms: float | None = None
     ) -> ClusterChangeStream[_DocumentType]: ...
     def __next__(self) -> NoReturn: ...
     def next(self) -> NoReturn: ...
@@ -206,33 +148,15 @@ class MongoClient(Generic[_DocumentType]):
 
 class Cursor(Generic[_DocumentType]):
     def __init__(
-        self,
-        collection: Collection[_DocumentType],
-        filter: Mapping[str, object] | None = None,
-        projection: Mapping[str, object] | Sequence[str] | None = None,
-        skip: int = 0,
-        limit: int = 0,
-        no_cursor_timeout: bool = False,
-        cursor_type: int = ...,
-        sort: _IndexList | None = None,
-        allow_partial_results: bool = False,
-        oplog_replay: bool = False,
-        batch_size: int = 0,
-        collation: _CollationIn | None = None,
-        hint: _IndexKeyHint | None = None,
-        max_scan: int | None = None,
-        max_time_ms: int | None = None,
-        max: _IndexList | None = None,
-        min: _IndexList | None = None,
-        return_key: bool | None = None,
-        show_record_id: bool | None = None,
-        snapshot: bool | None = None,
-        comment: object = None,
-        session: ClientSession | None = None,
-        allow_disk_use: bool | None = None,
-        let: Mapping[str, object] | None = None,
-        prefetch: bool = False,
-        into: object = None,
+        self, collection: Collection[_DocumentType], filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None, skip: int = 0, limit: int = 0,
+        no_cursor_timeout: bool = False, cursor_type: int = ..., sort: _IndexList | None = None,
+        allow_partial_results: bool = False, oplog_replay: bool = False, batch_size: int = 0,
+        collation: _CollationIn | None = None, hint: _IndexKeyHint | None = None, max_scan: int | None = None,
+        max_time_ms: int | None = None, max: _IndexList | None = None, min: _IndexList | None = None,
+        return_key: bool | None = None, show_record_id: bool | None = None, snapshot: bool | None = None,
+        comment: object = None, session: ClientSession | None = None, allow_disk_use: bool | None = None,
+        let: Mapping[str, object] | None = None, prefetch: bool = False, into: object = None
     ) -> None: ...
     def next(self) -> _DocumentType: ...
     def __enter__(self) -> Self: ...
@@ -280,18 +204,10 @@ class Cursor(Generic[_DocumentType]):
     def to_list(self, length: int | None = None) -> list[_DocumentType]: ...
     def to_json(self, mode: str = "relaxed") -> bytes: ...
     def to_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> _core.ArrowTable: ...
     def iter_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> ArrowTables: ...
     def to_polars(self, schema: object = None, **options: Unpack[TableOptions]) -> PolarsFrame: ...
     def to_pandas(self, schema: object = None, **options: Unpack[TableOptions]) -> PandasFrame: ...
@@ -301,33 +217,15 @@ class Cursor(Generic[_DocumentType]):
 
 class RawBatchCursor(Generic[_DocumentType]):
     def __init__(
-        self,
-        collection: Collection[_DocumentType],
-        filter: Mapping[str, object] | None = None,
-        projection: Mapping[str, object] | Sequence[str] | None = None,
-        skip: int = 0,
-        limit: int = 0,
-        no_cursor_timeout: bool = False,
-        cursor_type: int = ...,
-        sort: _IndexList | None = None,
-        allow_partial_results: bool = False,
-        oplog_replay: bool = False,
-        batch_size: int = 0,
-        collation: _CollationIn | None = None,
-        hint: _IndexKeyHint | None = None,
-        max_scan: int | None = None,
-        max_time_ms: int | None = None,
-        max: _IndexList | None = None,
-        min: _IndexList | None = None,
-        return_key: bool | None = None,
-        show_record_id: bool | None = None,
-        snapshot: bool | None = None,
-        comment: object = None,
-        session: ClientSession | None = None,
-        allow_disk_use: bool | None = None,
-        let: Mapping[str, object] | None = None,
-        prefetch: bool = False,
-        into: object = None,
+        self, collection: Collection[_DocumentType], filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None, skip: int = 0, limit: int = 0,
+        no_cursor_timeout: bool = False, cursor_type: int = ..., sort: _IndexList | None = None,
+        allow_partial_results: bool = False, oplog_replay: bool = False, batch_size: int = 0,
+        collation: _CollationIn | None = None, hint: _IndexKeyHint | None = None, max_scan: int | None = None,
+        max_time_ms: int | None = None, max: _IndexList | None = None, min: _IndexList | None = None,
+        return_key: bool | None = None, show_record_id: bool | None = None, snapshot: bool | None = None,
+        comment: object = None, session: ClientSession | None = None, allow_disk_use: bool | None = None,
+        let: Mapping[str, object] | None = None, prefetch: bool = False, into: object = None
     ) -> None: ...
     def next(self) -> bytes: ...
     def __enter__(self) -> Self: ...
@@ -371,18 +269,10 @@ class RawBatchCursor(Generic[_DocumentType]):
     def to_list(self, length: int | None = None) -> list[bytes]: ...
     def to_json(self, mode: str = "relaxed") -> bytes: ...
     def to_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> _core.ArrowTable: ...
     def iter_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> ArrowTables: ...
     def to_polars(self, schema: object = None, **options: Unpack[TableOptions]) -> PolarsFrame: ...
     def to_pandas(self, schema: object = None, **options: Unpack[TableOptions]) -> PandasFrame: ...
@@ -392,14 +282,9 @@ class RawBatchCursor(Generic[_DocumentType]):
 
 class CommandCursor(Generic[_DocumentType]):
     def __init__(
-        self,
-        collection: Collection[_DocumentType],
-        batch: _core.Batch | None,
-        codec: _core.Codec | None = None,
-        batch_size: int = 0,
-        max_await_time_ms: int | None = None,
-        comment: object = None,
-        session: ClientSession | None = None,
+        self, collection: Collection[_DocumentType], batch: _core.Batch | None,
+        codec: _core.Codec | None = None, batch_size: int = 0, max_await_time_ms: int | None = None,
+        comment: object = None, session: ClientSession | None = None
     ) -> None: ...
     def next(self) -> _DocumentType: ...
     def __enter__(self) -> Self: ...
@@ -422,18 +307,10 @@ class CommandCursor(Generic[_DocumentType]):
     def to_list(self, length: int | None = None) -> list[_DocumentType]: ...
     def to_json(self, mode: str = "relaxed") -> bytes: ...
     def to_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> _core.ArrowTable: ...
     def iter_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> ArrowTables: ...
     def to_polars(self, schema: object = None, **options: Unpack[TableOptions]) -> PolarsFrame: ...
     def to_pandas(self, schema: object = None, **options: Unpack[TableOptions]) -> PandasFrame: ...
@@ -443,14 +320,9 @@ class CommandCursor(Generic[_DocumentType]):
 
 class RawBatchCommandCursor(Generic[_DocumentType]):
     def __init__(
-        self,
-        collection: Collection[_DocumentType],
-        batch: _core.Batch | None,
-        codec: _core.Codec | None = None,
-        batch_size: int = 0,
-        max_await_time_ms: int | None = None,
-        comment: object = None,
-        session: ClientSession | None = None,
+        self, collection: Collection[_DocumentType], batch: _core.Batch | None,
+        codec: _core.Codec | None = None, batch_size: int = 0, max_await_time_ms: int | None = None,
+        comment: object = None, session: ClientSession | None = None
     ) -> None: ...
     def next(self) -> bytes: ...
     def __enter__(self) -> Self: ...
@@ -473,18 +345,10 @@ class RawBatchCommandCursor(Generic[_DocumentType]):
     def to_list(self, length: int | None = None) -> list[bytes]: ...
     def to_json(self, mode: str = "relaxed") -> bytes: ...
     def to_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> _core.ArrowTable: ...
     def iter_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> ArrowTables: ...
     def to_polars(self, schema: object = None, **options: Unpack[TableOptions]) -> PolarsFrame: ...
     def to_pandas(self, schema: object = None, **options: Unpack[TableOptions]) -> PandasFrame: ...
@@ -494,11 +358,8 @@ class RawBatchCommandCursor(Generic[_DocumentType]):
 
 class ChangeStream(Generic[_DocumentType]):
     def __init__(
-        self,
-        source: AggregatingSource,
-        target: str | int,
-        collection: Collection[Any],
-        **options: Unpack[WatchOptions],
+        self, source: AggregatingSource, target: str | int, collection: Collection[Any],
+        **options: Unpack[WatchOptions]
     ) -> None: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> _DocumentType: ...
@@ -523,16 +384,10 @@ class ClusterChangeStream(DatabaseChangeStream[_DocumentType]):
 
 class Collection(Generic[_DocumentType]):
     def __init__(
-        self,
-        database: Database[_DocumentType],
-        name: str,
-        create: bool | None = False,
-        codec_options: CodecOptions[Any] | None = None,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        session: ClientSession | None = None,
-        **kwargs: object,
+        self, database: Database[_DocumentType], name: str, create: bool | None = False,
+        codec_options: CodecOptions[Any] | None = None, read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None, read_concern: ReadConcern | None = None,
+        session: ClientSession | None = None, **kwargs: object
     ) -> None: ...
     @property
     def name(self) -> str: ...
@@ -542,23 +397,15 @@ class Collection(Generic[_DocumentType]):
     def database(self) -> Database[_DocumentType]: ...
     @overload
     def with_options(
-        self,
-        codec_options: None = None,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, codec_options: None = None, read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None, read_concern: ReadConcern | None = None, *,
+        timeout_ms: float | None = None
     ) -> Collection[_DocumentType]: ...
     @overload
     def with_options(
-        self,
-        codec_options: CodecOptions[_OtherDocumentType],
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, codec_options: CodecOptions[_OtherDocumentType], read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None, read_concern: ReadConcern | None = None, *,
+        timeout_ms: float | None = None
     ) -> Collection[_OtherDocumentType]: ...
     def __getitem__(self, name: str) -> Collection[_DocumentType]: ...
     def __getattr__(self, name: str) -> Collection[_DocumentType]: ...
@@ -567,480 +414,215 @@ class Collection(Generic[_DocumentType]):
     def __bool__(self) -> bool: ...
     def __repr__(self) -> str: ...
     def find_one(
-        self,
-        filter: object = None,
-        projection: Mapping[str, object] | Sequence[str] | None = None,
-        skip: int = 0,
-        limit: int = 0,
-        no_cursor_timeout: bool = False,
-        cursor_type: int = ...,
-        sort: _IndexList | None = None,
-        allow_partial_results: bool = False,
-        oplog_replay: bool = False,
-        batch_size: int = 0,
-        collation: _CollationIn | None = None,
-        hint: _IndexKeyHint | None = None,
-        max_scan: int | None = None,
-        max_time_ms: int | None = None,
-        max: _IndexList | None = None,
-        min: _IndexList | None = None,
-        return_key: bool | None = None,
-        show_record_id: bool | None = None,
-        snapshot: bool | None = None,
-        comment: object = None,
-        session: ClientSession | None = None,
-        allow_disk_use: bool | None = None,
-        let: Mapping[str, object] | None = None,
-        prefetch: bool = False,
-        into: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filter: object = None, projection: Mapping[str, object] | Sequence[str] | None = None,
+        skip: int = 0, limit: int = 0, no_cursor_timeout: bool = False, cursor_type: int = ...,
+        sort: _IndexList | None = None, allow_partial_results: bool = False, oplog_replay: bool = False,
+        batch_size: int = 0, collation: _CollationIn | None = None, hint: _IndexKeyHint | None = None,
+        max_scan: int | None = None, max_time_ms: int | None = None, max: _IndexList | None = None,
+        min: _IndexList | None = None, return_key: bool | None = None, show_record_id: bool | None = None,
+        snapshot: bool | None = None, comment: object = None, session: ClientSession | None = None,
+        allow_disk_use: bool | None = None, let: Mapping[str, object] | None = None, prefetch: bool = False,
+        into: object = None, *, timeout_ms: float | None = None
     ) -> _DocumentType | None: ...
     def find(
-        self,
-        filter: Mapping[str, object] | None = None,
-        projection: Mapping[str, object] | Sequence[str] | None = None,
-        skip: int = 0,
-        limit: int = 0,
-        no_cursor_timeout: bool = False,
-        cursor_type: int = ...,
-        sort: _IndexList | None = None,
-        allow_partial_results: bool = False,
-        oplog_replay: bool = False,
-        batch_size: int = 0,
-        collation: _CollationIn | None = None,
-        hint: _IndexKeyHint | None = None,
-        max_scan: int | None = None,
-        max_time_ms: int | None = None,
-        max: _IndexList | None = None,
-        min: _IndexList | None = None,
-        return_key: bool | None = None,
-        show_record_id: bool | None = None,
-        snapshot: bool | None = None,
-        comment: object = None,
-        session: ClientSession | None = None,
-        allow_disk_use: bool | None = None,
-        let: Mapping[str, object] | None = None,
-        prefetch: bool = False,
-        into: object = None,
-        *,
-        timeout_ms: float | None = None,
-        timeout_mode: str | None = None,
+        self, filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None, skip: int = 0, limit: int = 0,
+        no_cursor_timeout: bool = False, cursor_type: int = ..., sort: _IndexList | None = None,
+        allow_partial_results: bool = False, oplog_replay: bool = False, batch_size: int = 0,
+        collation: _CollationIn | None = None, hint: _IndexKeyHint | None = None, max_scan: int | None = None,
+        max_time_ms: int | None = None, max: _IndexList | None = None, min: _IndexList | None = None,
+        return_key: bool | None = None, show_record_id: bool | None = None, snapshot: bool | None = None,
+        comment: object = None, session: ClientSession | None = None, allow_disk_use: bool | None = None,
+        let: Mapping[str, object] | None = None, prefetch: bool = False, into: object = None, *,
+        timeout_ms: float | None = None, timeout_mode: str | None = None
     ) -> Cursor[_DocumentType]: ...
     def find_raw_batches(
-        self,
-        filter: Mapping[str, object] | None = None,
-        projection: Mapping[str, object] | Sequence[str] | None = None,
-        skip: int = 0,
-        limit: int = 0,
-        no_cursor_timeout: bool = False,
-        cursor_type: int = ...,
-        sort: _IndexList | None = None,
-        allow_partial_results: bool = False,
-        oplog_replay: bool = False,
-        batch_size: int = 0,
-        collation: _CollationIn | None = None,
-        hint: _IndexKeyHint | None = None,
-        max_scan: int | None = None,
-        max_time_ms: int | None = None,
-        max: _IndexList | None = None,
-        min: _IndexList | None = None,
-        return_key: bool | None = None,
-        show_record_id: bool | None = None,
-        snapshot: bool | None = None,
-        comment: object = None,
-        session: ClientSession | None = None,
-        allow_disk_use: bool | None = None,
-        let: Mapping[str, object] | None = None,
-        prefetch: bool = False,
-        into: object = None,
-        *,
-        timeout_ms: float | None = None,
-        timeout_mode: str | None = None,
+        self, filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None, skip: int = 0, limit: int = 0,
+        no_cursor_timeout: bool = False, cursor_type: int = ..., sort: _IndexList | None = None,
+        allow_partial_results: bool = False, oplog_replay: bool = False, batch_size: int = 0,
+        collation: _CollationIn | None = None, hint: _IndexKeyHint | None = None, max_scan: int | None = None,
+        max_time_ms: int | None = None, max: _IndexList | None = None, min: _IndexList | None = None,
+        return_key: bool | None = None, show_record_id: bool | None = None, snapshot: bool | None = None,
+        comment: object = None, session: ClientSession | None = None, allow_disk_use: bool | None = None,
+        let: Mapping[str, object] | None = None, prefetch: bool = False, into: object = None, *,
+        timeout_ms: float | None = None, timeout_mode: str | None = None
     ) -> RawBatchCursor[_DocumentType]: ...
     def insert_one(
-        self,
-        document: _DocumentType | RawBSONDocument,
-        bypass_document_validation: bool | None = None,
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, document: _DocumentType | RawBSONDocument, bypass_document_validation: bool | None = None,
+        session: ClientSession | None = None, comment: object = None, *, timeout_ms: float | None = None
     ) -> InsertOneResult: ...
     def insert_many(
-        self,
-        documents: Iterable[_DocumentType | RawBSONDocument],
-        ordered: bool = True,
-        bypass_document_validation: bool | None = None,
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, documents: Iterable[_DocumentType | RawBSONDocument], ordered: bool = True,
+        bypass_document_validation: bool | None = None, session: ClientSession | None = None,
+        comment: object = None, *, timeout_ms: float | None = None
     ) -> InsertManyResult: ...
     def update_one(
-        self,
-        filter: Mapping[str, object],
-        update: Mapping[str, object] | _Pipeline,
-        upsert: bool = False,
-        bypass_document_validation: bool | None = None,
-        collation: _CollationIn | None = None,
-        array_filters: Sequence[Mapping[str, object]] | None = None,
-        hint: _IndexKeyHint | None = None,
-        session: ClientSession | None = None,
-        let: Mapping[str, object] | None = None,
-        sort: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filter: Mapping[str, object], update: Mapping[str, object] | _Pipeline, upsert: bool = False,
+        bypass_document_validation: bool | None = None, collation: _CollationIn | None = None,
+        array_filters: Sequence[Mapping[str, object]] | None = None, hint: _IndexKeyHint | None = None,
+        session: ClientSession | None = None, let: Mapping[str, object] | None = None,
+        sort: Mapping[str, object] | None = None, comment: object = None, *, timeout_ms: float | None = None
     ) -> UpdateResult: ...
     def update_many(
-        self,
-        filter: Mapping[str, object],
-        update: Mapping[str, object] | _Pipeline,
-        upsert: bool = False,
+        self, filter: Mapping[str, object], update: Mapping[str, object] | _Pipeline, upsert: bool = False,
         array_filters: Sequence[Mapping[str, object]] | None = None,
-        bypass_document_validation: bool | None = None,
-        collation: _CollationIn | None = None,
-        hint: _IndexKeyHint | None = None,
-        session: ClientSession | None = None,
-        let: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        bypass_document_validation: bool | None = None, collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None, session: ClientSession | None = None,
+        let: Mapping[str, object] | None = None, comment: object = None, *, timeout_ms: float | None = None
     ) -> UpdateResult: ...
     def replace_one(
-        self,
-        filter: Mapping[str, object],
-        replacement: Mapping[str, object],
-        upsert: bool = False,
-        bypass_document_validation: bool | None = None,
-        collation: _CollationIn | None = None,
-        hint: _IndexKeyHint | None = None,
-        session: ClientSession | None = None,
-        let: Mapping[str, object] | None = None,
-        sort: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filter: Mapping[str, object], replacement: Mapping[str, object], upsert: bool = False,
+        bypass_document_validation: bool | None = None, collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None, session: ClientSession | None = None,
+        let: Mapping[str, object] | None = None, sort: Mapping[str, object] | None = None,
+        comment: object = None, *, timeout_ms: float | None = None
     ) -> UpdateResult: ...
     def delete_one(
-        self,
-        filter: Mapping[str, object],
-        collation: _CollationIn | None = None,
-        hint: _IndexKeyHint | None = None,
-        session: ClientSession | None = None,
-        let: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filter: Mapping[str, object], collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None, session: ClientSession | None = None,
+        let: Mapping[str, object] | None = None, comment: object = None, *, timeout_ms: float | None = None
     ) -> DeleteResult: ...
     def delete_many(
-        self,
-        filter: Mapping[str, object],
-        collation: _CollationIn | None = None,
-        hint: _IndexKeyHint | None = None,
-        session: ClientSession | None = None,
-        let: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filter: Mapping[str, object], collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None, session: ClientSession | None = None,
+        let: Mapping[str, object] | None = None, comment: object = None, *, timeout_ms: float | None = None
     ) -> DeleteResult: ...
     def find_one_and_delete(
-        self,
-        filter: Mapping[str, object],
-        projection: Mapping[str, object] | Iterable[str] | None = None,
-        sort: _IndexList | None = None,
-        hint: _IndexKeyHint | None = None,
-        session: ClientSession | None = None,
-        let: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, filter: Mapping[str, object], projection: Mapping[str, object] | Iterable[str] | None = None,
+        sort: _IndexList | None = None, hint: _IndexKeyHint | None = None,
+        session: ClientSession | None = None, let: Mapping[str, object] | None = None, comment: object = None,
+        *, timeout_ms: float | None = None, **kwargs: object
     ) -> _DocumentType | None: ...
     def find_one_and_replace(
-        self,
-        filter: Mapping[str, object],
-        replacement: Mapping[str, object],
-        projection: Mapping[str, object] | Iterable[str] | None = None,
-        sort: _IndexList | None = None,
-        upsert: bool = False,
-        return_document: bool = False,
-        hint: _IndexKeyHint | None = None,
-        session: ClientSession | None = None,
-        let: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, filter: Mapping[str, object], replacement: Mapping[str, object],
+        projection: Mapping[str, object] | Iterable[str] | None = None, sort: _IndexList | None = None,
+        upsert: bool = False, return_document: bool = False, hint: _IndexKeyHint | None = None,
+        session: ClientSession | None = None, let: Mapping[str, object] | None = None, comment: object = None,
+        *, timeout_ms: float | None = None, **kwargs: object
     ) -> _DocumentType | None: ...
     def find_one_and_update(
-        self,
-        filter: Mapping[str, object],
-        update: Mapping[str, object] | _Pipeline,
-        projection: Mapping[str, object] | Iterable[str] | None = None,
-        sort: _IndexList | None = None,
-        upsert: bool = False,
-        return_document: bool = False,
-        array_filters: Sequence[Mapping[str, object]] | None = None,
-        hint: _IndexKeyHint | None = None,
-        session: ClientSession | None = None,
-        let: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, filter: Mapping[str, object], update: Mapping[str, object] | _Pipeline,
+        projection: Mapping[str, object] | Iterable[str] | None = None, sort: _IndexList | None = None,
+        upsert: bool = False, return_document: bool = False,
+        array_filters: Sequence[Mapping[str, object]] | None = None, hint: _IndexKeyHint | None = None,
+        session: ClientSession | None = None, let: Mapping[str, object] | None = None, comment: object = None,
+        *, timeout_ms: float | None = None, **kwargs: object
     ) -> _DocumentType | None: ...
     def bulk_write(
-        self,
-        requests: Sequence[object],
-        ordered: bool = True,
-        bypass_document_validation: bool | None = None,
-        session: ClientSession | None = None,
-        comment: object = None,
-        let: Mapping[str, object] | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, requests: Sequence[object], ordered: bool = True,
+        bypass_document_validation: bool | None = None, session: ClientSession | None = None,
+        comment: object = None, let: Mapping[str, object] | None = None, *, timeout_ms: float | None = None
     ) -> BulkWriteResult: ...
     def insert_arrow(
-        self,
-        table: object,
-        ordered: bool = True,
-        *,
-        exclude_none: bool = False,
-        key: str | Sequence[str] | None = None,
-        once: str | None = None,
-        bypass_document_validation: bool | None = None,
-        session: ClientSession | None = None,
-        comment: object = None,
-        timeout_ms: float | None = None,
+        self, table: object, ordered: bool = True, *, exclude_none: bool = False,
+        key: str | Sequence[str] | None = None, once: str | None = None,
+        bypass_document_validation: bool | None = None, session: ClientSession | None = None,
+        comment: object = None, timeout_ms: float | None = None
     ) -> BulkWriteResult: ...
     def aggregate(
-        self,
-        pipeline: _Pipeline,
-        session: ClientSession | None = None,
-        let: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        timeout_mode: str | None = None,
-        **kwargs: object,
+        self, pipeline: _Pipeline, session: ClientSession | None = None,
+        let: Mapping[str, object] | None = None, comment: object = None, *, timeout_ms: float | None = None,
+        timeout_mode: str | None = None, **kwargs: object
     ) -> CommandCursor[_DocumentType]: ...
     def aggregate_raw_batches(
-        self,
-        pipeline: _Pipeline,
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        timeout_mode: str | None = None,
-        **kwargs: object,
+        self, pipeline: _Pipeline, session: ClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, timeout_mode: str | None = None, **kwargs: object
     ) -> RawBatchCommandCursor[_DocumentType]: ...
     def count_documents(
-        self,
-        filter: Mapping[str, object],
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, filter: Mapping[str, object], session: ClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> int: ...
     def estimated_document_count(
-        self,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, comment: object = None, *, timeout_ms: float | None = None, **kwargs: object
     ) -> int: ...
     def distinct(
-        self,
-        key: str,
-        filter: Mapping[str, object] | None = None,
-        session: ClientSession | None = None,
-        comment: object = None,
-        hint: _IndexKeyHint | None = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, key: str, filter: Mapping[str, object] | None = None, session: ClientSession | None = None,
+        comment: object = None, hint: _IndexKeyHint | None = None, *, timeout_ms: float | None = None,
+        **kwargs: object
     ) -> list[Any]: ...
     def infer_schema(
-        self,
-        filter: Mapping[str, object] | None = None,
-        *,
-        sample: int | None = None,
-        timeout_ms: float | None = None,
+        self, filter: Mapping[str, object] | None = None, *, sample: int | None = None,
+        timeout_ms: float | None = None
     ) -> InferredSchema: ...
     def create_index(
-        self,
-        keys: _IndexKeyHint,
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, keys: _IndexKeyHint, session: ClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> str: ...
     def create_indexes(
-        self,
-        indexes: Sequence[IndexModel],
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, indexes: Sequence[IndexModel], session: ClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> list[str]: ...
     def drop_index(
-        self,
-        index_or_name: _IndexKeyHint,
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, index_or_name: _IndexKeyHint, session: ClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> None: ...
     def drop_indexes(
-        self,
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, session: ClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> None: ...
     def list_indexes(
-        self,
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        timeout_mode: str | None = None,
+        self, session: ClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, timeout_mode: str | None = None
     ) -> CommandCursor[SON[str, Any]]: ...
     def index_information(
-        self,
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, session: ClientSession | None = None, comment: object = None, *, timeout_ms: float | None = None
     ) -> dict[str, Any]: ...
     def list_search_indexes(
-        self,
-        name: str | None = None,
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, name: str | None = None, session: ClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> CommandCursor[dict[str, Any]]: ...
     def create_search_index(
-        self,
-        model: Mapping[str, object] | SearchIndexModel,
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, model: Mapping[str, object] | SearchIndexModel, session: ClientSession | None = None,
+        comment: object = None, *, timeout_ms: float | None = None, **kwargs: object
     ) -> str: ...
     def create_search_indexes(
-        self,
-        models: list[SearchIndexModel],
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, models: list[SearchIndexModel], session: ClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> list[str]: ...
     def drop_search_index(
-        self,
-        name: str,
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, name: str, session: ClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> None: ...
     def update_search_index(
-        self,
-        name: str,
-        definition: Mapping[str, object],
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, name: str, definition: Mapping[str, object], session: ClientSession | None = None,
+        comment: object = None, *, timeout_ms: float | None = None, **kwargs: object
     ) -> None: ...
     def drop(
-        self,
-        session: ClientSession | None = None,
-        comment: object = None,
-        encrypted_fields: Mapping[str, object] | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, session: ClientSession | None = None, comment: object = None,
+        encrypted_fields: Mapping[str, object] | None = None, *, timeout_ms: float | None = None
     ) -> None: ...
     def rename(
-        self,
-        new_name: str,
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, new_name: str, session: ClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> dict[str, Any]: ...
     def options(
-        self,
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, session: ClientSession | None = None, comment: object = None, *, timeout_ms: float | None = None
     ) -> dict[str, Any]: ...
     def partitions(
-        self,
-        count: int,
-        filter: Mapping[str, object] | None = None,
-        projection: Mapping[str, object] | Sequence[str] | None = None,
-        *,
-        snapshot: bool = False,
-        ordered: bool = False,
-        by: str = "auto",
-        connect: Callable[[], object] | str | None = None,
-        batch_size: int = 0,
-        comment: object = None,
-        max_time_ms: int | None = None,
-        no_cursor_timeout: bool = False,
-        allow_partial_results: bool = False,
-        let: Mapping[str, object] | None = None,
+        self, count: int, filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None, *, snapshot: bool = False,
+        ordered: bool = False, by: str = "auto", connect: Callable[[], object] | str | None = None,
+        batch_size: int = 0, comment: object = None, max_time_ms: int | None = None,
+        no_cursor_timeout: bool = False, allow_partial_results: bool = False,
+        let: Mapping[str, object] | None = None
     ) -> list[Partition[_DocumentType]]: ...
     def scan_polars(
-        self,
-        schema: object,
-        filter: Mapping[str, object] | None = None,
-        *,
-        on_invalid: str = "raise",
-        parallel: int = 1,
-        connect: Callable[[], object] | str | None = None,
+        self, schema: object, filter: Mapping[str, object] | None = None, *, on_invalid: str = "raise",
+        parallel: int = 1, connect: Callable[[], object] | str | None = None
     ) -> PolarsLazyFrame: ...
     def dataset(
-        self,
-        schema: object,
-        filter: Mapping[str, object] | None = None,
-        *,
-        on_invalid: str = "raise",
-        parallel: int = 1,
-        connect: Callable[[], object] | str | None = None,
+        self, schema: object, filter: Mapping[str, object] | None = None, *, on_invalid: str = "raise",
+        parallel: int = 1, connect: Callable[[], object] | str | None = None
     ) -> ArrowDataset: ...
     def watch(
-        self,
-        pipeline: _Pipeline | None = None,
-        full_document: str | None = None,
-        resume_after: Mapping[str, object] | None = None,
-        max_await_time_ms: int | None = None,
-        batch_size: int | None = None,
-        collation: _CollationIn | None = None,
-        start_at_operation_time: Timestamp | None = None,
-        session: ClientSession | None = None,
-        start_after: Mapping[str, object] | None = None,
-        comment: object = None,
-        full_document_before_change: str | None = None,
-        show_expanded_events: bool | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, pipeline: _Pipeline | None = None, full_document: str | None = None,
+        resume_after: Mapping[str, object] | None = None, max_await_time_ms: int | None = None,
+        batch_size: int | None = None, collation: _CollationIn | None = None,
+        start_at_operation_time: Timestamp | None = None, session: ClientSession | None = None,
+        start_after: Mapping[str, object] | None = None, comment: object = None,
+        full_document_before_change: str | None = None, show_expanded_events: bool | None = None, *,
+        timeout_ms: float | None = None
     ) -> CollectionChangeStream[_DocumentType]: ...
     def __next__(self) -> NoReturn: ...
     def next(self) -> NoReturn: ...
@@ -1055,13 +637,9 @@ class Collection(Generic[_DocumentType]):
 
 class Database(Generic[_DocumentType]):
     def __init__(
-        self,
-        client: MongoClient[_DocumentType],
-        name: str,
-        codec_options: CodecOptions[Any] | None = None,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
+        self, client: MongoClient[_DocumentType], name: str, codec_options: CodecOptions[Any] | None = None,
+        read_preference: _ServerMode | None = None, write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None
     ) -> None: ...
     @property
     def client(self) -> MongoClient[_DocumentType]: ...
@@ -1069,45 +647,27 @@ class Database(Generic[_DocumentType]):
     def name(self) -> str: ...
     @overload
     def with_options(
-        self,
-        codec_options: None = None,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, codec_options: None = None, read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None, read_concern: ReadConcern | None = None, *,
+        timeout_ms: float | None = None
     ) -> Database[_DocumentType]: ...
     @overload
     def with_options(
-        self,
-        codec_options: CodecOptions[_OtherDocumentType],
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, codec_options: CodecOptions[_OtherDocumentType], read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None, read_concern: ReadConcern | None = None, *,
+        timeout_ms: float | None = None
     ) -> Database[_OtherDocumentType]: ...
     @overload
     def get_collection(
-        self,
-        name: str,
-        codec_options: None = None,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, name: str, codec_options: None = None, read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None, read_concern: ReadConcern | None = None, *,
+        timeout_ms: float | None = None
     ) -> Collection[_DocumentType]: ...
     @overload
     def get_collection(
-        self,
-        name: str,
-        codec_options: CodecOptions[_OtherDocumentType],
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, name: str, codec_options: CodecOptions[_OtherDocumentType],
+        read_preference: _ServerMode | None = None, write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None, *, timeout_ms: float | None = None
     ) -> Collection[_OtherDocumentType]: ...
     def __getitem__(self, name: str) -> Collection[_DocumentType]: ...
     def __getattr__(self, name: str) -> Collection[_DocumentType]: ...
@@ -1117,163 +677,81 @@ class Database(Generic[_DocumentType]):
     def __repr__(self) -> str: ...
     @overload
     def command(
-        self,
-        command: str | Mapping[str, object],
-        value: object = 1,
-        check: bool = True,
-        allowable_errors: Container[str | int] | None = None,
-        read_preference: _ServerMode | None = None,
-        codec_options: None = None,
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, command: str | Mapping[str, object], value: object = 1, check: bool = True,
+        allowable_errors: Container[str | int] | None = None, read_preference: _ServerMode | None = None,
+        codec_options: None = None, session: ClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> dict[str, Any]: ...
     @overload
     def command(
-        self,
-        command: str | Mapping[str, object],
-        value: object = 1,
-        check: bool = True,
-        allowable_errors: Container[str | int] | None = None,
-        read_preference: _ServerMode | None = None,
-        codec_options: CodecOptions[_OtherDocumentType] = ...,
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, command: str | Mapping[str, object], value: object = 1, check: bool = True,
+        allowable_errors: Container[str | int] | None = None, read_preference: _ServerMode | None = None,
+        codec_options: CodecOptions[_OtherDocumentType] = ..., session: ClientSession | None = None,
+        comment: object = None, *, timeout_ms: float | None = None, **kwargs: object
     ) -> _OtherDocumentType: ...
     @overload
     def create_collection(
-        self,
-        name: str,
-        codec_options: None = None,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        session: ClientSession | None = None,
-        check_exists: bool | None = True,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, name: str, codec_options: None = None, read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None, read_concern: ReadConcern | None = None,
+        session: ClientSession | None = None, check_exists: bool | None = True, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> Collection[_DocumentType]: ...
     @overload
     def create_collection(
-        self,
-        name: str,
-        codec_options: CodecOptions[_OtherDocumentType],
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        session: ClientSession | None = None,
-        check_exists: bool | None = True,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, name: str, codec_options: CodecOptions[_OtherDocumentType],
+        read_preference: _ServerMode | None = None, write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None, session: ClientSession | None = None,
+        check_exists: bool | None = True, *, timeout_ms: float | None = None, **kwargs: object
     ) -> Collection[_OtherDocumentType]: ...
     def drop_collection(
-        self,
-        name_or_collection: str | Collection[Any],
-        session: ClientSession | None = None,
-        comment: object = None,
-        encrypted_fields: Mapping[str, object] | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, name_or_collection: str | Collection[Any], session: ClientSession | None = None,
+        comment: object = None, encrypted_fields: Mapping[str, object] | None = None, *,
+        timeout_ms: float | None = None
     ) -> dict[str, Any]: ...
     def list_collections(
-        self,
-        session: ClientSession | None = None,
-        filter: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        timeout_mode: str | None = None,
-        **kwargs: object,
+        self, session: ClientSession | None = None, filter: Mapping[str, object] | None = None,
+        comment: object = None, *, timeout_ms: float | None = None, timeout_mode: str | None = None,
+        **kwargs: object
     ) -> CommandCursor[dict[str, Any]]: ...
     def list_collection_names(
-        self,
-        session: ClientSession | None = None,
-        filter: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, session: ClientSession | None = None, filter: Mapping[str, object] | None = None,
+        comment: object = None, *, timeout_ms: float | None = None, **kwargs: object
     ) -> list[str]: ...
     def aggregate(
-        self,
-        pipeline: _Pipeline,
-        session: ClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
-        timeout_mode: str | None = None,
-        **kwargs: object,
+        self, pipeline: _Pipeline, session: ClientSession | None = None, *, timeout_ms: float | None = None,
+        timeout_mode: str | None = None, **kwargs: object
     ) -> CommandCursor[dict[str, Any]]: ...
     @overload
     def cursor_command(
-        self,
-        command: str | Mapping[str, object],
-        value: object = 1,
-        read_preference: _ServerMode | None = None,
-        codec_options: None = None,
-        session: ClientSession | None = None,
-        comment: object = None,
-        max_await_time_ms: int | None = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, command: str | Mapping[str, object], value: object = 1,
+        read_preference: _ServerMode | None = None, codec_options: None = None,
+        session: ClientSession | None = None, comment: object = None, max_await_time_ms: int | None = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> CommandCursor[dict[str, Any]]: ...
     @overload
     def cursor_command(
-        self,
-        command: str | Mapping[str, object],
-        value: object = 1,
-        read_preference: _ServerMode | None = None,
-        codec_options: CodecOptions[_OtherDocumentType] = ...,
-        session: ClientSession | None = None,
-        comment: object = None,
-        max_await_time_ms: int | None = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, command: str | Mapping[str, object], value: object = 1,
+        read_preference: _ServerMode | None = None, codec_options: CodecOptions[_OtherDocumentType] = ...,
+        session: ClientSession | None = None, comment: object = None, max_await_time_ms: int | None = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> CommandCursor[_OtherDocumentType]: ...
     def validate_collection(
-        self,
-        name_or_collection: str | Collection[Any],
-        scandata: bool = False,
-        full: bool = False,
-        session: ClientSession | None = None,
-        background: bool | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, name_or_collection: str | Collection[Any], scandata: bool = False, full: bool = False,
+        session: ClientSession | None = None, background: bool | None = None, comment: object = None, *,
+        timeout_ms: float | None = None
     ) -> dict[str, Any]: ...
     def dereference(
-        self,
-        dbref: DBRef,
-        session: ClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, dbref: DBRef, session: ClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> _DocumentType | None: ...
     def watch(
-        self,
-        pipeline: _Pipeline | None = None,
-        full_document: str | None = None,
-        resume_after: Mapping[str, object] | None = None,
-        max_await_time_ms: int | None = None,
-        batch_size: int | None = None,
-        collation: _CollationIn | None = None,
-        start_at_operation_time: Timestamp | None = None,
-        session: ClientSession | None = None,
-        start_after: Mapping[str, object] | None = None,
-        comment: object = None,
-        full_document_before_change: str | None = None,
-        show_expanded_events: bool | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, pipeline: _Pipeline | None = None, full_document: str | None = None,
+        resume_after: Mapping[str, object] | None = None, max_await_time_ms: int | None = None,
+        batch_size: int | None = None, collation: _CollationIn | None = None,
+        start_at_operation_time: Timestamp | None = None, session: ClientSession | None = None,
+        start_after: Mapping[str, object] | None = None, comment: object = None,
+        full_document_before_change: str | None = None, show_expanded_events: bool | None = None, *,
+        timeout_ms: float | None = None
     ) -> DatabaseChangeStream[_DocumentType]: ...
     def __next__(self) -> NoReturn: ...
     def next(self) -> NoReturn: ...
@@ -1332,33 +810,15 @@ class ClientSession:
 
 class AsyncCursor(Generic[_DocumentType]):
     def __init__(
-        self,
-        collection: AsyncCollection[_DocumentType],
-        filter: Mapping[str, object] | None = None,
-        projection: Mapping[str, object] | Sequence[str] | None = None,
-        skip: int = 0,
-        limit: int = 0,
-        no_cursor_timeout: bool = False,
-        cursor_type: int = ...,
-        sort: _IndexList | None = None,
-        allow_partial_results: bool = False,
-        oplog_replay: bool = False,
-        batch_size: int = 0,
-        collation: _CollationIn | None = None,
-        hint: _IndexKeyHint | None = None,
-        max_scan: int | None = None,
-        max_time_ms: int | None = None,
-        max: _IndexList | None = None,
-        min: _IndexList | None = None,
-        return_key: bool | None = None,
-        show_record_id: bool | None = None,
-        snapshot: bool | None = None,
-        comment: object = None,
-        session: AsyncClientSession | None = None,
-        allow_disk_use: bool | None = None,
-        let: Mapping[str, object] | None = None,
-        prefetch: bool = False,
-        into: object = None,
+        self, collection: AsyncCollection[_DocumentType], filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None, skip: int = 0, limit: int = 0,
+        no_cursor_timeout: bool = False, cursor_type: int = ..., sort: _IndexList | None = None,
+        allow_partial_results: bool = False, oplog_replay: bool = False, batch_size: int = 0,
+        collation: _CollationIn | None = None, hint: _IndexKeyHint | None = None, max_scan: int | None = None,
+        max_time_ms: int | None = None, max: _IndexList | None = None, min: _IndexList | None = None,
+        return_key: bool | None = None, show_record_id: bool | None = None, snapshot: bool | None = None,
+        comment: object = None, session: AsyncClientSession | None = None, allow_disk_use: bool | None = None,
+        let: Mapping[str, object] | None = None, prefetch: bool = False, into: object = None
     ) -> None: ...
     async def next(self) -> _DocumentType: ...
     async def __aenter__(self) -> Self: ...
@@ -1402,18 +862,10 @@ class AsyncCursor(Generic[_DocumentType]):
     async def to_list(self, length: int | None = None) -> list[_DocumentType]: ...
     async def to_json(self, mode: str = "relaxed") -> bytes: ...
     async def to_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> _core.ArrowTable: ...
     def iter_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> ArrowTables: ...
     async def to_polars(self, schema: object = None, **options: Unpack[TableOptions]) -> PolarsFrame: ...
     async def to_pandas(self, schema: object = None, **options: Unpack[TableOptions]) -> PandasFrame: ...
@@ -1423,33 +875,15 @@ class AsyncCursor(Generic[_DocumentType]):
 
 class AsyncRawBatchCursor(Generic[_DocumentType]):
     def __init__(
-        self,
-        collection: AsyncCollection[_DocumentType],
-        filter: Mapping[str, object] | None = None,
-        projection: Mapping[str, object] | Sequence[str] | None = None,
-        skip: int = 0,
-        limit: int = 0,
-        no_cursor_timeout: bool = False,
-        cursor_type: int = ...,
-        sort: _IndexList | None = None,
-        allow_partial_results: bool = False,
-        oplog_replay: bool = False,
-        batch_size: int = 0,
-        collation: _CollationIn | None = None,
-        hint: _IndexKeyHint | None = None,
-        max_scan: int | None = None,
-        max_time_ms: int | None = None,
-        max: _IndexList | None = None,
-        min: _IndexList | None = None,
-        return_key: bool | None = None,
-        show_record_id: bool | None = None,
-        snapshot: bool | None = None,
-        comment: object = None,
-        session: AsyncClientSession | None = None,
-        allow_disk_use: bool | None = None,
-        let: Mapping[str, object] | None = None,
-        prefetch: bool = False,
-        into: object = None,
+        self, collection: AsyncCollection[_DocumentType], filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None, skip: int = 0, limit: int = 0,
+        no_cursor_timeout: bool = False, cursor_type: int = ..., sort: _IndexList | None = None,
+        allow_partial_results: bool = False, oplog_replay: bool = False, batch_size: int = 0,
+        collation: _CollationIn | None = None, hint: _IndexKeyHint | None = None, max_scan: int | None = None,
+        max_time_ms: int | None = None, max: _IndexList | None = None, min: _IndexList | None = None,
+        return_key: bool | None = None, show_record_id: bool | None = None, snapshot: bool | None = None,
+        comment: object = None, session: AsyncClientSession | None = None, allow_disk_use: bool | None = None,
+        let: Mapping[str, object] | None = None, prefetch: bool = False, into: object = None
     ) -> None: ...
     async def next(self) -> bytes: ...
     async def __aenter__(self) -> Self: ...
@@ -1493,18 +927,10 @@ class AsyncRawBatchCursor(Generic[_DocumentType]):
     async def to_list(self, length: int | None = None) -> list[bytes]: ...
     async def to_json(self, mode: str = "relaxed") -> bytes: ...
     async def to_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> _core.ArrowTable: ...
     def iter_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> ArrowTables: ...
     async def to_polars(self, schema: object = None, **options: Unpack[TableOptions]) -> PolarsFrame: ...
     async def to_pandas(self, schema: object = None, **options: Unpack[TableOptions]) -> PandasFrame: ...
@@ -1514,14 +940,9 @@ class AsyncRawBatchCursor(Generic[_DocumentType]):
 
 class AsyncCommandCursor(Generic[_DocumentType]):
     def __init__(
-        self,
-        collection: AsyncCollection[_DocumentType],
-        batch: _core.Batch | None,
-        codec: _core.Codec | None = None,
-        batch_size: int = 0,
-        max_await_time_ms: int | None = None,
-        comment: object = None,
-        session: AsyncClientSession | None = None,
+        self, collection: AsyncCollection[_DocumentType], batch: _core.Batch | None,
+        codec: _core.Codec | None = None, batch_size: int = 0, max_await_time_ms: int | None = None,
+        comment: object = None, session: AsyncClientSession | None = None
     ) -> None: ...
     async def next(self) -> _DocumentType: ...
     async def __aenter__(self) -> Self: ...
@@ -1544,18 +965,10 @@ class AsyncCommandCursor(Generic[_DocumentType]):
     async def to_list(self, length: int | None = None) -> list[_DocumentType]: ...
     async def to_json(self, mode: str = "relaxed") -> bytes: ...
     async def to_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> _core.ArrowTable: ...
     def iter_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> ArrowTables: ...
     async def to_polars(self, schema: object = None, **options: Unpack[TableOptions]) -> PolarsFrame: ...
     async def to_pandas(self, schema: object = None, **options: Unpack[TableOptions]) -> PandasFrame: ...
@@ -1565,14 +978,9 @@ class AsyncCommandCursor(Generic[_DocumentType]):
 
 class AsyncRawBatchCommandCursor(Generic[_DocumentType]):
     def __init__(
-        self,
-        collection: AsyncCollection[_DocumentType],
-        batch: _core.Batch | None,
-        codec: _core.Codec | None = None,
-        batch_size: int = 0,
-        max_await_time_ms: int | None = None,
-        comment: object = None,
-        session: AsyncClientSession | None = None,
+        self, collection: AsyncCollection[_DocumentType], batch: _core.Batch | None,
+        codec: _core.Codec | None = None, batch_size: int = 0, max_await_time_ms: int | None = None,
+        comment: object = None, session: AsyncClientSession | None = None
     ) -> None: ...
     async def next(self) -> bytes: ...
     async def __aenter__(self) -> Self: ...
@@ -1595,18 +1003,10 @@ class AsyncRawBatchCommandCursor(Generic[_DocumentType]):
     async def to_list(self, length: int | None = None) -> list[bytes]: ...
     async def to_json(self, mode: str = "relaxed") -> bytes: ...
     async def to_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> _core.ArrowTable: ...
     def iter_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> ArrowTables: ...
     async def to_polars(self, schema: object = None, **options: Unpack[TableOptions]) -> PolarsFrame: ...
     async def to_pandas(self, schema: object = None, **options: Unpack[TableOptions]) -> PandasFrame: ...
@@ -1616,11 +1016,8 @@ class AsyncRawBatchCommandCursor(Generic[_DocumentType]):
 
 class AsyncChangeStream(Generic[_DocumentType]):
     def __init__(
-        self,
-        source: AggregatingSource,
-        target: str | int,
-        collection: AsyncCollection[Any],
-        **options: Unpack[WatchOptions],
+        self, source: AggregatingSource, target: str | int, collection: AsyncCollection[Any],
+        **options: Unpack[WatchOptions]
     ) -> None: ...
     def __aiter__(self) -> Self: ...
     async def __anext__(self) -> _DocumentType: ...
@@ -1645,16 +1042,10 @@ class AsyncClusterChangeStream(AsyncDatabaseChangeStream[_DocumentType]):
 
 class AsyncCollection(Generic[_DocumentType]):
     def __init__(
-        self,
-        database: AsyncDatabase[_DocumentType],
-        name: str,
-        create: bool | None = False,
-        codec_options: CodecOptions[Any] | None = None,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        session: AsyncClientSession | None = None,
-        **kwargs: object,
+        self, database: AsyncDatabase[_DocumentType], name: str, create: bool | None = False,
+        codec_options: CodecOptions[Any] | None = None, read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None, read_concern: ReadConcern | None = None,
+        session: AsyncClientSession | None = None, **kwargs: object
     ) -> None: ...
     @property
     def name(self) -> str: ...
@@ -1664,23 +1055,15 @@ class AsyncCollection(Generic[_DocumentType]):
     def database(self) -> AsyncDatabase[_DocumentType]: ...
     @overload
     def with_options(
-        self,
-        codec_options: None = None,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, codec_options: None = None, read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None, read_concern: ReadConcern | None = None, *,
+        timeout_ms: float | None = None
     ) -> AsyncCollection[_DocumentType]: ...
     @overload
     def with_options(
-        self,
-        codec_options: CodecOptions[_OtherDocumentType],
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, codec_options: CodecOptions[_OtherDocumentType], read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None, read_concern: ReadConcern | None = None, *,
+        timeout_ms: float | None = None
     ) -> AsyncCollection[_OtherDocumentType]: ...
     def __getitem__(self, name: str) -> AsyncCollection[_DocumentType]: ...
     def __getattr__(self, name: str) -> AsyncCollection[_DocumentType]: ...
@@ -1689,480 +1072,217 @@ class AsyncCollection(Generic[_DocumentType]):
     def __bool__(self) -> bool: ...
     def __repr__(self) -> str: ...
     async def find_one(
-        self,
-        filter: object = None,
-        projection: Mapping[str, object] | Sequence[str] | None = None,
-        skip: int = 0,
-        limit: int = 0,
-        no_cursor_timeout: bool = False,
-        cursor_type: int = ...,
-        sort: _IndexList | None = None,
-        allow_partial_results: bool = False,
-        oplog_replay: bool = False,
-        batch_size: int = 0,
-        collation: _CollationIn | None = None,
-        hint: _IndexKeyHint | None = None,
-        max_scan: int | None = None,
-        max_time_ms: int | None = None,
-        max: _IndexList | None = None,
-        min: _IndexList | None = None,
-        return_key: bool | None = None,
-        show_record_id: bool | None = None,
-        snapshot: bool | None = None,
-        comment: object = None,
-        session: AsyncClientSession | None = None,
-        allow_disk_use: bool | None = None,
-        let: Mapping[str, object] | None = None,
-        prefetch: bool = False,
-        into: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filter: object = None, projection: Mapping[str, object] | Sequence[str] | None = None,
+        skip: int = 0, limit: int = 0, no_cursor_timeout: bool = False, cursor_type: int = ...,
+        sort: _IndexList | None = None, allow_partial_results: bool = False, oplog_replay: bool = False,
+        batch_size: int = 0, collation: _CollationIn | None = None, hint: _IndexKeyHint | None = None,
+        max_scan: int | None = None, max_time_ms: int | None = None, max: _IndexList | None = None,
+        min: _IndexList | None = None, return_key: bool | None = None, show_record_id: bool | None = None,
+        snapshot: bool | None = None, comment: object = None, session: AsyncClientSession | None = None,
+        allow_disk_use: bool | None = None, let: Mapping[str, object] | None = None, prefetch: bool = False,
+        into: object = None, *, timeout_ms: float | None = None
     ) -> _DocumentType | None: ...
     def find(
-        self,
-        filter: Mapping[str, object] | None = None,
-        projection: Mapping[str, object] | Sequence[str] | None = None,
-        skip: int = 0,
-        limit: int = 0,
-        no_cursor_timeout: bool = False,
-        cursor_type: int = ...,
-        sort: _IndexList | None = None,
-        allow_partial_results: bool = False,
-        oplog_replay: bool = False,
-        batch_size: int = 0,
-        collation: _CollationIn | None = None,
-        hint: _IndexKeyHint | None = None,
-        max_scan: int | None = None,
-        max_time_ms: int | None = None,
-        max: _IndexList | None = None,
-        min: _IndexList | None = None,
-        return_key: bool | None = None,
-        show_record_id: bool | None = None,
-        snapshot: bool | None = None,
-        comment: object = None,
-        session: AsyncClientSession | None = None,
-        allow_disk_use: bool | None = None,
-        let: Mapping[str, object] | None = None,
-        prefetch: bool = False,
-        into: object = None,
-        *,
-        timeout_ms: float | None = None,
-        timeout_mode: str | None = None,
+        self, filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None, skip: int = 0, limit: int = 0,
+        no_cursor_timeout: bool = False, cursor_type: int = ..., sort: _IndexList | None = None,
+        allow_partial_results: bool = False, oplog_replay: bool = False, batch_size: int = 0,
+        collation: _CollationIn | None = None, hint: _IndexKeyHint | None = None, max_scan: int | None = None,
+        max_time_ms: int | None = None, max: _IndexList | None = None, min: _IndexList | None = None,
+        return_key: bool | None = None, show_record_id: bool | None = None, snapshot: bool | None = None,
+        comment: object = None, session: AsyncClientSession | None = None, allow_disk_use: bool | None = None,
+        let: Mapping[str, object] | None = None, prefetch: bool = False, into: object = None, *,
+        timeout_ms: float | None = None, timeout_mode: str | None = None
     ) -> AsyncCursor[_DocumentType]: ...
     def find_raw_batches(
-        self,
-        filter: Mapping[str, object] | None = None,
-        projection: Mapping[str, object] | Sequence[str] | None = None,
-        skip: int = 0,
-        limit: int = 0,
-        no_cursor_timeout: bool = False,
-        cursor_type: int = ...,
-        sort: _IndexList | None = None,
-        allow_partial_results: bool = False,
-        oplog_replay: bool = False,
-        batch_size: int = 0,
-        collation: _CollationIn | None = None,
-        hint: _IndexKeyHint | None = None,
-        max_scan: int | None = None,
-        max_time_ms: int | None = None,
-        max: _IndexList | None = None,
-        min: _IndexList | None = None,
-        return_key: bool | None = None,
-        show_record_id: bool | None = None,
-        snapshot: bool | None = None,
-        comment: object = None,
-        session: AsyncClientSession | None = None,
-        allow_disk_use: bool | None = None,
-        let: Mapping[str, object] | None = None,
-        prefetch: bool = False,
-        into: object = None,
-        *,
-        timeout_ms: float | None = None,
-        timeout_mode: str | None = None,
+        self, filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None, skip: int = 0, limit: int = 0,
+        no_cursor_timeout: bool = False, cursor_type: int = ..., sort: _IndexList | None = None,
+        allow_partial_results: bool = False, oplog_replay: bool = False, batch_size: int = 0,
+        collation: _CollationIn | None = None, hint: _IndexKeyHint | None = None, max_scan: int | None = None,
+        max_time_ms: int | None = None, max: _IndexList | None = None, min: _IndexList | None = None,
+        return_key: bool | None = None, show_record_id: bool | None = None, snapshot: bool | None = None,
+        comment: object = None, session: AsyncClientSession | None = None, allow_disk_use: bool | None = None,
+        let: Mapping[str, object] | None = None, prefetch: bool = False, into: object = None, *,
+        timeout_ms: float | None = None, timeout_mode: str | None = None
     ) -> AsyncRawBatchCursor[_DocumentType]: ...
     async def insert_one(
-        self,
-        document: _DocumentType | RawBSONDocument,
-        bypass_document_validation: bool | None = None,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, document: _DocumentType | RawBSONDocument, bypass_document_validation: bool | None = None,
+        session: AsyncClientSession | None = None, comment: object = None, *, timeout_ms: float | None = None
     ) -> InsertOneResult: ...
     async def insert_many(
-        self,
-        documents: Iterable[_DocumentType | RawBSONDocument],
-        ordered: bool = True,
-        bypass_document_validation: bool | None = None,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, documents: Iterable[_DocumentType | RawBSONDocument], ordered: bool = True,
+        bypass_document_validation: bool | None = None, session: AsyncClientSession | None = None,
+        comment: object = None, *, timeout_ms: float | None = None
     ) -> InsertManyResult: ...
     async def update_one(
-        self,
-        filter: Mapping[str, object],
-        update: Mapping[str, object] | _Pipeline,
-        upsert: bool = False,
-        bypass_document_validation: bool | None = None,
-        collation: _CollationIn | None = None,
-        array_filters: Sequence[Mapping[str, object]] | None = None,
-        hint: _IndexKeyHint | None = None,
-        session: AsyncClientSession | None = None,
-        let: Mapping[str, object] | None = None,
-        sort: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filter: Mapping[str, object], update: Mapping[str, object] | _Pipeline, upsert: bool = False,
+        bypass_document_validation: bool | None = None, collation: _CollationIn | None = None,
+        array_filters: Sequence[Mapping[str, object]] | None = None, hint: _IndexKeyHint | None = None,
+        session: AsyncClientSession | None = None, let: Mapping[str, object] | None = None,
+        sort: Mapping[str, object] | None = None, comment: object = None, *, timeout_ms: float | None = None
     ) -> UpdateResult: ...
     async def update_many(
-        self,
-        filter: Mapping[str, object],
-        update: Mapping[str, object] | _Pipeline,
-        upsert: bool = False,
+        self, filter: Mapping[str, object], update: Mapping[str, object] | _Pipeline, upsert: bool = False,
         array_filters: Sequence[Mapping[str, object]] | None = None,
-        bypass_document_validation: bool | None = None,
-        collation: _CollationIn | None = None,
-        hint: _IndexKeyHint | None = None,
-        session: AsyncClientSession | None = None,
-        let: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        bypass_document_validation: bool | None = None, collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None, session: AsyncClientSession | None = None,
+        let: Mapping[str, object] | None = None, comment: object = None, *, timeout_ms: float | None = None
     ) -> UpdateResult: ...
     async def replace_one(
-        self,
-        filter: Mapping[str, object],
-        replacement: Mapping[str, object],
-        upsert: bool = False,
-        bypass_document_validation: bool | None = None,
-        collation: _CollationIn | None = None,
-        hint: _IndexKeyHint | None = None,
-        session: AsyncClientSession | None = None,
-        let: Mapping[str, object] | None = None,
-        sort: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filter: Mapping[str, object], replacement: Mapping[str, object], upsert: bool = False,
+        bypass_document_validation: bool | None = None, collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None, session: AsyncClientSession | None = None,
+        let: Mapping[str, object] | None = None, sort: Mapping[str, object] | None = None,
+        comment: object = None, *, timeout_ms: float | None = None
     ) -> UpdateResult: ...
     async def delete_one(
-        self,
-        filter: Mapping[str, object],
-        collation: _CollationIn | None = None,
-        hint: _IndexKeyHint | None = None,
-        session: AsyncClientSession | None = None,
-        let: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filter: Mapping[str, object], collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None, session: AsyncClientSession | None = None,
+        let: Mapping[str, object] | None = None, comment: object = None, *, timeout_ms: float | None = None
     ) -> DeleteResult: ...
     async def delete_many(
-        self,
-        filter: Mapping[str, object],
-        collation: _CollationIn | None = None,
-        hint: _IndexKeyHint | None = None,
-        session: AsyncClientSession | None = None,
-        let: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filter: Mapping[str, object], collation: _CollationIn | None = None,
+        hint: _IndexKeyHint | None = None, session: AsyncClientSession | None = None,
+        let: Mapping[str, object] | None = None, comment: object = None, *, timeout_ms: float | None = None
     ) -> DeleteResult: ...
     async def find_one_and_delete(
-        self,
-        filter: Mapping[str, object],
-        projection: Mapping[str, object] | Iterable[str] | None = None,
-        sort: _IndexList | None = None,
-        hint: _IndexKeyHint | None = None,
-        session: AsyncClientSession | None = None,
-        let: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, filter: Mapping[str, object], projection: Mapping[str, object] | Iterable[str] | None = None,
+        sort: _IndexList | None = None, hint: _IndexKeyHint | None = None,
+        session: AsyncClientSession | None = None, let: Mapping[str, object] | None = None,
+        comment: object = None, *, timeout_ms: float | None = None, **kwargs: object
     ) -> _DocumentType | None: ...
     async def find_one_and_replace(
-        self,
-        filter: Mapping[str, object],
-        replacement: Mapping[str, object],
-        projection: Mapping[str, object] | Iterable[str] | None = None,
-        sort: _IndexList | None = None,
-        upsert: bool = False,
-        return_document: bool = False,
-        hint: _IndexKeyHint | None = None,
-        session: AsyncClientSession | None = None,
-        let: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, filter: Mapping[str, object], replacement: Mapping[str, object],
+        projection: Mapping[str, object] | Iterable[str] | None = None, sort: _IndexList | None = None,
+        upsert: bool = False, return_document: bool = False, hint: _IndexKeyHint | None = None,
+        session: AsyncClientSession | None = None, let: Mapping[str, object] | None = None,
+        comment: object = None, *, timeout_ms: float | None = None, **kwargs: object
     ) -> _DocumentType | None: ...
     async def find_one_and_update(
-        self,
-        filter: Mapping[str, object],
-        update: Mapping[str, object] | _Pipeline,
-        projection: Mapping[str, object] | Iterable[str] | None = None,
-        sort: _IndexList | None = None,
-        upsert: bool = False,
-        return_document: bool = False,
-        array_filters: Sequence[Mapping[str, object]] | None = None,
-        hint: _IndexKeyHint | None = None,
-        session: AsyncClientSession | None = None,
-        let: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, filter: Mapping[str, object], update: Mapping[str, object] | _Pipeline,
+        projection: Mapping[str, object] | Iterable[str] | None = None, sort: _IndexList | None = None,
+        upsert: bool = False, return_document: bool = False,
+        array_filters: Sequence[Mapping[str, object]] | None = None, hint: _IndexKeyHint | None = None,
+        session: AsyncClientSession | None = None, let: Mapping[str, object] | None = None,
+        comment: object = None, *, timeout_ms: float | None = None, **kwargs: object
     ) -> _DocumentType | None: ...
     async def bulk_write(
-        self,
-        requests: Sequence[object],
-        ordered: bool = True,
-        bypass_document_validation: bool | None = None,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        let: Mapping[str, object] | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, requests: Sequence[object], ordered: bool = True,
+        bypass_document_validation: bool | None = None, session: AsyncClientSession | None = None,
+        comment: object = None, let: Mapping[str, object] | None = None, *, timeout_ms: float | None = None
     ) -> BulkWriteResult: ...
     async def insert_arrow(
-        self,
-        table: object,
-        ordered: bool = True,
-        *,
-        exclude_none: bool = False,
-        key: str | Sequence[str] | None = None,
-        once: str | None = None,
-        bypass_document_validation: bool | None = None,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        timeout_ms: float | None = None,
+        self, table: object, ordered: bool = True, *, exclude_none: bool = False,
+        key: str | Sequence[str] | None = None, once: str | None = None,
+        bypass_document_validation: bool | None = None, session: AsyncClientSession | None = None,
+        comment: object = None, timeout_ms: float | None = None
     ) -> BulkWriteResult: ...
     async def aggregate(
-        self,
-        pipeline: _Pipeline,
-        session: AsyncClientSession | None = None,
-        let: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        timeout_mode: str | None = None,
-        **kwargs: object,
+        self, pipeline: _Pipeline, session: AsyncClientSession | None = None,
+        let: Mapping[str, object] | None = None, comment: object = None, *, timeout_ms: float | None = None,
+        timeout_mode: str | None = None, **kwargs: object
     ) -> AsyncCommandCursor[_DocumentType]: ...
     async def aggregate_raw_batches(
-        self,
-        pipeline: _Pipeline,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        timeout_mode: str | None = None,
-        **kwargs: object,
+        self, pipeline: _Pipeline, session: AsyncClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, timeout_mode: str | None = None, **kwargs: object
     ) -> AsyncRawBatchCommandCursor[_DocumentType]: ...
     async def count_documents(
-        self,
-        filter: Mapping[str, object],
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, filter: Mapping[str, object], session: AsyncClientSession | None = None, comment: object = None,
+        *, timeout_ms: float | None = None, **kwargs: object
     ) -> int: ...
     async def estimated_document_count(
-        self,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, comment: object = None, *, timeout_ms: float | None = None, **kwargs: object
     ) -> int: ...
     async def distinct(
-        self,
-        key: str,
-        filter: Mapping[str, object] | None = None,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        hint: _IndexKeyHint | None = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, key: str, filter: Mapping[str, object] | None = None, session: AsyncClientSession | None = None,
+        comment: object = None, hint: _IndexKeyHint | None = None, *, timeout_ms: float | None = None,
+        **kwargs: object
     ) -> list[Any]: ...
     async def infer_schema(
-        self,
-        filter: Mapping[str, object] | None = None,
-        *,
-        sample: int | None = None,
-        timeout_ms: float | None = None,
+        self, filter: Mapping[str, object] | None = None, *, sample: int | None = None,
+        timeout_ms: float | None = None
     ) -> InferredSchema: ...
     async def create_index(
-        self,
-        keys: _IndexKeyHint,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, keys: _IndexKeyHint, session: AsyncClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> str: ...
     async def create_indexes(
-        self,
-        indexes: Sequence[IndexModel],
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, indexes: Sequence[IndexModel], session: AsyncClientSession | None = None,
+        comment: object = None, *, timeout_ms: float | None = None, **kwargs: object
     ) -> list[str]: ...
     async def drop_index(
-        self,
-        index_or_name: _IndexKeyHint,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, index_or_name: _IndexKeyHint, session: AsyncClientSession | None = None, comment: object = None,
+        *, timeout_ms: float | None = None, **kwargs: object
     ) -> None: ...
     async def drop_indexes(
-        self,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, session: AsyncClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> None: ...
     async def list_indexes(
-        self,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        timeout_mode: str | None = None,
+        self, session: AsyncClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, timeout_mode: str | None = None
     ) -> AsyncCommandCursor[SON[str, Any]]: ...
     async def index_information(
-        self,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, session: AsyncClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None
     ) -> dict[str, Any]: ...
     async def list_search_indexes(
-        self,
-        name: str | None = None,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, name: str | None = None, session: AsyncClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> AsyncCommandCursor[dict[str, Any]]: ...
     async def create_search_index(
-        self,
-        model: Mapping[str, object] | SearchIndexModel,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, model: Mapping[str, object] | SearchIndexModel, session: AsyncClientSession | None = None,
+        comment: object = None, *, timeout_ms: float | None = None, **kwargs: object
     ) -> str: ...
     async def create_search_indexes(
-        self,
-        models: list[SearchIndexModel],
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, models: list[SearchIndexModel], session: AsyncClientSession | None = None,
+        comment: object = None, *, timeout_ms: float | None = None, **kwargs: object
     ) -> list[str]: ...
     async def drop_search_index(
-        self,
-        name: str,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, name: str, session: AsyncClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> None: ...
     async def update_search_index(
-        self,
-        name: str,
-        definition: Mapping[str, object],
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, name: str, definition: Mapping[str, object], session: AsyncClientSession | None = None,
+        comment: object = None, *, timeout_ms: float | None = None, **kwargs: object
     ) -> None: ...
     async def drop(
-        self,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        encrypted_fields: Mapping[str, object] | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, session: AsyncClientSession | None = None, comment: object = None,
+        encrypted_fields: Mapping[str, object] | None = None, *, timeout_ms: float | None = None
     ) -> None: ...
     async def rename(
-        self,
-        new_name: str,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, new_name: str, session: AsyncClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> dict[str, Any]: ...
     async def options(
-        self,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, session: AsyncClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None
     ) -> dict[str, Any]: ...
     async def partitions(
-        self,
-        count: int,
-        filter: Mapping[str, object] | None = None,
-        projection: Mapping[str, object] | Sequence[str] | None = None,
-        *,
-        snapshot: bool = False,
-        ordered: bool = False,
-        by: str = "auto",
-        connect: Callable[[], object] | str | None = None,
-        batch_size: int = 0,
-        comment: object = None,
-        max_time_ms: int | None = None,
-        no_cursor_timeout: bool = False,
-        allow_partial_results: bool = False,
-        let: Mapping[str, object] | None = None,
+        self, count: int, filter: Mapping[str, object] | None = None,
+        projection: Mapping[str, object] | Sequence[str] | None = None, *, snapshot: bool = False,
+        ordered: bool = False, by: str = "auto", connect: Callable[[], object] | str | None = None,
+        batch_size: int = 0, comment: object = None, max_time_ms: int | None = None,
+        no_cursor_timeout: bool = False, allow_partial_results: bool = False,
+        let: Mapping[str, object] | None = None
     ) -> list[AsyncPartition[_DocumentType]]: ...
     def scan_polars(
-        self,
-        schema: object,
-        filter: Mapping[str, object] | None = None,
-        *,
-        on_invalid: str = "raise",
-        parallel: int = 1,
-        connect: Callable[[], object] | str | None = None,
+        self, schema: object, filter: Mapping[str, object] | None = None, *, on_invalid: str = "raise",
+        parallel: int = 1, connect: Callable[[], object] | str | None = None
     ) -> PolarsLazyFrame: ...
     def dataset(
-        self,
-        schema: object,
-        filter: Mapping[str, object] | None = None,
-        *,
-        on_invalid: str = "raise",
-        parallel: int = 1,
-        connect: Callable[[], object] | str | None = None,
+        self, schema: object, filter: Mapping[str, object] | None = None, *, on_invalid: str = "raise",
+        parallel: int = 1, connect: Callable[[], object] | str | None = None
     ) -> ArrowDataset: ...
     async def watch(
-        self,
-        pipeline: _Pipeline | None = None,
-        full_document: str | None = None,
-        resume_after: Mapping[str, object] | None = None,
-        max_await_time_ms: int | None = None,
-        batch_size: int | None = None,
-        collation: _CollationIn | None = None,
-        start_at_operation_time: Timestamp | None = None,
-        session: AsyncClientSession | None = None,
-        start_after: Mapping[str, object] | None = None,
-        comment: object = None,
-        full_document_before_change: str | None = None,
-        show_expanded_events: bool | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, pipeline: _Pipeline | None = None, full_document: str | None = None,
+        resume_after: Mapping[str, object] | None = None, max_await_time_ms: int | None = None,
+        batch_size: int | None = None, collation: _CollationIn | None = None,
+        start_at_operation_time: Timestamp | None = None, session: AsyncClientSession | None = None,
+        start_after: Mapping[str, object] | None = None, comment: object = None,
+        full_document_before_change: str | None = None, show_expanded_events: bool | None = None, *,
+        timeout_ms: float | None = None
     ) -> AsyncCollectionChangeStream[_DocumentType]: ...
     def __next__(self) -> NoReturn: ...
     def next(self) -> NoReturn: ...
@@ -2177,13 +1297,9 @@ class AsyncCollection(Generic[_DocumentType]):
 
 class AsyncDatabase(Generic[_DocumentType]):
     def __init__(
-        self,
-        client: AsyncMongoClient[_DocumentType],
-        name: str,
-        codec_options: CodecOptions[Any] | None = None,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
+        self, client: AsyncMongoClient[_DocumentType], name: str,
+        codec_options: CodecOptions[Any] | None = None, read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None, read_concern: ReadConcern | None = None
     ) -> None: ...
     @property
     def client(self) -> AsyncMongoClient[_DocumentType]: ...
@@ -2191,45 +1307,27 @@ class AsyncDatabase(Generic[_DocumentType]):
     def name(self) -> str: ...
     @overload
     def with_options(
-        self,
-        codec_options: None = None,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, codec_options: None = None, read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None, read_concern: ReadConcern | None = None, *,
+        timeout_ms: float | None = None
     ) -> AsyncDatabase[_DocumentType]: ...
     @overload
     def with_options(
-        self,
-        codec_options: CodecOptions[_OtherDocumentType],
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, codec_options: CodecOptions[_OtherDocumentType], read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None, read_concern: ReadConcern | None = None, *,
+        timeout_ms: float | None = None
     ) -> AsyncDatabase[_OtherDocumentType]: ...
     @overload
     def get_collection(
-        self,
-        name: str,
-        codec_options: None = None,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, name: str, codec_options: None = None, read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None, read_concern: ReadConcern | None = None, *,
+        timeout_ms: float | None = None
     ) -> AsyncCollection[_DocumentType]: ...
     @overload
     def get_collection(
-        self,
-        name: str,
-        codec_options: CodecOptions[_OtherDocumentType],
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, name: str, codec_options: CodecOptions[_OtherDocumentType],
+        read_preference: _ServerMode | None = None, write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None, *, timeout_ms: float | None = None
     ) -> AsyncCollection[_OtherDocumentType]: ...
     def __getitem__(self, name: str) -> AsyncCollection[_DocumentType]: ...
     def __getattr__(self, name: str) -> AsyncCollection[_DocumentType]: ...
@@ -2239,163 +1337,81 @@ class AsyncDatabase(Generic[_DocumentType]):
     def __repr__(self) -> str: ...
     @overload
     async def command(
-        self,
-        command: str | Mapping[str, object],
-        value: object = 1,
-        check: bool = True,
-        allowable_errors: Container[str | int] | None = None,
-        read_preference: _ServerMode | None = None,
-        codec_options: None = None,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, command: str | Mapping[str, object], value: object = 1, check: bool = True,
+        allowable_errors: Container[str | int] | None = None, read_preference: _ServerMode | None = None,
+        codec_options: None = None, session: AsyncClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> dict[str, Any]: ...
     @overload
     async def command(
-        self,
-        command: str | Mapping[str, object],
-        value: object = 1,
-        check: bool = True,
-        allowable_errors: Container[str | int] | None = None,
-        read_preference: _ServerMode | None = None,
-        codec_options: CodecOptions[_OtherDocumentType] = ...,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, command: str | Mapping[str, object], value: object = 1, check: bool = True,
+        allowable_errors: Container[str | int] | None = None, read_preference: _ServerMode | None = None,
+        codec_options: CodecOptions[_OtherDocumentType] = ..., session: AsyncClientSession | None = None,
+        comment: object = None, *, timeout_ms: float | None = None, **kwargs: object
     ) -> _OtherDocumentType: ...
     @overload
     async def create_collection(
-        self,
-        name: str,
-        codec_options: None = None,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        session: AsyncClientSession | None = None,
-        check_exists: bool | None = True,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, name: str, codec_options: None = None, read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None, read_concern: ReadConcern | None = None,
+        session: AsyncClientSession | None = None, check_exists: bool | None = True, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> AsyncCollection[_DocumentType]: ...
     @overload
     async def create_collection(
-        self,
-        name: str,
-        codec_options: CodecOptions[_OtherDocumentType],
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        session: AsyncClientSession | None = None,
-        check_exists: bool | None = True,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, name: str, codec_options: CodecOptions[_OtherDocumentType],
+        read_preference: _ServerMode | None = None, write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None, session: AsyncClientSession | None = None,
+        check_exists: bool | None = True, *, timeout_ms: float | None = None, **kwargs: object
     ) -> AsyncCollection[_OtherDocumentType]: ...
     async def drop_collection(
-        self,
-        name_or_collection: str | AsyncCollection[Any],
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        encrypted_fields: Mapping[str, object] | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, name_or_collection: str | AsyncCollection[Any], session: AsyncClientSession | None = None,
+        comment: object = None, encrypted_fields: Mapping[str, object] | None = None, *,
+        timeout_ms: float | None = None
     ) -> dict[str, Any]: ...
     async def list_collections(
-        self,
-        session: AsyncClientSession | None = None,
-        filter: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        timeout_mode: str | None = None,
-        **kwargs: object,
+        self, session: AsyncClientSession | None = None, filter: Mapping[str, object] | None = None,
+        comment: object = None, *, timeout_ms: float | None = None, timeout_mode: str | None = None,
+        **kwargs: object
     ) -> AsyncCommandCursor[dict[str, Any]]: ...
     async def list_collection_names(
-        self,
-        session: AsyncClientSession | None = None,
-        filter: Mapping[str, object] | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, session: AsyncClientSession | None = None, filter: Mapping[str, object] | None = None,
+        comment: object = None, *, timeout_ms: float | None = None, **kwargs: object
     ) -> list[str]: ...
     async def aggregate(
-        self,
-        pipeline: _Pipeline,
-        session: AsyncClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
-        timeout_mode: str | None = None,
-        **kwargs: object,
+        self, pipeline: _Pipeline, session: AsyncClientSession | None = None, *,
+        timeout_ms: float | None = None, timeout_mode: str | None = None, **kwargs: object
     ) -> AsyncCommandCursor[dict[str, Any]]: ...
     @overload
     async def cursor_command(
-        self,
-        command: str | Mapping[str, object],
-        value: object = 1,
-        read_preference: _ServerMode | None = None,
-        codec_options: None = None,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        max_await_time_ms: int | None = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, command: str | Mapping[str, object], value: object = 1,
+        read_preference: _ServerMode | None = None, codec_options: None = None,
+        session: AsyncClientSession | None = None, comment: object = None,
+        max_await_time_ms: int | None = None, *, timeout_ms: float | None = None, **kwargs: object
     ) -> AsyncCommandCursor[dict[str, Any]]: ...
     @overload
     async def cursor_command(
-        self,
-        command: str | Mapping[str, object],
-        value: object = 1,
-        read_preference: _ServerMode | None = None,
-        codec_options: CodecOptions[_OtherDocumentType] = ...,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        max_await_time_ms: int | None = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, command: str | Mapping[str, object], value: object = 1,
+        read_preference: _ServerMode | None = None, codec_options: CodecOptions[_OtherDocumentType] = ...,
+        session: AsyncClientSession | None = None, comment: object = None,
+        max_await_time_ms: int | None = None, *, timeout_ms: float | None = None, **kwargs: object
     ) -> AsyncCommandCursor[_OtherDocumentType]: ...
     async def validate_collection(
-        self,
-        name_or_collection: str | AsyncCollection[Any],
-        scandata: bool = False,
-        full: bool = False,
-        session: AsyncClientSession | None = None,
-        background: bool | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, name_or_collection: str | AsyncCollection[Any], scandata: bool = False, full: bool = False,
+        session: AsyncClientSession | None = None, background: bool | None = None, comment: object = None, *,
+        timeout_ms: float | None = None
     ) -> dict[str, Any]: ...
     async def dereference(
-        self,
-        dbref: DBRef,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, dbref: DBRef, session: AsyncClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> _DocumentType | None: ...
     async def watch(
-        self,
-        pipeline: _Pipeline | None = None,
-        full_document: str | None = None,
-        resume_after: Mapping[str, object] | None = None,
-        max_await_time_ms: int | None = None,
-        batch_size: int | None = None,
-        collation: _CollationIn | None = None,
-        start_at_operation_time: Timestamp | None = None,
-        session: AsyncClientSession | None = None,
-        start_after: Mapping[str, object] | None = None,
-        comment: object = None,
-        full_document_before_change: str | None = None,
-        show_expanded_events: bool | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, pipeline: _Pipeline | None = None, full_document: str | None = None,
+        resume_after: Mapping[str, object] | None = None, max_await_time_ms: int | None = None,
+        batch_size: int | None = None, collation: _CollationIn | None = None,
+        start_at_operation_time: Timestamp | None = None, session: AsyncClientSession | None = None,
+        start_after: Mapping[str, object] | None = None, comment: object = None,
+        full_document_before_change: str | None = None, show_expanded_events: bool | None = None, *,
+        timeout_ms: float | None = None
     ) -> AsyncDatabaseChangeStream[_DocumentType]: ...
     def __next__(self) -> NoReturn: ...
     def next(self) -> NoReturn: ...
@@ -2454,14 +1470,9 @@ class AsyncClientSession:
 
 class AsyncMongoClient(Generic[_DocumentType]):
     def __init__(
-        self,
-        host: str | Sequence[str] | None = None,
-        port: int | None = None,
-        document_class: type[_DocumentType] | None = None,
-        tz_aware: bool | None = None,
-        connect: bool | None = None,
-        type_registry: TypeRegistry | None = None,
-        **kwargs: object,
+        self, host: str | Sequence[str] | None = None, port: int | None = None,
+        document_class: type[_DocumentType] | None = None, tz_aware: bool | None = None,
+        connect: bool | None = None, type_registry: TypeRegistry | None = None, **kwargs: object
     ) -> None: ...
     async def aconnect(self) -> None: ...
     async def aclose(self) -> None: ...
@@ -2473,55 +1484,32 @@ class AsyncMongoClient(Generic[_DocumentType]):
     def options(self) -> ClientOptions: ...
     @overload
     def get_database(
-        self,
-        name: str | None = None,
-        codec_options: None = None,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, name: str | None = None, codec_options: None = None, read_preference: _ServerMode | None = None,
+        write_concern: WriteConcern | None = None, read_concern: ReadConcern | None = None, *,
+        timeout_ms: float | None = None
     ) -> AsyncDatabase[_DocumentType]: ...
     @overload
     def get_database(
-        self,
-        name: str | None = None,
-        codec_options: CodecOptions[_OtherDocumentType] = ...,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, name: str | None = None, codec_options: CodecOptions[_OtherDocumentType] = ...,
+        read_preference: _ServerMode | None = None, write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None, *, timeout_ms: float | None = None
     ) -> AsyncDatabase[_OtherDocumentType]: ...
     @overload
     def get_default_database(
-        self,
-        default: str | None = None,
-        codec_options: None = None,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, default: str | None = None, codec_options: None = None,
+        read_preference: _ServerMode | None = None, write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None, *, timeout_ms: float | None = None
     ) -> AsyncDatabase[_DocumentType]: ...
     @overload
     def get_default_database(
-        self,
-        default: str | None = None,
-        codec_options: CodecOptions[_OtherDocumentType] = ...,
-        read_preference: _ServerMode | None = None,
-        write_concern: WriteConcern | None = None,
-        read_concern: ReadConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, default: str | None = None, codec_options: CodecOptions[_OtherDocumentType] = ...,
+        read_preference: _ServerMode | None = None, write_concern: WriteConcern | None = None,
+        read_concern: ReadConcern | None = None, *, timeout_ms: float | None = None
     ) -> AsyncDatabase[_OtherDocumentType]: ...
     def start_session(
-        self,
-        causal_consistency: bool | None = None,
-        default_transaction_options: TransactionOptions | None = None,
-        snapshot: bool | None = False,
-        *,
-        default_timeout_ms: float | None = None,
+        self, causal_consistency: bool | None = None,
+        default_transaction_options: TransactionOptions | None = None, snapshot: bool | None = False, *,
+        default_timeout_ms: float | None = None
     ) -> AsyncClientSession: ...
     def __getitem__(self, name: str) -> AsyncDatabase[_DocumentType]: ...
     def __getattr__(self, name: str) -> AsyncDatabase[_DocumentType]: ...
@@ -2531,33 +1519,19 @@ class AsyncMongoClient(Generic[_DocumentType]):
     def metrics(self) -> ClientMetrics: ...
     async def close(self) -> None: ...
     async def list_databases(
-        self,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, session: AsyncClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None, **kwargs: object
     ) -> AsyncCommandCursor[dict[str, Any]]: ...
     async def list_database_names(
-        self,
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, session: AsyncClientSession | None = None, comment: object = None, *,
+        timeout_ms: float | None = None
     ) -> list[str]: ...
     async def drop_database(
-        self,
-        name_or_database: str | AsyncDatabase[Any],
-        session: AsyncClientSession | None = None,
-        comment: object = None,
-        *,
-        timeout_ms: float | None = None,
+        self, name_or_database: str | AsyncDatabase[Any], session: AsyncClientSession | None = None,
+        comment: object = None, *, timeout_ms: float | None = None
     ) -> None: ...
     async def server_info(
-        self,
-        session: AsyncClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, session: AsyncClientSession | None = None, *, timeout_ms: float | None = None
     ) -> dict[str, Any]: ...
     def append_metadata(self, driver_info: DriverInfo) -> None: ...
     @property
@@ -2577,34 +1551,19 @@ class AsyncMongoClient(Generic[_DocumentType]):
     @property
     def topology_description(self) -> TopologyDescription: ...
     async def bulk_write(
-        self,
-        models: Sequence[object],
-        session: AsyncClientSession | None = None,
-        ordered: bool = True,
-        verbose_results: bool = False,
-        bypass_document_validation: bool | None = None,
-        comment: object = None,
-        let: Mapping[str, object] | None = None,
-        write_concern: WriteConcern | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, models: Sequence[object], session: AsyncClientSession | None = None, ordered: bool = True,
+        verbose_results: bool = False, bypass_document_validation: bool | None = None, comment: object = None,
+        let: Mapping[str, object] | None = None, write_concern: WriteConcern | None = None, *,
+        timeout_ms: float | None = None
     ) -> ClientBulkWriteResult: ...
     async def watch(
-        self,
-        pipeline: _Pipeline | None = None,
-        full_document: str | None = None,
-        resume_after: Mapping[str, object] | None = None,
-        max_await_time_ms: int | None = None,
-        batch_size: int | None = None,
-        collation: _CollationIn | None = None,
-        start_at_operation_time: Timestamp | None = None,
-        session: AsyncClientSession | None = None,
-        start_after: Mapping[str, object] | None = None,
-        comment: object = None,
-        full_document_before_change: str | None = None,
-        show_expanded_events: bool | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, pipeline: _Pipeline | None = None, full_document: str | None = None,
+        resume_after: Mapping[str, object] | None = None, max_await_time_ms: int | None = None,
+        batch_size: int | None = None, collation: _CollationIn | None = None,
+        start_at_operation_time: Timestamp | None = None, session: AsyncClientSession | None = None,
+        start_after: Mapping[str, object] | None = None, comment: object = None,
+        full_document_before_change: str | None = None, show_expanded_events: bool | None = None, *,
+        timeout_ms: float | None = None
     ) -> AsyncClusterChangeStream[_DocumentType]: ...
     def __next__(self) -> NoReturn: ...
     def next(self) -> NoReturn: ...
@@ -2641,18 +1600,10 @@ class Partition(Generic[_DocumentType]):
     def on(self, client: AsyncMongoClient[Any]) -> AsyncPartition[_DocumentType]: ...
     def find(self) -> Cursor[_DocumentType]: ...
     def to_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int | None = None,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int | None = None, **options: Unpack[TableOptions]
     ) -> _core.ArrowTable: ...
     def iter_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int | None = None,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int | None = None, **options: Unpack[TableOptions]
     ) -> ArrowTables: ...
     def to_polars(self, schema: object = None, **options: Unpack[TableOptions]) -> PolarsFrame: ...
 
@@ -2680,17 +1631,9 @@ class AsyncPartition(Generic[_DocumentType]):
     def on(self, client: AsyncMongoClient[Any]) -> AsyncPartition[_DocumentType]: ...
     def find(self) -> AsyncCursor[_DocumentType]: ...
     async def to_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int | None = None,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int | None = None, **options: Unpack[TableOptions]
     ) -> _core.ArrowTable: ...
     def iter_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int | None = None,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int | None = None, **options: Unpack[TableOptions]
     ) -> ArrowTables: ...
     async def to_polars(self, schema: object = None, **options: Unpack[TableOptions]) -> PolarsFrame: ...

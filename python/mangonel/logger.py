@@ -1,12 +1,10 @@
 """The structured log: loggers `mangonel.command`, `.connection`, `.serverSelection` and `.topology`.
 
 The message of each record is a `LogMessage`: one JSON object with the specification's keys. All records have the level
-debug.
-`logging.getLogger("mangonel").setLevel(logging.DEBUG)` switches them on at once. A level set on a logger above, such as
-by
-`logging.basicConfig`, applies to new clients at once and to existing ones within a heartbeat. Documents are cut after
-1000
-bytes; the environment variable MONGODB_LOG_MAX_DOCUMENT_LENGTH changes that. Credentials are never shown.
+debug. `logging.getLogger("mangonel").setLevel(logging.DEBUG)` switches them on at once. A level set on a logger above,
+such as by `logging.basicConfig`, applies to new clients at once and to existing ones within a heartbeat. Documents are
+cut after 1000 bytes; the environment variable MONGODB_LOG_MAX_DOCUMENT_LENGTH changes that. Credentials are never
+shown.
 
 Spec: logging, command-logging-and-monitoring, connection-monitoring-and-pooling,
 server-selection, server-discovery-and-monitoring-logging-and-monitoring.

@@ -1,11 +1,9 @@
 """Listeners for a client's events: commands, connections and pools, servers and the topology.
 
 Pass a listener to one client with `MongoClient(event_listeners=[...])`, or to every later client with `register`. The
-thread
-or task that caused an event calls the listener's method, after the driver has released its locks. So a slow listener
-slows
-that operation down, and a listener may use the driver. An exception in a listener is printed to stderr and otherwise
-ignored.
+thread or task that caused an event calls the listener's method, after the driver has released its locks. So a slow
+listener slows that operation down, and a listener may use the driver. An exception in a listener is printed to stderr
+and otherwise ignored.
 
 Spec: command-logging-and-monitoring, connection-monitoring-and-pooling,
 server-discovery-and-monitoring-logging-and-monitoring.

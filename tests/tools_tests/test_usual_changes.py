@@ -244,7 +244,7 @@ def test_an_option_of_a_command_is_its_argument_and_one_line(
     assert scratch.by_row_alone("an option of a command")
     scratch.python("tools/stubs.py")
     stub = (scratch.folder / "python/mangonel/api.pyi").read_text()
-    assert stub.count("        read_once: bool = False,\n") == 2
+    assert stub.count(" read_once: bool = False,") == 2
 
     def answer(request: Request) -> Reply:
         return Reply({"ok": 1, "values": [request.command.get("readOnce")]})

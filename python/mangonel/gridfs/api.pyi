@@ -26,10 +26,7 @@ _Result = TypeVar("_Result")
 
 class GridIn:
     def __init__(
-        self,
-        root_collection: Collection[Any],
-        session: ClientSession | None = None,
-        **kwargs: object,
+        self, root_collection: Collection[Any], session: ClientSession | None = None, **kwargs: object
     ) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: object, *exc_info: object) -> None: ...
@@ -73,10 +70,8 @@ class GridIn:
 
 class AsyncGridIn:
     def __init__(
-        self,
-        root_collection: AsyncCollection[Any],
-        session: AsyncClientSession | None = None,
-        **kwargs: object,
+        self, root_collection: AsyncCollection[Any], session: AsyncClientSession | None = None,
+        **kwargs: object
     ) -> None: ...
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, kind: object, *exc_info: object) -> None: ...
@@ -120,11 +115,8 @@ class AsyncGridIn:
 
 class GridOut:
     def __init__(
-        self,
-        root_collection: Collection[Any],
-        file_id: object = None,
-        file_document: Mapping[str, object] | None = None,
-        session: ClientSession | None = None,
+        self, root_collection: Collection[Any], file_id: object = None,
+        file_document: Mapping[str, object] | None = None, session: ClientSession | None = None
     ) -> None: ...
     def open(self) -> None: ...
     @property
@@ -174,11 +166,8 @@ class GridOut:
 
 class AsyncGridOut:
     def __init__(
-        self,
-        root_collection: AsyncCollection[Any],
-        file_id: object = None,
-        file_document: Mapping[str, object] | None = None,
-        session: AsyncClientSession | None = None,
+        self, root_collection: AsyncCollection[Any], file_id: object = None,
+        file_document: Mapping[str, object] | None = None, session: AsyncClientSession | None = None
     ) -> None: ...
     closed: bool
     def __aiter__(self) -> Self: ...
@@ -230,15 +219,9 @@ class AsyncGridOut:
 
 class GridOutCursor(Generic[_DocumentType]):
     def __init__(
-        self,
-        collection: Collection[Any],
-        filter: Mapping[str, object] | None = None,
-        skip: int = 0,
-        limit: int = 0,
-        no_cursor_timeout: bool = False,
-        sort: _IndexList | None = None,
-        batch_size: int = 0,
-        session: ClientSession | None = None,
+        self, collection: Collection[Any], filter: Mapping[str, object] | None = None, skip: int = 0,
+        limit: int = 0, no_cursor_timeout: bool = False, sort: _IndexList | None = None, batch_size: int = 0,
+        session: ClientSession | None = None
     ) -> None: ...
     def __next__(self) -> Any: ...
     def next(self) -> _DocumentType: ...
@@ -287,18 +270,10 @@ class GridOutCursor(Generic[_DocumentType]):
     def retrieved(self) -> int: ...
     def to_json(self, mode: str = "relaxed") -> bytes: ...
     def to_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> _core.ArrowTable: ...
     def iter_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> ArrowTables: ...
     def to_polars(self, schema: object = None, **options: Unpack[TableOptions]) -> PolarsFrame: ...
     def to_pandas(self, schema: object = None, **options: Unpack[TableOptions]) -> PandasFrame: ...
@@ -307,15 +282,9 @@ class GridOutCursor(Generic[_DocumentType]):
 
 class AsyncGridOutCursor(Generic[_DocumentType]):
     def __init__(
-        self,
-        collection: AsyncCollection[Any],
-        filter: Mapping[str, object] | None = None,
-        skip: int = 0,
-        limit: int = 0,
-        no_cursor_timeout: bool = False,
-        sort: _IndexList | None = None,
-        batch_size: int = 0,
-        session: AsyncClientSession | None = None,
+        self, collection: AsyncCollection[Any], filter: Mapping[str, object] | None = None, skip: int = 0,
+        limit: int = 0, no_cursor_timeout: bool = False, sort: _IndexList | None = None, batch_size: int = 0,
+        session: AsyncClientSession | None = None
     ) -> None: ...
     async def __anext__(self) -> Any: ...
     async def next(self) -> _DocumentType: ...
@@ -360,18 +329,10 @@ class AsyncGridOutCursor(Generic[_DocumentType]):
     def retrieved(self) -> int: ...
     async def to_json(self, mode: str = "relaxed") -> bytes: ...
     async def to_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> _core.ArrowTable: ...
     def iter_arrow(
-        self,
-        schema: object = None,
-        *,
-        rows: int = ...,
-        **options: Unpack[TableOptions],
+        self, schema: object = None, *, rows: int = ..., **options: Unpack[TableOptions]
     ) -> ArrowTables: ...
     async def to_polars(self, schema: object = None, **options: Unpack[TableOptions]) -> PolarsFrame: ...
     async def to_pandas(self, schema: object = None, **options: Unpack[TableOptions]) -> PandasFrame: ...
@@ -384,33 +345,20 @@ class GridFS:
     def put(self, data: object, **kwargs: object) -> Any: ...
     def get(self, file_id: object, session: ClientSession | None = None) -> GridOut: ...
     def get_version(
-        self,
-        filename: str | None = None,
-        version: int | None = -1,
-        session: ClientSession | None = None,
-        **kwargs: object,
+        self, filename: str | None = None, version: int | None = -1, session: ClientSession | None = None,
+        **kwargs: object
     ) -> GridOut: ...
     def get_last_version(
-        self,
-        filename: str | None = None,
-        session: ClientSession | None = None,
-        **kwargs: object,
+        self, filename: str | None = None, session: ClientSession | None = None, **kwargs: object
     ) -> GridOut: ...
     def delete(self, file_id: object, session: ClientSession | None = None) -> None: ...
     def list(self, session: ClientSession | None = None) -> list[str]: ...
     def find_one(
-        self,
-        filter: object = None,
-        session: ClientSession | None = None,
-        *args: object,
-        **kwargs: object,
+        self, filter: object = None, session: ClientSession | None = None, *args: object, **kwargs: object
     ) -> GridOut | None: ...
     def find(self, *args: object, **kwargs: object) -> GridOutCursor: ...
     def exists(
-        self,
-        document_or_id: object = None,
-        session: ClientSession | None = None,
-        **kwargs: object,
+        self, document_or_id: object = None, session: ClientSession | None = None, **kwargs: object
     ) -> bool: ...
 
 class AsyncGridFS:
@@ -419,270 +367,137 @@ class AsyncGridFS:
     async def put(self, data: object, **kwargs: object) -> Any: ...
     async def get(self, file_id: object, session: AsyncClientSession | None = None) -> AsyncGridOut: ...
     async def get_version(
-        self,
-        filename: str | None = None,
-        version: int | None = -1,
-        session: AsyncClientSession | None = None,
-        **kwargs: object,
+        self, filename: str | None = None, version: int | None = -1,
+        session: AsyncClientSession | None = None, **kwargs: object
     ) -> AsyncGridOut: ...
     async def get_last_version(
-        self,
-        filename: str | None = None,
-        session: AsyncClientSession | None = None,
-        **kwargs: object,
+        self, filename: str | None = None, session: AsyncClientSession | None = None, **kwargs: object
     ) -> AsyncGridOut: ...
     async def delete(self, file_id: object, session: AsyncClientSession | None = None) -> None: ...
     async def list(self, session: AsyncClientSession | None = None) -> list[str]: ...
     async def find_one(
-        self,
-        filter: object = None,
-        session: AsyncClientSession | None = None,
-        *args: object,
-        **kwargs: object,
+        self, filter: object = None, session: AsyncClientSession | None = None, *args: object,
+        **kwargs: object
     ) -> AsyncGridOut | None: ...
     def find(self, *args: object, **kwargs: object) -> AsyncGridOutCursor: ...
     async def exists(
-        self,
-        document_or_id: object = None,
-        session: AsyncClientSession | None = None,
-        **kwargs: object,
+        self, document_or_id: object = None, session: AsyncClientSession | None = None, **kwargs: object
     ) -> bool: ...
 
 class GridFSBucket:
     def __init__(
-        self,
-        db: Database[Any],
-        bucket_name: str = "fs",
-        chunk_size_bytes: int = ...,
-        write_concern: WriteConcern | None = None,
-        read_preference: _ServerMode | None = None,
+        self, db: Database[Any], bucket_name: str = "fs", chunk_size_bytes: int = ...,
+        write_concern: WriteConcern | None = None, read_preference: _ServerMode | None = None
     ) -> None: ...
     def open_upload_stream(
-        self,
-        filename: str,
-        chunk_size_bytes: int | None = None,
-        metadata: Mapping[str, object] | None = None,
-        session: ClientSession | None = None,
+        self, filename: str, chunk_size_bytes: int | None = None,
+        metadata: Mapping[str, object] | None = None, session: ClientSession | None = None
     ) -> GridIn: ...
     def open_upload_stream_with_id(
-        self,
-        file_id: object,
-        filename: str,
-        chunk_size_bytes: int | None = None,
-        metadata: Mapping[str, object] | None = None,
-        session: ClientSession | None = None,
+        self, file_id: object, filename: str, chunk_size_bytes: int | None = None,
+        metadata: Mapping[str, object] | None = None, session: ClientSession | None = None
     ) -> GridIn: ...
     def upload_from_stream(
-        self,
-        filename: str,
-        source: object,
-        chunk_size_bytes: int | None = None,
-        metadata: Mapping[str, object] | None = None,
-        session: ClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filename: str, source: object, chunk_size_bytes: int | None = None,
+        metadata: Mapping[str, object] | None = None, session: ClientSession | None = None, *,
+        timeout_ms: float | None = None
     ) -> ObjectId: ...
     def upload_from_stream_with_id(
-        self,
-        file_id: object,
-        filename: str,
-        source: object,
-        chunk_size_bytes: int | None = None,
-        metadata: Mapping[str, object] | None = None,
-        session: ClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, file_id: object, filename: str, source: object, chunk_size_bytes: int | None = None,
+        metadata: Mapping[str, object] | None = None, session: ClientSession | None = None, *,
+        timeout_ms: float | None = None
     ) -> None: ...
     def open_download_stream(
-        self,
-        file_id: object,
-        session: ClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, file_id: object, session: ClientSession | None = None, *, timeout_ms: float | None = None
     ) -> GridOut: ...
     def open_download_stream_by_name(
-        self,
-        filename: str,
-        revision: int = -1,
-        session: ClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filename: str, revision: int = -1, session: ClientSession | None = None, *,
+        timeout_ms: float | None = None
     ) -> GridOut: ...
     def download(
-        self,
-        file_id: object,
-        connections: int = 1,
-        session: ClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, file_id: object, connections: int = 1, session: ClientSession | None = None, *,
+        timeout_ms: float | None = None
     ) -> bytes: ...
     def download_to_stream(
-        self,
-        file_id: object,
-        destination: object,
-        session: ClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, file_id: object, destination: object, session: ClientSession | None = None, *,
+        timeout_ms: float | None = None
     ) -> None: ...
     def download_to_stream_by_name(
-        self,
-        filename: str,
-        destination: object,
-        revision: int = -1,
-        session: ClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filename: str, destination: object, revision: int = -1, session: ClientSession | None = None, *,
+        timeout_ms: float | None = None
     ) -> None: ...
     def find(self, *args: object, timeout_ms: float | None = None, **kwargs: object) -> GridOutCursor: ...
     def delete(
-        self,
-        file_id: object,
-        session: ClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, file_id: object, session: ClientSession | None = None, *, timeout_ms: float | None = None
     ) -> None: ...
     def delete_by_name(
-        self,
-        filename: str,
-        session: ClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filename: str, session: ClientSession | None = None, *, timeout_ms: float | None = None
     ) -> None: ...
     def rename(
-        self,
-        file_id: object,
-        new_filename: str,
-        session: ClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, file_id: object, new_filename: str, session: ClientSession | None = None, *,
+        timeout_ms: float | None = None
     ) -> None: ...
     def rename_by_name(
-        self,
-        filename: str,
-        new_filename: str,
-        session: ClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filename: str, new_filename: str, session: ClientSession | None = None, *,
+        timeout_ms: float | None = None
     ) -> None: ...
 
 class AsyncGridFSBucket:
     def __init__(
-        self,
-        db: AsyncDatabase[Any],
-        bucket_name: str = "fs",
-        chunk_size_bytes: int = ...,
-        write_concern: WriteConcern | None = None,
-        read_preference: _ServerMode | None = None,
+        self, db: AsyncDatabase[Any], bucket_name: str = "fs", chunk_size_bytes: int = ...,
+        write_concern: WriteConcern | None = None, read_preference: _ServerMode | None = None
     ) -> None: ...
     def open_upload_stream(
-        self,
-        filename: str,
-        chunk_size_bytes: int | None = None,
-        metadata: Mapping[str, object] | None = None,
-        session: AsyncClientSession | None = None,
+        self, filename: str, chunk_size_bytes: int | None = None,
+        metadata: Mapping[str, object] | None = None, session: AsyncClientSession | None = None
     ) -> AsyncGridIn: ...
     def open_upload_stream_with_id(
-        self,
-        file_id: object,
-        filename: str,
-        chunk_size_bytes: int | None = None,
-        metadata: Mapping[str, object] | None = None,
-        session: AsyncClientSession | None = None,
+        self, file_id: object, filename: str, chunk_size_bytes: int | None = None,
+        metadata: Mapping[str, object] | None = None, session: AsyncClientSession | None = None
     ) -> AsyncGridIn: ...
     async def upload_from_stream(
-        self,
-        filename: str,
-        source: object,
-        chunk_size_bytes: int | None = None,
-        metadata: Mapping[str, object] | None = None,
-        session: AsyncClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filename: str, source: object, chunk_size_bytes: int | None = None,
+        metadata: Mapping[str, object] | None = None, session: AsyncClientSession | None = None, *,
+        timeout_ms: float | None = None
     ) -> ObjectId: ...
     async def upload_from_stream_with_id(
-        self,
-        file_id: object,
-        filename: str,
-        source: object,
-        chunk_size_bytes: int | None = None,
-        metadata: Mapping[str, object] | None = None,
-        session: AsyncClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, file_id: object, filename: str, source: object, chunk_size_bytes: int | None = None,
+        metadata: Mapping[str, object] | None = None, session: AsyncClientSession | None = None, *,
+        timeout_ms: float | None = None
     ) -> None: ...
     async def open_download_stream(
-        self,
-        file_id: object,
-        session: AsyncClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, file_id: object, session: AsyncClientSession | None = None, *, timeout_ms: float | None = None
     ) -> AsyncGridOut: ...
     async def open_download_stream_by_name(
-        self,
-        filename: str,
-        revision: int = -1,
-        session: AsyncClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filename: str, revision: int = -1, session: AsyncClientSession | None = None, *,
+        timeout_ms: float | None = None
     ) -> AsyncGridOut: ...
     async def download(
-        self,
-        file_id: object,
-        connections: int = 1,
-        session: AsyncClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, file_id: object, connections: int = 1, session: AsyncClientSession | None = None, *,
+        timeout_ms: float | None = None
     ) -> bytes: ...
     async def download_to_stream(
-        self,
-        file_id: object,
-        destination: object,
-        session: AsyncClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, file_id: object, destination: object, session: AsyncClientSession | None = None, *,
+        timeout_ms: float | None = None
     ) -> None: ...
     async def download_to_stream_by_name(
-        self,
-        filename: str,
-        destination: object,
-        revision: int = -1,
-        session: AsyncClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filename: str, destination: object, revision: int = -1,
+        session: AsyncClientSession | None = None, *, timeout_ms: float | None = None
     ) -> None: ...
     def find(
-        self,
-        *args: object,
-        timeout_ms: float | None = None,
-        **kwargs: object,
+        self, *args: object, timeout_ms: float | None = None, **kwargs: object
     ) -> AsyncGridOutCursor: ...
     async def delete(
-        self,
-        file_id: object,
-        session: AsyncClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, file_id: object, session: AsyncClientSession | None = None, *, timeout_ms: float | None = None
     ) -> None: ...
     async def delete_by_name(
-        self,
-        filename: str,
-        session: AsyncClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filename: str, session: AsyncClientSession | None = None, *, timeout_ms: float | None = None
     ) -> None: ...
     async def rename(
-        self,
-        file_id: object,
-        new_filename: str,
-        session: AsyncClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, file_id: object, new_filename: str, session: AsyncClientSession | None = None, *,
+        timeout_ms: float | None = None
     ) -> None: ...
     async def rename_by_name(
-        self,
-        filename: str,
-        new_filename: str,
-        session: AsyncClientSession | None = None,
-        *,
-        timeout_ms: float | None = None,
+        self, filename: str, new_filename: str, session: AsyncClientSession | None = None, *,
+        timeout_ms: float | None = None
     ) -> None: ...

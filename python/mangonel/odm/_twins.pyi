@@ -171,13 +171,8 @@ class DocumentTwins:
         self, *, validate: bool = True, session: Any = None, write_concern: Any = None
     ) -> Coroutine[Any, Any, Self]: """As `insert`, on asyncio."""
     def asave(
-        self,
-        *,
-        validate: bool = True,
-        cascade: bool = False,
-        where: Where | None = None,
-        session: Any = None,
-        write_concern: Any = None,
+        self, *, validate: bool = True, cascade: bool = False, where: Where | None = None,
+        session: Any = None, write_concern: Any = None
     ) -> Coroutine[Any, Any, Self]: """As `save`, on asyncio."""
     def areplace(
         self, *, upsert: bool = False, session: Any = None, write_concern: Any = None
@@ -193,21 +188,13 @@ class DocumentTwins:
     ) -> Coroutine[Any, Any, Self]: """As `reload`, on asyncio."""
     @classmethod
     def ainsert_many(
-        cls,
-        documents: Iterable[Self],
-        *,
-        ordered: bool = True,
-        session: Any = None,
-        write_concern: Any = None,
+        cls, documents: Iterable[Self], *, ordered: bool = True, session: Any = None,
+        write_concern: Any = None
     ) -> Coroutine[Any, Any, int]: """As `insert_many`, on asyncio."""
     @classmethod
     def asave_all(
-        cls,
-        documents: Iterable[Self],
-        *,
-        ordered: bool = True,
-        session: Any = None,
-        write_concern: Any = None,
+        cls, documents: Iterable[Self], *, ordered: bool = True, session: Any = None,
+        write_concern: Any = None
     ) -> Coroutine[Any, Any, int]: """As `save_all`, on asyncio."""
     @overload
     @classmethod

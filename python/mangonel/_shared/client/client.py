@@ -20,7 +20,7 @@ from mangonel._shared.client.abandoned_cursors import AbandonedCursors
 from mangonel._shared.client.admin import ClientAdministration
 from mangonel._shared.client.bulk import ClientBulkWrite
 from mangonel._shared.client.database_too import database_too
-from mangonel._shared.cursors.watch_client import WatchedClient
+from mangonel._shared.cursors.watch import Watched
 from mangonel._shared.face_result import FaceResult
 from mangonel._shared.operation import build_operation
 from mangonel.auth import has_secret, without_frames
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mangonel._faces.port import Port
     from mangonel._shared.advice.advisor import Advisor
     from mangonel._shared.client.database import _Database
+    from mangonel._shared.cursors.change_stream import _ClusterChangeStream  # noqa: F401  # in a base
     from mangonel._shared.sessions.options import TransactionOptions
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.bson.codec_options import CodecOptions, TypeRegistry
@@ -54,7 +55,7 @@ _TIDY_UP_SECONDS = 1.0
 class _MongoClient(
     ClientAdministration[_DocumentType],
     ClientBulkWrite,
-    WatchedClient[_DocumentType],
+    Watched["_ClusterChangeStream[_DocumentType]"],
     Generic[_DocumentType],
 ):
     """A client for a MongoDB deployment: its connections, shared by all databases and collections made from it.
@@ -172,6 +173,10 @@ class _MongoClient(
             selection = self._operation({"ping": 1}, kind=_core.KIND_SELECTION)
             selection.silence()
             self._port.begin(selection)  # type: ignore[attr-defined]  # asyncio's has none
+
+    def _watched(self) -> tuple[Any, int, Any]:
+        admin = self._database_class(self, "admin")
+        return admin, 1, admin["$cmd.aggregate"]
 
     @property
     def options(self) -> ClientOptions:

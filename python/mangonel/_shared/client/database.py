@@ -6,7 +6,7 @@ from mangonel._core import KIND_COMMAND, READ_DOCUMENT, READ_UNCHECKED
 from mangonel._light import Generic
 from mangonel._shared.client.database_admin import DatabaseAdministration
 from mangonel._shared.client.database_too import method_of
-from mangonel._shared.cursors.watch import WatchedDatabase
+from mangonel._shared.cursors.watch import Watched
 from mangonel._shared.face_result import FaceResult
 from mangonel._shared.settings import Settings, check_reply, port_of, preference_in, session_of
 from mangonel.errors import InvalidName, write_concern_error
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from mangonel._shared.client.client import _MongoClient
     from mangonel._shared.collection.collection import _Collection
+    from mangonel._shared.cursors.change_stream import _DatabaseChangeStream  # noqa: F401  # in a base
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.bson.codec_options import CodecOptions
     from mangonel.read_concern import ReadConcern
@@ -56,7 +57,9 @@ def check_database_name(name: Any) -> None:
 
 
 class _Database(
-    DatabaseAdministration[_DocumentType], WatchedDatabase[_DocumentType], Generic[_DocumentType]
+    DatabaseAdministration[_DocumentType],
+    Watched["_DatabaseChangeStream[_DocumentType]"],
+    Generic[_DocumentType],
 ):
     """A database of a client. Creating the object sends nothing; the server creates the database at the first write.
 
@@ -96,6 +99,9 @@ class _Database(
     def name(self) -> str:
         """The database's name."""
         return self._database_name
+
+    def _watched(self) -> tuple[Any, int, Any]:
+        return self, 1, self._collection_class(self, "$cmd.aggregate")
 
     def with_options(
         self,

@@ -10,7 +10,7 @@ from mangonel._shared.collection.inference import CollectionInference
 from mangonel._shared.collection.partitions import CollectionPartitions
 from mangonel._shared.collection.reads import CollectionReads
 from mangonel._shared.collection.writes import CollectionWrites
-from mangonel._shared.cursors.watch import WatchedCollection
+from mangonel._shared.cursors.watch import Watched
 from mangonel._shared.operation import PRIMARY_MODE
 from mangonel._shared.settings import Settings, port_of
 from mangonel.errors import InvalidName
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from mangonel._faces.port import Port
     from mangonel._shared.client.database import _Database
+    from mangonel._shared.cursors.change_stream import _CollectionChangeStream  # noqa: F401  # in a base
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.bson.codec_options import CodecOptions
     from mangonel.read_concern import ReadConcern
@@ -63,7 +64,7 @@ class _Collection(
     CollectionIndexes[_DocumentType],
     CollectionAdministration[_DocumentType],
     CollectionPartitions[_DocumentType],
-    WatchedCollection[_DocumentType],
+    Watched["_CollectionChangeStream[_DocumentType]"],
     Generic[_DocumentType],
 ):
     """A collection of a database. Creating the object sends nothing; the server creates it at the first write.
@@ -101,6 +102,9 @@ class _Collection(
             self._belong_to(database, port, database.client, database.name, name)
         if create or kwargs:
             self._create(kwargs, session)
+
+    def _watched(self) -> tuple[Any, str, Any]:
+        return self, self._name, self
 
     def _belong_to(self, database: Any, port: Port, client: Any, database_name: str, name: str) -> None:
         self._database, self._client, self._port = database, client, port

@@ -1,29 +1,32 @@
-"""Change streams of collections and databases: their `watch`. Spec: change-streams."""
+"""Change streams of collections, databases and deployments: their `watch`. Spec: change-streams."""
 
 from __future__ import annotations
 
-from mangonel._light import Generic
-from mangonel._shared.collection.aggregation import AggregatingSource
-from mangonel._shared.cursors.watch_client import open_flow
+from mangonel._light import Generic, TypeVar
+from mangonel._shared.base import CommandSource
 from mangonel._shared.face_result import FaceResult
-from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+    from typing import Any, Unpack
 
-    from mangonel._shared.cursors.change_stream import _CollectionChangeStream, _DatabaseChangeStream
+    from mangonel._shared.cursors.change_stream import WatchOptions
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.bson.timestamp import Timestamp
     from mangonel.typings import _CollationIn, _Pipeline
 
+_StreamType = TypeVar("_StreamType")
 
-class WatchedCollection(AggregatingSource, Generic[_DocumentType]):
-    """Change streams of a collection."""
 
-    _name: str
+class Watched(CommandSource, Generic[_StreamType]):
+    """The change streams of a collection, a database or a deployment."""
+
     _change_stream_class: type[Any]
+
+    def _watched(self) -> tuple[CommandSource, str | int, Any]:
+        """Return what aggregates, the target of its command, and the collection of the cursor."""
+        raise NotImplementedError
 
     def watch(
         self,
@@ -41,10 +44,11 @@ class WatchedCollection(AggregatingSource, Generic[_DocumentType]):
         show_expanded_events: bool | None = None,
         *,
         timeout_ms: float | None = None,
-    ) -> FaceResult[_CollectionChangeStream[_DocumentType]]:
-        """Follow the changes in this collection, from now on or from a given position.
+    ) -> FaceResult[_StreamType]:
+        """Follow the changes in this collection, database or deployment, from now on or from a given position.
 
-        Needs a replica set, a sharded cluster, or a load balancer in front of one.
+        A stream of a deployment leaves out `admin`, `local` and `config`. Needs a replica set, a sharded cluster, or a
+        load balancer in front of one.
 
         Args:
             pipeline: stages that filter or reshape the changes; they must keep `_id`.
@@ -73,11 +77,7 @@ class WatchedCollection(AggregatingSource, Generic[_DocumentType]):
         if timeout_ms is not None:
             self = self._limited(timeout_ms)
         return self._port.flow(
-            open_flow(
-                self._change_stream_class,
-                self,
-                self._name,
-                self,
+            self._watch_flow(
                 pipeline=pipeline,
                 full_document=full_document,
                 resume_after=resume_after,
@@ -93,57 +93,8 @@ class WatchedCollection(AggregatingSource, Generic[_DocumentType]):
             )
         )
 
-
-class WatchedDatabase(AggregatingSource, Generic[_DocumentType]):
-    """Change streams of a database."""
-
-    _collection_class: type[Any]
-    _change_stream_class: type[Any]
-
-    def watch(
-        self,
-        pipeline: _Pipeline | None = None,
-        full_document: str | None = None,
-        resume_after: Mapping[str, Any] | None = None,
-        max_await_time_ms: int | None = None,
-        batch_size: int | None = None,
-        collation: _CollationIn | None = None,
-        start_at_operation_time: Timestamp | None = None,
-        session: _ClientSession | None = None,
-        start_after: Mapping[str, Any] | None = None,
-        comment: Any | None = None,
-        full_document_before_change: str | None = None,
-        show_expanded_events: bool | None = None,
-        *,
-        timeout_ms: float | None = None,
-    ) -> FaceResult[_DatabaseChangeStream[_DocumentType]]:
-        """Follow the changes in all collections of this database.
-
-        Arguments and errors as for `Collection.watch`.
-
-        Example:
-            >>> with client.shop.watch() as stream:
-            ...     print(stream.next()["ns"])
-        """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
-        return self._port.flow(
-            open_flow(
-                self._change_stream_class,
-                self,
-                1,
-                self._collection_class(self, "$cmd.aggregate"),
-                pipeline=pipeline,
-                full_document=full_document,
-                resume_after=resume_after,
-                max_await_time_ms=max_await_time_ms,
-                batch_size=batch_size,
-                collation=collation,
-                start_at_operation_time=start_at_operation_time,
-                session=session,
-                start_after=start_after,
-                comment=comment,
-                full_document_before_change=full_document_before_change,
-                show_expanded_events=show_expanded_events,
-            )
-        )
+    async def _watch_flow(self, **options: Unpack[WatchOptions]) -> Any:
+        """Make a stream and open its cursor; it includes every later change."""
+        stream = self._change_stream_class(*self._watched(), **options)
+        await stream._open_flow()
+        return stream
