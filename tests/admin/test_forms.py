@@ -44,9 +44,10 @@ def read(document: Any, form: dict[str, str]) -> tuple[dict[str, Any], dict[str,
     return {name: value for name, value in found.items() if value is not _forms.SAME}, faults
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(from_model(Everything))
 @example(make(Everything, text="\n\r\n<script>&amp;\x00", anything={"$date": "no"}, maybe=""))
+@example(make(Everything, counts={"a\nb": 1, " c\r": 2}, texts=["\n", " "]))
 @example(make(Everything, anything=[Int64(3), 3.0, None, {"a.b": {"$x": 1}}], maybe_part=Part(name="\r")))
 def test_a_form_sent_back_unchanged_changes_nothing(document: Any) -> None:
     before = document.to_bson()

@@ -37,7 +37,11 @@ PAGES: dict[str, Any] = {
     "live": live_flow,
 }
 POSTED = frozenset({"document", "new", "delete"})
-STATIC = {"admin.css": "text/css; charset=utf-8", "admin.js": "text/javascript; charset=utf-8"}
+STATIC = {
+    "admin.css": "text/css; charset=utf-8",
+    "admin.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
 HERE = Path(__file__).parent / "static"
 
 

@@ -101,9 +101,10 @@ class ShownModel(Shown):
     def listed(self) -> list[tuple[str, Spec]]:
         """Return the columns of the list."""
         found = dict(self.fields())
-        names = (
-            self.columns or [name for name in found if name != "id" and found[name]["op"] in SIMPLE][:COLUMNS]
-        )
+        # The first column is the name already.
+        left_out = ("id", self.naming(self.model) if self.label is None else None)
+        simple = [name for name in found if name not in left_out and found[name]["op"] in SIMPLE]
+        names = self.columns or simple[:COLUMNS]
         return [(name, found[name]) for name in names if name in found]
 
     def narrowing(self) -> list[tuple[str, Spec]]:
@@ -125,12 +126,13 @@ class ShownModel(Shown):
         """Return the text of a link to a document."""
         if self.label is not None:
             return str(self.label(document))
-        for name, spec in self.fields(type(document)):
-            if spec["op"] == "str" and name != "id":
-                text = getattr(document, name)
-                if isinstance(text, str) and text.strip():
-                    return text
-        return self.id_text(document.id)
+        name = self.naming(type(document))
+        text = None if name is None else getattr(document, name)
+        return text if isinstance(text, str) and text.strip() else self.id_text(document.id)
+
+    def naming(self, model: Any) -> str | None:
+        """Return the field by which documents of a class are called: the first text."""
+        return next((name for name, spec in self.fields(model) if spec["op"] == "str" and name != "id"), None)
 
     def id_text(self, id: Any) -> str:
         """Return an id as it stands in addresses."""

@@ -71,7 +71,9 @@ class Widgets:
         mark = self._form.get(f"{path}?", "")
         buttons = [self._add(f"{path}:{kind}", f"Set {kind}") for kind in kinds if kind != mark]
         if mark not in kinds:
-            plain = self._input(spec, path) if spec["op"] == "union" and spec["argument"][2] else None
+            plain = None
+            if spec["op"] == "union" and spec["argument"][2]:
+                plain = tag("div", tag("label", "Value", for_=path), self._input(spec, path), class_="field")
             return join(self._mark(path, ""), plain, tag("div", buttons))
         inner = [
             self.field(part, f"{path}.{name}", name_text(name))
@@ -111,7 +113,11 @@ class Widgets:
             away = tag("label", box, " remove", class_="away")
         key = None
         if spec["op"] == "dict":
-            entry = tag("input", name=f"{at}@", value=form.get(f"{at}@", ""))
+            text = form.get(f"{at}@", "")
+            has_lines = "\n" in text or "\r" in text
+            entry = (
+                tag("textarea", text, name=f"{at}@") if has_lines else tag("input", name=f"{at}@", value=text)
+            )
             key = tag("label", "Key ", entry)
         return tag("li", key, self.field(item_of(spec, place), at, f"{place}", away))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from mangonel._core import run_now
 from mangonel.admin._port import BLOCKING
 from mangonel.admin._request import Refused, Request, Response, checked_length, form_of, query_of
 from mangonel.admin._routes import answer_flow, refusal, static
-from mangonel.websessions.answer import REASONS
 from mangonel.websessions.frameworks.wsgi import KEY, WSGISessions
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class WsgiAdmin:
 
 
 def _started(start_response: Any, response: Response, *, with_body: bool = True) -> list[bytes]:
-    start_response(f"{response.status} {REASONS.get(response.status, 'Answer')}", response.all_headers())
+    start_response(f"{response.status} {HTTPStatus(response.status).phrase}", response.all_headers())
     return [response.body] if with_body else []
 
 
