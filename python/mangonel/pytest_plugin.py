@@ -199,12 +199,24 @@ def _client_of(request: pytest.FixtureRequest) -> MongoClient[Any]:
 
 
 def _empty(database: Database[Any]) -> None:
-    """Delete the documents of each collection; drop what no delete can empty."""
+    """Delete the documents of each collection that has any; drop what no delete can empty."""
+    emptied = []
     for found in database.list_collections():
         name, options = found["name"], found.get("options", {})
         if name.startswith("system."):
             continue
         if found["type"] == "collection" and not options.get("capped"):
-            database[name].delete_many({})
+            emptied.append(name)
         elif found["type"] != "view":
             database.drop_collection(name)
+    for name in _filled(database, emptied):
+        database[name].delete_many({})
+
+
+def _filled(database: Database[Any], names: list[str]) -> list[str]:
+    """Return those of the collections that have a document, asked for by one command."""
+    if len(names) < 2:
+        return names
+    one = {name: [{"$limit": 1}, {"$replaceWith": {"name": {"$literal": name}}}] for name in names}
+    others = [{"$unionWith": {"coll": name, "pipeline": one[name]}} for name in names[1:]]
+    return [found["name"] for found in database[names[0]].aggregate([*one[names[0]], *others])]

@@ -15,7 +15,7 @@ from docs.pages import ROOT, blocks, name_of, pages
 from mangonel import cli
 
 # Programs of others, whose options are their own business.
-OTHERS = {"cargo", "cd", "curl", "docker", "git", "gunicorn", "uvicorn"}
+OTHERS = {"cargo", "cd", "curl", "docker", "git", "gunicorn", "kinit", "sudo", "uvicorn"}
 OURS = {"make", "mangonel", "pip", "python"}
 # What stands for something in a synopsis, and a value that every option takes.
 PLACEHOLDERS = {"URI": "mongodb://localhost/app", "URL": "memory:", "SCRIPT": "x.py", "N": "3", "…": ""}

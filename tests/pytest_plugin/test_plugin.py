@@ -49,6 +49,8 @@ def test_a_database_is_empty_and_keeps_its_indexes(run: Run, server: Server) -> 
         def test_first(mangonel_database, state):
             mangonel_database.users.create_index("name", name="by_name")
             mangonel_database.users.insert_one({"name": "Ada"})
+            mangonel_database.orders.insert_many([{}, {}])
+            mangonel_database.create_collection("unused")
             mangonel_database.create_collection("recent", capped=True, size=4096)
             mangonel_database.recent.insert_one({})
             state["name"] = mangonel_database.name
@@ -56,6 +58,7 @@ def test_a_database_is_empty_and_keeps_its_indexes(run: Run, server: Server) -> 
         def test_second(mangonel_database, mangonel_client, state):
             assert mangonel_database.name == state["name"]
             assert mangonel_database.users.count_documents({}) == 0
+            assert mangonel_database.orders.count_documents({}) == 0
             assert "by_name" in mangonel_database.users.index_information()
             assert mangonel_database.recent.count_documents({}) == 0
             mangonel_client.drop_database(state["name"])
