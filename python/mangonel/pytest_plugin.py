@@ -217,6 +217,8 @@ def _filled(database: Database[Any], names: list[str]) -> list[str]:
     """Return those of the collections that have a document, asked for by one command."""
     if len(names) < 2:
         return names
-    one = {name: [{"$limit": 1}, {"$replaceWith": {"name": {"$literal": name}}}] for name in names}
+    one: dict[str, list[dict[str, Any]]] = {
+        name: [{"$limit": 1}, {"$replaceWith": {"name": {"$literal": name}}}] for name in names
+    }
     others = [{"$unionWith": {"coll": name, "pipeline": one[name]}} for name in names[1:]]
     return [found["name"] for found in database[names[0]].aggregate([*one[names[0]], *others])]

@@ -164,3 +164,14 @@ with MongoClient(os.environ["TEST_URI"]) as client:
     assert len(things.find().to_list()) == 5 and batches[3:] == [5], batches
 """
     )
+
+
+def test_words_of_hello_and_classes_that_programs_take_from_other_modules_are_there(program):
+    words = """
+from pymongo.common import WriteConcern
+from pymongo.hello import HelloCompat
+print({name: value for name, value in vars(HelloCompat).items() if not name.startswith("_")})
+print(WriteConcern(w=1).document)
+"""
+    peers = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert program(INSTALL + words).split() == peers.stdout.split()

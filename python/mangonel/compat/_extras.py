@@ -6,6 +6,7 @@ from mangonel.bson.binary import UuidRepresentation
 from mangonel.compat._modules import PYMONGO_VERSION
 from mangonel.errors import InvalidName
 from mangonel.read_preferences import _ServerMode
+from mangonel.write_concern import WriteConcern as WriteConcern  # programs import it from `pymongo.common`
 
 version_tuple = PYMONGO_VERSION
 __version__ = version = ".".join(map(str, PYMONGO_VERSION))
@@ -18,6 +19,16 @@ _UUID_REPRESENTATIONS = {
     "javaLegacy": UuidRepresentation.JAVA_LEGACY,
     "csharpLegacy": UuidRepresentation.CSHARP_LEGACY,
 }
+
+
+class HelloCompat:
+    """Words of the hello command and of its predecessor. Health checks and test tools use them."""
+
+    CMD = "hello"
+    LEGACY_CMD = "ismaster"
+    PRIMARY = "isWritablePrimary"
+    LEGACY_PRIMARY = "ismaster"
+    LEGACY_ERROR = "not master"
 
 
 def get_version_string() -> str:

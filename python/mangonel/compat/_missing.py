@@ -91,7 +91,6 @@ MISSING: dict[str, tuple[str, ...]] = {
     ),
     "pymongo.daemon": (),
     "pymongo.encryption_options": ("check_min_pymongocrypt",),
-    "pymongo.hello": ("HelloCompat",),
     "pymongo.helpers_shared": ("format_timeout_details",),
     "pymongo.lock": ("Condition", "Lock"),
     "pymongo.max_staleness_selectors": ("IDLE_WRITE_PERIOD", "SMALLEST_MAX_STALENESS", "select"),

@@ -141,6 +141,7 @@ COUNTERPARTS["pymongo"].insert(0, "compat._extras")
 COUNTERPARTS["pymongo._version"].insert(0, "compat._extras")
 COUNTERPARTS["pymongo.common"].append("compat._extras")
 COUNTERPARTS["pymongo.database"].append("compat._extras")
+COUNTERPARTS["pymongo.hello"].append("compat._extras")
 
 PACKAGES = frozenset(name.rpartition(".")[0] for name in COUNTERPARTS if "." in name)
 
