@@ -29,6 +29,17 @@ def test_an_api_refuses_strangers(stranger: Visitor, path: str) -> None:
     assert stranger.http.get(path, headers={"Accept": "application/json"}).status_code == 401
 
 
+def test_the_admin_shows_the_models_without_passwords_to_those_who_are_logged_in(
+    stranger: Visitor, ada: Visitor
+) -> None:
+    assert stranger.http.get("/admin/Post").status_code == 403
+    assert "A bakery" in ada.http.get("/admin/Post?q=bakery").text
+    page = ada.http.get("/admin/Account/document?id=ada")
+    assert page.status_code == 200
+    assert not re.search("password|salt", page.text, re.IGNORECASE)
+    assert ada.http.get("/admin/Account/new").status_code == 403
+
+
 def test_logging_in_takes_a_new_id_and_the_right_password(site: Site, stranger: Visitor) -> None:
     assert stranger.log_in("ada", "wrong").status_code == 403
     assert stranger.log_in("nobody").status_code == 403

@@ -18,6 +18,7 @@ from tornado.netutil import bind_sockets
 from tornado.web import Application, HTTPError, StaticFileHandler
 
 from mangonel import AsyncMongoClient
+from mangonel.admin import Admin, Shown
 from mangonel.demo.accounts import AccountPage, Login, Logout, LogoutEverywhere, Revoke
 from mangonel.demo.base import HEADERS, Base
 from mangonel.demo.control import Elections, PrimaryAPI, RateAPI, Shop
@@ -27,6 +28,7 @@ from mangonel.demo.files import BUCKET, Download, FileAPI, FilesAPI, FilesPage, 
 from mangonel.demo.history import History
 from mangonel.demo.live import LivePage, LiveSocket, SessionSocket
 from mangonel.demo.metrics import Commands, Events, Pools, Requests
+from mangonel.demo.models import Account, Customer, Order, Post
 from mangonel.demo.posts import PlacesAPI, PostsAPI, PostsPage
 from mangonel.demo.seed import seed
 from mangonel.demo.settings import Settings
@@ -139,7 +141,11 @@ ROUTES: list[Any] = [
 def application(demo: Demo, sessions: WebSessions[Any]) -> Application:
     """Build the application from its parts."""
     return Application(
-        [*ROUTES, (r"/files/([0-9a-f]{24})", Download, {"bucket": demo.bucket, "find": open_by_id})],
+        [
+            *ROUTES,
+            *_admin(sessions).tornado("/admin"),
+            (r"/files/([0-9a-f]{24})", Download, {"bucket": demo.bucket, "find": open_by_id}),
+        ],
         default_handler_class=Missing,
         demo=demo,
         sessions=sessions,
@@ -148,6 +154,14 @@ def application(demo: Demo, sessions: WebSessions[Any]) -> Application:
         static_handler_class=Static,
         websocket_ping_interval=20,
         log_function=demo.requests,
+    )
+
+
+def _admin(sessions: WebSessions[Any]) -> Admin:
+    """Return the admin of the shop's models, for those who are logged in to the demo."""
+    accounts = Shown(Account, hidden=("password", "salt"), read_only=True)
+    return Admin(
+        Shown(Customer, order="-joined"), Order, Post, accounts, sessions=sessions, title="Demo: data"
     )
 
 

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from tornado.web import HTTPError, RequestHandler
 
+from mangonel.admin._request import HEADERS, POLICY
 from mangonel.websessions.frameworks.tornado import SessionMixin
 
 if TYPE_CHECKING:
@@ -14,33 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["HEADERS", "POLICY", "Base"]
 
-# Scripts, styles and connections of this origin only; nothing inline, no HTML from strings, no framing.
-POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "connect-src 'self'",
-        "form-action 'self'",
-        "base-uri 'none'",
-        "frame-ancestors 'none'",
-        "require-trusted-types-for 'script'",
-    )
-)
-HEADERS = {
-    "Content-Security-Policy": POLICY,
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-    "Referrer-Policy": "same-origin",
-    "X-Content-Type-Options": "nosniff",
-}
-
 PAGES = (
     ("/", "Live"),
     ("/posts", "Posts"),
     ("/files", "Files"),
+    ("/admin/", "Data"),
     ("/status", "Status"),
     ("/account", "Account"),
 )
