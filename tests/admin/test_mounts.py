@@ -18,7 +18,7 @@ from mangonel.websessions import WebSessions
 httpx = pytest.importorskip("httpx")
 
 # Seconds until a stream must have told of a change; only a fault takes them.
-PATIENCE = 60.0
+TIMEOUT_S = 60.0
 SCRIPT = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
 
 
@@ -48,7 +48,7 @@ class Tornado:
 
     def __enter__(self) -> Tornado:
         self._thread.start()
-        assert self._is_up.wait(PATIENCE)
+        assert self._is_up.wait(TIMEOUT_S)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -61,7 +61,7 @@ def on_tornado(db: Connection, admin: Admin) -> Iterator[Any]:
     with Tornado(lambda: web.Application(admin.tornado("/admin"), xsrf_cookies=True), db.aclose) as running:
         headers = {"X-Forwarded-Proto": "https"}
         with httpx.Client(
-            base_url=f"http://127.0.0.1:{running.port}", headers=headers, timeout=PATIENCE
+            base_url=f"http://127.0.0.1:{running.port}", headers=headers, timeout=TIMEOUT_S
         ) as client:
             yield client
 
@@ -244,7 +244,7 @@ def test_a_stream_tells_of_changes_on_asgi_and_ends_with_its_websession(
     db: Connection, admin: Admin, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("mangonel.admin._asgi.REVALIDATE", 0.2)
-    asyncio.run(asyncio.wait_for(_followed(admin, db), PATIENCE))
+    asyncio.run(asyncio.wait_for(_followed(admin, db), TIMEOUT_S))
 
 
 async def _followed(admin: Admin, db: Connection) -> None:
