@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from mangonel.engines.programs import WISH, Missing, find_program
+from mangonel.engines.programs import WISH, Missing, find_program, installing_alone
 
 # Seconds in which a KDC answers, on a busy machine too.
 START_TIMEOUT = 60
@@ -171,18 +171,26 @@ def _unpack(packages: tuple[str, ...], home: Path) -> str:
     if shutil.which("apt-get") is None:
         return "this system has no apt-get"
     home.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=home.parent) as work:
-        for command in (
-            ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", *packages],
-            ["sh", "-c", 'for each in *.deb; do dpkg-deb --extract "$each" made || exit 1; done'],
-        ):
-            done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                return (done.stderr or done.stdout).strip()[-300:]
-        # Another worker of pytest may have been faster.
-        with contextlib.suppress(OSError):
-            os.rename(Path(work) / "made", home)
+    with installing_alone(), tempfile.TemporaryDirectory(dir=home.parent) as work:
+        if home.exists():
+            # Another worker of pytest was faster.
+            return ""
+        download = ["apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", *packages]
+        problem = _problem(download, work)
+        if problem:
+            # A bare system has no lists of packages yet.
+            problem = _problem(["apt-get", "-qq", "update"], work) or _problem(download, work)
+        extract = 'for each in *.deb; do dpkg-deb --extract "$each" made || exit 1; done'
+        problem = problem or _problem(["sh", "-c", extract], work)
+        if problem:
+            return problem
+        os.rename(Path(work) / "made", home)
     return ""
+
+
+def _problem(command: list[str], folder: str) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else (done.stderr or done.stdout).strip()[-300:] or command[0]
 
 
 def _realm(principal: str) -> str:

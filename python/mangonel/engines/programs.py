@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["PACKAGES", "Missing", "find_program", "has_program", "installing_nothing"]
+__all__ = ["PACKAGES", "Missing", "find_program", "has_program", "installing_alone", "installing_nothing"]
 
 # The Debian package of each program.
 PACKAGES = {
@@ -89,6 +89,16 @@ def installing_nothing() -> Iterator[None]:
             os.environ[WISH] = wish
 
 
+@contextmanager
+def installing_alone() -> Iterator[None]:
+    """Within this block no other process of this machine installs: apt-get fails where another one runs."""
+    import fcntl  # Windows has it not, and no apt-get
+
+    with open(os.path.join(tempfile.gettempdir(), "mangonel-install.lock"), "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def _look_for(name: str) -> str | None:
     found = shutil.which(name)
     if found is None:
@@ -114,10 +124,7 @@ def _install(package: str) -> str:
     # RUNLEVEL=1 keeps the package's own service, on its usual port, from starting.
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     install = [*prefix, apt, "install", "-y", "-qq", "--no-install-recommends", package]
-    import fcntl  # Windows has it not, and no apt-get
-
-    with open(os.path.join(tempfile.gettempdir(), "mangonel-install.lock"), "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with installing_alone():
         for command in (install, [*prefix, apt, "update", "-qq"], install):
             try:
                 result = subprocess.run(
