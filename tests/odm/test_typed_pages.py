@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from docs.pages import blocks, pages
-from tools.type_checkers import ROOT, mypy_reports, pyright_reports
+from tools.type_checkers import ROOT, basedpyright, mypy_reports, pyright, pyright_reports
 
 PAGES = [page for page in pages() if page.is_relative_to(ROOT / "docs" / "odm")]
 
@@ -87,7 +88,18 @@ def test_mypy_accepts_every_block_of_the_pages(programs: list[Path]) -> None:
     assert mypy_reports(*programs) == []
 
 
-def test_pyright_accepts_every_block_of_the_pages(programs: list[Path], tmp_path: Path) -> None:
+def accepted(programs: list[Path], tmp_path: Path, checker: Callable[[], list[str]]) -> bool:
+    """Whether a checker reports nothing."""
     # What a page names for its reader is not always used again.
     unused = dict.fromkeys((f"reportUnused{what}" for what in ("Variable", "Import", "Function")), False)
-    assert pyright_reports(tmp_path, *programs, **unused) == []
+    return pyright_reports(tmp_path, *programs, checker=checker, **unused) == []
+
+
+def test_basedpyright_accepts_every_block_of_the_pages(programs: list[Path], tmp_path: Path) -> None:
+    assert accepted(programs, tmp_path, basedpyright)
+
+
+@pytest.mark.no_sample
+@pytest.mark.timeout(900)
+def test_pyright_accepts_every_block_of_the_pages(programs: list[Path], tmp_path: Path) -> None:
+    assert accepted(programs, tmp_path, pyright)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from tools.type_checkers import SAMPLES, mypy_reports, pyright_reports
+import pytest
+
+from tools.type_checkers import SAMPLES, basedpyright, mypy_reports, pyright, pyright_reports
 
 ACCEPTED = sorted((SAMPLES / "samples").glob("*.py"))
 WRONG = SAMPLES / "typing" / "wrong_uses.py"
@@ -22,7 +25,12 @@ def test_mypy_accepts_the_samples_and_reports_each_wrong_use() -> None:
     assert {line for _, line in found} == wrong_lines()
 
 
-def test_pyright_accepts_the_samples_and_reports_each_wrong_use(tmp_path: Path) -> None:
-    found = pyright_reports(tmp_path, *ACCEPTED, WRONG)
+@pytest.mark.parametrize(
+    "checker", [basedpyright, pytest.param(pyright, marks=[pytest.mark.no_sample, pytest.mark.timeout(900)])]
+)
+def test_pyright_accepts_the_samples_and_reports_each_wrong_use(
+    checker: Callable[[], list[str]], tmp_path: Path
+) -> None:
+    found = pyright_reports(tmp_path, *ACCEPTED, WRONG, checker=checker)
     assert {name for name, _ in found} == {WRONG.name}
     assert {line for _, line in found} == wrong_lines()

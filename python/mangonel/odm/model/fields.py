@@ -9,10 +9,11 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from dataclasses import field as _dataclass_field
-from typing import Any, Literal, TypeVar, get_origin, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_origin, overload
 
 from mangonel.odm.model.spelling import check_index_options
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING", "__bool__": lambda self: False})()
@@ -35,38 +36,28 @@ class FieldInfo:
     owner: type[Any] | None = None
 
 
+class _Options(TypedDict, total=False):
+    key: str | None
+    lazy: bool | None
+    frozen: bool
+    on_delete: str | None
+    touch: bool
+    init: bool
+
+
 @overload
-def field(
-    *,
-    default: T,
-    key: str | None = None,
-    lazy: bool | None = None,
-    frozen: bool = False,
-    on_delete: str | None = None,
-    touch: bool = False,
-    init: bool = True,
-) -> T: ...
+def field(*, default: T, **options: Unpack[_Options]) -> T: ...
+# From the class alone, pyright would not know the type of the elements.
 @overload
-def field(
-    *,
-    default_factory: Callable[[], T],
-    key: str | None = None,
-    lazy: bool | None = None,
-    frozen: bool = False,
-    on_delete: str | None = None,
-    touch: bool = False,
-    init: bool = True,
-) -> T: ...
+def field(*, default_factory: type[list[T]], **options: Unpack[_Options]) -> list[T]: ...
 @overload
-def field(
-    *,
-    key: str | None = None,
-    lazy: bool | None = None,
-    frozen: bool = False,
-    on_delete: str | None = None,
-    touch: bool = False,
-    init: bool = True,
-) -> Any: ...
+def field(*, default_factory: type[set[T]], **options: Unpack[_Options]) -> set[T]: ...
+@overload
+def field(*, default_factory: type[dict[K, T]], **options: Unpack[_Options]) -> dict[K, T]: ...
+@overload
+def field(*, default_factory: Callable[[], T], **options: Unpack[_Options]) -> T: ...
+@overload
+def field(**options: Unpack[_Options]) -> Any: ...
 def field(
     *,
     default: Any = MISSING,
