@@ -12,7 +12,7 @@ import pytest
 from mangonel import bson
 from mangonel.bson.datetime_ms import DatetimeMS
 from mangonel.bson.raw_bson import RawBSONDocument
-from mangonel.odm import Connection, Document, ValidationError, cli, connect, field
+from mangonel.odm import Connection, Document, Ref, ValidationError, cli, connect, field, related
 from mangonel.server import Server
 
 FAR_MS = 10**17
@@ -94,6 +94,107 @@ def test_a_connections_conversion_of_dates_holds_for_dicts(server: Server, db: C
     finally:
         made.close()
         face.wait(made.aclose())
+
+
+class Trip(Document):
+    __collection__ = "trips"
+    id: int = field(default=0, key="_id")  # type: ignore[assignment]
+    visit: Ref[Visit] | None = None
+    visits: list[Ref[Visit]] = field(default_factory=list)
+    n: int = 0
+
+
+@pytest.mark.parametrize("where", [Trip.visit, Trip.visits])
+@pytest.mark.parametrize("way", ["lookup", "include"])
+def test_an_error_in_a_referenced_document_names_that_one(
+    way: str, where: Any, db: Connection, face: Any
+) -> None:
+    put(db)
+    face.save(Trip(id=1, visit="type0", visits=["good0", "type0"]))
+    query = getattr(Trip.find(), way)(where)
+    for ask in ("all", "one"):
+        # What was fetched is decoded when it is read, but for the fields that are always.
+        with pytest.raises(ValidationError, match=r"at \$\.n of the Visit 'type0' in 'visits'") as raised:
+            face.call(query, ask)
+        assert (raised.value.id, raised.value.collection) == ("type0", "visits")
+
+
+@pytest.mark.parametrize("how", ["lookup", "nested lookup", "joined"])
+def test_a_limit_counts_the_documents_that_fit_beside_what_they_refer_to(
+    how: str, db: Connection, face: Any
+) -> None:
+    put(db)
+    trips = db.client[db.name]["trips"]
+    trips.insert_many([{"_id": n, "visit": "good0", "n": "no" if n % 3 else n} for n in range(30)])
+    told: list[Any] = []
+    query: Any = Trip.find(on_invalid=lambda error: told.append(error.id)).sort("_id").batch_size(4)
+    if how == "lookup":
+        query = query.lookup(Trip.visit)
+    elif how == "nested lookup":
+        query = query.lookup(related(Trip.visit, Visit.find(Visit.n >= 0)))
+    else:
+        query = query.find(Trip.visit.n == 0)  # type: ignore[union-attr]
+    found = face.call(query.limit(4), "all")
+    assert [one.id for one in found] == [0, 3, 6, 9]
+    assert told == [1, 2, 4, 5, 7, 8]
+    if how != "joined":
+        assert [one.visit.value.id for one in found] == ["good0"] * 4
+    assert [one.id for one in face.call(query[9:11], "all")] == [9, 12]
+    assert face.call(query, "first").id == 0
+    assert [one.id for one in face.collect(query.limit(99))] == list(range(0, 30, 3))
+
+
+def at_once(made: Connection, face: Any, query: Any, how: str) -> Any:
+    query = query.using(made)
+    return face.call(query if how == "lazy" else query.eager(), "all")[0]
+
+
+@pytest.mark.parametrize("how", ["lazy", "eager"])
+def test_a_connections_conversion_of_dates_holds_for_instances(
+    how: str, server: Server, db: Connection, face: Any
+) -> None:
+    class Days(Document):
+        __collection__ = "days"
+        at: dt.datetime
+        days: list[dt.datetime]
+        day: dt.date
+        other: Ref[Visit] | None = None
+        text: str = ""
+
+    class NaiveDays(Days):
+        __tz_aware__ = False
+        __collection__ = "days"
+
+    broken = bson.encode(
+        {"at": DatetimeMS(FAR_MS), "days": [DatetimeMS(0), DatetimeMS(-FAR_MS)], "day": DatetimeMS(FAR_MS)}
+    )
+    db.client[db.name]["days"].insert_one(RawBSONDocument(broken))
+    for conversion in ("DATETIME_AUTO", "DATETIME_CLAMP"):
+        made = connect(server.uri, database=db.name, alias="converting", datetime_conversion=conversion)
+        try:
+            for model, zone in ((Days, dt.UTC), (NaiveDays, None)):
+                one = at_once(made, face, model.find(), how)
+                start = dt.datetime(1970, 1, 1, tzinfo=zone)
+                if conversion == "DATETIME_AUTO":
+                    assert (one.at, one.days) == (DatetimeMS(FAR_MS), [start, DatetimeMS(-FAR_MS)])
+                    assert one.day == DatetimeMS(FAR_MS)
+                    # It goes back as it came.
+                    one.text = "x"
+                    face.call(one, "save")
+                    face.call(one, "replace")
+                    kept = made.client[db.name]["days"].find_one({}, {"_id": 0, "at": 1, "day": 1, "text": 1})
+                    assert bson.encode(kept) == bson.encode(
+                        {"at": DatetimeMS(FAR_MS), "day": DatetimeMS(FAR_MS), "text": "x"}
+                    )
+                else:
+                    assert one.at.replace(tzinfo=None, microsecond=0) == dt.datetime(9999, 12, 31, 23, 59, 59)
+                    assert one.days[1].year == 1
+                    assert one.day == dt.date.max
+        finally:
+            made.close()
+            face.wait(made.aclose())
+    with pytest.raises(ValidationError, match=r"at \$\.at"):
+        _ = at_once(db, face, Days.find(), how).at
 
 
 def test_check_lists_what_does_not_fit(db: Connection) -> None:

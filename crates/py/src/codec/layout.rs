@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 static ON: AtomicBool = AtomicBool::new(false);
 
@@ -298,6 +299,35 @@ impl Fields {
         unsafe {
             let found = ffi::PyDict_Next(self.dict, &mut self.at, &mut key, &mut value) != 0;
             found.then_some((key, value))
+        }
+    }
+}
+
+/// The items of a dict, with references of their own. Code that runs meanwhile may change the dict.
+pub(crate) struct Items<'a, 'py> {
+    dict: &'a Bound<'py, PyDict>,
+    fields: Fields,
+}
+
+impl<'a, 'py> Items<'a, 'py> {
+    /// Starts at the first item.
+    pub(crate) fn of(dict: &'a Bound<'py, PyDict>) -> Self {
+        // SAFETY: the dict is borrowed for longer than this.
+        let fields = unsafe { Fields::of(dict.py(), dict.as_ptr()) };
+        Self { dict, fields }
+    }
+}
+
+impl<'py> Iterator for Items<'_, 'py> {
+    type Item = (Bound<'py, PyAny>, Bound<'py, PyAny>);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let py = self.dict.py();
+        // SAFETY: the dict is borrowed, and key and value get references of their own before anything else runs.
+        unsafe {
+            let (key, value) = self.fields.next()?;
+            Some((Bound::from_borrowed_ptr(py, key), Bound::from_borrowed_ptr(py, value)))
         }
     }
 }

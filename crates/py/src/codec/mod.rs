@@ -14,7 +14,7 @@ pub(crate) mod fault;
 mod int64;
 mod json;
 mod key_cache;
-mod layout;
+pub(crate) mod layout;
 pub(crate) mod make;
 pub(crate) mod name;
 pub(crate) mod object_id;
@@ -26,7 +26,7 @@ mod selftest;
 mod shapes;
 mod stack;
 pub(crate) mod text;
-mod types;
+pub(crate) mod types;
 
 use std::ops::Range;
 

@@ -103,6 +103,11 @@ fn class(py: Python<'_>, module: &str, name: &str) -> PyResult<Py<PyType>> {
 
 static OWN_TYPES: PyOnceLock<OwnTypes> = PyOnceLock::new();
 
+/// Whether a value is a `DatetimeMS`.
+pub(crate) fn is_datetime_ms(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(own_types(value.py())?.datetime_ms.read(value, 0).is_some())
+}
+
 /// The package's own classes, imported by the first call.
 #[inline]
 pub(super) fn own_types(py: Python<'_>) -> PyResult<&'static OwnTypes> {

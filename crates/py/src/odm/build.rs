@@ -9,6 +9,7 @@ use super::instance::{fill, is_made_plainly};
 use super::plan::{Model, OdmModel, Op, Type};
 use super::value::{coerce, is_exactly};
 use crate::codec::fault::Fault;
+use crate::codec::layout::Items;
 
 /// Return a new instance of these values by attribute or key, or None: the program half has to look.
 #[entries]
@@ -36,7 +37,7 @@ pub(super) fn instance<'py>(
     let fields = unsafe { Fields::of_new(&made, plan) };
     fields.set_flags(NEW);
     let mut next = 0;
-    for (key, given) in values.iter() {
+    for (key, given) in Items::of(values) {
         let Ok(key) = key.cast_into_exact::<PyString>() else { return Ok(None) };
         let index = match plan.field_named(&key, next) {
             Some(index) => index,

@@ -1,5 +1,6 @@
 //! BSON straight into the slots of instances: the next expected key is compared first, values are checked by type, and
 //! no Python code runs for a model without load hooks. What the plan does not say, the codec's decoder does.
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
@@ -9,6 +10,7 @@ use super::fields::{Fields, PARTIAL, create};
 use super::plan::{Default, Field, Op, Plan, Type, Union, Unknown};
 use super::siblings::Siblings;
 use super::value::{self, class_name, default_of};
+use crate::codec::Codec;
 use crate::codec::decode::Decoder;
 use crate::codec::fault::{Fault, Kind, Step, found, invalid, within};
 use crate::codec::make::{self, Made};
@@ -40,12 +42,13 @@ impl<'a, 'py> Hydrator<'a, 'py> {
     pub(super) fn new(
         py: Python<'py>,
         plan: &'static Plan,
+        codec: &'a Codec,
         data: &'a [u8],
         siblings: Option<&'a Bound<'py, Siblings>>,
     ) -> Self {
         Hydrator {
             py,
-            d: Decoder::new(py, plan.codec.get(), data),
+            d: Decoder::new(py, codec, data),
             is_lazy: false,
             only: None,
             ignores: false,
@@ -492,8 +495,15 @@ pub(super) fn pending<'py>(py: Python<'py>, fields: Fields<'_>, index: usize) ->
     let field = &plan.fields[index];
     // The bytes are moved out and back: hooks of the values may reach the instance.
     let raw = std::mem::take(&mut fields.state().raw);
-    let company = fields.siblings(py).and_then(|company| company.cast_into::<Siblings>().ok());
-    let result = decode_field(py, plan, field, &raw, company.as_ref());
+    let company = fields.siblings(py);
+    let siblings = company.as_ref().and_then(|company| company.cast::<Siblings>().ok());
+    let origin = match siblings {
+        Some(siblings) => siblings.borrow().origin.as_ref().map(|origin| origin.bind(py).clone()),
+        None => company.clone(),
+    };
+    let result = codec_of(py, plan, origin.as_ref())
+        .map_err(Fault::from)
+        .and_then(|codec| decode_field(py, plan, codec.get(), field, &raw, siblings));
     let mut state = fields.state();
     if state.raw.is_empty() {
         state.raw = raw;
@@ -510,11 +520,27 @@ pub(super) fn pending<'py>(py: Python<'py>, fields: Fields<'_>, index: usize) ->
 pub(super) fn decode_field<'py>(
     py: Python<'py>,
     plan: &'static Plan,
+    codec: &Codec,
     field: &'static Field,
     raw: &[u8],
     siblings: Option<&Bound<'py, Siblings>>,
 ) -> Result<Option<Bound<'py, PyAny>>, Fault> {
     let Some((kind, value)) = element(raw, &field.key) else { return Ok(None) };
-    let mut hydrator = Hydrator::new(py, plan, value, siblings);
+    let mut hydrator = Hydrator::new(py, plan, codec, value, siblings);
     hydrator.value(&field.kind, kind, value.len()).map(Some)
+}
+
+/// The codec for documents of a plan's model: with the conversions that the connection they come from asks for, if any.
+pub(super) fn codec_of(
+    py: Python<'_>,
+    plan: &'static Plan,
+    origin: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Py<Codec>> {
+    if let Some(origin) = origin {
+        let asked = origin.getattr_opt(intern!(py, "conversions"))?.filter(|asked| !asked.is_none());
+        if let Some(asked) = asked {
+            return Codec::from_options(&asked.get_item(usize::from(plan.codec.get().tz_aware))?);
+        }
+    }
+    Ok(plan.codec.clone_ref(py))
 }

@@ -13,6 +13,7 @@ use super::{decode, value};
 use crate::codec::encode::{Encoder, Name};
 use crate::codec::fault::{Fault, Kind, Step, found, within};
 use crate::codec::make::is_of;
+use crate::codec::types::is_datetime_ms;
 
 /// One encoding of instances.
 pub(super) struct Writer<'a, 'py> {
@@ -238,7 +239,9 @@ impl<'a, 'py> Writer<'a, 'py> {
                 }
             }
         }
-        if self.forgives {
+        // A connection may ask for dates that no `datetime` can be.
+        let is_date = matches!(kind.op, Op::Datetime | Op::AwareDatetime | Op::Date);
+        if self.forgives || (is_date && is_datetime_ms(given)?) {
             return self.enc.field(name, given);
         }
         Err(place(value::mismatch(kind, given), name))

@@ -11,11 +11,14 @@ use pyo3::types::{PyDict, PyString, PyType};
 use super::fields::{BASE, Fields, Head, Instance, NEW, end};
 use super::plan::{Default, Model, OdmModel, model_of};
 use super::value::{class_name, coerce, default_of, located};
+use crate::codec::layout::Items;
 use crate::codec::make::is_collected;
 use crate::native::{enter, free, make_class, slot};
 
 mod field;
 pub(super) mod watch;
+
+pub(super) use field::value_of;
 
 static META: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
@@ -62,7 +65,7 @@ unsafe extern "C" fn tp_init(
         }
         if let Some(kwargs) = kwargs {
             let mut next = 0;
-            for (key, given) in kwargs.cast::<PyDict>()?.iter() {
+            for (key, given) in Items::of(kwargs.cast::<PyDict>()?) {
                 let key = key.cast_into::<PyString>()?;
                 let Some(index) = plan.field_named(&key, next) else {
                     let what = format!("expected a field of {}, got {key:?}", name());

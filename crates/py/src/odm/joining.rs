@@ -1,12 +1,14 @@
 //! Documents of two queries joined by their references: what was loaded together, which ids it refers to, and which
 //! documents refer to which.
 use mangonel_entries::entries;
+use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyList, PySet, PyString, PyType};
+use pyo3::types::{PyDict, PyFrozenSet, PyInt, PyList, PySet, PyString, PyTuple, PyType};
 
-use super::fields::Fields;
+use super::fields::{Fields, is_instance};
+use super::instance::value_of;
 use super::plan::Op;
 use super::siblings::{Siblings, key_of};
 use crate::codec::object_id;
@@ -122,6 +124,69 @@ pub(super) fn odm_grouped<'py>(
         }
     }
     Ok(found)
+}
+
+/// The references that these attributes lead to, one after another: also through lists, maps and embedded documents.
+/// `classes` are those of references. What was not loaded is left out.
+#[entries]
+#[pyfunction]
+pub(super) fn odm_references<'py>(
+    documents: &Bound<'py, PyList>,
+    names: Vec<Bound<'py, PyString>>,
+    classes: (Bound<'py, PyType>, Bound<'py, PyType>),
+) -> PyResult<Bound<'py, PyList>> {
+    let py = documents.py();
+    let mut level: Vec<_> = documents.iter().collect();
+    for name in names {
+        let mut following = Vec::with_capacity(level.len());
+        for item in level {
+            let Some(value) = held(&item, &name)? else { continue };
+            if value.is_none() {
+                continue;
+            }
+            if let Ok(list) = value.cast::<PyList>() {
+                following.extend(list.iter().filter(|part| !part.is_none()));
+            } else if let Ok(dict) = value.cast::<PyDict>() {
+                following.extend(dict.values());
+            } else if value.is_instance_of::<PyTuple>()
+                || value.is_instance_of::<PySet>()
+                || value.is_instance_of::<PyFrozenSet>()
+            {
+                for part in value.try_iter()? {
+                    let part = part?;
+                    if !part.is_none() {
+                        following.push(part);
+                    }
+                }
+            } else {
+                following.push(value);
+            }
+        }
+        level = following;
+    }
+    let found = PyList::empty(py);
+    for item in level {
+        if item.is_instance(&classes.0)? || item.is_instance(&classes.1)? {
+            found.append(item)?;
+        }
+    }
+    Ok(found)
+}
+
+/// The value of an attribute, a reference where the program sees a document; None where it was not loaded.
+fn held<'py>(item: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = item.py();
+    if is_instance(item) {
+        let fields = Fields::of(item)?;
+        if let Some(index) = fields.plan.field_of(name.as_ptr()) {
+            return match value_of(py, fields, index) {
+                Ok(value) => Ok(Some(value)),
+                Err(error) if error.is_instance_of::<PyAttributeError>(py) => Ok(None),
+                Err(error) => Err(error),
+            };
+        }
+    }
+    item.getattr_opt(name)
 }
 
 /// The reference that an id is, made without the program's half where that would only keep it: with its document, if that

@@ -45,6 +45,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(joining::odm_siblings, module)?)?;
     module.add_function(wrap_pyfunction!(joining::odm_wanted, module)?)?;
     module.add_function(wrap_pyfunction!(joining::odm_grouped, module)?)?;
+    module.add_function(wrap_pyfunction!(joining::odm_references, module)?)?;
     module.add_function(wrap_pyfunction!(build::odm_build, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_encode, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_insert, module)?)?;

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use super::bits::Bits;
-use super::decode::Hydrator;
+use super::decode::{Hydrator, codec_of};
 use super::json::Names;
 use super::plan::{OdmModel, Op, Plan};
 use super::raw::Elements;
@@ -157,13 +157,16 @@ pub(super) fn odm_drain_joined(
     let siblings = hydrate(py, plan, message, &places, &wish, documents)?;
     let Some(siblings) = siblings else { return Ok(()) };
     let wish = Wish { is_lazy: true, only: None, ignores: false, origin: origin.as_ref() };
-    for ((index, target), (_, places)) in targets.into_iter().zip(found) {
+    for (number, ((index, target), (_, places))) in targets.into_iter().zip(found).enumerate() {
         let op = plan.fields.get(index).map(|field| &field.kind.op);
         let Some(Op::Ref { make, .. } | Op::Refs { make, .. }) = op else { continue };
         let made = PyList::empty(py);
-        hydrate(py, target.get().model.0.plan(py)?, message, &places, &wish, &made).inspect_err(|error| {
-            // It is none of the documents that were asked for.
-            let _ = error.value(py).delattr("document");
+        hydrate(py, target.get().model.0.plan(py)?, message, &places, &wish, &made).map_err(|error| {
+            // Its document is none of those that were asked for.
+            match error.value(py).setattr("target", number) {
+                Ok(()) => error,
+                Err(other) => other,
+            }
         })?;
         for document in made {
             let id = document.getattr(intern!(py, "id"))?;
@@ -278,7 +281,8 @@ fn hydrate<'py>(
 ) -> PyResult<Option<Bound<'py, Siblings>>> {
     let origin = wish.origin.map(|origin| origin.clone().unbind());
     let siblings = if plan.has_refs { Some(Bound::new(py, Siblings::new(py, origin))?) } else { None };
-    let mut hydrator = Hydrator::new(py, plan, data, siblings.as_ref());
+    let codec = codec_of(py, plan, wish.origin)?;
+    let mut hydrator = Hydrator::new(py, plan, codec.get(), data, siblings.as_ref());
     hydrator.is_lazy = wish.is_lazy;
     hydrator.only = wish.only.clone();
     hydrator.ignores = wish.ignores;

@@ -236,7 +236,7 @@ pub(super) fn odm_note(object: &Bound<'_, PyAny>, stored: &[u8]) -> PyResult<()>
     for element in raw::Elements::of(stored) {
         let Some(index) = plan.field_of_key(element.key) else { continue };
         let field = &plan.fields[index];
-        let made = decode::decode_field(py, plan, field, stored, None)
+        let made = decode::decode_field(py, plan, plan.codec.get(), field, stored, None)
             .map_err(|fault| located(py, plan, index, fault))?;
         let Some(made) = made else { continue };
         drop(fields.replace(index, made));
@@ -312,7 +312,7 @@ pub(super) fn stored_value<'py>(
         None => Some(state.raw.clone()),
     });
     let Some(document) = document else { return Ok(py.None().into_bound(py)) };
-    match decode::decode_field(py, fields.plan, field, &document, None) {
+    match decode::decode_field(py, fields.plan, fields.plan.codec.get(), field, &document, None) {
         Ok(made) => Ok(made.unwrap_or_else(|| py.None().into_bound(py))),
         Err(fault) => Err(located(py, fields.plan, index, fault)),
     }

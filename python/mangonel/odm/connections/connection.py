@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from mangonel.api import MongoClient
+    from mangonel.bson import CodecOptions
     from mangonel.odm.query.options import SessionOptions, TransactionOptions
     from mangonel.odm.store.unit import Unit
 
@@ -43,6 +44,9 @@ class Connection(ConnectionTwins):
         # By face. Forgetting replaces the dict, so a collection that is made meanwhile goes into the discarded one.
         self._collections: list[dict[Any, Any]] = [{}, {}]
         self._places: list[dict[Any, Any]] = [{}, {}]
+        # The codec options for instances without and with time zones, where the client asks for conversions: the core
+        # reads them.
+        self.conversions: tuple[CodecOptions[Any], CodecOptions[Any]] | None = None
         keepers.add(self)
 
     @property
@@ -91,9 +95,12 @@ class Connection(ConnectionTwins):
                 database = database_of(self, model, is_async)
             else:
                 database = self.database(is_async)
+            given = database.codec_options
+            if codec_options(False, given) is not codec_options(False):
+                self.conversions = codec_options(False, given), codec_options(True, given)
             found = database.get_collection(
                 model.__collection_name__(),
-                codec_options=codec_options(getattr(model, "__tz_aware__", True), database.codec_options),
+                codec_options=codec_options(getattr(model, "__tz_aware__", True), given),
                 write_concern=options.get("write_concern"),
                 read_concern=options.get("read_concern"),
                 read_preference=options.get("read_preference"),

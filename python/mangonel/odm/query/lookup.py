@@ -142,18 +142,36 @@ class Lookup:
             # The first batch came with the command.
             if self.is_direct:
                 self._read(cursor._batch, documents)
-            else:
+            elif query._on_invalid == "raise":
                 rows += _core.odm_rows(cursor._batch)
+            else:
+                self._take_fitting(cursor._batch, documents, rows)
+            if request.left == 0:
+                await cursor._close_flow()
+                break
             if not await cursor._fetch_flow():
                 break
+        if not self.is_direct and query._on_invalid == "raise":
+            documents = query._decoded(request, [row[0] for row in rows])
+        documents = await query._finished_flow(request, documents)
         if self.is_direct:
-            finished: list[Any] = await query._finished_flow(request, documents)
-            return finished
-        documents = await query._decoded_flow(request, [row[0] for row in rows])
+            return documents
         _attach_found(query, request, documents, rows)
         for branch in self._branches:
             await branch.attach_flow(query._model, documents, rows, request)
         return documents
+
+    def _take_fitting(self, batch: Any, documents: list[Any], rows: list[list[Any]]) -> None:
+        """Take the rows of a batch whose documents fit the model, as many as are wanted."""
+        request = self._request
+        for row in _core.odm_rows(batch):
+            made = self._query._decoded(request, row[:1])
+            documents += made
+            rows += [row] * len(made)
+            if request.left is not None:
+                request.left -= len(made)
+                if request.left == 0:
+                    return
 
     def answer(self, batch: Any) -> Any:
         """Return the single document of a terminal operation from the first batch of a direct lookup."""
@@ -187,6 +205,9 @@ class Lookup:
                 request.connection,
             )
         except ValidationError as error:
+            number = getattr(error, "target", None)
+            if number is not None:
+                raise _located_target(error, self._fields[number].target) from None
             raise located(error, query._model, request.collection.name) from None
         made = documents[before:] if before else documents
         for field in self._fields:
@@ -302,8 +323,13 @@ def _attach_found(query: Any, request: Any, documents: list[Any], rows: list[lis
         if isinstance(path, Node):
             return
         unique = {found for row in rows for found in row[number + 1]}
-        model = path._field().target.__model__
-        made = _core.odm_decode_all(model, b"".join(unique), True, None, False, request.connection)
+        target = path._field().target
+        try:
+            made = _core.odm_decode_all(
+                target.__model__, b"".join(unique), True, None, False, request.connection
+            )
+        except ValidationError as error:
+            raise _located_target(error, target) from None
         fetched = Fetched({key_of_id(document.id): document for document in made}, is_included=True)
         refs = references(documents, path)
         if not _is_map(path):
@@ -311,6 +337,11 @@ def _attach_found(query: Any, request: Any, documents: list[Any], rows: list[lis
                 id for ref in refs for id in (ref.ids if isinstance(ref, Refs) else (ref.id,))
             )
         attach(refs, fetched)
+
+
+def _located_target(error: ValidationError, target: Any) -> ValidationError:
+    """Return the error with the place of the referenced document that does not fit."""
+    return located(error, target, target.__collection_name__())
 
 
 # The first value of a row is the document.

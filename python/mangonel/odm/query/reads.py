@@ -92,16 +92,20 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     async def _decoded_flow(self, request: Request, found: list[bytes]) -> list[Any]:
         """Return the query's results for raw documents."""
+        return await self._finished_flow(request, self._decoded(request, found))
+
+    def _decoded(self, request: Request, found: list[bytes]) -> list[Any]:
+        """Return the query's results for raw documents, without what its references lead to."""
         lazy, only = request.is_lazy, self._only()
         documents: list[Any] = []
-        if self._shape is not None:
-            tz_aware = self._model.__tz_aware__
-            return [decode(self._shape, data, tz_aware) for data in found]
-        if self._on_invalid == "raise" and found:
+        if self._on_invalid == "raise" and found and self._shape is None:
             # Together, so that they are siblings; a document that does not fit is found below.
             found = [b"".join(found)]
         for data in found:
             try:
+                if self._shape is not None:
+                    documents.append(decode(self._shape, data, self._model.__tz_aware__))
+                    continue
                 documents += _core.odm_decode_all(
                     self._model.__model__, data, lazy, only, False, request.connection
                 )
@@ -111,7 +115,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
                     raise error from None
                 if callable(self._on_invalid):
                     self._on_invalid(error)
-        return await self._finished_flow(request, documents)
+        return documents
 
     async def _last_flow(self, request: Request) -> Any:
         found = await self._all_flow(request)

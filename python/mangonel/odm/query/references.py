@@ -7,7 +7,6 @@ from typing import Any, get_origin
 
 from mangonel import _core
 from mangonel.odm.expressions.paths import Path
-from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.fetched import Fetched, key_of_id
 from mangonel.odm.model.refs import Ref, Refs
 
@@ -26,28 +25,8 @@ def makers_of(model: Any, path: Path[Any]) -> list[Any] | None:
 
 def references(documents: Iterable[Any], path: Path[Any]) -> list[Any]:
     """Return the references at a path in documents, also inside lists and embedded documents."""
-    names = attributes(path)
-    level: list[Any] = list(documents)
-    for name in names:
-        following: list[Any] = []
-        for item in level:
-            value = _value(item, name)
-            if isinstance(value, (list, tuple, set, frozenset)):
-                following += [part for part in value if part is not None]
-            elif isinstance(value, dict):
-                following += list(value.values())
-            elif value is not None:
-                following.append(value)
-        level = following
-    return [item for item in level if isinstance(item, (Ref, Refs))]
-
-
-def _value(item: Any, name: str) -> Any:
-    """Return an item's value, or None if it was not loaded."""
-    try:
-        return held(item, name)
-    except AttributeError:
-        return None
+    found: list[Any] = _core.odm_references(list(documents), attributes(path), (Ref, Refs))
+    return found
 
 
 def attributes(path: Path[Any]) -> list[str]:

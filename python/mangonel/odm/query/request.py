@@ -222,13 +222,7 @@ class Request:
             keywords["limit"] = limit = wanted.most
         # How many documents are still wanted; None: those that the server returns.
         self.left: int | None = None
-        if (
-            limit
-            and query._on_invalid != "raise"
-            and wanted.hands_out
-            and not query._lookups
-            and not query._joins
-        ):
+        if limit and query._on_invalid != "raise" and wanted.hands_out:
             # What does not fit is no part of the limit, so the cursor goes on behind it.
             self.left = keywords.pop("limit")
             keywords.setdefault("batch_size", max(2, limit))

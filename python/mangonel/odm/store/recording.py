@@ -280,7 +280,8 @@ async def _recorded_flow(
     entries = entries_of(collection, model)
     last: dict[Any, Any] | None = None
     if len(every) == 1 and _joins(collection):
-        after, last = await _states_flow(raw, entries, *every.values(), session)
+        (id,) = every.values()
+        after, last = await _states_flow(raw, entries, id, session)
     else:
         after = await _rows_flow(raw, list(every.values()), session)
     changed = {key: id for key, id in every.items() if _differ(before.get(key), after.get(key))}

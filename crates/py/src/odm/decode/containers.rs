@@ -186,11 +186,16 @@ impl<'py> Hydrator<'_, 'py> {
 
     pub(super) fn date(&mut self, end: usize) -> Made<'py> {
         use crate::codec::datetime::{MAX_MILLIS, MIN_MILLIS, split};
+        use crate::codec::options::DatetimeConversion;
         let millis = i64::from_le_bytes(self.d.take(end)?);
-        if !(MIN_MILLIS..=MAX_MILLIS).contains(&millis) {
-            return Err(found(Kind::Field, format!("expected date, got {millis} ms since 1970"), ""));
-        }
-        let fields = split(millis);
+        let fields = match self.d.codec.dates {
+            DatetimeConversion::Clamp => split(millis.clamp(MIN_MILLIS, MAX_MILLIS)),
+            _ if (MIN_MILLIS..=MAX_MILLIS).contains(&millis) => split(millis),
+            DatetimeConversion::Datetime => {
+                return Err(found(Kind::Field, format!("expected date, got {millis} ms since 1970"), ""));
+            }
+            _ => return self.d.date(millis),
+        };
         let made = PyDate::new(self.py, fields.year, fields.month, fields.day)?;
         Ok(made.into_any())
     }

@@ -110,7 +110,11 @@ fn read<'py>(py: Python<'py>, fields: Fields<'_>, name: *mut ffi::PyObject) -> P
 }
 
 /// A field's value, taken out of its raw bytes if it is still there.
-fn value_of<'py>(py: Python<'py>, fields: Fields<'_>, index: usize) -> PyResult<Bound<'py, PyAny>> {
+pub(in crate::odm) fn value_of<'py>(
+    py: Python<'py>,
+    fields: Fields<'_>,
+    index: usize,
+) -> PyResult<Bound<'py, PyAny>> {
     let field = &fields.plan.fields[index];
     let found = match fields.value(py, index) {
         Some(found) => found,
