@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mangonel import _core
 from mangonel.odm import (
     Document,
     Embedded,
@@ -102,3 +103,18 @@ def test_another_object_s_document_is_refused() -> None:
     with pytest.raises(ValueError, match="expected a GeoJSON Polygon, got the type 'Point'"):
         Polygon.from_geojson({"type": "Point", "coordinates": [1, 2]})
     assert Point.from_geojson({"type": "Point", "coordinates": [1, 2]}) == Point(1, 2)
+
+
+def test_a_geometry_in_a_dict_is_made_by_the_core() -> None:
+    class Venue(Document):
+        name: str
+        at: Point
+        others: list[Point] = field(default_factory=list)
+
+    where = {"type": "Point", "coordinates": [1.0, 2.0]}
+    made = _core.odm_build(Venue.__model__, {"name": "a", "at": where, "others": [where, Point(3.0, 4.0)]})
+    assert (made.at, made.others) == (Point(1.0, 2.0), [Point(1.0, 2.0), Point(3.0, 4.0)])
+    assert _core.odm_build(Venue.__model__, {"name": "a", "at": Point(1.0, 2.0)}).at == Point(1.0, 2.0)
+    for wrong in ({"type": "Polygon", "coordinates": [1.0, 2.0]}, {"type": "Point", "coordinates": "here"}):
+        with pytest.raises(ValidationError, match=r"at \$\.at"):
+            Venue.from_dict({"name": "a", "at": wrong})

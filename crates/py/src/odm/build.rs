@@ -1,6 +1,7 @@
 //! New instances of dicts, embedded documents included: where each value goes is said by the plan alone. What takes more
 //! than that (unknown keys, tags, alternatives, constructors of the program's) is left to the program half, as are errors.
 use mangonel_entries::entries;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
@@ -63,7 +64,7 @@ pub(super) fn instance<'py>(
     Ok(Some(made))
 }
 
-/// A value with instances in place of the dicts that stand for them; None where only the program half can tell which.
+/// A value with instances, and geometries, in place of the dicts that stand for them; None where only the program half can tell which.
 fn part<'py>(kind: &Type, given: Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyAny>>, Fault> {
     if !has_embedded(kind) || given.is_none() || is_instance(&given) {
         return Ok(Some(given));
@@ -82,14 +83,21 @@ fn part<'py>(kind: &Type, given: Bound<'py, PyAny>) -> Result<Option<Bound<'py, 
             }
             Ok(Some(made.into_any()))
         }
+        Op::Geo { class, .. } => {
+            if given.cast_exact::<PyDict>().is_err() {
+                return Ok(Some(given));
+            }
+            // It refuses what is of another type, and what is no geometry.
+            Ok(Some(class.bind(given.py()).call_method1(intern!(given.py(), "from_geojson"), (given,))?))
+        }
         _ => Ok(None),
     }
 }
 
-/// Whether a value of the type may have embedded documents in it.
+/// Whether a value of the type may have embedded documents or geometries in it.
 fn has_embedded(kind: &Type) -> bool {
     match &kind.op {
-        Op::Embedded(_) | Op::Custom { .. } => true,
+        Op::Embedded(_) | Op::Custom { .. } | Op::Geo { .. } => true,
         Op::List(inner) | Op::Set(inner, _) | Op::TupleOf(inner) | Op::Dict(inner) => has_embedded(inner),
         Op::Tuple(parts) => parts.iter().any(has_embedded),
         Op::Union(union) => !union.models.is_empty() || union.others.iter().any(has_embedded),

@@ -145,11 +145,14 @@ def _each(
 
 def _parts_of(field: Any) -> list[Any]:
     """Return the classes that mappings in a field may represent."""
-    return [
-        part
-        for part in classes_in(field.type, field.info.owner)
-        if is_embedded(part) or (isinstance(part, type) and issubclass(part, Geometry))
-    ]
+    found: list[Any] | None = field.parts
+    if found is None:
+        found = field.parts = [
+            part
+            for part in classes_in(field.type, field.info.owner)
+            if is_embedded(part) or (isinstance(part, type) and issubclass(part, Geometry))
+        ]
+    return found
 
 
 def _build_part(candidates: list[Any], value: Any) -> Any:

@@ -322,6 +322,8 @@ class Resolved:
     encrypted: Any = None
     # Makes the field's references, once the plan is compiled.
     maker: Any = None
+    # The classes that mappings in it may represent, once they were asked for.
+    parts: list[Any] | None = None
 
     @property
     def is_refs(self) -> bool:
