@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -84,6 +85,82 @@ def test_a_cursor_that_is_dropped_takes_its_connection_along(face: Face, balance
     del cursor
     eventually(lambda: pool_sizes(client)[:2] == (0, 0))
     balancer.wait_for_open(0)
+
+
+def rest(face: Face) -> None:
+    """A connection is looked at before it is used once it has rested for a second; on asyncio its end is heard of."""
+    if not face.is_async:
+        time.sleep(1.05)
+
+
+def test_a_cursor_whose_connection_was_closed_fails_before_anything_is_sent(
+    face: Face, balancer: ScriptedServer
+) -> None:
+    client = face.client(uri_of(balancer))
+    balancer.on("find", found({"_id": 1}, id=9))
+    cursor = client.shop.orders.find()
+    face.next(cursor)
+    balancer.close_connections()
+    rest(face)
+    with pytest.raises(AutoReconnect, match="connection"):
+        face.next(cursor)
+    assert not balancer.received("getMore")
+    assert not cursor.alive
+    eventually(lambda: pool_sizes(client)[:2] == (0, 0))
+    face.run(lambda: client.shop.command("ping"))
+
+
+def test_a_change_stream_resumes_when_its_connection_was_closed(face: Face, balancer: ScriptedServer) -> None:
+    client = face.client(uri_of(balancer))
+    token = {"_data": "01"}
+    balancer.on("aggregate", found({"_id": token, "operationType": "insert"}, id=9))
+    stream = face.run(client.shop.orders.watch)
+    assert face.next(stream)["_id"] == token
+    balancer.close_connections()
+    rest(face)
+    balancer.on("aggregate", found({"_id": {"_data": "02"}, "operationType": "insert"}, id=10))
+    assert face.next(stream)["_id"] == {"_data": "02"}
+    second = balancer.received("aggregate")[1]
+    assert second.command["pipeline"][0]["$changeStream"]["resumeAfter"] == token
+    assert not balancer.received("getMore")
+    face.run(stream.close)
+
+
+def test_a_transaction_whose_connection_was_closed_has_to_run_again(
+    face: Face, balancer: ScriptedServer
+) -> None:
+    client = face.client(uri_of(balancer))
+    balancer.on("insert", {"ok": 1, "n": 1})
+    balancer.on("abortTransaction", {"ok": 1})
+    session = client.start_session()
+    session.start_transaction()
+    face.run(lambda: client.shop.orders.insert_one({"_id": 1}, session=session))
+    balancer.close_connections()
+    rest(face)
+    with pytest.raises(AutoReconnect) as raised:
+        face.run(lambda: client.shop.orders.insert_one({"_id": 2}, session=session))
+    assert raised.value.has_error_label("TransientTransactionError")
+    assert len(balancer.received("insert")) == 1
+    face.run(session.abort_transaction)
+    face.run(session.end_session)
+    eventually(lambda: pool_sizes(client)[1] == 0)
+
+
+def test_a_commit_whose_connection_was_closed_is_sent_on_another_one(
+    face: Face, balancer: ScriptedServer
+) -> None:
+    client = face.client(uri_of(balancer))
+    balancer.on("insert", {"ok": 1, "n": 1})
+    balancer.on("commitTransaction", {"ok": 1})
+    session = client.start_session()
+    session.start_transaction()
+    face.run(lambda: client.shop.orders.insert_one({"_id": 1}, session=session))
+    balancer.close_connections()
+    rest(face)
+    face.run(session.commit_transaction)
+    face.run(session.end_session)
+    (commit,) = balancer.received("commitTransaction")
+    assert connections_of(balancer, "insert") != {commit.connection}
 
 
 def test_a_cursor_whose_getmore_fails_gives_its_connection_back(face: Face, balancer: ScriptedServer) -> None:

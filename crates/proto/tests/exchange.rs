@@ -660,6 +660,18 @@ fn closing_the_client_ends_what_is_under_way_at_its_next_event() {
 }
 
 #[test]
+fn a_retry_whose_client_was_closed_ends_with_the_error_of_the_attempt_that_was_sent() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.sent(insert());
+    bench.break_line(&mut exchange);
+    assert_eq!((exchange.step(), exchange.retries()), (Step::Wait, 1));
+    bench.client.close(bench.now);
+    exchange.handle_wake(&mut bench.client, bench.now);
+    assert_eq!(exchange.step(), Step::Done);
+    assert!(message(&exchange).contains("connection reset"), "{}", message(&exchange));
+}
+
+#[test]
 fn a_reply_that_comes_after_the_client_was_closed_still_closes_its_link() {
     let mut bench = Bench::primary();
     let mut exchange = bench.sent(find());

@@ -69,6 +69,18 @@ fn the_command_is_sent_after_the_user_was_let_in() {
 }
 
 #[test]
+fn the_replies_of_a_login_tell_the_cluster_time() {
+    let mut bench = plain();
+    let mut exchange = bench.begin(find());
+    say_hello(&mut bench, &mut exchange);
+    let time = json!({"clusterTime": {"$timestamp": {"t": 10, "i": 2}}});
+    let mut reply = done();
+    reply["$clusterTime"] = time.clone();
+    bench.reply(&mut exchange, &reply);
+    assert_eq!(outbound(&exchange)["$clusterTime"], time);
+}
+
+#[test]
 fn a_refused_user_ends_the_exchange_clears_the_pool_and_doubts_the_server() {
     let mut bench = plain();
     let mut exchange = bench.begin(find());
@@ -84,6 +96,20 @@ fn a_refused_user_ends_the_exchange_clears_the_pool_and_doubts_the_server() {
     }
     assert!(!message.contains("engine"));
     assert!(!is_known(&bench));
+    assert_eq!(bench.sizes(), (0, 0, 0, 0));
+}
+
+#[test]
+fn a_user_refused_in_a_retry_leaves_the_error_of_the_attempt_that_was_sent() {
+    let mut bench = plain();
+    let mut exchange = bench.begin(insert());
+    say_hello(&mut bench, &mut exchange);
+    bench.reply(&mut exchange, &done());
+    bench.break_line(&mut exchange);
+    bench.rouse(&mut exchange);
+    say_hello(&mut bench, &mut exchange);
+    bench.reply(&mut exchange, &json!({"ok": 0, "code": 18, "errmsg": "Authentication failed."}));
+    assert!(message(&exchange).contains("connection reset"), "{}", message(&exchange));
     assert_eq!(bench.sizes(), (0, 0, 0, 0));
 }
 
@@ -145,6 +171,19 @@ fn an_exchange_closed_while_a_question_is_open_gives_its_connection_up() {
     assert_eq!(bench.client.poll_closing().len(), 1);
     exchange.handle_answer(&mut bench.client, word(1), bench.now);
     assert_eq!(exchange.step(), Step::Done, "an answer that comes too late changes nothing");
+}
+
+#[test]
+fn a_server_that_closes_the_connection_while_a_question_is_open_is_tried_again() {
+    let mut bench = Bench::new(with_user(Some(Mechanism::Oidc)));
+    let mut exchange = bench.begin(find());
+    say_hello(&mut bench, &mut exchange);
+    exchange.handle_answer(&mut bench.client, word(1), bench.now);
+    assert_eq!(exchange.step(), Step::Write);
+    exchange.handle_link_lost(&mut bench.client, bench.now);
+    assert!(matches!(exchange.step(), Step::Sleep(_)), "{:?}", exchange.step());
+    assert_eq!((bench.sizes(), bench.client.poll_closing().len()), ((0, 0, 0, 0), 1));
+    bench.close(&mut exchange);
 }
 
 #[test]

@@ -160,6 +160,8 @@ impl Exchange {
                 self.attempts.met_overload = true;
                 if let Some(until) = self.backoff_end(client, now) {
                     self.put_off_session(client, now);
+                    // The transaction may not need it any more.
+                    self.check_in(client, now);
                     self.wait_out(client, until, message);
                     return Ok(());
                 }

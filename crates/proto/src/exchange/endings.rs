@@ -88,6 +88,20 @@ impl Exchange {
         }
     }
 
+    /// The connection that it is bound to was lost before anything was sent on it. Only the end of a transaction may be
+    /// sent on another one.
+    pub(super) fn fail_pinned(&mut self, client: &mut Client, now: Instant) {
+        let what = if self.operation.pinned.is_some() { "cursor" } else { "transaction" };
+        let message = format!("{}: the connection of the {what} was lost", self.address());
+        self.drop_link(client, now);
+        self.fail(Failure::Network { message, timed_out: false });
+        if retry::after_network_error(self.operation.kind, &client.options) && self.may_retry(client, now) {
+            self.retry(client, &[], now);
+        } else {
+            self.end_session(client, now);
+        }
+    }
+
     /// Whether the pool was cleared and closed the connection in use, so that the server is not who did.
     fn is_interrupted(&self, client: &mut Client) -> bool {
         let link = self.link.filter(|_| self.is_in_flight());
@@ -284,6 +298,14 @@ impl Exchange {
     pub(super) fn fail(&mut self, failure: Failure) {
         self.failed = Some(Failed::new(failure));
         self.enter(Phase::Done(Stay::No));
+    }
+
+    /// Fails since the client was closed; of a write, how an attempt ended that was sent says more.
+    pub(super) fn fail_closed(&mut self) {
+        self.fail(Failure::Closed);
+        if !self.operation.kind.is_read() {
+            self.report_earlier();
+        }
     }
 
     /// Has the caller told of this, too, if there is a failure.

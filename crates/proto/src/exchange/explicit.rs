@@ -167,6 +167,12 @@ impl Exchange {
         self.link.is_some() && self.session_pin(client).is_some_and(|pin| pin.link == self.link)
     }
 
+    /// Whether another connection would not do: it has the cursor, or a transaction that has begun.
+    pub(super) fn needs_its_link(&self, client: &Client) -> bool {
+        let is_starting = self.explicit.as_ref().is_some_and(|explicit| explicit.is_starting);
+        self.operation.pinned.is_some() || (!is_starting && self.is_link_pinned(client))
+    }
+
     /// Lets the transaction go on elsewhere.
     pub(super) fn unpin_session(&mut self, client: &mut Client, now: Instant) {
         let Some(explicit) = self.explicit.as_ref().filter(|explicit| explicit.is_in_transaction) else {

@@ -195,6 +195,10 @@ impl Exchange {
         if !is_hello {
             self.announce_reply(client, reply, facts.ok, now);
         }
+        // The first command of a client has a cluster time to gossip already.
+        if let Some(time) = facts.cluster_time.clone() {
+            client.advance_cluster_time(&reply.as_bytes()[time]);
+        }
         // A server that is about to go away says so to a user as to anyone.
         if !facts.ok && (is_hello || is_state_change(facts.code, errmsg)) {
             let message = format!("{}: the handshake was refused: {errmsg}", self.address());
@@ -205,10 +209,6 @@ impl Exchange {
         }
         if is_hello {
             self.link.into_iter().for_each(|link| client.note_connection(link, reply));
-            // The first command of a client has a cluster time to gossip already.
-            if let Some(time) = facts.cluster_time.clone() {
-                client.advance_cluster_time(&reply.as_bytes()[time]);
-            }
             if client.is_load_balanced() && !matches!(reply.get_object_id("serviceId"), Ok(Some(_))) {
                 self.drop_link(client, now);
                 self.fail(Failure::Configuration(format!(
@@ -332,6 +332,8 @@ impl Exchange {
             _ => (None, Vec::new()),
         };
         self.fail(Failure::Authentication { message, code, reply });
+        // Nothing was sent now; how an attempt ended that was sent says more.
+        self.report_earlier();
         self.end_session(client, now);
     }
 

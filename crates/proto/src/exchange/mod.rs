@@ -472,7 +472,7 @@ impl Exchange {
         self.link = Some(link);
         if client.is_closed() {
             self.drop_link(client, now);
-            return self.fail(Failure::Closed);
+            return self.fail_closed();
         }
         if let Some(pool) = self.pool(client) {
             pool.connected(link);
@@ -506,14 +506,24 @@ impl Exchange {
         }
     }
 
-    /// The server had closed the link before anything was sent on it: another one is taken, and no attempt was made.
+    /// The server had closed the link before the message that is due was sent on it. Another one is taken, and no attempt was
+    /// made; but what is bound to this link fails.
     pub fn handle_link_lost(&mut self, client: &mut Client, now: Instant) {
-        if !matches!(self.phase, Phase::InFlight { is_sent: false }) || self.operation.pinned.is_some() {
-            return;
+        match self.phase {
+            Phase::InFlight { is_sent: false } if self.needs_its_link(client) => {
+                self.fail_pinned(client, now)
+            }
+            Phase::InFlight { is_sent: false } => {
+                self.drop_link(client, now);
+                self.unsend_session(client);
+                self.select(client, now);
+            }
+            // A question was open for long: a login by hand, a slow derivation of a key.
+            Phase::Handshake(_) | Phase::Reauthenticating(_) => {
+                self.handle_network_error(client, "the server closed the connection", false, now);
+            }
+            _ => {}
         }
-        self.drop_link(client, now);
-        self.unsend_session(client);
-        self.select(client, now);
     }
 
     /// It was woken: a connection may have been granted to it, or the deployment may have changed.
@@ -525,7 +535,7 @@ impl Exchange {
                 pool.abandon(id, now);
             }
             self.announce_no_connection(client, CheckOutFailure::PoolClosed, now);
-            return self.fail(Failure::Closed);
+            return self.fail_closed();
         }
         match self.phase {
             Phase::Selecting { .. } => {
@@ -570,7 +580,7 @@ impl Exchange {
                 let address = self.address();
                 let longest = now.saturating_since(since).as_millis() as f64 / 1000.0;
                 let id = self.id;
-                let Some(pool) = self.pool(client) else { return self.fail(Failure::Closed) };
+                let Some(pool) = self.pool(client) else { return self.fail_closed() };
                 let (_, out, pending) = pool.sizes();
                 let waiting = pool.waiting();
                 pool.abandon(id, now);

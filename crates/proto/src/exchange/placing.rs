@@ -20,7 +20,7 @@ const WRITING_AGGREGATION_WIRE_VERSION: i32 = 13;
 impl Exchange {
     pub(super) fn select(&mut self, client: &mut Client, now: Instant) {
         if client.is_closed() {
-            self.fail(Failure::Closed);
+            self.fail_closed();
             return self.end_session(client, now);
         }
         if self.operation.kind == Kind::Write && self.operation.read_preference.is_some() {
@@ -151,7 +151,7 @@ impl Exchange {
                 self.count_check_out(now);
             }
             self.announce_no_connection(client, CheckOutFailure::PoolClosed, now);
-            self.fail(Failure::Closed);
+            self.fail_closed();
             return self.end_session(client, now);
         };
         let Some(link) = pinned else {
@@ -167,9 +167,7 @@ impl Exchange {
         };
         // The server may have closed it since, or the process may have forked.
         if !pool.is_out(link) {
-            let message = format!("{}: the connection of the cursor was lost", self.address());
-            self.fail(Failure::Network { message, timed_out: false });
-            return self.end_session(client, now);
+            return self.fail_pinned(client, now);
         }
         self.link = Some(link);
         self.send(client, now);

@@ -1,0 +1,145 @@
+//! Behind a load balancer a cursor and a transaction are bound to one connection. Spec: load-balancers.
+
+mod bench;
+
+use bench::*;
+use mangonel_proto::client::Client;
+use mangonel_proto::client_session::ClientSession;
+use mangonel_proto::exchange::{Exchange, Step};
+use mangonel_proto::ids::SessionId;
+use mangonel_proto::operation::{Kind, Operation, SessionChoice};
+use mangonel_proto::transaction::End;
+use serde_json::json;
+
+fn bench() -> Bench {
+    let options = with(|options| {
+        (options.topology.is_direct, options.topology.is_load_balanced) = (false, true);
+    });
+    let mut hello = primary();
+    hello["msg"] = json!("isdbgrid");
+    hello["serviceId"] = json!({"$oid": "61".repeat(12)});
+    Bench { hello, ..Bench::new(options) }
+}
+
+fn open_cursor(bench: &mut Bench) -> Exchange {
+    let mut first = bench.sent(find());
+    bench.reply(&mut first, &json!({"ok": 1, "cursor": {"id": 5, "ns": "shop.orders", "firstBatch": []}}));
+    assert!(first.keeps_link());
+    first
+}
+
+fn next_batch(first: &Exchange) -> Operation {
+    let mut next = operation(Kind::ReadOnce, &json!({"getMore": 5, "collection": "orders"}));
+    next.pinned = first.link();
+    next
+}
+
+fn lose(bench: &mut Bench, exchange: &mut Exchange) {
+    let link = exchange.link().unwrap();
+    exchange.handle_link_lost(&mut bench.client, bench.now);
+    assert!(bench.client.poll_closing().contains(&link));
+}
+
+/// Starts a transaction; returns its session.
+fn transaction(bench: &mut Bench) -> SessionId {
+    let session = bench.client.open_session(ClientSession::new(false, false));
+    bench.client.start_transaction(session, Vec::new(), Vec::new(), bench.now).unwrap();
+    session
+}
+
+fn in_session(session: SessionId, mut operation: Operation) -> Operation {
+    operation.session = SessionChoice::Explicit(session);
+    operation
+}
+
+fn end(client: &mut Client, session: SessionId, end: End) -> Operation {
+    assert!(client.session_mut(session).unwrap().transaction.begin_end(end).unwrap());
+    match end {
+        End::Commit => in_session(session, operation(Kind::Commit, &json!({"commitTransaction": 1}))),
+        End::Abort => in_session(session, operation(Kind::Abort, &json!({"abortTransaction": 1}))),
+    }
+}
+
+#[test]
+fn a_cursor_whose_connection_the_server_closed_fails_before_anything_is_sent() {
+    let mut bench = bench();
+    let first = open_cursor(&mut bench);
+    let mut next = bench.begin(next_batch(&first));
+    assert_eq!((next.step(), next.link()), (Step::Write, first.link()));
+    lose(&mut bench, &mut next);
+    assert_eq!(next.step(), Step::Done);
+    assert!(message(&next).contains("the connection of the cursor was lost"), "{}", message(&next));
+    assert_eq!((next.retries(), bench.sizes()), (0, (0, 0, 0, 0)));
+}
+
+#[test]
+fn a_transaction_whose_connection_the_server_closed_has_to_run_again() {
+    let mut bench = bench();
+    let session = transaction(&mut bench);
+    let first = bench.run(in_session(session, insert()));
+    let mut second = bench.begin(in_session(session, insert()));
+    assert_eq!((second.step(), bench.sizes()), (Step::Write, (0, 1, 0, 0)));
+    lose(&mut bench, &mut second);
+    assert_eq!((first.failure(), second.step()), (None, Step::Done));
+    assert!(message(&second).contains("the connection of the transaction was lost"), "{}", message(&second));
+    assert_eq!((second.label(), bench.sizes()), (Some("TransientTransactionError"), (0, 0, 0, 0)));
+}
+
+#[test]
+fn a_transaction_that_has_not_begun_takes_another_connection() {
+    let mut bench = bench();
+    bench.run(find());
+    let session = transaction(&mut bench);
+    let mut first = bench.begin(in_session(session, insert()));
+    assert_eq!(outbound(&first)["startTransaction"], true);
+    lose(&mut bench, &mut first);
+    bench.connect(&mut first);
+    assert_eq!((first.step(), first.retries()), (Step::Write, 0));
+    assert_eq!(outbound(&first)["startTransaction"], true);
+}
+
+#[test]
+fn the_end_of_a_transaction_is_sent_on_another_connection_once() {
+    for kind in [End::Commit, End::Abort] {
+        let mut bench = bench();
+        let session = transaction(&mut bench);
+        bench.run(in_session(session, insert()));
+        let ending = end(&mut bench.client, session, kind);
+        let mut exchange = bench.begin(ending);
+        lose(&mut bench, &mut exchange);
+        assert_eq!((exchange.step(), exchange.retries()), (Step::Connect, 1));
+        bench.connect(&mut exchange);
+        bench.reply(&mut exchange, &json!({"ok": 1}));
+        bench.client.finish_transaction(session, kind, bench.now);
+        bench.client.end_session(session, bench.now);
+        assert_eq!((exchange.failure(), bench.sizes()), (None, (1, 0, 0, 0)));
+    }
+}
+
+#[test]
+fn a_commit_that_an_overloaded_server_refuses_gives_its_connection_back_while_it_waits() {
+    let mut bench = bench();
+    let session = transaction(&mut bench);
+    bench.run(in_session(session, insert()));
+    let ending = end(&mut bench.client, session, End::Commit);
+    let mut exchange = bench.begin(ending);
+    let labels = ["SystemOverloadedError", "RetryableError"];
+    bench.reply(&mut exchange, &json!({"ok": 0, "code": 462, "errmsg": "too much", "errorLabels": labels}));
+    assert!(matches!(exchange.step(), Step::Sleep(_)), "{:?}", exchange.step());
+    assert_eq!(bench.sizes(), (1, 0, 0, 0));
+}
+
+#[test]
+fn a_commit_whose_connection_is_known_to_be_lost_is_sent_on_another_one() {
+    let mut bench = bench();
+    let session = transaction(&mut bench);
+    bench.run(in_session(session, insert()));
+    let link = bench.client.session_mut(session).unwrap().transaction.pin().unwrap().link.unwrap();
+    bench.client.link_lost(bench.shard, link, bench.now);
+    let ending = end(&mut bench.client, session, End::Commit);
+    let mut exchange = bench.begin(ending);
+    assert_eq!((exchange.step(), exchange.retries()), (Step::Connect, 1));
+    bench.connect(&mut exchange);
+    bench.reply(&mut exchange, &json!({"ok": 1}));
+    assert_eq!(exchange.failure(), None);
+}
