@@ -11,6 +11,7 @@ use std::time::Duration;
 use mangonel_bson::RawDocument;
 use mangonel_proto::client::Client;
 use mangonel_proto::error::Failure;
+use mangonel_proto::ids::LinkId;
 use mangonel_proto::operation::Operation;
 use mangonel_proto::reply::{Facts, Labels};
 use mangonel_proto::session::ServerSession;
@@ -55,6 +56,8 @@ pub(crate) struct Ending {
     pub(crate) is_cancelled: bool,
     /// Where it went.
     pub(crate) server: Option<Address>,
+    /// The connection that an open cursor is bound to, to be given back.
+    pub(crate) pinned: Option<LinkId>,
     /// The session of an open cursor.
     pub(crate) session: Option<ServerSession>,
 }
@@ -145,6 +148,13 @@ impl Desk {
         self.ask(Ask::Change(Box::new(change))).await;
         let value = place.borrow_mut().take();
         value.expect("the world does what it is asked before it answers")
+    }
+
+    /// Gives back the connection of a cursor that is over.
+    pub(crate) async fn release(&self, pinned: Option<LinkId>, is_drained: bool) {
+        if let Some(link) = pinned {
+            self.with(move |client, now| client.release_pinned(link, is_drained, now)).await;
+        }
     }
 
     /// Lets a flow go on with an answer, or begin. Returns what it asks for next; `None` when it is over.

@@ -84,6 +84,11 @@ impl World {
                 self.cancel(client, worker);
                 self.follow_up(client);
             }
+            Kind::Forge(target, times) => {
+                if let Some(member) = self.member(target) {
+                    self.set.members[member].forgeries += times;
+                }
+            }
             Kind::Jump(target, seconds) => {
                 if let Some(member) = self.member(target) {
                     self.set.members[member].skew = seconds;

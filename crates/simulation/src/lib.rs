@@ -8,6 +8,7 @@ mod desk;
 mod faults;
 mod judge;
 pub mod network;
+mod packing;
 pub mod picture;
 pub mod plan;
 pub mod queue;

@@ -61,6 +61,8 @@ pub struct Line {
     pub is_dead: bool,
     /// What the member has received of a message.
     pub inbound: Vec<u8>,
+    /// The compressor of the last message that the member has received, whose answer gets the same one.
+    pub packs: Option<u8>,
     /// How many whole messages the member has received.
     pub messages: u64,
     ways: [Way; 2],
@@ -118,6 +120,7 @@ impl Network {
             is_server_open: false,
             is_dead: false,
             inbound: Vec::new(),
+            packs: None,
             messages: 0,
             ways: [Way::default(), Way::default()],
         });

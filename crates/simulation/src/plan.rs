@@ -3,11 +3,15 @@
 
 use std::time::Duration;
 
+use mangonel_proto::auth::login::Login;
+use mangonel_proto::auth::{Credential, Mechanism, Secret};
+use mangonel_proto::compress::Compressor;
 use mangonel_proto::options::{ClientOptions, PoolOptions};
 use mangonel_proto::topology::{Address, MonitorSettings, ServerMonitoringMode, TopologySettings};
 
 use crate::chance::Chance;
 use crate::queue::ms;
+use crate::server::login::{PASSWORD, USER};
 use crate::server::member::{Duty, Mischief};
 use crate::wire;
 
@@ -89,6 +93,8 @@ pub enum Kind {
     Cancel(u64, u64),
     /// A member's clock jumps by so many seconds.
     Jump(Target, i64),
+    /// The next logins at a member end with a proof that is none.
+    Forge(Target, u32),
 }
 
 /// What happens when.
@@ -124,6 +130,16 @@ pub struct Plan {
     pub latency: Vec<Vec<u64>>,
     /// How many of 100 chunks are split.
     pub split: u64,
+    /// How many services a load balancer has before the set; 0 for none, and clients that connect to members.
+    pub routers: usize,
+    /// Whether there is a user, as whom all clients log in.
+    pub has_user: bool,
+    /// Whether hello takes the first step of a login.
+    pub is_speculative: bool,
+    /// The compressors that the members have.
+    pub compressors: Vec<&'static str>,
+    /// After how many milliseconds members close unused cursors.
+    pub cursor_timeout: u64,
     /// The clients.
     pub clients: Vec<ClientPlan>,
     /// What happens.
@@ -137,7 +153,7 @@ impl Plan {
     pub fn new(seed: u64) -> Self {
         let mut chance = Chance::new(seed, 1);
         let members = members(&mut chance);
-        let clients: Vec<ClientPlan> =
+        let mut clients: Vec<ClientPlan> =
             (0..chance.pick(&[1, 1, 2, 3])).map(|_| client(&mut chance, members.len())).collect();
         let latency = (0..clients.len())
             .map(|_| (0..members.len()).map(|_| chance.pick(&[150, 300, 700, 2_000, 12_000])).collect())
@@ -148,7 +164,60 @@ impl Plan {
             .collect();
         faults.sort_by_key(|fault| fault.at);
         let split = chance.pick(&[0, 0, 3, 20]);
-        Plan { seed, members, latency, split, clients, faults, end }
+        let mut chance = Chance::new(seed, 4);
+        let has_user = chance.percent(35);
+        for client in &mut clients {
+            client.options.login = has_user.then(|| login(&mut chance));
+            client.options.compressors = compressors(&mut chance);
+        }
+        if has_user && chance.percent(30) {
+            let at = chance.between(200, end);
+            let kind = Kind::Forge(target(&mut chance, members.len()), chance.pick(&[1, 1, 5]));
+            faults.push(Fault { at, kind });
+            faults.sort_by_key(|fault| fault.at);
+        }
+        let has_many = chance.percent(60);
+        let routers = if Chance::new(seed, 5).percent(15) { chance.pick(&[1, 2, 3]) } else { 0 };
+        for client in clients.iter_mut().filter(|_| routers > 0) {
+            let topology = &mut client.options.topology;
+            (topology.seeds, topology.set_name, topology.is_load_balanced) = (vec![address(0)], None, true);
+        }
+        Plan {
+            seed,
+            members,
+            latency,
+            split,
+            routers,
+            has_user,
+            is_speculative: chance.percent(70),
+            compressors: if has_many { vec!["snappy", "zstd", "zlib"] } else { vec!["zlib"] },
+            cursor_timeout: chance.pick(&[600_000, 600_000, 400]),
+            clients,
+            faults,
+            end,
+        }
+    }
+}
+
+fn login(chance: &mut Chance) -> Login {
+    let credential = Credential {
+        username: Some(USER.into()),
+        password: Some(Secret::new(PASSWORD)),
+        source: "admin".into(),
+        mechanism: chance.pick(&[None, None, Some(Mechanism::ScramSha256), Some(Mechanism::ScramSha1)]),
+    };
+    let mut seed = [0; 32];
+    seed[..16].copy_from_slice(&chance.bytes());
+    Login::new(credential, seed)
+}
+
+fn compressors(chance: &mut Chance) -> Vec<Compressor> {
+    let zlib = Compressor::Zlib { level: chance.pick(&[-1, 0, 9]) };
+    match chance.below(8) {
+        0 => vec![Compressor::Snappy],
+        1 => vec![Compressor::Zstd, zlib],
+        2 => vec![zlib],
+        _ => Vec::new(),
     }
 }
 

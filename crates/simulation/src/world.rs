@@ -10,6 +10,7 @@ use crate::chance::Chance;
 use crate::client::{Agent, Driver};
 use crate::judge::Ledger;
 use crate::network::{Arrival, Chunk, Network, Owner};
+use crate::packing;
 use crate::plan::{self, Plan};
 use crate::queue::{EPOCH, Queue, ms};
 use crate::server::member::State;
@@ -101,7 +102,12 @@ pub fn play(plan: &Plan, traced: bool) -> (Report, Trace) {
 impl World {
     fn new(plan: Plan, traced: bool) -> Self {
         let seed = plan.seed;
-        let set = Set::new(&plan.members, Chance::new(seed, 2), &workload::documents());
+        let mut set = Set::new(&plan.members, Chance::new(seed, 2), &workload::documents());
+        set.routers = plan.routers;
+        set.logins.is_required = plan.has_user;
+        set.logins.is_speculative = plan.is_speculative;
+        set.compressors.clone_from(&plan.compressors);
+        set.cursor_timeout = plan.cursor_timeout;
         let network = Network::new(plan.latency.clone(), plan.split, Chance::new(seed, 3));
         let ledger = Rc::new(RefCell::new(Ledger::default()));
         let mut world = World {
@@ -203,11 +209,11 @@ impl World {
             Event::Fault(number) => self.cause(number),
             Event::Undo(undo) => self.undo(undo),
             Event::KeepAlive(line) => {
-                if self.network.lines[line].is_client_open {
-                    self.hang_up_server(line);
+                let is_client_open = self.network.lines[line].is_client_open;
+                self.hang_up_server(line);
+                if is_client_open {
                     self.client_hears_end(line);
-                } else {
-                    self.hang_up_server(line);
+                    self.follow_up(self.network.lines[line].client);
                 }
             }
         }
@@ -219,13 +225,18 @@ impl World {
         for (when, event) in std::mem::take(&mut self.set.later) {
             self.queue.at(when, Event::Server(event));
         }
+        for complaint in std::mem::take(&mut self.set.complaints) {
+            self.blame(complaint);
+        }
         while !self.set.out.is_empty() {
             for out in std::mem::take(&mut self.set.out) {
                 match out {
                     Out::Reply(line, message) => {
                         if self.network.lines[line].is_server_open {
                             self.trace.say(self.queue.now(), &self.network.lines[line], false, &message);
-                            self.send(line, false, Chunk::Bytes(message));
+                            let packed = self.network.lines[line].packs;
+                            let packed = packed.and_then(|compressor| packing::pack(&message, compressor));
+                            self.send(line, false, Chunk::Bytes(packed.unwrap_or(message)));
                         }
                     }
                     Out::Close(line) => self.close_server(line),
@@ -251,9 +262,16 @@ impl World {
     /// The member does not have the connection any more.
     fn hang_up_server(&mut self, line: usize) {
         let member = self.network.lines[line].member;
+        self.set.logins.forget(line);
         self.network.lines[line].is_server_open = false;
-        self.set.members[member].held.retain(|held| held.line != line);
-        self.set.members[member].inbox.retain(|(of, _)| *of != line);
+        let is_routed = self.set.routers > 0;
+        for member in self.set.members.iter_mut().skip(if is_routed { 0 } else { member }) {
+            member.held.retain(|held| held.line != line);
+            member.inbox.retain(|(of, _)| *of != line);
+            if !is_routed {
+                break;
+            }
+        }
         self.network.settle(line);
     }
 
@@ -337,6 +355,12 @@ impl World {
             known.messages += 1;
             self.report.commands += 1;
             let member = known.member;
+            let (message, packs) = match packing::is_packed(&message).then(|| packing::unpack(&message)) {
+                None => (message, None),
+                Some(Some((message, compressor))) => (message, Some(compressor)),
+                Some(None) => return self.blame("a message was compressed to what is none".into()),
+            };
+            known.packs = packs;
             self.trace.say(self.queue.now(), &self.network.lines[line], true, &message);
             match Request::read(&message) {
                 Some(request) => self.judge_command(line, &request),

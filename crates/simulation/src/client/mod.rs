@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use mangonel_proto::client::Client;
+use mangonel_proto::compress::Codec;
 use mangonel_proto::events::Interests;
 use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::frame::Deframer;
@@ -71,6 +72,7 @@ pub(crate) struct Queued {
 pub(crate) struct Link {
     pub(crate) line: usize,
     pub(crate) deframer: Deframer,
+    pub(crate) codec: Codec,
     pub(crate) user: Option<usize>,
     /// The member closed it, or sent what was not asked for.
     pub(crate) is_lost: bool,

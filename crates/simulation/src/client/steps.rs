@@ -1,5 +1,10 @@
 //! What an exchange asks for, done: connect, write, read, wait, sleep. The faces do the same with sockets.
 
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use mangonel_proto::auth::scram::{KeyCache, KeyRequest, Keys};
+use mangonel_proto::compress::Codec;
 use mangonel_proto::exchange::{Answer, Exchange, Question, Step};
 use mangonel_proto::frame::Deframer;
 use mangonel_proto::ids::LinkId;
@@ -10,11 +15,16 @@ use mangonel_proto::read_preference::Mode;
 use super::{Agent, Link};
 use crate::desk::{Ask, Ending};
 use crate::network::{Chunk, Owner};
+use crate::packing;
 use crate::plan;
+use crate::queue::ms;
 use crate::server::member::Duty;
 use crate::trace::Who;
 use crate::wire::Request;
 use crate::world::{Event, World};
+
+/// How long the derivation of keys takes.
+const DERIVING: Duration = ms(5);
 
 /// Returns the member of an address.
 pub(crate) fn member_of(address: &str) -> usize {
@@ -134,6 +144,12 @@ impl World {
                             let chosen = kept.map(|server| server.address.clone()).collect();
                             exchange.handle_answer(&mut driver.client, Answer::Servers(chosen), now);
                         }
+                        // Another thread derives them.
+                        Some(Question::Keys(_)) => {
+                            let left = exchange.answer_timeout(now).unwrap_or(DERIVING).min(DERIVING);
+                            self.queue.after(left, Event::Timer(client, agent, ticket));
+                            return;
+                        }
                         _ => exchange.handle_no_answer(&mut driver.client, now),
                     }
                 }
@@ -154,13 +170,25 @@ impl World {
             exchange.handle_network_error(&mut driver.client, message, false, now);
             return true;
         };
-        if known.is_lost && exchange.operation().pinned.is_none() && !exchange.is_handshake() {
+        if known.is_lost {
             exchange.handle_link_lost(&mut driver.client, now);
-            return true;
+            let goes_on = exchange.step() != Step::Write || exchange.link() != Some(link);
+            if !goes_on {
+                self.blame(format!("client {client} tries a lost connection without end"));
+            }
+            return goes_on;
         }
         let line = known.line;
         let is_command = !exchange.is_handshake();
         let message = exchange.outbound().to_vec();
+        let compressor = driver.client.compressor(link).filter(|_| exchange.may_compress());
+        let mut packed = Vec::new();
+        if let Some(compressor) = compressor
+            && known.codec.compress(compressor, &message, &mut packed).is_err()
+        {
+            self.blame(format!("client {client} could not compress a message"));
+            return false;
+        }
         let is_answered = exchange.expects_reply();
         exchange.handle_sent(&mut driver.client, now);
         if is_command {
@@ -173,7 +201,7 @@ impl World {
                 self.blame(format!("client {client} sends what is no message"));
             }
         }
-        self.send(line, true, Chunk::Bytes(message));
+        self.send(line, true, Chunk::Bytes(if packed.is_empty() { message } else { packed }));
         if !is_answered {
             return true;
         }
@@ -222,7 +250,9 @@ impl World {
         let message = exchange.take_earlier_reply().unwrap_or_else(|| std::mem::take(&mut place.message));
         let has_cursor = exchange.facts().cursor.as_ref().is_some_and(|cursor| cursor.id != 0);
         let session = if exchange.failure().is_none() && has_cursor { exchange.take_session() } else { None };
+        let pinned = exchange.link().filter(|_| is_kept && has_cursor && exchange.failure().is_none());
         let ending = Ending {
+            pinned,
             begun: Some(place.begun),
             ended: Some(now),
             body: message.get(21..).unwrap_or_default().to_vec(),
@@ -235,7 +265,7 @@ impl World {
             server: exchange.server().cloned(),
             session,
         };
-        exchange.give_up(&mut driver.client, is_kept, now);
+        exchange.give_up(&mut driver.client, is_kept && pinned.is_none(), now);
         self.note_link(client, worker);
         self.report.operations += 1;
         let wants_secondary =
@@ -295,6 +325,12 @@ impl World {
         };
         match exchange.step() {
             Step::Wait | Step::Sleep(_) => exchange.handle_timeout(&mut driver.client, now),
+            Step::Ask => {
+                if let Some(Question::Keys(request)) = exchange.question() {
+                    let answer = Answer::Keys(derived(&request));
+                    exchange.handle_answer(&mut driver.client, answer, now);
+                }
+            }
             _ => {
                 let opening = place.opening.take();
                 exchange.handle_network_error(&mut driver.client, "timed out", true, now);
@@ -327,6 +363,7 @@ impl World {
         let made = Link {
             line,
             deframer: Deframer::default(),
+            codec: Codec::default(),
             user: None,
             is_lost: false,
             generation: place.generation,
@@ -384,6 +421,13 @@ impl World {
         if known.deframer.consume().is_err() {
             return self.blame(format!("client {client} cannot read on behind a message"));
         }
+        let message = match packing::is_packed(&message).then(|| known.codec.decompress(&message)) {
+            None => message,
+            Some(Ok(message)) => message,
+            Some(Err(error)) => {
+                return self.blame(format!("client {client} cannot decompress a message: {error}"));
+            }
+        };
         self.hear_time(client, &message);
         let driver = &mut self.drivers[client];
         let place = &mut driver.workers[worker];
@@ -464,6 +508,18 @@ impl World {
         debug_assert_eq!(*server, plan::address(member_of(server.as_str())));
         Some(member_of(server.as_str()))
     }
+}
+
+/// Derives keys, each once: it takes more of the machine's time than a whole run.
+fn derived(request: &KeyRequest) -> Keys {
+    static KNOWN: LazyLock<Mutex<KeyCache>> = LazyLock::new(Mutex::default);
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = known().find(request.id()).cloned();
+    found.unwrap_or_else(|| {
+        let keys = request.derive();
+        known().keep(request.id(), keys.clone());
+        keys
+    })
 }
 
 fn overloads(message: &[u8]) -> bool {

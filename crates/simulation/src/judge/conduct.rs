@@ -5,6 +5,7 @@ use mangonel_proto::message::read_reply;
 
 use super::Use;
 use crate::network::Owner;
+use crate::packing;
 use crate::wire::Request;
 use crate::world::World;
 
@@ -13,12 +14,34 @@ impl World {
     pub(crate) fn judge_command(&mut self, line: usize, request: &Request<'_>) {
         let known = &self.network.lines[line];
         let is_hello = matches!(request.name, "hello" | "isMaster");
-        if known.messages == 1
-            && !(is_hello && request.body.get_document("client").is_ok_and(|told| told.is_some()))
-        {
-            self.blame(format!("the first message of a connection is {}, expected hello", request.name));
+        let is_login = matches!(request.name, "saslStart" | "saslContinue");
+        let is_observer = matches!(known.owner, Owner::Observer(..));
+        let says_who = request.body.get_document("client").is_ok_and(|told| told.is_some());
+        let packed = known.packs.map(|compressor| packing::NAMES[usize::from(compressor)]);
+        let mut broken = Vec::new();
+        if known.messages == 1 && !(is_hello && says_who) {
+            broken.push("is the first message of a connection, expected hello".into());
         } else if known.messages > 1 && is_hello && matches!(known.owner, Owner::Link(_)) {
-            self.blame("hello was sent again on a connection of the pool".into());
+            broken.push("was sent again on a connection of the pool".into());
+        }
+        if self.plan.routers > 0 && is_observer {
+            broken.push("was sent by a monitor to a load balancer".into());
+        }
+        if is_login && is_observer {
+            broken.push("was sent by a monitor".into());
+        }
+        if !is_hello && !is_login && !self.set.logins.is_in(line) {
+            broken.push("was sent before the user was let in".into());
+        }
+        match packed {
+            Some(_) if is_hello || is_login => broken.push("was compressed".into()),
+            Some(name) if !self.set.compressors.contains(&name) => {
+                broken.push(format!("was compressed with {name}, which the server does not have"));
+            }
+            _ => {}
+        }
+        for what in broken {
+            self.blame(format!("{} {what}", request.name));
         }
     }
 

@@ -47,6 +47,7 @@ impl World {
             Some(Failure::Network { .. }) => "network",
             Some(Failure::Command) => "refused",
             Some(Failure::Configuration(_)) => "configuration",
+            Some(Failure::Authentication { .. }) => "authentication",
             Some(_) => "other",
         };
         *self.report.endings.entry(how).or_default() += 1;
@@ -59,6 +60,7 @@ impl World {
                     | Failure::TooLarge(_)
                     | Failure::Configuration(_)
                     | Failure::Usage(_)
+                    | Failure::Authentication { .. }
             )
         );
         if says_nothing_sent && ending.sends > 0 {
@@ -66,6 +68,11 @@ impl World {
         }
         if ending.is_overload && ending.sends > 0 {
             broken.push(format!("says that the server did nothing, and was sent {} times", ending.sends));
+        }
+        if let (Some(Failure::Authentication { message, .. }), 0) =
+            (&ending.failure, self.set.logins.refusals)
+        {
+            broken.push(format!("the right user was refused by none but the driver: {message}"));
         }
         if let Some(Failure::Protocol(message)) = &ending.failure {
             broken.push(format!("a good reply was refused: {message}"));

@@ -1,8 +1,10 @@
 //! Answers: hello, refusals with their codes and labels, and what every answer carries.
 
-use mangonel_bson::{ObjectId, writer};
+use mangonel_bson::{ObjectId, RawValue, writer};
 
+use super::login::{AUTHENTICATION_FAILED, UNAUTHORIZED};
 use super::member::{Duty, Held, Wait};
+use super::router::NO_PRIMARY;
 use super::set::{Out, Set};
 use crate::queue::ms;
 use crate::wire::{self, Request, append_document, append_strings, append_time};
@@ -91,7 +93,7 @@ impl Set {
             if !labels.is_empty() {
                 append_strings(out, "errorLabels", labels);
             }
-            if STATE_CHANGES.contains(&code) {
+            if STATE_CHANGES.contains(&code) && self.routers == 0 {
                 append_version(out, process, counter);
             }
         })
@@ -145,6 +147,11 @@ impl Set {
         });
         let (process, counter) = self.version(number);
         append_version(out, process, counter);
+        self.append_limits(number, connection, out);
+    }
+
+    /// Appends the fields of hello that a member and a router have in common.
+    pub(crate) fn append_limits(&self, number: usize, connection: usize, out: &mut Vec<u8>) {
         writer::append_i32(out, "maxBsonObjectSize", 16 * 1024 * 1024);
         writer::append_i32(out, "maxMessageSizeBytes", 48_000_000);
         writer::append_i32(out, "maxWriteBatchSize", 100_000);
@@ -157,6 +164,9 @@ impl Set {
 
     /// Answers hello, or holds the answer back until something changes.
     pub(crate) fn hello(&mut self, number: usize, line: usize, request: &Request<'_>, message: &[u8]) {
+        if self.routers > 0 && request.body.get_bool_lenient("loadBalanced").ok().flatten() != Some(true) {
+            self.complaints.push("hello does not say that it comes by a load balancer".into());
+        }
         let known = request.body.get_document("topologyVersion").ok().flatten();
         let known = known.and_then(|version| {
             Some((version.get_object_id("processId").ok()??, version.get_i64_lenient("counter").ok()??))
@@ -169,7 +179,28 @@ impl Set {
                 self.stream_hello(number, line, message.to_vec(), request.id, longest)
             }
             _ => {
-                let body = self.made(number, |out| self.append_hello(number, line, out));
+                let mut more = Vec::new();
+                self.append_login(line, request, &mut more);
+                let wanted = request.body.get_array("compression").ok().flatten();
+                let wanted = wanted.into_iter().flat_map(|names| names.iter()).flatten();
+                let common: Vec<&str> = wanted
+                    .filter_map(|name| match name {
+                        RawValue::String(name) => self.compressors.iter().find(|known| **known == name),
+                        _ => None,
+                    })
+                    .copied()
+                    .collect();
+                let body = self.made(number, |out| {
+                    if self.routers > 0 {
+                        self.append_router_hello(number, line, out);
+                    } else {
+                        self.append_hello(number, line, out);
+                    }
+                    out.extend_from_slice(&more);
+                    if !common.is_empty() {
+                        append_strings(out, "compression", common);
+                    }
+                });
                 self.send(line, request.id, &body, false);
             }
         }
@@ -221,6 +252,9 @@ fn reason(code: i64) -> &'static str {
         256 => "transaction was committed",
         225 => "transaction too old",
         OVERLOADED => "too many requests",
+        NO_PRIMARY => "could not find a host matching the read preference",
+        AUTHENTICATION_FAILED => "Authentication failed.",
+        UNAUTHORIZED => "command requires authentication",
         _ => "refused",
     }
 }

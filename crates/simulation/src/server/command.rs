@@ -4,7 +4,9 @@ use mangonel_bson::{RawDocument, writer};
 
 use super::answer::{NO_SUCH_TRANSACTION, OVERLOADED};
 use super::log::{Write, collection};
-use super::member::{Held, Mischief, State, Wait};
+use super::login::UNAUTHORIZED;
+use super::member::{Cursor, Held, Mischief, State, Wait};
+use super::router::NO_PRIMARY;
 use super::set::{Out, Set};
 use crate::queue::ms;
 use crate::wire::{Level, Request, append_document, append_strings};
@@ -25,14 +27,24 @@ impl Set {
             self.out.push(Out::Close(line));
             return;
         };
+        let Some(number) = self.route(number, &request) else {
+            return self.refuse(number, line, &request, NO_PRIMARY);
+        };
         if self.members[number].state == State::Paused {
             return self.members[number].inbox.push((line, message.to_vec()));
         }
         if let Some(time) = request.cluster_time {
             self.members[number].clock = self.members[number].clock.max(time);
         }
+        let is_login = matches!(request.name, "saslStart" | "saslContinue");
+        if !is_login && request.name != "hello" && request.name != "isMaster" && !self.logins.is_in(line) {
+            return self.refuse(number, line, &request, UNAUTHORIZED);
+        }
         let is_own = OWN.contains(&request.name);
         let mischief = if is_own { None } else { self.members[number].mischief.pop_front() };
+        if is_login && matches!(mischief, Some(Mischief::Refuse(_) | Mischief::Overload)) {
+            self.logins.refusals += 1;
+        }
         match mischief {
             Some(Mischief::Refuse(code)) => {
                 self.give_up_transaction(number, &request);
@@ -174,6 +186,7 @@ impl Set {
                 self.write_in_transaction(number, line, request);
             }
             "insert" | "update" | "delete" => self.write_now(number, line, request, message),
+            "saslStart" | "saslContinue" => self.log_in(number, line, request),
             "find" => self.find(number, line, request, message),
             "aggregate" => self.aggregate(number, line, request, message),
             "getMore" => self.get_more(number, line, request, message, false),
@@ -310,9 +323,13 @@ impl Set {
             .flat_map(crate::wire::documents_of)
             .filter_map(|session| session.get_binary("id").ok()??.bytes.try_into().ok())
             .collect();
-        let member = &mut self.members[number];
-        member.cursors.retain(|_, cursor| cursor.session.is_none_or(|session| !ids.contains(&session)));
-        member.transactions.retain(|session, _| !ids.contains(session));
+        for (position, member) in self.members.iter_mut().enumerate() {
+            if position == number || self.routers > 0 {
+                let is_other = |cursor: &Cursor| cursor.session.is_none_or(|session| !ids.contains(&session));
+                member.cursors.retain(|_, cursor| is_other(cursor));
+                member.transactions.retain(|session, _| !ids.contains(session));
+            }
+        }
         self.agree(number, line, request);
     }
 
@@ -330,7 +347,7 @@ impl Set {
             Some(225)
         } else if request.is_starting && active != Some(wanted) && row.number != wanted {
             let snapshot = member.commit;
-            let begun = super::member::Transaction { number: wanted, snapshot, writes: Vec::new() };
+            let begun = super::member::Transaction { number: wanted, line, snapshot, writes: Vec::new() };
             member.transactions.insert(session, begun);
             None
         } else if row.number == wanted && row.is_transaction {
@@ -340,6 +357,11 @@ impl Set {
         } else {
             None
         };
+        let of = self.members[number].transactions.get(&session).map(|known| known.line);
+        let is_end = matches!(request.name, "commitTransaction" | "abortTransaction");
+        if self.routers > 0 && code.is_none() && !is_end && of != Some(line) {
+            self.complaints.push(format!("{} left the connection of its transaction", request.name));
+        }
         if let Some(code) = code {
             self.refuse(number, line, request, code);
         }

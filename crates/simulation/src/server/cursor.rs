@@ -72,7 +72,10 @@ impl Set {
         let id = if rest.is_empty() || is_single {
             0
         } else {
-            self.open_cursor(number, Cursor { session: request.session, rest, seen: None, used: self.now })
+            self.open_cursor(
+                number,
+                Cursor { line, session: request.session, rest, seen: None, used: self.now },
+            )
         };
         let is_snapshot = request.level == Level::Snapshot && !request.is_in_transaction;
         if request.level == Level::Linearizable {
@@ -115,8 +118,13 @@ impl Set {
             (None, Some(time)) => (member.data.length_at(time.to_u64().saturating_sub(1)), 0),
             (None, None) => (member.commit, 0),
         };
-        let cursor =
-            Cursor { session: request.session, rest: VecDeque::new(), seen: Some(seen), used: self.now };
+        let cursor = Cursor {
+            line,
+            session: request.session,
+            rest: VecDeque::new(),
+            seen: Some(seen),
+            used: self.now,
+        };
         let id = self.open_cursor(number, cursor);
         self.answer_changes(number, line, request, id, "firstBatch");
     }
@@ -139,6 +147,9 @@ impl Set {
             return self.refuse(number, line, request, 50738);
         }
         cursor.used = now;
+        if self.routers > 0 && cursor.line != line {
+            self.complaints.push(format!("getMore of cursor {id} came on another connection than its own"));
+        }
         if let Some((entries, _)) = cursor.seen {
             if entries >= commit && !has_waited {
                 let until = Some(now + ms(request.max_time.unwrap_or(1000)));

@@ -48,6 +48,8 @@ pub enum Mischief {
 /// An open cursor.
 #[derive(Debug)]
 pub struct Cursor {
+    /// The connection on which it was opened.
+    pub line: usize,
     /// The session that opened it.
     pub session: Option<[u8; 16]>,
     /// The documents that are left; a change stream has none.
@@ -63,6 +65,8 @@ pub struct Cursor {
 pub struct Transaction {
     /// Its number.
     pub number: i64,
+    /// The connection on which it was begun.
+    pub line: usize,
     /// How long the log was when it began.
     pub snapshot: usize,
     /// What it will change.
@@ -147,6 +151,8 @@ pub struct Member {
     pub held: Vec<Held>,
     /// What the next commands are to meet.
     pub mischief: VecDeque<Mischief>,
+    /// How many of the next logins it ends with a proof that is none.
+    pub forgeries: u32,
     /// What arrived while it was paused.
     pub inbox: Vec<(usize, Vec<u8>)>,
     /// Whether it is about to fetch.
@@ -177,6 +183,7 @@ impl Member {
             transactions: BTreeMap::new(),
             held: Vec::new(),
             mischief: VecDeque::new(),
+            forgeries: 0,
             inbox: Vec::new(),
             is_fetching: false,
             elected: now,
@@ -200,6 +207,7 @@ impl Member {
         self.held.clear();
         self.inbox.clear();
         self.mischief.clear();
+        self.forgeries = 0;
         self.is_primary = false;
     }
 }

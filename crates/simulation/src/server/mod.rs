@@ -5,7 +5,9 @@ mod answer;
 mod command;
 pub mod cursor;
 pub mod log;
+pub mod login;
 pub mod member;
+mod router;
 pub mod set;
 mod transaction;
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use mangonel_proto::time::Instant;
 
 use super::log::{Entry, Write};
+use super::login::Logins;
 use super::member::{Duty, Member, State, Wait};
 use crate::chance::Chance;
 use crate::queue::{EPOCH, ms};
@@ -57,6 +58,16 @@ pub struct Set {
     pub(crate) now: Instant,
     pub(crate) next_cursor: i64,
     pub(crate) next_message: i32,
+    /// What clients did that they must not.
+    pub complaints: Vec<String>,
+    /// How many services a load balancer has before the set; 0 for none.
+    pub routers: usize,
+    /// Who has proved to be the user.
+    pub logins: Logins,
+    /// The compressors that its members have, by their names.
+    pub compressors: Vec<&'static str>,
+    /// After how many milliseconds an unused cursor is closed.
+    pub cursor_timeout: u64,
     /// How often entries were rolled back.
     pub rollbacks: u64,
     /// How often a primary was elected.
@@ -76,6 +87,11 @@ impl Set {
             now: EPOCH,
             next_cursor: 1000,
             next_message: 1,
+            complaints: Vec::new(),
+            routers: 0,
+            logins: Logins::default(),
+            compressors: Vec::new(),
+            cursor_timeout: 600_000,
             rollbacks: 0,
             elections: 0,
         };
@@ -140,7 +156,8 @@ impl Set {
         if !self.members[number].is_up() {
             return;
         }
-        let now = self.now;
+        let (now, longest) = (self.now, ms(self.cursor_timeout));
+        self.members[number].cursors.retain(|_, cursor| now.saturating_since(cursor.used) < longest);
         let newest = (0..self.members.len())
             .filter(|&other| self.reaches(number, other) || other == number)
             .map(|other| self.members[other].term);
@@ -235,12 +252,22 @@ impl Set {
 
     /// Ends a member's process; its log stays.
     pub fn kill(&mut self, number: usize) {
+        self.hang_up(number);
         let member = &mut self.members[number];
         member.state = State::Down;
         member.boot += 1;
         member.counter = 1;
         member.forget_process();
+    }
+
+    /// Closes a member's connections, and behind routers those that wait for its answer.
+    fn hang_up(&mut self, number: usize) {
         self.out.push(Out::CloseAll(number));
+        let member = &self.members[number];
+        if self.routers > 0 {
+            self.out.extend(member.held.iter().map(|held| Out::Close(held.line)));
+            self.out.extend(member.inbox.iter().map(|(line, _)| Out::Close(*line)));
+        }
     }
 
     /// Starts a member's process again.
@@ -356,12 +383,12 @@ impl Set {
             self.members[number].commit
         );
         self.rollbacks += 1;
+        self.hang_up(number);
         let member = &mut self.members[number];
         member.data.roll_back(length);
         member.cursors.clear();
         member.transactions.clear();
         member.held.clear();
-        self.out.push(Out::CloseAll(number));
     }
 
     /// Moves the commit point of a primary.

@@ -14,12 +14,21 @@ pub(super) async fn browse(place: &mut Place) {
     operation.read_preference = preference.clone();
     let mut ending = place.desk.run(operation).await;
     let mut seen: Vec<(i64, i64)> = Vec::new();
+    let mut pinned = None;
     loop {
-        let Some(cursor) = ending.facts.cursor.clone().filter(|_| ending.is_ok()) else { return };
+        pinned = ending.pinned.take().or(pinned);
+        let Some(cursor) = ending.facts.cursor.clone().filter(|_| ending.is_ok()) else {
+            return place.desk.release(pinned, false).await;
+        };
         let document = ending.document().and_then(|body| body.get_document("cursor").ok().flatten());
         seen.extend(document.map(|cursor| batch_of(cursor, "_id", "value")).unwrap_or_default());
         if cursor.id == 0 {
+            place.desk.release(pinned, true).await;
             break;
+        }
+        if place.chance.percent(5) {
+            // Longer than a cursor of some servers lives.
+            place.desk.sleep(700).await;
         }
         let (server, session) = (ending.server.clone(), ending.session.take());
         if place.chance.percent(10) {
@@ -32,15 +41,15 @@ pub(super) async fn browse(place: &mut Place) {
                 append_i64(out, "0", cursor.id);
                 writer::end_document(out, array);
             });
-            (kill.server, kill.session) = (server, SessionChoice::None);
+            (kill.server, kill.session, kill.pinned) = (server, SessionChoice::None, pinned);
             place.desk.run(kill).await;
-            return;
+            return place.desk.release(pinned, true).await;
         }
         let mut more = command_of("getMore", cursor.id, Kind::ReadOnce, |out| {
             append_str(out, "collection", "shelf");
             append_i64(out, "batchSize", size);
         });
-        (more.server, more.read_preference) = (server, preference.clone());
+        (more.server, more.read_preference, more.pinned) = (server, preference.clone(), pinned);
         more.session = session.map_or(SessionChoice::None, SessionChoice::Of);
         ending = place.desk.run(more).await;
     }

@@ -39,23 +39,26 @@ pub(super) async fn watch(place: &mut Place) {
             place.desk.sleep(50).await;
             continue;
         }
+        let mut pinned = None;
         while let Some(cursor) = ending.facts.cursor.clone().filter(|_| ending.is_ok()) {
+            pinned = ending.pinned.take().or(pinned);
             take(place, number, &ending, &mut token);
             let (server, session) = (ending.server.clone(), ending.session.take());
             if cursor.id == 0 || place.desk.now() >= place.end {
                 if let Some(session) = session {
                     place.desk.with(move |client, now| client.give_back_session(session, now)).await;
                 }
-                return;
+                return place.desk.release(pinned, false).await;
             }
             let mut more = command_of("getMore", cursor.id, Kind::ReadOnce, |out| {
                 append_str(out, "collection", "orders");
                 append_i64(out, "maxTimeMS", 300);
             });
-            (more.server, more.read_preference) = (server, preference.clone());
+            (more.server, more.read_preference, more.pinned) = (server, preference.clone(), pinned);
             more.session = session.map_or(SessionChoice::None, SessionChoice::Of);
             ending = place.desk.run(more).await;
         }
+        place.desk.release(pinned, false).await;
         if !is_resumable(&ending) {
             place.desk.sleep(20).await;
         }
