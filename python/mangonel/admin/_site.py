@@ -115,9 +115,10 @@ class Admin:
         users of a Flask application with the same `sessions` are logged in.
 
         Example:
+            >>> import flask
             >>> from werkzeug.middleware.dispatcher import DispatcherMiddleware
             >>> admin = Admin(User, sessions=WebSessions("memory:"))
-            >>> app = DispatcherMiddleware(app, {"/admin": admin.wsgi()})
+            >>> app = DispatcherMiddleware(flask.Flask("shop"), {"/admin": admin.wsgi()})
         """
         from mangonel.admin._wsgi import WsgiAdmin
 
