@@ -54,6 +54,8 @@ FRESH = 600.0
 PAUSE = 601.0
 GRACE = 30.0
 ABSOLUTE = 30 * 86_400.0
+# Seconds: a busy machine is no store that fails.
+PATIENCE = 600
 # Longer than any record is kept.
 AGES = 500 * 86_400.0
 VISITORS = 8
@@ -446,7 +448,7 @@ async def play(
     clock = FakeClock(time.time())
     # Without a delay no request on a loop would meet another one in memory.
     store = MemoryStore(delay=0.0005) if name == "memory" else url
-    # A long absolute limit, since clocks are moved often; a long timeout, since a busy machine is no store that fails.
+    # A long absolute limit, since clocks are moved often.
     thefts: list[str] = []
     sessions: WebSessions[Any] = WebSessions(
         store,
@@ -455,7 +457,7 @@ async def play(
         on_theft=lambda device: thefts.append(device.user),
         idle=IDLE,
         absolute=ABSOLUTE,
-        timeout="10m",
+        timeout=PATIENCE,
         renew=None,
         grace=GRACE,
         events=lambda event: None,
@@ -513,13 +515,13 @@ def main() -> None:
         import tempfile
 
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        urls = {"memory": "memory:matrix", "sqlite": f"sqlite:///{folder}/w.db"}
+        urls = {"memory": "memory:matrix", "sqlite": f"sqlite:///{folder}/w.db?timeout={PATIENCE}"}
         urls |= {"directory": f"files://{folder}/files", "single_file": f"file://{folder}/one"}
         server = stack.enter_context(start(replica_set=1))
-        urls["mongodb"] = server.uri.replace("/?", "/matrix?")
+        urls["mongodb"] = server.uri.replace("/?", f"/matrix?socketTimeoutMS={PATIENCE}000&")
         for name in STORES:
             if name not in urls:
-                urls[name] = stack.enter_context(running(name)).url
+                urls[name] = f"{stack.enter_context(running(name)).url}?timeout={PATIENCE}"
         for url in urls.values():
             asyncio.run(WebSessions(url).setup())
         until = time.monotonic() + given.seconds
