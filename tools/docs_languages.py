@@ -138,7 +138,7 @@ def bold(row: Row) -> str:
 
 
 def ahead(told: Results, names: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each part in which another language makes objects for less, with the ratio."""
+    """Yield a line for each part in which another language makes objects with less CPU time; it tells the ratio."""
     for part in names:
         rows = parts(told, MAIN).get(part, [])
         made = [row for row in rows if not (part in READS and row.key[2] == FLOOR)]
@@ -241,7 +241,8 @@ def controls(told: Results) -> Iterator[str]:
             worst = (f"{row.name.removesuffix(' (again)')}, {row.title}", ratio)
     if every and worst[1] is not None:
         yield (
-            f"Of {every} pairs of the same program with itself, {inside} have 1 in the interval of their ratio. "
+            f"Each program was also compared with itself: in {inside} of {every} such pairs, the interval of the ratio "
+            "contains 1. "
             f"The widest: {worst[0]}, {worst[1].words('{:.2f}'.format)}.\n"
         )
 

@@ -73,7 +73,7 @@ class TableParts:
         return arrow_schema(self.fields, self.missing)
 
     def reader(self) -> PartReader:
-        """Return what reads a part; it can be pickled."""
+        """Return an object that reads one part. It can be pickled."""
         return PartReader(self.fields, self.on_invalid, self.missing)
 
 

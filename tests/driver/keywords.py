@@ -39,7 +39,7 @@ OWNERS = {
 
 
 class Made:
-    """A value that each driver has a class of its own for."""
+    """A value for which each driver has its own class."""
 
     def __init__(self, name: str, make: Callable[[Any, Any], Any]) -> None:
         self.name, self.make = name, make

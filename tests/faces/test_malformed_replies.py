@@ -217,7 +217,7 @@ VALUES: list[Any] = [..., None, 1, -1, 2**40, 1.5, "text", True, [], [1], {}, {"
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield where something stands in a reply."""
+    """Yield the path of each value in a reply."""
     items: Any = ()
     if isinstance(value, dict):
         items = value.items()

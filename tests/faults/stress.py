@@ -195,7 +195,7 @@ def no_alarm() -> None:
 
 
 def fork(work: Callable[[], Any]) -> None:
-    """Do something in a child; its error is printed here, and fails this program."""
+    """Call `work` in a forked child. An error in it is printed here and fails this program."""
     told, tell = os.pipe()
     child = os.fork()
     if child == 0:

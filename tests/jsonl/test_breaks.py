@@ -148,8 +148,8 @@ def test_compression_that_is_damaged_anywhere_is_told_with_its_place(
 def press_ctrl_c_at_a_pipe(pid: int) -> None:
     """Interrupt a command as soon as its main thread waits for a pipe.
 
-    CPython looks for signals before it calls the kernel, so what comes in between is seen when the wait is over; as is
-    what another thread takes, which one that starts may do. So the main thread gets it.
+    CPython looks for signals before it calls the kernel. It notices a signal that comes in between, or that another
+    thread receives, only when the wait is over. So the signal goes to the main thread.
     """
     eventually(lambda: "pipe" in Path(f"/proc/{pid}/wchan").read_text(), "a command that a pipe holds")
     assert ctypes.CDLL(None).tgkill(pid, pid, signal.SIGINT) == 0

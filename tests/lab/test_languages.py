@@ -182,7 +182,7 @@ QUICK = ("c", "gofmt", "node", "rustfmt")
 
 @pytest.mark.parametrize("name", LINTERS)
 def test_sources_pass_their_linters(name: str, tmp_path: Path) -> None:
-    """Those that need no driver; with MANGONEL_LINT_LANGUAGES=1 also clippy and vet, which fetch and compile it.
+    """Run the linters that need no driver. MANGONEL_LINT_LANGUAGES=1 adds clippy and vet, which fetch and compile it.
 
     javac -Xlint:all -Werror and the C compiler's warnings are part of the builds.
     """

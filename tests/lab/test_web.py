@@ -29,7 +29,7 @@ NAMES = [name.removeprefix(PREFIX) for name in registry.contenders() if name.sta
 
 @pytest.fixture
 def play(server, database_name, bench_of):
-    """Return a function that makes a task of one part for one contender; those of a contender share its site."""
+    """Return a function that makes the task of one part for one contender. The tasks of a contender share its site."""
     target = Target(server.uri, database_name, "unused")
     bench = functools.cache(lambda name: bench_of(PREFIX + name, target, SIZE))
     return lambda name, part: PageTask(PAGES[part], bench(name))

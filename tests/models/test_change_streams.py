@@ -202,14 +202,14 @@ class Streams(Steps):
         self.places = [*self.places[-5:], (name, change["_id"], self.at)]
 
     def is_over(self, began: int) -> bool:
-        """Whether the stream came to the end of its collection since then."""
+        """Whether the stream has met the end of its collection since change number `began`."""
         is_over = self.at > began and self.made[self.at - 1][0] == "invalidate"
         # Of a full batch the server tells in the next one that it was the last.
         assert not is_over or self.size is not None or not self.stream.alive
         return is_over
 
     def go_on(self) -> None:
-        """Follow the collection of the same name that came after it."""
+        """After the end of a collection, follow the next one that has the same name."""
         name, token, at = self.places[-1]
         assert name == "start_after"
         with pytest.raises(errors.OperationFailure):

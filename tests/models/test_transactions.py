@@ -299,7 +299,7 @@ def begun(session: Any) -> Any:
 
 
 def shown(value: Any, name: str) -> Any:
-    """What two runs have in common of an answer."""
+    """Return the part of an answer that must be the same in two runs."""
     if name not in ("watch", "out", "command", "list_collection_names"):
         return value
 

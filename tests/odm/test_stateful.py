@@ -64,7 +64,7 @@ class Held:
         return differ | self.forced | self.emptied
 
     def took(self, row: dict[str, Any]) -> None:
-        """It is now what is stored."""
+        """Make `row`, as it is stored, the state of this document."""
         self.is_new = False
         self.values = {name: copied(row[name]) for name in ("name", "cents", "tags")}
         self.loaded = {name: copied(row[name]) for name in ("name", "cents", "tags")}
@@ -98,7 +98,7 @@ class Abort(Exception):
 
 
 class Machine(RuleBasedStateMachine):
-    """One run: some documents, what is stored, and what happens to both."""
+    """One run: the documents of a program, the stored ones, and random changes to both."""
 
     face: Any
     db: Connection

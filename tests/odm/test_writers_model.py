@@ -196,7 +196,7 @@ class Machine(RuleBasedStateMachine):
         self.append_to(self.pick(index), kind, times)
 
     def append_to(self, copy: Copy, kind: str, times: int = 1) -> None:
-        """Append elements of new names."""
+        """Append elements whose names are new."""
         for _ in range(times):
             append(copy.document, kind, self.name())
 

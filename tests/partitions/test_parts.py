@@ -238,7 +238,7 @@ def test_what_has_no_index_on_ids_says_so(database: Any) -> None:
 
 
 def test_parts_are_exact_under_writers(server: Server) -> None:
-    """Writers insert, change and delete around documents that stay; these are in the parts once, whatever happens."""
+    """Writers insert, change and delete around documents that stay; each of these is in one part, once."""
     with MongoClient[Any](server.uri) as client:
         rows = client[f"parts_{uuid.uuid4().hex[:8]}"].busy
         stay = [n if n % 3 else f"k{n}" for n in range(0, 6000, 2)]

@@ -130,7 +130,7 @@ def test_hostile_bytes_are_refused_and_nothing_else(changes: list[tuple[int, int
         found = verified(bytes(answer), owner.certificate, authority.certificate)
     except _UNREADABLE:
         return
-    # Whatever is believed is what was signed.
+    # An answer that is believed was signed.
     signed = ocsp.load_der_ocsp_response(original)
     assert found.tbs_response_bytes == signed.tbs_response_bytes
 

@@ -55,7 +55,7 @@ class ClosingLines:
 
     @pytest.hookimpl(trylast=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the counts, the reasons and where the official cases are from; nothing where none was played."""
+        """Print the counts, the reasons for skips, and where the official cases are from; nothing without tests."""
         if not any(self._outcomes.values()):
             return
         lines = [f"{'tests':<55}" + "".join(f"{name:>9}" for name in OUTCOMES)]

@@ -95,7 +95,7 @@ class Kdc:
 
     def _administer(self, realm: str, query: str) -> None:
         said = self._run("kadmin.local", "-r", realm, "-q", query)
-        # kadmin.local ends with 0 whatever happens.
+        # kadmin.local ends with 0 even when it fails.
         assert "created" in said or "added to keytab" in said, said
 
     def _run(self, program: str, *arguments: str) -> str:

@@ -53,7 +53,7 @@ class LineProxy:
 
     @property
     def open_connections(self) -> int:
-        """Lines that are not closed in both directions."""
+        """The connections that are still open in at least one direction."""
         return len(self._lines)
 
     def cut(self, *, up: int | None = None, down: int | None = None, reset: bool = False) -> None:

@@ -28,7 +28,7 @@ _PLACES |= {name: number + 1 for number, name in enumerate(LAST)}
 
 
 def in_order(items: list[pytest.Item], folder_of: Any) -> None:
-    """Put tests into the order in which they are begun; those of a file stay as they are, but for its last part."""
+    """Put tests into the order in which they begin; tests of a file keep theirs, except those of its last part."""
 
     def place(item: pytest.Item) -> tuple[bool, int]:
         return item.get_closest_marker("needs_calm") is not None, _PLACES.get(folder_of(item), 0)

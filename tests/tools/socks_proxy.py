@@ -13,7 +13,7 @@ class SocksProxy:
 
     Args:
         credentials: the user and password that it wants; None: none.
-        route: where it connects, whatever it was asked for; None: to what it was asked for.
+        route: where it connects to, in place of what it was asked for; None: to what it was asked for.
         refusal: the reply code for each request; 0 connects.
     """
 

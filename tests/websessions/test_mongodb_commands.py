@@ -52,7 +52,7 @@ class Trouble:
 
 
 def put_between(store: Any, collection: Any) -> None:
-    """Let the flows of a store, of either side, ask a collection whose methods are awaited."""
+    """Make the flows of a blocking or asyncio store use `collection`, whose methods are awaited."""
     store._plain = store._sure = store._documents.plain = store._documents.sure = collection
     store.waits = True
 

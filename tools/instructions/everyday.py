@@ -1,7 +1,7 @@
 """What `tools/instructions.py` counts of everyday operations: from the call to its result, on the blocking face.
 
-A process beside this one answers, so that no server's work is counted: each command gets the reply that stands here,
-whatever it asks. Monitoring is at rest meanwhile.
+A process beside this one answers every command with the same reply, so that no server's work is counted. Monitoring
+is at rest meanwhile.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Factory:
 
 
 class Engine:
-    """One connection's TLS; its own input and output memory as well."""
+    """The TLS of one connection, with the memory that its encrypted bytes come from and go to."""
 
     # Nothing is kept of a session.
     session_reused = True

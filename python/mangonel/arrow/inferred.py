@@ -156,10 +156,10 @@ class InferredSchema:
         return model_text(self.fields, name, collection)
 
     def drift(self, saved: InferredSchema) -> list[str]:
-        """Return what is found here and does not fit a schema that was saved earlier: one sentence each.
+        """Return how this schema differs from one that was saved earlier: one sentence for each difference.
 
-        A new field, a type that a field did not have, and a field that is missing in some documents and never was.
-        Numbers and shares do not matter, nor does what is gone, since a sample may lack it.
+        A difference is a new field, a new type of a field, or a field that is now missing in some documents. Counts do
+        not matter. Fields and types that are gone do not matter either, since a sample may lack them.
 
         Args:
             saved: what was found earlier.

@@ -30,7 +30,7 @@ class Writer(Protocol):
 
 
 class Format(Protocol):
-    """One format."""
+    """How one kind of file is written and read."""
 
     endings: tuple[str, ...]
     """Endings of names."""

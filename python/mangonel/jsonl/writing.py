@@ -134,7 +134,7 @@ def _id_of(line: bytes) -> Any:
 
 
 def _is_same_key(one: Any, other: Any) -> bool:
-    """Return whether the `_id` index treats both as one key: numbers by value, all else by type too."""
+    """Return whether the `_id` index treats both as one key. Numbers are equal by value, others by type and value."""
     return bool(_as_key(one) == _as_key(other))
 
 

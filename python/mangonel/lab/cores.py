@@ -72,10 +72,10 @@ def places(cores: Collection[int]) -> Places | None:
 
 
 def equipment(pids: Iterable[int]) -> Equipment | None:
-    """Return the equipment of a run with these servers of its own.
+    """Return the equipment of a run that has started servers with these process ids.
 
-    None if nothing can be pinned, and without own servers: others' servers are not moved, and a pinned load beside an
-    unpinned server would be yet another layout.
+    None if nothing can be pinned, or if the run has started no server: a server that was running before is not moved,
+    and a pinned load beside an unpinned server would be yet another layout.
     """
     found, known = places(available()), tuple(pids)
     return Equipment(known, found) if found is not None and known else None

@@ -144,7 +144,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # Spark's class is untyp
 
 
 class _FilteringReader(_Reader):
-    """Pushes filters down. Spark refuses a reader that can, where its configuration does not allow it."""
+    """Pushes filters down. A class of its own: unless Spark's configuration allows it, Spark refuses such readers."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # Spark's name
         """Take what MongoDB can filter; Spark applies all filters again."""

@@ -65,7 +65,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_final(self) -> bool:
-        """Whether it ends something: a websession or, as an epoch, which has no name, all of a user's."""
+        """Whether this record ends a websession, or all websessions of a user (an epoch, which has no `sid`)."""
         return self.next == ENDED or not self.sid
 
 

@@ -79,7 +79,7 @@ async def remembered_flow(
 async def forget_remembered_flow(
     sessions: CheckedSettings[Any], store: Store, session: WebSession[Any], keep: bytes | None = None
 ) -> None:
-    """Forget the remembered login of the request's browser, since it logs out or logs somebody in.
+    """Forget the remembered login of the request's browser, since it logs out, or logs in another user.
 
     Args:
         keep: key of the devices of the user who logs in, which the login itself changes.
@@ -143,7 +143,7 @@ async def _exchange_flow(
             sessions.expiry(now, deadline, state.extra),
             deadline,
             user,
-            # Whoever presents this websession first tells that the answer was not lost.
+            # The first request with this websession tells that the answer was not lost.
             prev=key,
             issued=now,
             sid=sessions.new_sid(),

@@ -81,7 +81,7 @@ class WebSession(dict[str, Any], Generic[Data]):
 
     Attributes:
         accessed: whether it was accessed in this request.
-        state: the knowledge of flows and frameworks; not for applications.
+        state: internal data of flows and frameworks; not for applications.
     """
 
     __slots__ = ("__dict__", "__weakref__", "accessed", "state")

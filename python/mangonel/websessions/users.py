@@ -154,7 +154,7 @@ def _next_epoch(now: float, last: int) -> int:
 async def _spare_flow(
     sessions: CheckedSettings[Any], store: Store, session: WebSession[Any], last: int, epoch: int
 ) -> None:
-    """Mark a websession with an epoch that is about to be stored, unless an earlier one has ended it."""
+    """Let a websession survive an epoch that is about to be stored, unless an earlier epoch has ended it."""
     state = session.state
     record = state.record
     assert record is not None

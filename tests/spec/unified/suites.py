@@ -140,7 +140,7 @@ def _load(path: Path) -> Any:
 def where_it_runs(
     case: Case, version: tuple[int, ...], deployments: Sequence[Facts] | None = None
 ) -> tuple[list[str], str]:
-    """Return the names of the deployments that a case runs on, and why not when there are none.
+    """Return the names of the deployments that a case runs on, and the reason if there are none.
 
     Args:
         version: of the server.

@@ -94,7 +94,11 @@ class CollectionArrow(WritingSource):
         def runner_of(collection: Any, session: _ClientSession | None) -> BulkRunner:
             bypass = bypass_document_validation if collection is self else None
             return self._bulk_runner(
-                collection, self._client, collection._name, ordered, bypass, comment, None, session
+                collection,
+                ordered=ordered,
+                bypass_document_validation=bypass,
+                comment=comment,
+                session=session,
             )
 
         runs = _runs(reader) if keys is None else _replacements(reader, keys, has_id=has_id)

@@ -68,7 +68,12 @@ class CollectionBulkWrite(WritingSource, Generic[_DocumentType]):
         if not runs:
             raise InvalidOperation("No operations to execute")
         runner = self._bulk_runner(
-            self, self._client, self._name, ordered, bypass_document_validation, comment, let, session
+            self,
+            ordered=ordered,
+            bypass_document_validation=bypass_document_validation,
+            comment=comment,
+            let=let,
+            session=session,
         )
         return self._port.flow(_bulk_write_flow(runner, runs))
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any, NoReturn
 
-    from mangonel._shared.client.client import _MongoClient
     from mangonel._shared.collection.write_support import WritingSource
     from mangonel._shared.sessions.session import _ClientSession
 
@@ -64,15 +63,14 @@ class BulkRunner:
     def __init__(
         self,
         collection: WritingSource,
-        client: _MongoClient[Any],
-        name: str,
+        *,
         ordered: bool,
-        bypass_document_validation: bool | None,
-        comment: Any,
-        let: Mapping[str, Any] | None,
+        bypass_document_validation: bool | None = None,
+        comment: Any = None,
+        let: Mapping[str, Any] | None = None,
         session: _ClientSession | None = None,
     ) -> None:
-        concern = collection._write_concern
+        client, concern = collection._client, collection._write_concern
         self._session: _core.Session | None = None
         if session is not None or BOUND:
             explicit = session_of(client._port, session)
@@ -85,7 +83,7 @@ class BulkRunner:
         if codec is None:
             codec = collection._reply_codec = write_codec(collection._codec_options)
         self._codec = codec
-        self._name = name
+        self._name = collection._name
         self._concern = concern
         self._is_acknowledged = concern._acknowledged
         self._ordered = ordered

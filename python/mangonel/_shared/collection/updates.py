@@ -235,12 +235,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         """
         statement = {"q": filter, "u": replacement}
         command: dict[str, Any] = {"update": self._name, "ordered": True, "updates": [statement]}
-        return self._port.run(self._single_write(command, KIND_RETRYABLE_WRITE, _checked_reply))
-
-    def _insert_checked(self, document: Mapping[str, Any], session: _ClientSession | None) -> _core.Operation:
-        """Return the operation that inserts one document with its `_id`, for rooms that start it by themselves."""
-        command: dict[str, Any] = {"insert": self._name, "ordered": True, "documents": [document]}
-        return self._single_write(command, KIND_RETRYABLE_WRITE, _checked_reply, session)
+        return self._port.run(self._single_write(command, KIND_RETRYABLE_WRITE, checked_reply))
 
     def delete_one(
         self,
@@ -339,7 +334,9 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
             command["let"] = let
         if (bypass := options["bypass_document_validation"]) is not None:
             command["bypassDocumentValidation"] = bypass
-        operation = self._single_write(command, kind, _update_result, options["session"], options["comment"])
+        operation = self._single_write(
+            command, kind, _update_result, session=options["session"], comment=options["comment"]
+        )
         if sort is not None and not concern.acknowledged:
             return self._port.flow(self._unacknowledged_sort_flow(operation))
         return self._port.run(operation)
@@ -371,7 +368,9 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
             validate_is_document_type("let", let)
             command["let"] = let
         return self._port.run(
-            self._single_write(command, kind, _delete_result, options["session"], options["comment"])
+            self._single_write(
+                command, kind, _delete_result, session=options["session"], comment=options["comment"]
+            )
         )
 
     def _single_write(
@@ -379,6 +378,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         command: dict[str, Any],
         kind: int,
         answer: Callable[[dict[str, Any] | None], Any],
+        *,
         session: _ClientSession | None = None,
         comment: Any = None,
     ) -> _core.Operation:
@@ -420,7 +420,12 @@ def _acknowledged_only(option: str, value: Any, concern: WriteConcern) -> Any:
     return value
 
 
-def _checked_reply(reply: dict[str, Any] | None) -> dict[str, Any] | None:
+def checked_reply(reply: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a reply without errors; None for an unacknowledged write.
+
+    Raises:
+        WriteError, WriteConcernError: the reply has such an error.
+    """
     if reply is not None and ("writeErrors" in reply or "writeConcernError" in reply):
         _raise_write_error(reply)
     return reply

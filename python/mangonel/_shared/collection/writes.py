@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from mangonel import _core
-from mangonel._core import REPLIES_NONE, REPLIES_ONE
+from mangonel._core import KIND_RETRYABLE_WRITE, REPLIES_NONE, REPLIES_ONE
 from mangonel._light import Generic, Iterable, Iterator, Mapping
 from mangonel._shared.collection.arrow import CollectionArrow
 from mangonel._shared.collection.bulk import CollectionBulkWrite
 from mangonel._shared.collection.find_and_modify import CollectionFindAndModify
-from mangonel._shared.collection.updates import CollectionUpdates
+from mangonel._shared.collection.updates import CollectionUpdates, checked_reply
 from mangonel._shared.collection.write_support import COMMAND_OVERHEAD
 from mangonel._shared.face_result import FaceResult
 from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
@@ -98,6 +98,11 @@ class CollectionWrites(
         )
         return port.run(operation)
 
+    def _insert_checked(self, document: Mapping[str, Any], session: _ClientSession | None) -> _core.Operation:
+        """Return the operation that inserts one document with its `_id`, for rooms that start it by themselves."""
+        command: dict[str, Any] = {"insert": self._name, "ordered": True, "documents": [document]}
+        return self._single_write(command, KIND_RETRYABLE_WRITE, checked_reply, session=session)
+
     def insert_many(
         self,
         documents: Iterable[_DocumentType | RawBSONDocument],
@@ -140,7 +145,11 @@ class CollectionWrites(
         else:
             runs = _insert_runs(runner_class, documents)
         runner = runner_class(
-            self, self._client, self._name, ordered, bypass_document_validation, comment, None, session
+            self,
+            ordered=ordered,
+            bypass_document_validation=bypass_document_validation,
+            comment=comment,
+            session=session,
         )
         return self._port.flow(_insert_many_flow(runner, runs))
 

@@ -80,7 +80,7 @@ class Ranges:
         part._pace = max(part._pace_of(*builder.appended) // self._count, 1)
 
     def _add_waiting(self, builder: _core.ColumnBuilder) -> None:
-        """Pass on to the next cursor while the first one has ended."""
+        """Add the waiting batches in the order of the ranges, up to the first range whose cursor is still open."""
         while self._waiting:
             part = next(iter(self._waiting))
             batches = self._waiting[part]

@@ -106,7 +106,7 @@ class CursorTables:
             raise
 
     def _json_batches(self, mode: int, separator: int) -> Iterator[tuple[int, bytes]]:
-        """Yield each batch's number of documents and their JSON, separated by this byte; blocking only."""
+        """Yield the number of documents of each batch, and their JSON with `separator` between them; blocking only."""
         return self._json_batches_with(lambda: self._port.flow(self._fetch_flow()), mode, separator)
 
     def _json_batches_with(

@@ -338,7 +338,7 @@ class StallTask(VisitTask):
         self._visit([(f"/?v={self._payload}", "")] * 100)
 
     def act(self) -> int:
-        """Stall the store in the middle of a steady load that does not need it."""
+        """Stall the store in the middle of a steady load of requests that use no websession."""
         told: dict[str, float] = {}
         with ThreadPoolExecutor(2) as pool:
             stalled = pool.submit(self._stall, told, pool)

@@ -260,7 +260,7 @@ class Runner:
         )
 
     def _clean(self, collection: Any, mark: str, kept: dict[str, Any]) -> None:
-        """Take the marks away, those too that writers put back with an old copy of a document."""
+        """Remove the marks, also those that came back when another writer replaced a document by an old copy."""
         marked = {MARK: mark}
         for rows in self._passes(kept["_id"], collection, marked, kept, projection={"_id": 1}):
             ids = [row["_id"] for row in rows]

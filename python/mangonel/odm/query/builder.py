@@ -591,7 +591,7 @@ class QueryBuilder(Generic[T]):
         return query if self._model.__tenant__ is None else narrowed(self._model, query, is_exact)
 
     def _conditions(self) -> dict[str, Any]:
-        """Return what the program asked for, of the classes of its model."""
+        """Return the query document of the program's conditions, limited to the classes of this model."""
         query = query_of(*self._where)
         tag = self._model.__tag_value__
         if tag is not None and not self._model.__is_root_of_family__():

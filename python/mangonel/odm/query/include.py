@@ -1,6 +1,6 @@
 """`include`: fetches the documents that references lead to, with one command for each reference and level.
 
-A reference that a path leads through is fetched once, whatever leads through it. `related()` gives one a query of its
+A reference that several paths lead through is fetched once. `related()` gives one a query of its
 own.
 """
 

@@ -1,6 +1,6 @@
 """From a URL to a store: which file, which class, which options. Imports an engine's client only when one is made.
 
-Standard parsing: percent-encoding, IPv6 in brackets, defaults really applied. An option nobody knows is an error.
+Standard parsing: percent-encoding, IPv6 in brackets, defaults really applied. An unknown option is an error.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class StoreURL:
             ) from None
 
     def finish(self) -> None:
-        """Refuse what nobody took."""
+        """Refuse the options that were not taken."""
         if self.options:
             raise UsageError(
                 f"the {self.scheme} store knows no option {', '.join(sorted(self.options))}; "
