@@ -212,7 +212,7 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
             if token is not None and (
                 self._sessions.is_stateless or policy.key_of(token) in (state.record.key, state.alias)
             ):
-                return value
+                return str(value)
         return None
 
     def _follow_user(self) -> None:
