@@ -55,7 +55,7 @@ PAUSE = 601.0
 GRACE = 30.0
 ABSOLUTE = 30 * 86_400.0
 # Seconds: a busy machine is no store that fails.
-PATIENCE = 600
+TIMEOUT_S = 600
 # Longer than any record is kept.
 AGES = 500 * 86_400.0
 VISITORS = 8
@@ -457,7 +457,7 @@ async def play(
         on_theft=lambda device: thefts.append(device.user),
         idle=IDLE,
         absolute=ABSOLUTE,
-        timeout=PATIENCE,
+        timeout=TIMEOUT_S,
         renew=None,
         grace=GRACE,
         events=lambda event: None,
@@ -515,13 +515,13 @@ def main() -> None:
         import tempfile
 
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        urls = {"memory": "memory:matrix", "sqlite": f"sqlite:///{folder}/w.db?timeout={PATIENCE}"}
+        urls = {"memory": "memory:matrix", "sqlite": f"sqlite:///{folder}/w.db?timeout={TIMEOUT_S}"}
         urls |= {"directory": f"files://{folder}/files", "single_file": f"file://{folder}/one"}
         server = stack.enter_context(start(replica_set=1))
-        urls["mongodb"] = server.uri.replace("/?", f"/matrix?socketTimeoutMS={PATIENCE}000&")
+        urls["mongodb"] = server.uri.replace("/?", f"/matrix?socketTimeoutMS={TIMEOUT_S}000&")
         for name in STORES:
             if name not in urls:
-                urls[name] = f"{stack.enter_context(running(name)).url}?timeout={PATIENCE}"
+                urls[name] = f"{stack.enter_context(running(name)).url}?timeout={TIMEOUT_S}"
         for url in urls.values():
             asyncio.run(WebSessions(url).setup())
         until = time.monotonic() + given.seconds
