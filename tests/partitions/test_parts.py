@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import itertools
 import pickle
 import subprocess
 import sys
@@ -100,8 +101,25 @@ def test_neighbours_share_a_bound_and_the_ends_are_open(database: Any) -> None:
     assert parts[0].low is None is parts[-1].high
     assert parts[3].namespace == f"{database.name}.plain"
     assert parts[3].shard is None is parts[3].snapshot_time
-    # A sixteenth of the samples of a part bounds how uneven chance makes them; no part may be empty.
+    # Chance makes them uneven; no part may be empty.
     assert min(len(part.to_arrow()) for part in parts) > 0
+
+
+@pytest.mark.no_sample
+def test_largest_of_eight_parts_has_a_third_more_than_the_mean_at_most(database: Any) -> None:
+    # A million documents, made by the server.
+    ends: list[Any] = ["$_id", {"$add": ["$_id", 1]}]
+    numbers = {"$range": [{"$multiply": [end, 1000]} for end in ends]}
+    database.thousands.insert_many([{"_id": n} for n in range(1000)])
+    stages = [{"$project": {"_id": numbers}}, {"$unwind": "$_id"}, {"$out": "million"}]
+    database.thousands.aggregate(stages)
+
+    for _ in range(5):
+        parts = database.million.partitions(8)
+        bounds = [0, *(part.low["_id"] for part in parts if part.low is not None), 1_000_000]
+        sizes = [high - low for low, high in itertools.pairwise(bounds)]
+        assert len(sizes) == 8
+        assert max(sizes) <= 1.3 * 125_000, sizes
 
 
 @pytest.mark.parametrize("way", ["to_arrow", "iter_arrow", "to_polars", "find"])

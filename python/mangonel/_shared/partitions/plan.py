@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from mangonel.bson.timestamp import Timestamp
     from mangonel.topology_description import TopologyDescription
 
-# Samples per range; enough that chance makes no range much larger than others.
-_SAMPLES = 16
+# Samples per range: of 8 ranges the largest has 1.2 times the mean, and more than 1.3 once in ten thousand plans. Of
+# many ranges, which are read in turns, fewer do, so that the reply stays small.
+_SAMPLES, _FEWEST_SAMPLES, _MOST_SAMPLES = 256, 16, 4096
 
 # What ranges cannot honour, by its name in a query, and why.
 _REFUSED = {
@@ -152,7 +153,8 @@ async def plan_flow(
     if count == 1 and not is_snapshot and by != "chunks":
         return Plan([Range(None, None)], None)
     await _check_kind_flow(cursor)
-    ids, moment = await _sample_flow(cursor, _SAMPLES * count, is_snapshot)
+    size = max(min(_SAMPLES * count, _MOST_SAMPLES), _FEWEST_SAMPLES * count)
+    ids, moment = await _sample_flow(cursor, size, is_snapshot)
     ranges = None
     if by != "sample":
         ranges = await _chunks_flow(cursor, count, is_required=by == "chunks")
