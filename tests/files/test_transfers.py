@@ -9,8 +9,9 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pytest
 from mangonel import AsyncMongoClient, MongoClient, cli
 from mangonel.bson import Binary, MaxKey, MinKey, ObjectId
 from mangonel.errors import OperationFailure
-from mangonel.files import TransferError, export_table, import_table
+from mangonel.files import TransferError, aexport_table, aimport_table, export_table, import_table
 from mangonel.server import Server
 
 pa = pytest.importorskip("pyarrow")
@@ -258,8 +259,12 @@ def test_what_cannot_be_done_is_refused(database: Any, standalone: Server, tmp_p
 
     async def play() -> None:
         async with AsyncMongoClient[Any](standalone.uri) as client:
-            with pytest.raises(TypeError, match="blocking face"):
-                export_table(client.a.b, path)
+            for call in (export_table, import_table):
+                with pytest.raises(TypeError, match="blocking face"):
+                    call(client.a.b, path)
+        for acall in (aexport_table, aimport_table):
+            with pytest.raises(TypeError, match="asyncio face"):
+                await acall(rows, path)
 
     asyncio.run(play())
 
@@ -301,33 +306,164 @@ def test_a_failure_of_the_server_keeps_the_complete_parts(
     assert told.documents == 2_000
 
 
+def on_asyncio(uri: str, play: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
+    """Run a coroutine function with a client of the asyncio face."""
+
+    async def run() -> Any:
+        async with AsyncMongoClient[Any](uri) as client:
+            return await play(client)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_asyncio_exports_and_imports(database: Any, standalone: Server, tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"rows{ending}"
+    database.rows.insert_many([{"_id": number, "n": number / 4} for number in range(30_000)])
+    threads: set[int] = set()
+
+    async def play(client: Any) -> None:
+        own, ticks = client[database.name], 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0)
+                ticks += 1
+
+        beside = asyncio.create_task(tick())
+        told = await aexport_table(
+            own.rows, path, parts=3, progress=lambda *_: threads.add(threading.get_ident())
+        )
+        assert (told.documents, told.parts) == (30_000, 3)
+        assert (await aimport_table(own.copies, path)).inserted == 30_000
+        # Duplicates are told as on the other face.
+        assert (await aimport_table(own.copies, path, skip_errors=True)).failed == 30_000
+        with pytest.raises(TransferError, match="duplicate key"):
+            await aimport_table(own.copies, path)
+        beside.cancel()
+        # The loop was free meanwhile.
+        assert ticks > 100
+
+    on_asyncio(standalone.uri, play)
+    assert threads == {threading.get_ident()}
+    assert database.copies.find().sort("_id").to_list() == database.rows.find().sort("_id").to_list()
+
+
+def test_cancelled_export_leaves_no_cursor_and_is_resumed_on_either_face(
+    database: Any, standalone: Server, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.parquet"
+    text = "x" * 4_000
+    database.rows.insert_many([{"_id": number, "text": text} for number in range(8_000)])
+
+    async def play(client: Any) -> None:
+        begun = asyncio.Event()
+
+        def note(size: int, documents: int) -> None:
+            # The first part is complete.
+            if documents > 3_000:
+                begun.set()
+
+        rows = client[database.name].rows
+        task = asyncio.create_task(aexport_table(rows, path, parts=4, parallel=1, progress=note))
+        await asyncio.wait_for(begun.wait(), 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        idle = [
+            {"$currentOp": {"idleCursors": True}},
+            {"$match": {"type": "idleCursor", "ns": rows.full_name}},
+        ]
+        # A cursor whose batch was lost is closed beside a later operation.
+        async with asyncio.timeout(60):
+            while await (await client.admin.aggregate(idle)).to_list():
+                await asyncio.sleep(0.05)
+
+    on_asyncio(standalone.uri, play)
+    assert not path.exists()
+    told = export_table(database.rows, path, parts=4, resume=True)
+    assert 1 <= told.resumed < 4
+    assert told.documents == 8_000
+
+
+def test_cancelled_import_has_ended_when_its_task_has(
+    database: Any, standalone: Server, tmp_path: Path
+) -> None:
+    path, progress = tmp_path / "rows.arrow", tmp_path / "progress"
+    database.rows.insert_many([{"_id": number} for number in range(100_000)])
+    export_table(database.rows, path)
+
+    async def play(client: Any) -> int:
+        begun = asyncio.Event()
+        copies = client[database.name].copies
+        task = asyncio.create_task(
+            aimport_table(copies, path, threads=1, resume=progress, progress=lambda *_: begun.set())
+        )
+        await asyncio.wait_for(begun.wait(), 60)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return int(await copies.count_documents({}))
+
+    stored = on_asyncio(standalone.uri, play)
+    assert 0 < stored < 100_000
+    assert database.copies.count_documents({}) == stored
+    told = import_table(database.copies, path, resume=progress)
+    assert told.inserted + stored == 100_000
+    assert database.copies.count_documents({}) == 100_000
+
+
+# Both are broken off in the middle once, and go on.
 MEASURED = """
 import resource, sys
 from mangonel import MongoClient
 from mangonel.files import export_table, import_table
 
-database = MongoClient(sys.argv[1])[sys.argv[2]]
-export_table(database.few, sys.argv[3])
-import_table(database.few_copies, sys.argv[3])
+uri, name, path, count = *sys.argv[1:4], int(sys.argv[4])
+database = MongoClient(uri)[name]
+
+class Broken(Exception):
+    pass
+
+def half(size, rows):
+    if rows > count // 2:
+        raise Broken
+
+def broken_off(call, *arguments, **options):
+    try:
+        call(*arguments, **options, progress=half)
+    except Broken:
+        return call(*arguments, **options)
+    raise SystemExit("was not broken off")
+
+export_table(database.few, path)
+import_table(database.few_copies, path)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-export_table(database.rows, sys.argv[3], parts=6)
-import_table(database.copies, sys.argv[3])
+assert broken_off(export_table, database.rows, path, parts=6, resume=True).documents == count
+broken_off(import_table, database.copies, path, resume=path + ".progress")
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
 @pytest.mark.no_sample
-def test_memory_is_bounded(database: Any, tmp_path: Path) -> None:
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_memory_is_bounded(database: Any, tmp_path: Path, ending: str) -> None:
+    # By hand 1 000.
+    megabytes = int(os.environ.get("MANGONEL_FILES_MB", "200"))
     text = [os.urandom(500).hex() for _ in range(100)]
-    for start in range(0, 200_000, 20_000):
+    for start in range(0, megabytes * 1_000, 20_000):
         database.rows.insert_many(
             [{"_id": number, "text": text[number % 100]} for number in range(start, start + 20_000)]
         )
     database.few.insert_many([{"_id": number, "text": text[number]} for number in range(100)])
-    uri = "mongodb://{}:{}/".format(*database.client.address)
-    command = [sys.executable, "-c", MEASURED, uri, database.name, str(tmp_path / "rows.parquet")]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+    uri, path = "mongodb://{}:{}/".format(*database.client.address), tmp_path / f"rows{ending}"
+    arguments = [uri, database.name, str(path), str(megabytes * 1_000)]
+    ran = subprocess.run(
+        [sys.executable, "-c", MEASURED, *arguments], capture_output=True, text=True, timeout=1000, check=True
+    )
 
-    # 200 MB of documents.
+    print(f"{megabytes} MB of documents, {ending}: {int(ran.stdout) // 1000} MB more")
     assert int(ran.stdout) < 130_000
-    assert database.copies.estimated_document_count() == 200_000
+    assert database.copies.count_documents({}) == megabytes * 1_000

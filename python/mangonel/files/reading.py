@@ -90,7 +90,7 @@ def import_table(
         raise ValueError(f"expected at least 1 thread, got {threads!r}")
     if collection._port.is_async:
         raise TypeError(
-            "expected a collection of the blocking face, got one of asyncio; run this in a thread"
+            "expected a collection of the blocking face, got one of the asyncio face; use aimport_table"
         )
     made = format_of(source, format)
     if schema is not None and made.is_nested:

@@ -110,7 +110,7 @@ def export_table(
             raise ValueError(f"expected at least 1 as {name}, got {value!r}")
     if collection._port.is_async:
         raise TypeError(
-            "expected a collection of the blocking face, got one of asyncio; run this in a thread"
+            "expected a collection of the blocking face, got one of the asyncio face; use aexport_table"
         )
     export = _Export(collection, Path(target), made, split, progress)
     asked = {

@@ -11,7 +11,7 @@ from mangonel._shared.upper_modules import upper_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Any, Self, TypeAlias, Unpack
 
     from mangonel._faces.port import Port
@@ -107,17 +107,11 @@ class CursorTables:
 
     def _json_batches(self, mode: int, separator: int) -> Iterator[tuple[int, bytes]]:
         """Yield the number of documents of each batch, and their JSON with `separator` between them; blocking only."""
-        return self._json_batches_with(lambda: self._port.flow(self._fetch_flow()), mode, separator)
-
-    def _json_batches_with(
-        self, fetch: Callable[[], Any], mode: int, separator: int
-    ) -> Iterator[tuple[int, bytes]]:
-        """The same, with a function that fetches the next batch."""
         while True:
             batch = self._batch
             if batch is not None and not batch.is_empty:
                 yield len(batch), batch.json(mode, separator)
-            if self._id == 0 or not fetch():
+            if self._id == 0 or not self._port.flow(self._fetch_flow()):
                 return
 
     def to_arrow(
