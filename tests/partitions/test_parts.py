@@ -106,6 +106,7 @@ def test_neighbours_share_a_bound_and_the_ends_are_open(database: Any) -> None:
 
 
 @pytest.mark.no_sample
+@pytest.mark.timeout(600)
 def test_largest_of_eight_parts_has_a_third_more_than_the_mean_at_most(database: Any) -> None:
     # A million documents, made by the server.
     ends: list[Any] = ["$_id", {"$add": ["$_id", 1]}]
