@@ -1,15 +1,22 @@
-"""What the programs for the engines share: documents, what is expected of them, and a process that dies once."""
+"""What the programs for the engines share: documents, writers beside the reads, and workers that die once.
+
+As a program, `python common.py URI DATABASE`, it is the writers.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
+import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mangonel import MongoClient
+from mangonel import MongoClient, _parts_of_tables
 from mangonel.bson import Binary, ObjectId
 
 COUNT = int(os.environ.get("MANGONEL_ENGINE_ROWS", "20000"))
@@ -65,7 +72,7 @@ def shown(row: Any) -> tuple[Any, ...]:
 def same(rows: list[Any], collection: Any) -> None:
     """Fail unless the rows are those that `find` returns."""
     found = sorted(map(shown, rows))
-    wanted = sorted(map(expected, collection.find()))
+    wanted = sorted(map(expected, collection.find(STAYS)))
     assert len(found) == len(wanted) == COUNT, (len(found), len(wanted))
     differing = [pair for pair in zip(found, wanted, strict=True) if pair[0] != pair[1]]
     assert not differing, differing[:3]
@@ -77,19 +84,87 @@ def stored(collection: Any) -> None:
     assert numbers == list(range(COUNT)), len(numbers)
 
 
-def die_once(folder: str) -> None:
-    """Kill this process, unless one was killed before."""
+def die_once(where: str) -> None:
+    """Kill this process, a worker, unless one was killed there before."""
     try:
-        os.close(os.open(Path(folder) / "killed", os.O_CREAT | os.O_EXCL))
+        os.close(os.open(Path(os.environ["MANGONEL_ENGINE_FOLDER"]) / where, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         return
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def dying_in_a_read(tables: Iterator[Any]) -> Iterator[Any]:
+    """Yield tables or batches; die once behind the first rows."""
+    for table in tables:
+        yield table.slice(0, 10)
+        die_once("in_a_read")
+        yield table.slice(10)
+
+
+class DyingReader(_parts_of_tables.PartReader):
+    """Dies once in a read."""
+
+    def tables(self, part: Any, columns: Any = None) -> Iterator[Any]:
+        return dying_in_a_read(super().tables(part, columns))
+
+
+class DyingTarget(_parts_of_tables.Target):
+    """Dies once when rows are stored and the engine does not know it yet."""
+
+    def store(self, table: Any, part: object) -> int:
+        stored = super().store(table, part)
+        die_once("after_a_commit")
+        return stored
+
+
+STAYS = {"n": {"$gte": 0}}
+"""The documents of `documents()`: those of the writers come and go."""
+
+
+def write_beside(uri: str, name: str) -> None:
+    """Insert, change and delete by 20 threads until this process is ended."""
+
+    def write(seed: int) -> None:
+        chosen = random.Random(seed)
+        pause = threading.Event()
+        while True:
+            id = chosen.choice([f"p{chosen.random()}", -chosen.random(), {"p": chosen.random()}, ObjectId()])
+            rows.insert_one({"_id": id, "n": -1})
+            place = chosen.randrange(COUNT // 5) * 5
+            rows.update_one({"_id": place}, {"$set": {"pad": "x" * chosen.randrange(200)}})
+            rows.delete_one({"_id": id})
+            pause.wait(0.5)
+
+    with MongoClient[Any](uri) as client:
+        rows = client[name].rows
+        writers = [threading.Thread(target=write, args=(seed,)) for seed in range(20)]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join()
+
+
+@contextlib.contextmanager
+def writers(database: Any) -> Iterator[None]:
+    """Write beside a block, whose reads have to filter by `STAYS`."""
+    process = subprocess.Popen([sys.executable, __file__, os.environ["MANGONEL_URI"], database.name])
+    try:
+        # They write.
+        while database.rows.find_one({"pad": {"$exists": True}}) is None:
+            assert process.poll() is None
+        yield
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
 
 
 def started() -> tuple[Any, Any, str]:
     """Return the client, a database with the documents, and a folder: the program's arguments."""
     uri, name, folder = sys.argv[1:]
     os.environ["MANGONEL_URI"] = uri
+    # Workers inherit both.
+    os.environ["MANGONEL_ENGINE_FOLDER"] = folder
     client = MongoClient[Any](uri)
     database = client[name]
     database.rows.insert_many(list(documents()), ordered=False)
@@ -97,3 +172,7 @@ def started() -> tuple[Any, Any, str]:
     # Without it, each upsert by key would read the collection.
     database.by_key.create_index("n", unique=True)
     return client, database, folder
+
+
+if __name__ == "__main__":
+    write_beside(*sys.argv[1:])

@@ -1,31 +1,36 @@
-"""Dask with two worker processes: its rows are those of find(), a dying worker neither loses nor doubles any."""
+"""Dask with two worker processes: its rows are those of find(), dying workers neither lose nor double any."""
 
 import pyarrow
-from common import die_once, same, started, stored
+from common import STAYS, DyingReader, DyingTarget, die_once, same, started, stored, writers
 from dask.distributed import Client, LocalCluster
 
+import mangonel.dask
+from mangonel import _parts_of_tables
 from mangonel.dask import read, write
 
 
-def dying(frame, folder):
-    die_once(folder)
+def dying(frame):
+    die_once("before_a_commit")
     return frame
 
 
 def main():
-    _, database, folder = started()
+    _, database, _ = started()
+    _parts_of_tables.PartReader = DyingReader
+    mangonel.dask.Target = DyingTarget
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster),
     ):
-        frame = read(database.rows, parts=6)
-        assert frame.npartitions == 6
-        table = pyarrow.Table.from_pandas(frame.compute(), preserve_index=False)
-        same(table.to_pylist(), database.rows)
+        with writers(database):
+            frame = read(database.rows, STAYS, parts=6)
+            assert frame.npartitions == 6
+            table = pyarrow.Table.from_pandas(frame.compute(), preserve_index=False)
+            same(table.to_pylist(), database.rows)
         chosen = frame[["n"]]
         assert int(chosen["n"].sum().compute()) == sum(range(len(table)))
 
-        dying_once = frame.map_partitions(dying, folder, meta=frame._meta)
+        dying_once = frame.map_partitions(dying, meta=frame._meta)
         assert write(dying_once, database.once, once="job") <= len(table)
         stored(database.once)
         for _ in range(2):

@@ -1,25 +1,30 @@
-"""Ray with two workers: its rows are those of find(), and a worker that dies neither loses nor doubles any."""
+"""Ray with two workers: its rows are those of find(), and workers that die neither lose nor double any."""
 
 import pyarrow
 import ray
-from common import die_once, same, started, stored
+from common import STAYS, DyingReader, DyingTarget, die_once, same, started, stored, writers
 
+import mangonel.ray
+from mangonel import _parts_of_tables
 from mangonel.ray import Sink, Source
 
 
 def main():
-    _, database, folder = started()
+    _, database, _ = started()
     ray.init(num_cpus=2, object_store_memory=400_000_000, include_dashboard=False, log_to_driver=False)
+    _parts_of_tables.PartReader = DyingReader
+    mangonel.ray.Target = DyingTarget
     try:
-        source = Source(database.rows, parts=6)
-        dataset = ray.data.read_datasource(source)
-        tables = ray.get(dataset.to_arrow_refs())
-        same(pyarrow.concat_tables(tables).to_pylist(), database.rows)
+        with writers(database):
+            source = Source(database.rows, STAYS, parts=6)
+            dataset = ray.data.read_datasource(source)
+            tables = ray.get(dataset.to_arrow_refs())
+            same(pyarrow.concat_tables(tables).to_pylist(), database.rows)
         # The parts were planned once, for every execution.
         assert len(source.get_read_tasks(99)) == len(source.get_read_tasks(2)) == 6
 
         def dying(table):
-            die_once(folder)
+            die_once("before_a_commit")
             return table
 
         dying_once = dataset.map_batches(dying, batch_format="pyarrow", batch_size=None)

@@ -1,9 +1,11 @@
-"""Spark with Python workers: rows are those of find(), filters keep them, a dying worker loses and doubles none."""
+"""Spark with Python workers: rows are those of find(), filters keep them, dying workers lose and double none."""
 
 import math
 
-from common import die_once, same, started, stored
+from common import STAYS, die_once, same, started, stored, writers
 from spark_session import session
+
+from mangonel.bson import json_util
 
 # As Spark has them: NaN equals itself and is greater than every number, and null is neither true nor false.
 FILTERS = {
@@ -20,35 +22,37 @@ FILTERS = {
 
 
 def main():
-    _, database, folder = started()
+    _, database, _ = started()
     with session() as spark:
-        batch(spark, database, folder)
+        batch(spark, database)
 
 
-def load(spark, database, **options):
-    where = {"database": database.name, "collection": "rows"}
-    return spark.read.format("mangonel").options(**where, parts="6", **options).load()
+def load(spark, database, form="mangonel", **options):
+    where = {"database": database.name, "collection": "rows", "filter": json_util.dumps(STAYS)}
+    return spark.read.format(form).options(**where, parts="6", **options).load()
 
 
-def save(frame, database, collection, **options):
+def save(frame, database, collection, form="mangonel", **options):
     where = {"database": database.name, "collection": collection}
-    frame.write.format("mangonel").mode("append").options(**where, **options).save()
+    frame.write.format(form).mode("append").options(**where, **options).save()
 
 
-def batch(spark, database, folder):
-    frame = load(spark, database).cache()
-    rows = sorted(frame.toArrow().to_pylist(), key=lambda row: row["n"])
-    same(rows, database.rows)
+def batch(spark, database):
+    with writers(database):
+        frame = load(spark, database, "dying").cache()
+        rows = sorted(frame.toArrow().to_pylist(), key=lambda row: row["n"])
+        same(rows, database.rows)
+    looks_once(spark, database)
 
     for text, keeps in FILTERS.items():
         pushed = load(spark, database, pushdown="true", sample="2000").filter(text).select("n").toArrow()
         assert sorted(pushed["n"].to_pylist()) == [row["n"] for row in rows if keeps(row)], text
 
     def dying(batches):
-        die_once(folder)
+        die_once("before_a_commit")
         yield from batches
 
-    save(frame.mapInArrow(dying, frame.schema), database, "once", once="job")
+    save(frame.mapInArrow(dying, frame.schema), database, "once", "dying", once="job")
     stored(database.once)
     for _ in range(2):
         save(frame.select("n", "x"), database, "by_key", key="n")
@@ -57,9 +61,26 @@ def batch(spark, database, folder):
         frame.filter("n < 10 and in is not null").selectExpr("in.id as _id", "n"), database, "ids", ids="_id"
     )
     wanted = {
-        row["in"]["id"]: row["n"] for row in database.rows.find({"n": {"$lt": 10}, "in": {"$ne": None}})
+        row["in"]["id"]: row["n"]
+        for row in database.rows.find({"n": {"$gte": 0, "$lt": 10}, "in": {"$ne": None}})
     }
     assert {row["_id"]: row["n"] for row in database.ids.find()} == wanted
+
+
+def looks_once(spark, database):
+    """Fail unless documents are looked at once for the schema. A user's schema does not tell ids from text."""
+    noted = load(spark, database, sample="50").schema
+    for schema, looks in ((None, 1), (noted, 0), ("n long, in struct<id: string>", 1)):
+        database.command("profile", 2)
+        reader = spark.read if schema is None else spark.read.schema(schema)
+        where = {"database": database.name, "collection": "rows", "sample": "50", "parts": "6"}
+        rows = reader.format("mangonel").options(**where).load().select("n", "in.id").collect()
+        database.command("profile", 0)
+        assert len(rows) == database.rows.count_documents({})
+        assert {len(row.id) for row in rows if row.id is not None} == {24}
+        sampled = {"command.pipeline.0.$sample.size": 50}
+        assert database.system.profile.count_documents(sampled) == looks, schema
+        database.system.profile.drop()
 
 
 main()

@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 
+from dying_source import DyingSource
 from pyspark.sql import SparkSession
 
 from mangonel.spark import register
@@ -23,6 +24,7 @@ def session():
     )
     spark.sparkContext.setLogLevel("OFF")
     register(spark)
+    spark.dataSource.register(DyingSource)
     try:
         yield spark
     finally:

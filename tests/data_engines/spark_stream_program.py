@@ -1,9 +1,9 @@
-"""Spark reads changes as a stream: each once, those between two runs of a query included."""
+"""Spark reads changes as a stream and stores them: each once, whatever ends, those between two runs included."""
 
 import time
 from pathlib import Path
 
-from common import started
+from common import die_once, started
 from spark_session import session
 
 
@@ -11,6 +11,7 @@ def main():
     _, database, folder = started()
     with session() as spark:
         stream(spark, database, Path(folder))
+        stores(spark, database, Path(folder))
 
 
 def stream(spark, database, folder):
@@ -42,6 +43,40 @@ def stream(spark, database, folder):
     assert len(rows) == len({row.token for row in rows}) == 501, len(rows)
     inserted = [row for row in rows if row.operation == "insert"]
     assert sorted(row.key for row in inserted) == sorted(f'{{"_id": {number}}}' for number in range(500))
+
+
+def stores(spark, database, folder):
+    """Copy changes by a stream whose workers die once before and once after a commit, and which starts again."""
+
+    def dying(batches):
+        die_once("before_a_commit")
+        yield from batches
+
+    def begin():
+        where = {"database": database.name, "collection": "copied"}
+        changes = spark.readStream.format("mangonel_changes").options(**where).load()
+        copies = changes.selectExpr("token as _id", "operation").repartition(2)
+        written = copies.mapInArrow(dying, copies.schema).writeStream.format("dying")
+        options = {"database": database.name, "collection": "stored", "once": "copies"}
+        return written.options(**options).option("checkpointLocation", checkpoint).start()
+
+    source, checkpoint = database.create_collection("copied"), str(folder / "copies")
+    query = begin()
+    while not list(Path(checkpoint).glob("offsets/*")):
+        assert query.exception() is None, query.exception()
+        time.sleep(0.1)
+    for start in (0, 300, 600):
+        source.insert_many([{"_id": number} for number in range(start, start + 300)])
+        query.processAllAvailable()
+    query.stop()
+    source.insert_many([{"_id": number} for number in range(900, 1000)])
+    # As if the last batch had been stored and not recorded.
+    sorted(Path(checkpoint).glob("commits/[0-9]*"), key=lambda path: int(path.name))[-1].unlink()
+    query = begin()
+    query.processAllAvailable()
+    query.stop()
+    # Without an _id of their own, rows would be doubled by a batch that is stored twice; with it, it would fail.
+    assert database.stored.count_documents({"operation": "insert"}) == 1000
 
 
 main()

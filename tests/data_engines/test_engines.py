@@ -1,4 +1,4 @@
-"""Real Ray, Dask and Spark read what find() returns, and store each row once although a worker dies."""
+"""Real Ray, Dask and Spark read what find() returns beside 20 writers, and store each row once although workers die."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from mangonel.server import Server
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
+# Where workers were killed.
+WRITES = {"before_a_commit", "after_a_commit"}
+KILLS: dict[str, set[str]] = {"spark_stream": WRITES, "lab": set()}
 
 
 @pytest.fixture(scope="session")
@@ -36,8 +39,8 @@ def interpreter() -> Path:
 # They take a minute and a gigabyte each.
 @pytest.mark.no_sample
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("engine", ["ray", "dask", "spark", "spark_stream"])
-def test_rows_are_those_of_the_collection_and_a_dying_worker_loses_none(
+@pytest.mark.parametrize("engine", ["ray", "dask", "spark", "spark_stream", "lab"])
+def test_rows_are_those_of_the_collection_and_dying_workers_lose_none(
     engine: str, server: Server, interpreter: Path, tmp_path: Path
 ) -> None:
     if engine.startswith("spark") and shutil.which("java") is None:
@@ -62,7 +65,7 @@ def test_rows_are_those_of_the_collection_and_a_dying_worker_loses_none(
             check=False,
         )
         assert done.returncode == 0, f"{done.stdout[-1000:]}\n{done.stderr[-6000:]}"
-        assert (tmp_path / "killed").exists() or engine == "spark_stream"
+        assert {path.name for path in tmp_path.iterdir()} >= KILLS.get(engine, {"in_a_read", *WRITES})
     finally:
         with MongoClient[Any](server.uri) as client:
             client.drop_database(name)

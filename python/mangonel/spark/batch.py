@@ -10,6 +10,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     InputPartition,
     WriterCommitMessage,
 )
@@ -20,12 +21,14 @@ from mangonel.arrow.schema import Schema
 from mangonel.errors import ConfigurationError
 from mangonel.spark.filters import query_of
 from mangonel.spark.options import Options
-from mangonel.spark.types import fields_of, fitted, struct_of
+from mangonel.spark.types import fields_of, fitted, noted, noted_fields
 
 __all__ = ["MangonelSource"]
 
 _READING = frozenset({"filter", "sample", "parts", "snapshot", "on_invalid", "pushdown"})
 _WRITING = frozenset({"key", "once", "ids"})
+# What Spark says of a stream's task: the number of its batch, the same when the batch is run again.
+_BATCH = "streaming.sql.batchId"
 # Documents that tell ids from text where the user gave the schema.
 _SAMPLE = 1_000
 
@@ -43,9 +46,9 @@ class MangonelSource(DataSource):  # type: ignore[misc]  # Spark's class is unty
     `load()` that have none, and these lose rows: with `pushdown`, call `load()` for each query. `filter` has no such
     condition.
 
-    Options of writing: `key` (columns with commas between them; a row replaces the document with the same values),
-    `once` (a name of this write among all: each task stores its rows in one transaction and only once), `ids` (columns
-    of hexadecimal text to store as ObjectIds).
+    Options of writing, that of streams (`frame.writeStream.format("mangonel")`) included: `key` (columns with commas
+    between them; a row replaces the document with the same values), `once` (a name of this write among all: each task
+    stores its rows in one transaction and only once), `ids` (columns of hexadecimal text to store as ObjectIds).
 
     Example:
         >>> spark.read.format("mangonel").options(database="shop", collection="orders").load().count()
@@ -67,7 +70,7 @@ class MangonelSource(DataSource):  # type: ignore[misc]  # Spark's class is unty
             )
         if not found.documents:
             raise ConfigurationError(f"expected documents in {collection.full_name}, got none; give a schema")
-        return struct_of(found.schema.fields)
+        return noted(found.schema.fields, frozenset(inner.path for inner in found if inner.is_mixed))
 
     def reader(self, schema: Any) -> DataSourceReader:
         """Return a reader of the columns of a schema."""
@@ -80,10 +83,22 @@ class MangonelSource(DataSource):  # type: ignore[misc]  # Spark's class is unty
         Raises:
             ConfigurationError: the mode is "overwrite".
         """
-        if overwrite:
-            raise ConfigurationError(
-                'expected the mode "append", got "overwrite"; remove the documents first'
-            )
+        return _Writer(*self._target('mode "append", got "overwrite"', is_refused=overwrite))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802  # Spark's name
+        """Return a writer of the batches of a stream.
+
+        Raises:
+            ConfigurationError: the output mode is "complete".
+        """
+        return _StreamWriter(
+            *self._target('output mode "append" or "update", got "complete"', is_refused=overwrite)
+        )
+
+    def _target(self, wanted: str, *, is_refused: bool) -> tuple[Target, list[str]]:
+        """Return the collection to store rows in, and the columns that become ids."""
+        if is_refused:
+            raise ConfigurationError(f"expected the {wanted}; remove the documents first")
         options = Options(self.options, _WRITING)
         with options.client() as client:
             target = Target(
@@ -92,12 +107,13 @@ class MangonelSource(DataSource):  # type: ignore[misc]  # Spark's class is unty
                 once=options.text("once"),
                 connect=options.connect,
             )
-        return _Writer(target, options.names("ids") or [])
+        return target, options.names("ids") or []
 
 
 @dataclass
 class _Part(InputPartition):  # type: ignore[misc]  # Spark's class is untyped here
     part: Any
+    reader: PartReader
 
 
 class _Reader(DataSourceReader):  # type: ignore[misc]  # Spark's class is untyped here
@@ -106,14 +122,16 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # Spark's class is untyp
     def __init__(self, options: Options, schema: Any) -> None:
         self._options = options
         self._schema = schema
-        with options.client() as client:
-            # What the user's schema does not tell: ids, and paths with several types.
-            size = options.number("sample") or _SAMPLE
-            found = options.collection(client).infer_schema(sample=size)
-        self._fields = fields_of(schema, found.schema.fields)
-        self._mixed = frozenset(inner.path for inner in found if inner.is_mixed)
         self._queries: list[dict[str, Any]] = []
-        self._reader = PartReader(self._fields, options.text("on_invalid") or "string", "null")
+        self._columns = noted_fields(schema)
+
+    def columns(self, collection: Any) -> tuple[list[tuple[str, Any]], frozenset[str]]:
+        """Return the columns and the paths with several types; a user's schema lacks these and tells no ids."""
+        if self._columns is None:
+            found = collection.infer_schema(sample=self._options.number("sample") or _SAMPLE)
+            mixed = frozenset(inner.path for inner in found if inner.is_mixed)
+            self._columns = fields_of(self._schema, found.schema.fields), mixed
+        return self._columns
 
     def partitions(self) -> list[InputPartition]:
         """Plan the parts."""
@@ -121,25 +139,26 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # Spark's class is untyp
         query = query_of_text(options.text("filter"))
         queries = [*([query] if query else []), *self._queries]
         with options.client() as client:
+            collection = options.collection(client)
             found = TableParts(
-                options.collection(client),
+                collection,
                 {"$and": queries} if queries else None,
-                schema=self._reader_schema(),
+                schema=Schema.of_kinds(self.columns(collection)[0]),
+                on_invalid=options.text("on_invalid") or "string",
                 count=options.number("parts"),
                 snapshot=options.is_set("snapshot"),
                 connect=options.connect,
             )
-            return [_Part(part) for part in found.parts]
-
-    def _reader_schema(self) -> Any:
-        return Schema.of_kinds(self._fields)
+            # Spark has pickled this reader before, so the columns go with the parts.
+            reader = found.reader()
+            return [_Part(part, reader) for part in found.parts]
 
     def read(self, partition: Any) -> Iterator[Any]:
         """Yield the record batches of a part."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        for table in self._reader.tables(partition.part):
+        for table in partition.reader.tables(partition.part):
             yield from fitted(table, schema).to_batches()
 
 
@@ -148,10 +167,10 @@ class _FilteringReader(_Reader):
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # Spark's name
         """Take what MongoDB can filter; Spark applies all filters again."""
-        for filter in filters:
-            query = query_of(filter, self._fields, self._mixed)
-            if query is not None:
-                self._queries.append(query)
+        with self._options.client() as client:
+            columns = self.columns(self._options.collection(client))
+        found = [query_of(filter, *columns) for filter in filters]
+        self._queries += [query for query in found if query is not None]
         return filters
 
 
@@ -160,7 +179,7 @@ class _Stored(WriterCommitMessage):  # type: ignore[misc]  # Spark's class is un
     documents: int
 
 
-class _Writer(DataSourceArrowWriter):  # type: ignore[misc]  # Spark's class is untyped here
+class _Tasks:
     """Stores the rows of tasks."""
 
     def __init__(self, target: Target, ids: list[str]) -> None:
@@ -175,7 +194,7 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]  # Spark's class is 
         first = next(iterator, None)
         if first is None:
             return _Stored(0)
-        context = TaskContext.get()
+        name = self._name_of(TaskContext.get())
         made = self._with_ids(first)
 
         def batches() -> Iterator[Any]:
@@ -184,7 +203,11 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]  # Spark's class is 
                 yield self._with_ids(batch)
 
         reader = pyarrow.RecordBatchReader.from_batches(made.schema, batches())
-        return _Stored(self._target.store(reader, 0 if context is None else context.partitionId()))
+        return _Stored(self._target.store(reader, name))
+
+    def _name_of(self, context: Any) -> str:
+        """Return the name of a task, the same when it is run again."""
+        return "0" if context is None else str(context.partitionId())
 
     def _with_ids(self, batch: Any) -> Any:
         """Return a batch whose named columns are ids."""
@@ -200,3 +223,19 @@ class _Writer(DataSourceArrowWriter):  # type: ignore[misc]  # Spark's class is 
             columns[place] = pyarrow.array(values, pyarrow.binary(12))
             fields[place] = field.with_name(name)
         return pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(fields))
+
+
+class _Writer(_Tasks, DataSourceArrowWriter):  # type: ignore[misc]  # Spark's class is untyped here
+    """Stores the rows of one write."""
+
+
+class _StreamWriter(_Tasks, DataSourceStreamArrowWriter):  # type: ignore[misc]  # Spark's class is untyped here
+    """Stores the rows of every batch of a stream."""
+
+    def _name_of(self, context: Any) -> str:
+        batch = None if context is None else context.getLocalProperty(_BATCH)
+        if batch is None and self._target.once is not None:
+            raise ConfigurationError(
+                f'expected the property "{_BATCH}" of a task of a stream, got none; use "key" in place of "once"'
+            )
+        return f"{batch}/{super()._name_of(context)}"

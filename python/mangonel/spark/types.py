@@ -5,11 +5,12 @@ Spark has no ids and UUIDs: both become hexadecimal text.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from pyspark.sql import types
 
-__all__ = ["fields_of", "fitted", "struct_of"]
+__all__ = ["fields_of", "fitted", "noted", "noted_fields", "struct_of"]
 
 _TYPES: dict[str, Any] = {
     "bool": types.BooleanType(),
@@ -33,6 +34,8 @@ _KINDS: dict[Any, str] = {
     types.BinaryType: "binary",
     types.StringType: "string",
 }
+# The metadata of a column that says what was found in the documents, so that it is looked for once.
+_NOTE = "mangonel"
 # Of a column of text in Spark, what the documents may hold.
 _HEXADECIMAL = ("object_id", "uuid")
 
@@ -40,6 +43,43 @@ _HEXADECIMAL = ("object_id", "uuid")
 def struct_of(fields: list[tuple[str, Any]]) -> Any:
     """Return Spark's schema for columns."""
     return types.StructType([types.StructField(name, _type_of(kind)) for name, kind in fields])
+
+
+def noted(fields: list[tuple[str, Any]], mixed: frozenset[str]) -> Any:
+    """Return Spark's schema for columns, with a note of each one's kind and of the paths in it with several types."""
+    made = struct_of(fields)
+    for field, (name, kind) in zip(made.fields, fields, strict=True):
+        inside = sorted(path for path in mixed if path == name or path.startswith((f"{name}.", f"{name}[")))
+        field.metadata = {_NOTE: json.dumps([kind, inside])}
+    return made
+
+
+def noted_fields(schema: Any) -> tuple[list[tuple[str, Any]], frozenset[str]] | None:
+    """Return the columns and the mixed paths that a schema has notes of; None: it is the user's."""
+    fields: list[tuple[str, Any]] = []
+    mixed: set[str] = set()
+    for field in schema.fields:
+        note = (field.metadata or {}).get(_NOTE)
+        if note is None:
+            return None
+        kind, inside = json.loads(note)
+        kind = _kind_from_json(kind)
+        if _type_of(kind) != field.dataType:
+            # Copied by the user, with another type.
+            return None
+        fields.append((field.name, kind))
+        mixed.update(inside)
+    return fields, frozenset(mixed)
+
+
+def _kind_from_json(kind: Any) -> Any:
+    """Return a kind whose tuples became lists."""
+    if isinstance(kind, str):
+        return kind
+    name, *rest = kind
+    if name == "struct":
+        return ("struct", [(key, _kind_from_json(inner)) for key, inner in rest[0]])
+    return ("list", _kind_from_json(rest[0])) if name == "list" else (name, *rest)
 
 
 def _type_of(kind: Any) -> Any:

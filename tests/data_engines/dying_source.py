@@ -1,0 +1,31 @@
+"""The format "dying" of Spark: that of this package, whose workers die once in a read and once after a commit."""
+
+from common import DyingTarget, dying_in_a_read
+from pyspark.sql.datasource import DataSourceReader
+
+from mangonel.spark import MangonelSource
+
+
+class DyingSource(MangonelSource):
+    @classmethod
+    def name(cls):
+        return "dying"
+
+    def reader(self, schema):
+        return _Reader(super().reader(schema))
+
+    def _target(self, *arguments, **options):
+        target, ids = super()._target(*arguments, **options)
+        target.__class__ = DyingTarget
+        return target, ids
+
+
+class _Reader(DataSourceReader):
+    def __init__(self, reader):
+        self._reader = reader
+
+    def partitions(self):
+        return self._reader.partitions()
+
+    def read(self, partition):
+        return dying_in_a_read(self._reader.read(partition))

@@ -1,0 +1,43 @@
+"""The lab's rows for Ray, Dask and Spark: all contenders of an engine give the same answer, and count what is below."""
+
+import os
+import sys
+
+from mangonel.lab import registry
+from mangonel.lab.contender import Target
+from mangonel.lab.experiment import Bench, Size
+from mangonel.lab.experiments.engines import EXPERIMENT
+
+# The connector would be fetched by Maven.
+ABSENT = {"spark-own"}
+
+
+def main():
+    uri, name, _ = sys.argv[1:]
+    size = Size(quick=True, parameters={"rows": 2000})
+    played = set()
+    for part in EXPERIMENT.parts(size):
+        if part.id.startswith(("polars", "duckdb", "filter")):
+            # tests/lab has these.
+            continue
+        digests = {}
+        for id, contender in registry.contenders().items():
+            if part.excludes(contender) or id in ABSENT:
+                continue
+            assert not contender.unusable(uri), (id, contender.unusable(uri))
+            bench = Bench(contender, Target(uri, name, "rows"), size, 1, "")
+            task = EXPERIMENT.task(part, bench)
+            digests[id] = task.verify()
+            assert task.act() == 2000
+            told = task.extras()
+            assert told["cpu_ns"] > 0
+            assert told["memory"] > 10_000_000
+            bench.close()
+        assert len(set(digests.values())) == 1, digests
+        played |= set(digests)
+    assert len(played) == 9, played
+
+
+if __name__ == "__main__":
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    main()
