@@ -82,15 +82,26 @@ class DaskSide(Side):
         pandas, dask = importlib.import_module("pandas"), importlib.import_module("dask.dataframe")
         step = -(-self.rows.estimated_document_count() // PARTS)
 
-        def read(start: int) -> Any:
-            return pandas.DataFrame(self.rows.find({"_id": {"$gte": start, "$lt": start + step}}).to_list())
-
         meta = pandas.DataFrame(self.rows.find().limit(1).to_list()).iloc[:0]
-        return dask.from_map(read, range(0, step * PARTS, step), meta=meta)
+        return dask.from_map(_ReadRange(self.rows, step), range(0, step * PARTS, step), meta=meta)
 
     def dask(self, is_whole: bool) -> tuple[float, int]:
         frame = self.once(self.frame).compute(scheduler="synchronous")
         return float(frame["total"].sum()), len(frame)
+
+
+class _ReadRange:
+    """Reads the documents from an id on."""
+
+    def __init__(self, rows: Any, step: int) -> None:
+        self._rows, self._step = rows, step
+
+    def __call__(self, start: int) -> Any:
+        chosen = {"_id": {"$gte": start, "$lt": start + self._step}}
+        return importlib.import_module("pandas").DataFrame(self._rows.find(chosen).to_list())
+
+    def __dask_tokenize__(self) -> Any:
+        return self._rows.full_name, self._step
 
 
 class OurDaskSide(DaskSide):
