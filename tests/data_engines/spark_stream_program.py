@@ -1,4 +1,4 @@
-"""Spark reads changes as a stream and stores them: each once, whatever ends, those between two runs included."""
+"""Spark reads changes as a stream and stores them: each once, although workers die and queries start again."""
 
 import time
 from pathlib import Path
