@@ -22,10 +22,6 @@ async def aexport_table(collection: Any, target: str | os.PathLike[str], **optio
     Raises:
         TypeError: a collection of the blocking face, or an option that `export_table` lacks. Nothing was sent.
         TransferError, ColumnError, ImportError, OSError, OperationFailure, AutoReconnect: as for `export_table`.
-
-    Example:
-        >>> (await aexport_table(client.shop.orders, "orders.csv", projection=["total"])).columns
-        ('_id', 'total')
     """
     return await run_in_thread(export_table, collection, target, **options)
 
@@ -40,11 +36,5 @@ async def aimport_table(collection: Any, source: str | os.PathLike[str], **optio
     Raises:
         TypeError: a collection of the blocking face, or an option that `import_table` lacks. Nothing was sent.
         TransferError, ColumnError, ImportError, OSError, OperationFailure, AutoReconnect: as for `import_table`.
-
-    Example:
-        >>> (await aexport_table(client.shop.orders, "orders.arrow")).documents
-        2
-        >>> (await aimport_table(client.shop.copies, "orders.arrow", threads=1)).inserted
-        2
     """
     return await run_in_thread(import_table, collection, source, **options)
