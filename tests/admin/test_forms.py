@@ -19,7 +19,7 @@ from mangonel.odm.model.belongs_to import held
 from mangonel.odm.testing import from_model, make
 from mangonel.websessions import WebSessions
 
-ADMIN = Admin(Everything, sessions=WebSessions("memory:"))
+ADMIN = Admin(Everything, sessions=WebSessions("memory:"), allowed=lambda *asked: True)
 SESSION: Any = SimpleNamespace(user="ada")
 REQUEST = Request("GET", "", "/", {}, SESSION, lambda name: None)
 

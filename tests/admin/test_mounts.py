@@ -298,12 +298,12 @@ def test_an_admin_without_a_login_of_its_own_serves_the_users_of_the_application
     from mangonel.websessions.frameworks.asgi import SessionMiddleware
 
     sessions = WebSessions[Any]("memory:")
-    admin = Admin(Post, sessions=sessions)
+    admin = Admin(Post, sessions=sessions, allowed=lambda user, *what: user == "ada")
     app = fastapi.FastAPI()
     app.mount("/admin", admin.asgi())
 
     async def enter(request: Any) -> Any:
-        request.session.login("ada")
+        request.session.login(request.query_params.get("name", "ada"))
         return fastapi.Response()
 
     app.add_route("/enter", enter, methods=["POST"])
@@ -316,4 +316,6 @@ def test_an_admin_without_a_login_of_its_own_serves_the_users_of_the_application
         page = visitor.get("/Post")
         assert "ada" in page.text
         assert "Log out" not in page.text
+        client.post("/enter?name=bob")
+        visitor.get("/Post", 403)
         client.portal.call(db.aclose)

@@ -230,7 +230,7 @@ def test_a_user_does_only_what_is_allowed(stranger: Visitor) -> None:
 
 def test_fields_that_are_hidden_or_fixed_cannot_be_sent(db: Any, admin: Admin, ada: Visitor) -> None:
     shown = Shown(Post, hidden=("body",), fixed=("likes",))
-    admin._shown = Admin(shown, sessions=admin.sessions)._titles()
+    admin._shown = Admin(shown, sessions=admin.sessions, allowed=admin.allowed)._titles()
     post = Post(title="Tea", body="b", likes=1).save()
     page = ada.get(f"/Post/document?id={post.id}")
     ada.send(page, body="sent", likes="9", title="Green tea", **{"_was.body": "x", "_was.likes": "x"})
@@ -250,6 +250,8 @@ def test_wrong_settings_are_refused() -> None:
     with pytest.raises(TypeError, match="no field 'nme'; it has id, name"):
         Shown(Author, columns=("nme",))
     with pytest.raises(TypeError, match="expected a document class"):
-        Admin(Comment, sessions=sessions)
+        Admin(Comment, sessions=sessions, allowed=lambda *asked: True)
     with pytest.raises(TypeError, match="two named Post"):
-        Admin(Post, Shown(Post), sessions=sessions)
+        Admin(Post, Shown(Post), sessions=sessions, allowed=lambda *asked: True)
+    with pytest.raises(TypeError, match="expected allowed= to be a function"):
+        Admin(Post, sessions=sessions, allowed=None)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """An admin application of a program's models: lists, forms, history and files, mounted in any web framework.
 
     from mangonel.admin import Admin
-    admin = Admin(User, Post, sessions=sessions, login=check_password)
+    admin = Admin(User, Post, sessions=sessions, allowed=is_editor, login=check_password)
     app.mount("/admin", admin.asgi())
 
 See docs/odm/admin.md.

@@ -30,8 +30,6 @@ async def may_flow(
     admin: Admin, port: Port, request: Request, action: str, shown: ShownModel, document: Any = None
 ) -> bool:
     """Return whether the user may do something."""
-    if admin.allowed is None:
-        return True
     return bool(await port.call(admin.allowed, request.user, action, shown.model, document))
 
 

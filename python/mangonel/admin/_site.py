@@ -20,20 +20,23 @@ class Admin:
         models: document classes, or `Shown` with settings. None given: all that the program has defined, at the first
             request.
         sessions: the websessions, which keep logins and protect forms.
-        login: called with a name and a password; returns the user's name, or None to refuse. It may be a coroutine
-            function. None: the application logs users in, and the admin has no login form.
         allowed: called with the user, an action, the model and a document or None; returns whether the user may. The
             actions are "list", "view", "create", "change" and "delete"; a user who may not view a document does not see
-            it in lists. It may be a coroutine function. None: every user may do everything.
+            it in lists. It may be a coroutine function. With the application's `sessions`, it is called for each user
+            of the application.
+        login: called with a name and a password; returns the user's name, or None to refuse. It may be a coroutine
+            function. None: the application logs users in, and the admin has no login form.
         title: title of the pages.
         page_size: documents on a page of a list.
 
     Raises:
-        TypeError: a model is none, or two have one name.
+        TypeError: a model is none, two have one name, or `allowed` is no function.
 
     Example:
         >>> from mangonel.websessions import WebSessions
-        >>> admin = Admin(User, Post, sessions=WebSessions("memory:"), login=lambda name, password: None)
+        >>> def allowed(user, action, model, document):
+        ...     return user == "ada"
+        >>> admin = Admin(User, Post, sessions=WebSessions("memory:"), allowed=allowed)
         >>> [shown.title for shown in admin.shown]
         ['User', 'Post']
     """
@@ -42,11 +45,15 @@ class Admin:
         self,
         *models: Any,
         sessions: WebSessions[Any],
+        allowed: Callable[[str, str, Any, Any], Any],
         login: Callable[[str, str], Any] | None = None,
-        allowed: Callable[[str, str, Any, Any], Any] | None = None,
         title: str = "Admin",
         page_size: int = 50,
     ) -> None:
+        if not callable(allowed):
+            raise TypeError(
+                f"expected allowed= to be a function of user, action, model and document, got {allowed!r}"
+            )
         self.sessions = sessions
         self.login = login
         self.allowed = allowed
@@ -66,7 +73,8 @@ class Admin:
             title: the name of the model's class.
 
         Example:
-            >>> Admin(User, sessions=WebSessions("memory:")).by_title("Nothing") is None
+            >>> admin = Admin(User, sessions=WebSessions("memory:"), allowed=lambda user, *what: user == "ada")
+        >>> admin.by_title("Nothing") is None
             True
         """
         return self._titles().get(title)
@@ -78,7 +86,8 @@ class Admin:
             model: a document class.
 
         Example:
-            >>> Admin(User, sessions=WebSessions("memory:")).by_model(User).title
+            >>> admin = Admin(User, sessions=WebSessions("memory:"), allowed=lambda user, *what: user == "ada")
+        >>> admin.by_model(User).title
             'User'
         """
         titles = self._titles()
@@ -99,7 +108,7 @@ class Admin:
         Inside of a `SessionMiddleware` it uses that one's websession; otherwise it has a middleware of its own.
 
         Example:
-            >>> admin = Admin(User, sessions=WebSessions("memory:"))
+            >>> admin = Admin(User, sessions=WebSessions("memory:"), allowed=lambda user, *what: user == "ada")
             >>> from starlette.applications import Starlette
             >>> from starlette.routing import Mount
             >>> app = Starlette(routes=[Mount("/admin", admin.asgi())])
@@ -117,7 +126,7 @@ class Admin:
         Example:
             >>> import flask
             >>> from werkzeug.middleware.dispatcher import DispatcherMiddleware
-            >>> admin = Admin(User, sessions=WebSessions("memory:"))
+            >>> admin = Admin(User, sessions=WebSessions("memory:"), allowed=lambda user, *what: user == "ada")
             >>> app = DispatcherMiddleware(flask.Flask("shop"), {"/admin": admin.wsgi()})
         """
         from mangonel.admin._wsgi import WsgiAdmin
@@ -132,7 +141,7 @@ class Admin:
 
         Example:
             >>> from tornado.web import Application
-            >>> admin = Admin(User, sessions=WebSessions("memory:"))
+            >>> admin = Admin(User, sessions=WebSessions("memory:"), allowed=lambda user, *what: user == "ada")
             >>> app = Application(admin.tornado("/admin"))
         """
         import re

@@ -107,4 +107,9 @@ def _admin(options: argparse.Namespace) -> tuple[Admin, str | None]:
 
     # Loopback has no TLS, and some browsers keep no Secure cookie there.
     sessions = WebSessions[Any]("memory:", cookie=Cookie(secure=False))
-    return Admin(*models, sessions=sessions, login=login), None if given else password
+
+    def allowed(user: str, action: str, model: type, document: object) -> bool:
+        return user == options.user
+
+    admin = Admin(*models, sessions=sessions, allowed=allowed, login=login)
+    return admin, None if given else password
