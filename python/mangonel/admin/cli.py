@@ -109,7 +109,7 @@ def _admin(options: argparse.Namespace) -> tuple[Admin, str | None]:
     sessions = WebSessions[Any]("memory:", cookie=Cookie(secure=False))
 
     def allowed(user: str, action: str, model: type, document: object) -> bool:
-        return user == options.user
+        return user == str(options.user)
 
     admin = Admin(*models, sessions=sessions, allowed=allowed, login=login)
     return admin, None if given else password
