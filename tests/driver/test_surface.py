@@ -32,7 +32,7 @@ CLASSES: list[tuple[type[Any], type[Any]]] = [
 PRIVATE = {"eq_props"}
 
 # Keywords that PyMongo has not.
-BEYOND = {"timeout_ms", "default_timeout_ms"}
+BEYOND = {"timeout_ms", "timeout_mode", "default_timeout_ms"}
 
 
 def _public(kind: type[Any]) -> set[str]:
