@@ -28,9 +28,13 @@ def main():
             bench = Bench(contender, Target(uri, name, "rows"), size, 1, "")
             task = EXPERIMENT.task(part, bench)
             digests[id] = task.verify()
-            assert task.act() == 2000
-            told = task.extras()
-            assert told["cpu_ns"] > 0
+            # The kernel counts in ticks of 10 ms, and one reading may take less.
+            for _ in range(100):
+                assert task.act() == 2000
+                told = task.extras()
+                if told["cpu_ns"] > 0:
+                    break
+            assert told["cpu_ns"] > 0, id
             assert told["memory"] > 10_000_000
             bench.close()
         assert len(set(digests.values())) == 1, digests

@@ -8,6 +8,7 @@ import enum
 import uuid
 from typing import Any
 
+from mangonel.bson import Binary
 from mangonel.odm import Connection, Document, Embedded, field
 
 
@@ -50,3 +51,26 @@ def test_values_distinct_and_extremes_have_their_fields_types(db: Connection, fa
     assert face.call(query, "min", Ware.price) == D("1.5")
     assert face.call(query, "max", Ware.day) == DAY
     assert face.call(query, "sum", Ware.price) == D("4.0")
+
+
+class Sealed(Document):
+    data: Binary
+    parts: list[Binary]
+    by_name: dict[str, Binary]
+    either: Binary | str = ""
+
+
+def test_binary_data_of_every_subtype_comes_back_as_it_was_stored(db: Connection, face: Any) -> None:
+    plain, own = Binary(b"plain", 0), Binary(b"own", 128)
+    stored = Sealed(data=plain, parts=[plain, own], by_name={"a": own, "b": plain}, either=plain)
+    face.save(stored)
+
+    found = face.call(Sealed.find(), "one")
+    values = [found.data, *found.parts, *found.by_name.values(), found.either]
+    assert values == [plain, plain, own, own, plain, plain]
+    assert [(type(value), value.subtype) for value in values] == [
+        (Binary, value.subtype) for value in [plain, plain, own, own, plain, plain]
+    ]
+    assert found == stored
+    assert found.changes() == {}
+    assert face.call(Sealed.find(Sealed.data == plain), "values", Sealed.data) == [plain]

@@ -2,7 +2,7 @@
 //! no Python code runs for a model without load hooks. What the plan does not say, the codec's decoder does.
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyType};
 
 use super::bits::{Bits, WORD};
 use super::build;
@@ -421,6 +421,17 @@ impl<'a, 'py> Hydrator<'a, 'py> {
                 let made = self.d.value(found, end)?;
                 if value::is_plain(kind, &made)? {
                     return Ok(made);
+                }
+                // Binary data of subtype 0 is bytes to the codec, and a `Binary` where the field says so.
+                if let Op::Instance(class) = &kind.op
+                    && made.is_exact_instance_of::<PyBytes>()
+                    && class
+                        .bind(self.py)
+                        .cast::<PyType>()
+                        .map_err(PyErr::from)?
+                        .is_subclass_of::<PyBytes>()?
+                {
+                    return Ok(class.bind(self.py).call1((made,))?);
                 }
                 self.wrong(kind, made)
             }
