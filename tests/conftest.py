@@ -62,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
             config.pluginmanager.register(Progress(config))
     settings.register_profile("sample", max_examples=25, deadline=None)
     settings.register_profile("usual", max_examples=100, deadline=None)
-    settings.register_profile("rest", max_examples=400, deadline=None)
+    settings.register_profile("rest", max_examples=200, deadline=None)
     settings.load_profile(
         next((name for name in ("sample", "rest") if config.getoption(f"--{name}")), "usual")
     )
