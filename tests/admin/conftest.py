@@ -26,10 +26,11 @@ def check(name: str, password: str) -> str | None:
 
 
 def allowed(user: str, action: str, model: Any, document: Any) -> bool:
-    """Eve may only look, and not at what is a draft."""
+    """Eve may only look, and neither at drafts nor at the author Mallory."""
     if user != "eve":
         return True
-    return action in ("list", "view") and model is not Vault and getattr(document, "title", "") != "draft"
+    is_hidden = getattr(document, "title", "") == "draft" or getattr(document, "name", "") == "Mallory"
+    return action in ("list", "view") and model is not Vault and not is_hidden
 
 
 @pytest.fixture

@@ -228,6 +228,18 @@ def test_a_user_does_only_what_is_allowed(stranger: Visitor) -> None:
     assert {stored.title for stored in Post.find()} == {"draft", "Tea"}
 
 
+def test_a_list_does_not_name_a_referenced_document_that_the_user_may_not_view(ada: Visitor) -> None:
+    seen, unseen = Author(name="Ada").save(), Author(name="Mallory").save()
+    Post(title="one", author=seen).save()
+    Post(title="two", author=unseen).save()
+    assert {"Ada", "Mallory"} <= ada.get("/Post").links.keys()
+    ada.client.cookies.clear()
+    ada.log_in("eve")
+    page = ada.get("/Post")
+    assert {"Ada", f"Author {unseen.id}"} <= page.links.keys()
+    assert "Mallory" not in page.html
+
+
 def test_fields_that_are_hidden_or_fixed_cannot_be_sent(db: Any, admin: Admin, ada: Visitor) -> None:
     shown = Shown(Post, hidden=("body",), fixed=("likes",))
     admin._shown = Admin(shown, sessions=admin.sessions, allowed=admin.allowed)._titles()

@@ -62,14 +62,16 @@ def name_text(name: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def cell(admin: Admin, request: Request, spec: Spec, value: Any) -> Any:
-    """Return what a list and a history show of a value."""
+def cell(
+    admin: Admin, request: Request, spec: Spec, value: Any, unseen: frozenset[tuple[str, str]] = frozenset()
+) -> Any:
+    """Return what a list and a history show of a value; documents of `unseen`, by model and id, are not named."""
     if value is None:
         return NONE
     if isinstance(value, Ref):
-        return _link(admin, request, value)
+        return _link(admin, request, value, unseen)
     if isinstance(value, Refs):
-        return join(*[part for ref in list(value)[:10] for part in (_link(admin, request, ref), " ")])
+        return join(*[part for ref in list(value)[:10] for part in (_link(admin, request, ref, unseen), " ")])
     leaf = leaf_of(spec)
     if leaf is not None and leaf.input == "secret":
         return "••••••"
@@ -95,16 +97,17 @@ def shortened(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def _link(admin: Admin, request: Request, ref: Ref[Any]) -> Any:
-    """Return a link to the document of a reference, by its name if it was fetched."""
+def _link(admin: Admin, request: Request, ref: Ref[Any], unseen: frozenset[tuple[str, str]]) -> Any:
+    """Return a link to the document of a reference, by its name if it was fetched and may be seen."""
     target = ref._maker.target if ref._maker is not None else None
     shown = admin.by_model(target)
     if shown is None:
         return str(ref.id)
-    known = ref.value if ref.is_loaded else None
-    text = shown.name_of(known) if known is not None else f"{shown.title} {shown.id_text(ref.id)}"
+    id = shown.id_text(ref.id)
+    known = ref.value if ref.is_loaded and (shown.title, id) not in unseen else None
+    text = shown.name_of(known) if known is not None else f"{shown.title} {id}"
     missing = tag("span", " (missing)", class_="hint") if ref.is_missing else None
     return join(
-        tag("a", shortened(text), href=request.link(shown.title, "document", id=shown.id_text(ref.id))),
+        tag("a", shortened(text), href=request.link(shown.title, "document", id=id)),
         missing,
     )

@@ -12,6 +12,7 @@ from mangonel.admin._layout import cell, name_text, page, shortened
 from mangonel.admin._markup import Markup, tag
 from mangonel.admin._request import Refused, Request, Response
 from mangonel.admin._texts import Spec, leaf_of
+from mangonel.odm import Ref
 from mangonel.odm import text as text_search
 from mangonel.odm.model.belongs_to import held
 
@@ -62,6 +63,7 @@ async def list_flow(admin: Admin, port: Port, request: Request, shown: ShownMode
     documents = [
         document for document in found if await may_flow(admin, port, request, "view", shown, document)
     ]
+    unseen = await _unseen_flow(admin, port, request, documents, [name for name, _ in columns])
     may_add = not shown.is_fixed and await may_flow(admin, port, request, "create", shown)
     following = {**asked, "after": found.next} if found.next else None
     return page(
@@ -78,7 +80,7 @@ async def list_flow(admin: Admin, port: Port, request: Request, shown: ShownMode
         tag(
             "table",
             tag("thead", tag("tr", _headings(request, shown, columns, order))),
-            tag("tbody", [_row(admin, request, shown, columns, document) for document in documents]),
+            tag("tbody", [_row(admin, request, shown, columns, document, unseen) for document in documents]),
             data_live=request.link(shown.title, "live"),
         ),
         None if documents else tag("p", "No documents.", class_="hint"),
@@ -92,6 +94,25 @@ async def list_flow(admin: Admin, port: Port, request: Request, shown: ShownMode
             if following
             else None,
         ),
+    )
+
+
+async def _unseen_flow(
+    admin: Admin, port: Port, request: Request, documents: list[Any], names: list[str]
+) -> frozenset[tuple[str, str]]:
+    """Return the referenced documents that the user may not view, by model and id."""
+    targets: dict[tuple[str, str], tuple[ShownModel, Any]] = {}
+    for ref in (held(document, name) for document in documents for name in names):
+        if isinstance(ref, Ref) and ref.is_loaded and ref.value is not None:
+            shown = admin.by_model(type(ref.value))
+            if shown is not None:
+                targets[shown.title, shown.id_text(ref.id)] = shown, ref.value
+    return frozenset(
+        [
+            key
+            for key, (shown, target) in targets.items()
+            if not await may_flow(admin, port, request, "view", shown, target)
+        ]
     )
 
 
@@ -168,11 +189,16 @@ def _headings(
 
 
 def _row(
-    admin: Admin, request: Request, shown: ShownModel, columns: list[tuple[str, Spec]], document: Any
+    admin: Admin,
+    request: Request,
+    shown: ShownModel,
+    columns: list[tuple[str, Spec]],
+    document: Any,
+    unseen: frozenset[tuple[str, str]],
 ) -> Markup:
     id = shown.id_text(document.id)
     link = tag("a", shortened(shown.name_of(document)), href=request.link(shown.title, "document", id=id))
-    cells = [tag("td", cell(admin, request, spec, held(document, name))) for name, spec in columns]
+    cells = [tag("td", cell(admin, request, spec, held(document, name), unseen)) for name, spec in columns]
     return tag("tr", tag("td", link), cells, data_id=id)
 
 
