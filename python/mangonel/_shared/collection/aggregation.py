@@ -76,6 +76,7 @@ class AggregatingSource(CommandSource):
             last = pipeline[-1]
             is_write = "$out" in last or "$merge" in last
             if is_write and self._port.limit is not None:
+                # Only a LimitedPort has a limit.
                 self._port.refuse_iteration()  # type: ignore[attr-defined]
         command: dict[str, Any] = {"aggregate": target, "pipeline": pipeline, "cursor": {}}
         let, comment = options.pop("let", None), options.pop("comment", None)
