@@ -376,11 +376,11 @@ def test_what_cannot_be_recorded_is_refused(db: Connection, face: Face) -> None:
     with pytest.raises(UnsupportedOption, match=r"use upsert\(\)"):
         face.call(Note.find(), "update", inc(Note.n), upsert=True)
 
-    class Sealed(Audited):
+    class Unrecordable(Audited):
         name: Annotated[str, Encrypted(key="names")]
 
     with pytest.raises(TypeError, match="leave Audited or Encrypted out"):
-        check_recordable(Sealed)
+        check_recordable(Unrecordable)
     assert Note.find().count() == 0
 
 

@@ -151,6 +151,26 @@ def test_without_keys_the_remedy_is_named(server: Any, database_name: str, face:
     face.wait(made.aclose())
 
 
+def test_the_model_that_encrypts_a_shared_collection_is_named(
+    server: Any, database_name: str, face: Any
+) -> None:
+    class Secretive(Document):
+        __collection__ = "shared_with_secretive"
+        pin: Annotated[str, Encrypted(key="pins")]
+
+    class Open(Document):
+        __collection__ = "shared_with_secretive"
+        note: str
+
+    made = connect(server.uri, database=database_name)
+    with pytest.raises(
+        errors.ConfigurationError, match=r"use Open, whose pin .* in .*Secretive, stored in shared_with"
+    ):
+        face.save(Open(note=""))
+    made.close()
+    face.wait(made.aclose())
+
+
 def test_pymongo_reads_what_is_written_and_the_other_way_round(
     db: Connection, face: Any, server: Any, providers: dict[str, Any]
 ) -> None:

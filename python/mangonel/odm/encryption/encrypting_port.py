@@ -169,9 +169,11 @@ def database_of(connection: Any, model: Any, is_async: bool) -> Any:
     if values is None:
         if tree is None:
             return database
-        first = next(path for path, _ in tree.rules())
+        owner = next(each for each in models_of(name, model) if encrypted_tree(each) is not None)
+        first = next(path for path, _ in encrypted_tree(owner).rules())
+        where = "" if owner is model else f" in {owner.__module__}.{owner.__qualname__}, stored in {name} too"
         raise ConfigurationError(
-            f"cannot use {model.__name__}, whose {first} is encrypted: expected keys, got none; use {_REMEDY}"
+            f"cannot use {model.__name__}, whose {first} is encrypted{where}: expected keys, got none; use {_REMEDY}"
         )
     twin = _twin(client, Analysis(model.__name__, name, tree, tree_of_collection), values)
     return twin.get_database(connection.name, codec_options=database.codec_options)
