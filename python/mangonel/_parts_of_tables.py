@@ -1,4 +1,4 @@
-"""What the sources and targets for Ray, Dask and Spark share: parts of one schema, and tables stored in any process.
+"""The common base of the sources and targets for Ray, Dask and Spark: parts with one schema, tables stored anywhere.
 
 Knows none of these engines. pyarrow is imported on demand.
 """
@@ -22,13 +22,13 @@ _EXTENSIONS = {12: "pymongoarrow.objectid", 16: "arrow.uuid"}
 
 
 class TableParts:
-    """The parts of a query with the columns of all: planned once, read in any process.
+    """The parts of a query with their common columns: planned once, read in any process.
 
     Args:
         collection: a collection of the blocking face.
         filter, projection, snapshot, connect: as for `Collection.partitions`.
         schema: as for `Cursor.to_arrow`. None: that of the whole collection, which is looked at once.
-        sample: look at so many documents for the schema.
+        sample: infer the schema from this many documents.
         on_invalid: as for `Cursor.to_arrow`. None: "string" without a schema, else "raise".
         count: how many parts; None: by the size of the collection.
 
@@ -167,7 +167,7 @@ def arrow_schema(fields: list[tuple[str, Any]], missing: str = "null") -> Any:
 
 
 def with_id_types(table: Any) -> Any:
-    """Return a table whose columns of 12 bytes are ids and of 16 bytes UUIDs, since engines lose what bytes mean."""
+    """Return a table whose columns of 12 bytes are ids and of 16 bytes UUIDs: engines lose these types."""
     import pyarrow
 
     fields = [_marked(field) for field in table.schema]
@@ -186,7 +186,7 @@ def _renewed(table: Any, schema: Any) -> Any:
 
 
 def _of_type(chunk: Any, kind: Any) -> Any:
-    """Return the same values with a type that differs in names of extension types alone."""
+    """Return the same values with a type that differs only in the names of extension types."""
     import pyarrow
 
     if chunk.type.equals(kind, check_metadata=True):
@@ -215,7 +215,7 @@ def _marked(field: Any) -> Any:
 
 
 def _size_of(collection: Any) -> int:
-    """Return the bytes of a collection; 0 where the server does not tell, as of a view."""
+    """Return the size of a collection in bytes; 0 if the server does not tell, as for a view."""
     try:
         return int(collection.database.command({"collStats": collection.name}).get("size", 0))
     except OperationFailure:

@@ -304,7 +304,7 @@ class _LoopState:
     def _arm(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        # uvloop's handle does not have its time if that is now.
+        # Kept here, since uvloop's handle has no time if it is due at once.
         self._rings_at = when
         self._timer = self.loop.call_at(when, self._ring)
 

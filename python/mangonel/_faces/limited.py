@@ -132,7 +132,7 @@ class LimitedPort:
         """Give each batch its own limit: the cursor waits for new data and has no end.
 
         Raises:
-            ConfigurationError: the limit was asked for to be one for all batches. Nothing was sent.
+            ConfigurationError: `timeout_mode` asks for one limit for all batches. Nothing was sent.
         """
         if self.mode == CURSOR_LIFETIME:
             from mangonel.errors import ConfigurationError

@@ -142,7 +142,7 @@ class Answers:
 def _issuer(
     certificate: x509.Certificate, chain: list[x509.Certificate]
 ) -> tuple[x509.Certificate | None, tuple[bytes, int]]:
-    """Return the issuer's certificate, and the key that answers about `certificate` are kept by."""
+    """Return the issuer's certificate, and the key of `certificate` in the cache of answers."""
     found = next((one for one in chain if one.subject == certificate.issuer and one != certificate), None)
     if found is None and certificate.issuer == certificate.subject:
         found = certificate
@@ -204,7 +204,7 @@ def _verify(key: Any, answer: ocsp.OCSPResponse) -> None:
     elif isinstance(key, ec.EllipticCurvePublicKey) and algorithm is not None:
         key.verify(signature, data, ec.ECDSA(algorithm))
     elif algorithm is None and hasattr(key, "verify"):
-        # Ed25519 and others, which have one algorithm each.
+        # Ed25519 and other keys with a fixed algorithm.
         key.verify(signature, data)
     else:
         raise UnsupportedAlgorithm(f"a signature by {type(key).__name__}")

@@ -126,7 +126,7 @@ class Secured:
 
 
 def _wrap_with_ocsp(security: Security, address: Address) -> tuple[Any, Any, Any]:
-    """Return what `Security.wrap` does, of an engine that shows the peer's OCSP answer."""
+    """Do the same as `Security.wrap`, with an engine that shows the peer's OCSP answer."""
     from mangonel._faces.ocsp_engine import Factory, Incoming, Outgoing
 
     if security.factory is None:

@@ -1,4 +1,4 @@
-"""The port of what was made of a stand-in for a client: it runs flows, and has no server to send anything to."""
+"""The port of databases and collections of an in-memory client: it runs flows, and has no server to send to."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ _MODIFIERS = {
 # The fields that the operation expresses in other ways.
 _DROPPED = ("$query", "$readPreference")
 
-# What find takes by position, in its order; the last three are no fields of the command.
+# The positional arguments of find, in its order; the last three are no fields of the command.
 FIND_ARGUMENTS = (
     "projection",
     "skip",
@@ -81,10 +81,10 @@ FIND_ARGUMENTS = (
 
 
 def by_name(arguments: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `find` behind the filter by their names.
+    """Return the arguments of `find` after the filter, by name.
 
     Raises:
-        TypeError: more than `find` takes, or one twice.
+        TypeError: there are more arguments than `find` has, or one is given twice.
     """
     if len(arguments) > len(FIND_ARGUMENTS):
         raise TypeError(
@@ -122,7 +122,8 @@ def find_command(
 
     Args:
         name: the collection.
-        filter: query document; one that has `$query` is taken apart, as servers no longer do.
+        filter: query document; `$query` and its modifiers become fields of the command, since servers no longer accept
+            them.
         others: as for `find`.
 
     Raises:
@@ -159,7 +160,7 @@ def find_command(
         check_size(batch_size)
     if limit or batch_size:
         set_bounds(command, limit, batch_size)
-    # Almost every query has the defaults, and need not pay for a check of each.
+    # Almost every query has the defaults, so each is checked only if it differs.
     if not (no_cursor_timeout is allow_partial_results is oplog_replay is False) or cursor_type != 0:
         _set_flags(command, cursor_type, no_cursor_timeout, allow_partial_results, oplog_replay)
     if hint is not None and (index := hint if isinstance(hint, str) else index_document(hint)):
@@ -198,7 +199,7 @@ def find_command(
 
 
 def set_bounds(command: dict[str, Any], limit: int, batch_size: int) -> None:
-    """Write down how many documents are wanted in all, and how many in one reply; 0 for no bound."""
+    """Set the number of documents in total and in one reply; 0 means no bound."""
     if limit:
         command["limit"] = abs(limit)
         if limit < 0:
@@ -210,7 +211,7 @@ def set_bounds(command: dict[str, Any], limit: int, batch_size: int) -> None:
 
 
 def refuse_bounds() -> NoReturn:
-    """Raise InvalidOperation for bounds of an index without the index."""
+    """Raise InvalidOperation for `min` or `max` without `hint`."""
     raise InvalidOperation(
         "Passing a 'hint' is required when using the min/max query option to ensure the query utilizes the "
         "correct index"
@@ -218,7 +219,7 @@ def refuse_bounds() -> NoReturn:
 
 
 def check_size(batch_size: int) -> None:
-    """Raise TypeError or ValueError unless a reply may have so many documents."""
+    """Raise TypeError or ValueError unless the size of a batch is valid."""
     if not isinstance(batch_size, int):
         raise TypeError(f"batch_size must be an integer, not {type(batch_size)}")
     if batch_size < 0:
@@ -226,7 +227,7 @@ def check_size(batch_size: int) -> None:
 
 
 def milliseconds(time: Any) -> int:
-    """Return 1500 for 1500.0, which the server takes as well; `find(max_time_ms=seconds * 1000)` is often written.
+    """Return 1500 for 1500.0: programs often write `find(max_time_ms=seconds * 1000)`.
 
     Raises:
         TypeError: not a whole number.

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mangonel import _core
 
-# What reading a reply ends in where a field is missing or has another type.
+# The exceptions of reading a reply in which a field is missing or has another type.
 REPLY_ERRORS = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 
 

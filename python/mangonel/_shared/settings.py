@@ -63,7 +63,7 @@ class Settings:
         write_concern: WriteConcern | None,
         read_concern: ReadConcern | None,
     ) -> None:
-        """Take those of the owner, but for those that are given.
+        """Take the given settings, and the owner's for the others.
 
         A stand-in for a client, as tests and in-memory databases have, is known by its public attributes only.
         """
@@ -75,7 +75,7 @@ class Settings:
                 read_concern or owner.read_concern,
             )
             return
-        # What the owner has was checked.
+        # The owner's settings were checked.
         self._codec_options, self._codec = owner._codec_options, owner._codec
         self._read_preference = owner._read_preference
         self._write_concern = owner._write_concern
@@ -123,7 +123,7 @@ class Settings:
 
 
 def port_of(owner: Any, name: str) -> Any:
-    """Return the port of a client or database; a stand-in that is called as PyMongo's has one that sends nothing.
+    """Return the port of a client or database; a stand-in, such as an in-memory client, has one that sends nothing.
 
     Raises:
         TypeError: `owner` is neither.

@@ -1,6 +1,6 @@
-"""Modules of the rooms above this one, for the few methods here that give their objects.
+"""Modules of higher floors, for the few methods here that return their objects.
 
-`mangonel._rooms` registers how each is imported, so that the import contracts see it. Knows none of them.
+`mangonel._rooms` registers a function that imports each, so that the import contracts see it. Knows none of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _loaders: dict[str, Callable[[], ModuleType]] = {}
 
 
 def register(name: str, load: Callable[[], ModuleType]) -> None:
-    """Have `upper_module(name)` return what a function returns."""
+    """Make `upper_module(name)` return the module that a function imports."""
     _loaders[name] = load
 
 

@@ -1,4 +1,4 @@
-"""`mangonel schema`: shows the schema of a collection, proposes a model, and tells how a collection drifts."""
+"""`mangonel schema`: shows the schema of a collection, proposes a model, and compares it with an earlier schema."""
 
 from __future__ import annotations
 

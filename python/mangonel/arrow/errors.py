@@ -8,8 +8,8 @@ __all__ = ["ColumnError", "SchemaError"]
 
 
 class ColumnError(PyMongoError, ValueError):
-    """A document does not fit its columns. The message has the expectation, the finding, the path and the `_id`."""
+    """A document does not fit its columns. The message says what was expected and found, the path and the `_id`."""
 
 
 class SchemaError(PyMongoError, ValueError):
-    """What was read is not the schema of a collection. The message says what was expected and found."""
+    """A file or mapping is not the saved schema of a collection. The message says what was expected and found."""

@@ -30,7 +30,7 @@ def pandas_of(table: Any) -> Any:
 
     found = arrow_of(table)
     for at, column in enumerate(found.columns):
-        # With split blocks, pyarrow looks for a pandas class for these, and there is none.
+        # With split blocks, pyarrow would look for a pandas class for this type, which does not exist.
         if isinstance(column.type, pyarrow.UuidType):
             bare = pyarrow.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
             found = found.set_column(at, found.field(at).name, bare)

@@ -19,7 +19,7 @@ __all__ = ["InferredField", "InferredSchema"]
 
 _FORMAT = 1
 _NULLS = ("null", "undefined")
-# Numbers that one column holds; which of them a value is says little.
+# Types of numbers that fit in one column; the difference between them matters little.
 _NUMBERS = frozenset({"int", "long", "double"})
 
 
@@ -270,7 +270,7 @@ class InferredSchema:
 
 
 def inferred(is_sample: bool, counted: Any, left_out: int) -> InferredSchema:
-    """Return the schema of what `_core.TypeCounter` found.
+    """Return the schema that `_core.TypeCounter` has counted.
 
     Args:
         is_sample: whether the documents are a sample.
@@ -314,7 +314,7 @@ def _read(saved: Any, path: str, parents: int) -> InferredField:
 
 
 def _drift(found: dict[str, InferredField], saved: dict[str, InferredField], inside: int) -> Iterator[str]:
-    """Yield what differs between the fields of documents, of which there are `inside` now."""
+    """Yield the differences between the fields of documents; `inside` is the number of documents now."""
     for key, inner in found.items():
         known = saved.get(key)
         if known is None:

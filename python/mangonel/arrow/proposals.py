@@ -25,7 +25,7 @@ _COLUMNS = {
 }
 _TEXT = "string"
 
-# Type -> its annotation and where that comes from.
+# Type -> its annotation and the module that defines it.
 _ANNOTATIONS = {
     "double": "float",
     "string": "str",
@@ -64,7 +64,7 @@ def _column(inner: InferredField, nested: bool) -> Any:
         return _TEXT
     (kind,) = kinds
     if kind == "object":
-        # A struct without fields is refused by some formats.
+        # Some formats refuse a struct without fields.
         return columns_of(inner.fields) if nested and inner.fields else _TEXT
     if kind == "array":
         if not nested:
@@ -128,7 +128,7 @@ class _Classes:
         for key, inner in fields.items():
             is_id = is_document and key == "_id"
             if is_id and inner.kinds == {"objectId"} and not inner.nulls:
-                # As every document has it.
+                # Every document has it, so it is required.
                 continue
             name = "id" if is_id else _free(_attribute(key, methods), taken)
             taken.add(name)
@@ -180,7 +180,7 @@ def _class(head: str, body: list[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    # What JSON escapes, Python reads.
+    # Python reads the escapes of JSON.
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -78,7 +78,7 @@ class Schema:
 
     @classmethod
     def of_kinds(cls, fields: Sequence[tuple[str, _Kind]]) -> Schema:
-        """Return a schema with the columns of another one: what its `fields` gave.
+        """Return a schema with the columns of another one, given by its `fields`.
 
         Args:
             fields: pairs of a name and a kind.

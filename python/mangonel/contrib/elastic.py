@@ -27,7 +27,7 @@ def instrument() -> None:
 
 
 class _Spans(monitoring.CommandListener):
-    """Makes the spans where there is a transaction."""
+    """Makes spans inside Elastic's transactions."""
 
     def __init__(self, context: Any) -> None:
         self._context = context

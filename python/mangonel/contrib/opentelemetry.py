@@ -24,11 +24,11 @@ _meters: dict[MeterProvider | None, Meter] = {}
 
 
 def measure(client: Any, meter_provider: MeterProvider | None = None) -> None:
-    """Export what a client counts; it counts from now on, with or without `metrics=True`.
+    """Export a client's counts; it counts from now on, with or without `metrics=True`.
 
     Args:
         client: a MongoClient or an AsyncMongoClient.
-        meter_provider: whose meter is used; all clients of one provider are added up. None: the global one.
+        meter_provider: the provider of the meter; the counts of its clients are added up. None: the global one.
 
     Example:
         >>> measure(client)

@@ -1,4 +1,4 @@
-"""Prometheus: what clients count, read whenever the program's metrics are scraped.
+"""Prometheus: exports the counts of clients, read whenever the program's metrics are scraped.
 
 Needs `prometheus-client`. The names are those that OpenTelemetry's metrics get in Prometheus, so one dashboard serves
 both.
@@ -37,7 +37,7 @@ class MangonelCollector:
             self.add(client)
 
     def add(self, client: Any) -> None:
-        """Export what this client counts, too; it counts from now on, with or without `metrics=True`.
+        """Export this client's counts too; it counts from now on, with or without `metrics=True`.
 
         Args:
             client: a MongoClient or an AsyncMongoClient.
@@ -65,7 +65,7 @@ class MangonelCollector:
 
 
 def measure(client: Any, registry: CollectorRegistry = REGISTRY) -> MangonelCollector:
-    """Export what a client counts; it counts from now on, with or without `metrics=True`.
+    """Export a client's counts; it counts from now on, with or without `metrics=True`.
 
     Args:
         client: a MongoClient or an AsyncMongoClient.

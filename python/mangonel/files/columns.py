@@ -1,4 +1,4 @@
-"""Columns of a file: their kinds as JSON, as pyarrow's types, and as those that a format can hold."""
+"""Columns of a file: their kinds as JSON, as pyarrow's types, and as types that a format can hold."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _is_nested(kind: Any) -> bool:
 
 
 def from_json(fields: Any) -> list[tuple[str, Any]]:
-    """Return columns that JSON has changed tuples of into lists."""
+    """Return columns read from JSON, which has turned tuples into lists."""
     return [(name, _kind(kind)) for name, kind in fields]
 
 

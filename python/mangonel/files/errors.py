@@ -8,4 +8,4 @@ __all__ = ["TransferError"]
 
 
 class TransferError(PyMongoError, ValueError):
-    """A file cannot be read, a row was refused, or a transfer cannot be resumed. The message says which and where."""
+    """A file cannot be read, a row was refused, or a transfer cannot be resumed; the message says which, and where."""

@@ -1,4 +1,4 @@
-"""Formats of files of tables: what writes one, joins several of one schema, and reads rows from any place on.
+"""Formats of files of tables: each writes a file, joins files of one schema, and reads rows from any position on.
 
 Knows no collection. pyarrow is imported on demand.
 """
@@ -30,7 +30,7 @@ class Writer(Protocol):
 
 
 class Format(Protocol):
-    """How one kind of file is written and read."""
+    """Writes and reads one kind of file."""
 
     endings: tuple[str, ...]
     """Endings of names."""
@@ -38,7 +38,7 @@ class Format(Protocol):
     """Whether columns may be documents and arrays."""
 
     def writer(self, path: Path, schema: Any, *, is_part: bool) -> Writer:
-        """Return what writes tables of a schema to a file; a part is joined to others later."""
+        """Return a writer of tables of a schema to a file; a part is joined to others later."""
 
     def join(self, parts: Sequence[Path], path: Path, schema: Any) -> None:
         """Write one file with the rows of all parts, in their order and in bounded memory."""
@@ -145,7 +145,7 @@ class _Csv:
         kinds = _csv_types(schema)
         options = csv.ConvertOptions(
             column_types={name: kind for name, (kind, _) in kinds.items()},
-            # An empty text is written in quotes; nothing at all is null.
+            # An empty text is written in quotes; an empty field is null.
             null_values=[""],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
@@ -179,7 +179,7 @@ class _CsvWriter:
 
 
 def _written_as(kind: Any) -> tuple[Callable[[bytes], Any] | None, Any]:
-    """Return what makes text of a column's bytes, and the column's type in the file."""
+    """Return the function that makes text of a column's bytes, and the column's type in the file."""
     import pyarrow
 
     plain = getattr(kind, "storage_type", kind)
@@ -196,7 +196,7 @@ def _written_as(kind: Any) -> tuple[Callable[[bytes], Any] | None, Any]:
 
 
 def _csv_types(schema: Any) -> dict[str, tuple[Any, Any]]:
-    """Return the types to read columns with, and what makes bytes of their text, for the columns of a schema."""
+    """Return, for the columns of a schema, the types to read and the functions that make bytes of their text."""
     import pyarrow
 
     from mangonel.arrow.schema import fields_of
@@ -250,7 +250,7 @@ FORMATS: dict[str, Format] = {"parquet": _Parquet(), "arrow": _Ipc(), "csv": _Cs
 
 
 def format_of(path: str | os.PathLike[str], name: str | None = None) -> Format:
-    """Return the format of a file by its name, or the named one.
+    """Return the format with this name, or the one of the file's ending.
 
     Args:
         path: the file, or a folder whose files have the format.

@@ -97,7 +97,7 @@ def import_table(
         raise TransferError("expected a schema for CSV alone: files of the other formats have types")
     paths = _paths(Path(source), made)
     state = _State(paths, None if resume is None else Path(resume))
-    # Behind what is recorded, an earlier call may have inserted rows.
+    # An earlier call may have inserted rows after the recorded position.
     doubtful_end = state.overall + (threads * AHEAD + 1) * _ROWS * 2 if state.is_resumed else 0
     found = ImportedTable()
 

@@ -88,7 +88,7 @@ def export_table(
         progress: called with the bytes and documents written so far, by one thread at a time.
 
     Raises:
-        TransferError: the name tells no format, or what is to be resumed is the export of something else.
+        TransferError: the name has no known ending, or the existing parts are of another export.
         ColumnError: a value does not fit its column.
         ImportError: pyarrow is not installed.
         OSError: a file cannot be written.
@@ -211,7 +211,7 @@ class _Export:
         return plan
 
     def _measured(self) -> tuple[int, int]:
-        """Return the collection's bytes and those of a document; 0 where the server does not tell, as of a view."""
+        """Return the sizes in bytes of the collection and of an average document; 0 if the server does not tell."""
         try:
             found = self._collection.database.command({"collStats": self._collection.name})
         except OperationFailure:
@@ -221,7 +221,7 @@ class _Export:
     # The parts.
 
     def run(self, plan: dict[str, Any], parallel: int) -> ExportedTable:
-        """Write what is not there, join the parts, and remove them."""
+        """Write the missing parts, join all parts, and remove them."""
         done = self._done
         done.columns = tuple(name for name, _ in plan["columns"])
         done.mixed = tuple(plan["mixed"])
@@ -341,7 +341,7 @@ def _chosen(found: Any, projection: Any) -> list[tuple[str, Any]]:
 
 
 def _bounds(part: Any) -> tuple[str | None, str | None, bool]:
-    """Return the bounds of a part as text, and whether it is that of the greatest key."""
+    """Return the bounds of a part as text, and whether it is the part of the greatest key."""
     low, high = part.low, part.high
     is_last_key = low is None and high is None and part.count > 1
     return _text(low), _text(high), is_last_key

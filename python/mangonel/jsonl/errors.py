@@ -8,4 +8,4 @@ __all__ = ["JSONLinesError"]
 
 
 class JSONLinesError(PyMongoError, ValueError):
-    """A line holds no document or was refused, or a transfer cannot be resumed. The message says which and where."""
+    """A line holds no document or was refused, or a transfer cannot be resumed; the message says which, and where."""

@@ -1,4 +1,4 @@
-"""What imports of lines and of tables share: pieces inserted by several threads, and a place that is kept in a file.
+"""The common base of imports of lines and of tables: several threads insert pieces; a file records the position.
 
 Knows no format.
 """
@@ -38,7 +38,7 @@ class Done:
     problems: list[tuple[int, str]] = field(default_factory=list)
 
     def refused(self, error: BulkWriteError, is_doubtful: bool, place: Callable[[int], int]) -> None:
-        """Take over what an unordered insert inserted and what the server refused.
+        """Count the inserted documents of a failed unordered insert, and record the refused ones.
 
         Args:
             error: the insert's error.
@@ -91,12 +91,12 @@ def insert_in_order(
 
 
 class KeptPlace:
-    """How far an import has come, kept in a file if one is named.
+    """The position of an import, kept in a file if one is named.
 
     Args:
-        told: what tells this import from others, as JSON.
-        names: the attributes that are its place, numbers from 0.
-        path: the file, or None. If it exists, the import goes on at its place.
+        told: the identity of this import, as JSON.
+        names: the attributes that make up the position, numbers from 0.
+        path: the file, or None. If it exists, the import continues from its position.
         error: the class of errors.
         source: what is imported, for messages.
     """
@@ -132,7 +132,7 @@ class KeptPlace:
             raise self._error(f"{path} is of an import of {self._source}: expected {self._told}, got {told}")
 
     def note(self, **place: int) -> None:
-        """Record that all before this place is stored."""
+        """Record that everything before this position is stored."""
         vars(self).update(place)
         self._write()
 

@@ -13,7 +13,7 @@ registry: dict[str, Any] = {}
 models: list[Any] = []
 # Objects that cache data about models: `forget()` makes them compute it again.
 keepers: weakref.WeakSet[Any] = weakref.WeakSet()
-# What upper floors offer to lower ones, by name.
+# Objects that upper floors register for lower ones, by name.
 makers: dict[str, Any] = {}
 
 

@@ -1,8 +1,8 @@
 """Terminals: methods that reach the server, each defined once for both faces.
 
-A terminal is written as the blocking method that programs see, under `@terminal`. Where its body has to know which face
-asks, it reads `IS_ASYNC`. When the class is made, it gets a twin named with an `a`: a function of the same code, in
-which `IS_ASYNC` is true. Its signature, beside the first one's, is what `tools/twins.py` writes for type checkers.
+A terminal is written as the blocking method that programs see, under `@terminal`. If its body depends on the face, it
+reads `IS_ASYNC`. When the class is made, it gets a twin named with an `a`: a function of the same code, in which
+`IS_ASYNC` is true. Its signature, beside the first one's, is what `tools/twins.py` writes for type checkers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 IS_ASYNC: bool = False
 """Whether asyncio's face asks; read in terminals only."""
 
-# What the asyncio face hands out at once: there is nothing to wait for yet.
+# Types that the asyncio face returns at once, since there is nothing to wait for yet.
 AT_ONCE = {"Iterator": "AsyncIterator", "Collection": "AsyncCollection", "MongoClient": "AsyncMongoClient"}
 
 
@@ -81,10 +81,10 @@ def _on_asyncio(code: CodeType) -> CodeType:
 
 
 def on_asyncio(returned: str) -> str:
-    """Return the annotation of what a twin returns.
+    """Return the annotation of a twin's result.
 
     Args:
-        returned: the annotation of what its terminal returns, as text.
+        returned: the annotation of its terminal's result, as text.
 
     Example:
         >>> on_asyncio("list[T]")

@@ -192,7 +192,7 @@ def _pull(database: Any, options: argparse.Namespace) -> int:
     from mangonel.odm.model.codec import TOLERANT, codec_options
     from mangonel.odm.pulled import Writer
 
-    # Values that the driver does not decode are told when the documents are read by the models.
+    # Values that the driver cannot decode are reported when the models read the documents.
     database = database.with_options(codec_options=codec_options(False, TOLERANT))
     names = options.collection or sorted(
         name for name in database.list_collection_names() if not name.startswith(("system.", "enxcol_."))

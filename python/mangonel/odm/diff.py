@@ -59,7 +59,7 @@ def _of_documents(model: Any, collection: Any, sample: int) -> Iterator[str]:
     present: set[str] = set()
     seen = 0
     stages = [{"$match": Query(model).query}, {"$sample": {"size": sample}}]
-    # As they are stored: some have values that the driver does not decode.
+    # Raw, since some have values that the driver cannot decode.
     raw = collection.with_options(codec_options=CodecOptions(document_class=RawBSONDocument))
     for document in raw.aggregate(stages):
         seen += 1

@@ -330,7 +330,7 @@ def _strategy(st: Any, spec: dict[str, Any]) -> Any:
     found = _plain_strategy(st, spec["op"], spec["argument"], dict(spec["checks"]), spec)
     for kind, check in spec["checks"]:
         if kind == "pattern":
-            # What the expression finds, it finds in a text that it made.
+            # The expression matches a text generated from it.
             pattern = check.__self__
             sizes = {name: bound for name, bound in spec["checks"] if name in ("min_length", "max_length")}
             found = _matching(st, pattern).filter(_of_length(sizes))
@@ -340,7 +340,7 @@ def _strategy(st: Any, spec: dict[str, Any]) -> Any:
 
 
 def _matching(st: Any, pattern: re.Pattern[str]) -> Any:
-    """Return the strategy of the texts that a pattern finds."""
+    """Return the strategy of the texts that a pattern matches."""
     word = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=8)
     # hypothesis makes few texts of patterns that look ahead, as these do.
     if pattern is get_args(Email)[1]:
@@ -422,7 +422,7 @@ def _plain_strategy(st: Any, op: str, argument: Any, checks: dict[str, Any], spe
         return st.uuids()
     if op == "instance" and argument is Int64:
         return st.integers(-(2**63), 2**63 - 1).map(Int64)
-    # Each example gets a fresh value, as `make` has it.
+    # Each example gets a fresh value, as in `make`.
     return st.builds(lambda: _value({**spec, "nullable": False}))
 
 

@@ -27,9 +27,9 @@ __all__ = ["MangonelSource"]
 
 _READING = frozenset({"filter", "sample", "parts", "snapshot", "on_invalid", "pushdown"})
 _WRITING = frozenset({"key", "once", "ids"})
-# What Spark says of a stream's task: the number of its batch, the same when the batch is run again.
+# Spark's local property with the number of a stream's batch, which is the same when the batch runs again.
 _BATCH = "streaming.sql.batchId"
-# Documents that tell ids from text where the user gave the schema.
+# How many documents are read to tell ids from text if the user gave the schema.
 _SAMPLE = 1_000
 
 
@@ -40,7 +40,7 @@ class MangonelSource(DataSource):  # type: ignore[misc]  # Spark's class is unty
     `MANGONEL_URI`, or the one that `connect` names).
 
     Options of reading: `filter` (extended JSON), `parts` (how many), `snapshot` ("true": all parts read one moment),
-    `sample` (documents that tell the schema; by default all), `on_invalid` as for `Cursor.to_arrow`,
+    `sample` (how many documents the schema is inferred from; by default all), `on_invalid` as for `Cursor.to_arrow`,
     `pushdown` ("true": MongoDB filters where it can, and Spark filters again; needs
     `spark.sql.python.filterPushdown.enabled`). Spark 4.3 keeps the filters of a query for later ones of the same
     `load()` that have none, and these lose rows: with `pushdown`, call `load()` for each query. `filter` has no such
@@ -126,7 +126,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # Spark's class is untyp
         self._columns = noted_fields(schema)
 
     def columns(self, collection: Any) -> tuple[list[tuple[str, Any]], frozenset[str]]:
-        """Return the columns and the paths with several types; a user's schema lacks these and tells no ids."""
+        """Return the columns and the paths with several types. A user's schema has neither those paths nor ids."""
         if self._columns is None:
             found = collection.infer_schema(sample=self._options.number("sample") or _SAMPLE)
             mixed = frozenset(inner.path for inner in found if inner.is_mixed)
@@ -206,7 +206,7 @@ class _Tasks:
         return _Stored(self._target.store(reader, name))
 
     def _name_of(self, context: Any) -> str:
-        """Return the name of a task, the same when it is run again."""
+        """Return the name of a task, which is the same when the task runs again."""
         return "0" if context is None else str(context.partitionId())
 
     def _with_ids(self, batch: Any) -> Any:

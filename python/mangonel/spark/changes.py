@@ -65,7 +65,7 @@ class _Between(InputPartition):  # type: ignore[misc]  # Spark's class is untype
 
 
 class _Reader(DataSourceStreamReader):  # type: ignore[misc]  # Spark's class is untyped here
-    """Reads what lies behind one token, up to another: tokens are ordered by their text."""
+    """Reads the changes after one token, up to another; tokens are ordered as text."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -91,7 +91,7 @@ class _Reader(DataSourceStreamReader):  # type: ignore[misc]  # Spark's class is
         return [] if start == end else [_Between(start["token"], end["token"])]
 
     def read(self, partition: Any) -> Iterator[tuple[Any, ...]]:
-        """Yield the changes behind one token, up to the other."""
+        """Yield the changes after one token, up to the other."""
         end = _place(partition.end)
         with self._options.client() as client, self._watch(client, partition.start) as stream:
             while True:

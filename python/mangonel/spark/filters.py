@@ -1,4 +1,4 @@
-"""Translates filters of Spark to queries that keep at least every row that Spark would keep.
+"""Translates Spark's filters to queries that match at least every row that Spark keeps.
 
 Spark applies its filters again, so a query may keep more. A filter on a column that may hold several types is left out.
 """

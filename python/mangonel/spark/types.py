@@ -34,9 +34,9 @@ _KINDS: dict[Any, str] = {
     types.BinaryType: "binary",
     types.StringType: "string",
 }
-# The metadata of a column that says what was found in the documents, so that it is looked for once.
+# The key of a column's metadata with the types that were found, so that documents are read for it only once.
 _NOTE = "mangonel"
-# Of a column of text in Spark, what the documents may hold.
+# The kinds of values in documents that a column of text in Spark may stand for.
 _HEXADECIMAL = ("object_id", "uuid")
 
 
@@ -46,7 +46,7 @@ def struct_of(fields: list[tuple[str, Any]]) -> Any:
 
 
 def noted(fields: list[tuple[str, Any]], mixed: frozenset[str]) -> Any:
-    """Return Spark's schema for columns, with a note of each one's kind and of the paths in it with several types."""
+    """Return Spark's schema for columns; its metadata notes each column's kind and its paths with several types."""
     made = struct_of(fields)
     for field, (name, kind) in zip(made.fields, fields, strict=True):
         inside = sorted(path for path in mixed if path == name or path.startswith((f"{name}.", f"{name}[")))
@@ -55,7 +55,7 @@ def noted(fields: list[tuple[str, Any]], mixed: frozenset[str]) -> Any:
 
 
 def noted_fields(schema: Any) -> tuple[list[tuple[str, Any]], frozenset[str]] | None:
-    """Return the columns and the mixed paths that a schema has notes of; None: it is the user's."""
+    """Return the columns and mixed paths noted in a schema; None if it is the user's own."""
     fields: list[tuple[str, Any]] = []
     mixed: set[str] = set()
     for field in schema.fields:
@@ -126,7 +126,7 @@ def _kind_of(kind: Any, found: Any, path: str) -> Any:
 
 
 def fitted(table: Any, schema: Any) -> Any:
-    """Return a table of exactly a pyarrow schema, with text in place of ids and UUIDs."""
+    """Return a table with exactly this pyarrow schema; ids and UUIDs become text."""
     import pyarrow
 
     columns = [

@@ -8,12 +8,12 @@ from mangonel.websessions.errors import UsageError
 
 __all__ = ["check_parser", "names_of"]
 
-# A longer header is no browser's; parsing takes longer with every character.
+# No browser sends a longer header, and parsing time grows with the length.
 MOST_AGENT = 512
 
 
 def check_parser() -> None:
-    """Refuse at the start what would fail at the first login.
+    """Fail at the start, not at the first login, if the parser is missing.
 
     Raises:
         UsageError: the package ua-parser is not installed.

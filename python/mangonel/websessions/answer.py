@@ -1,4 +1,4 @@
-"""The work of a framework when a response leaves: the cookie's headers, and the end of late changes.
+"""What a framework does when a response leaves: it sets the cookie's headers, and ends late changes.
 
 Waits for nothing.
 """
@@ -97,7 +97,7 @@ def stream_headers(session: WebSession[Any], control: str | None) -> list[tuple[
     """Return the headers for an answer that leaves before its body is made, while the websession may still be read.
 
     Args:
-        session: the request's. Where caches may give the answer to others, to read it raises from now on.
+        session: the request's. If caches may give the answer to others, reading it raises from now on.
         control: the application's own Cache-Control; None: it has none.
     """
     was_accessed = session.accessed
@@ -117,10 +117,10 @@ def _is_private(control: str) -> bool:
 
 
 def late_plan(session: WebSession[Any], status: int) -> int:
-    """Return what to commit when the whole answer has left, as what a background task changed.
+    """Return the plan to commit after the whole answer has left, such as changes by a background task.
 
     Raises:
-        UsageError: that is a new websession, for which no cookie can leave any more.
+        UsageError: the websession is new, and no cookie can leave any more.
         WebSessionError: as `last_plan`.
     """
     session.state.headers_left = True

@@ -1,8 +1,8 @@
 """The devices of a user, in one record of the store: its form, and changes of it by compare-and-set.
 
-The record's key is a hash of the user's name, so every engine finds it, those that cannot search by user included. It
-holds for each device its names, when it was first and last seen, and the state of a login that is remembered. Flows;
-knows no engine and no framework.
+The record's key is a hash of the user's name, so every engine finds it, even one that cannot search by user. For each
+device it holds the names, the first and last time of use, and the state of a remembered login. Flows; knows no engine
+and no framework.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         browser, system, place: as the public `Device` has them.
         first, last: when the user first and last logged in on it.
-        expects: the digest of the token that logs in next. Empty: the login is not remembered.
-        before: the digest of the token before, which the browser still has if the answer was lost.
+        expects: the digest of the token for the next login. Empty: the login is not remembered.
+        before: the digest of the previous token, which the browser still has if the answer was lost.
         changed: when `expects` took the place of `before`.
         session: the key of the websession that `before` was exchanged for.
         seen: whether the browser has presented that websession, so that the answer was not lost.
         until: when the remembered login ends.
-        epoch: the user's revocations that the remembered login has seen.
+        epoch: the number of the user's revocations known to the remembered login.
         print: the salted digest of the fingerprint at login.
         label: the websession's name in listings.
     """
@@ -129,19 +129,19 @@ def locator_of(key: bytes) -> str:
 
 
 def device_id(sessions: CheckedSettings[Any], user: str, secret: str) -> str:
-    """Return the id of a device of a user: it says nothing of the cookie, nor that two users share the device."""
+    """Return the id of a user's device: it reveals neither the cookie nor that two users share the device."""
     return sha256(sessions.cookie.purpose + b"device\0" + secret.encode() + user.encode()).hexdigest()[
         : 2 * ID_BYTES
     ]
 
 
 def digest(token: str) -> bytes:
-    """Return what is stored of a token."""
+    """Return the stored digest of a token."""
     return sha256(b"mangonel websession remembered\0" + token.encode()).digest()
 
 
 def read_book(sessions: CheckedSettings[Any], record: Record | None) -> Book | None:
-    """Return the devices in a record; None if there is none, or if it was changed without our key."""
+    """Return the devices in a record; None without a record, or if it was changed without our key."""
     if record is None or record.label != BOOK or not sessions.now() < record.expires:
         return None
     try:
@@ -207,11 +207,11 @@ async def forget_login_flow(sessions: CheckedSettings[Any], store: Store, user: 
 async def forget_all_flow(
     sessions: CheckedSettings[Any], store: Store, user: str, spared: str | None, last: int, epoch: int
 ) -> None:
-    """Forget the remembered logins of a user who is about to be revoked, except that of one device.
+    """Forget the remembered logins of a user before a revocation, except that of one device.
 
     Args:
         spared: id of the device.
-        last, epoch: the revocation before this one, which the spared login has to have seen; and this one.
+        last, epoch: the previous revocation, which the spared login must know, and this one.
     """
 
     def forgotten(book: Book | None) -> Book | None:
@@ -232,7 +232,7 @@ def _record(sessions: CheckedSettings[Any], key: bytes, book: Book, old: Record 
     now = sessions.now()
     ends = now + max(MEMORY, sessions.longest)
     version, writes = (old.version, old.writes) if old is not None else (0, b"")
-    # Without a user's name, so that no listing takes it for a websession.
+    # Stored without a user's name, so that no listing takes it for a websession.
     fresh = Record(key, b"", version + 1, now, ends, ends, issued=now, label=BOOK, writes=next_writes(writes))
     kept = {id: known for id, known in book.devices.items() if now < max(known.last + MEMORY, known.until)}
     latest = sorted(kept, key=lambda each: kept[each].last)[-MOST_DEVICES:]

@@ -54,7 +54,7 @@ SID_BYTES = 8
 
 
 class CheckedSettings(Generic[Data]):
-    """The checked settings; an attribute for each that is needed later. Subclasses have the faces."""
+    """The checked settings, as attributes. Subclasses have the faces."""
 
     asynchronous: AsyncFace
     blocking: BlockingFace
@@ -258,7 +258,7 @@ class CheckedSettings(Generic[Data]):
         return self.ring.unseal(record.data, all_but_data(record))
 
     def emit(self, kind: str, tag: str = "", **details: Any) -> None:
-        """Pass an event to the listener. An exception in it is logged, since no visitor can help it.
+        """Pass an event to the listener. Its exceptions are logged, since they are not the visitor's concern.
 
         Args:
             kind: the kind of event.
@@ -456,7 +456,7 @@ def _checked_size(most: Any) -> int:
 
 
 def _check_devices(users: Users, is_stateless: bool) -> None:
-    """Refuse at the start what would fail, or never be called, at a login."""
+    """Refuse settings of devices that would fail, or have no effect, at a login."""
     for name in ("place", "on_new_device", "on_theft"):
         given = getattr(users, name)
         if given is not None and not callable(given):

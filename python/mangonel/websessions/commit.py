@@ -122,7 +122,7 @@ async def _insert_flow(
     )
     record = sessions.sealed(record, plain)
     was_put, found = await put_flow(store, record, 0)
-    # If there is no record, this request's own was stored and has been ended since.
+    # If there is no record, this request's own was stored and has ended since.
     if not was_put and found is not None:
         raise StoreError("the store already has a record under an id that was just made from 256 random bits")
     session.state.record = record
@@ -184,7 +184,7 @@ async def _write_flow(
 def _lose_or_raise(
     sessions: CheckedSettings[Any], session: WebSession[Any], trace: Record | None, has_new_label: bool
 ) -> None:
-    """Drop a change that a logout came before; refuse one that a login or a rotation came before.
+    """Drop a change if a logout came first; refuse it if a login or a rotation came first.
 
     Raises:
         SessionMoved: the websession continues, but this change cannot follow.

@@ -95,7 +95,7 @@ def adopt(session: WebSession[Any], record: Record) -> bool:
 
 
 def extra_of(sessions: CheckedSettings[Any], record: Record) -> dict[str, Any]:
-    """Return the package's own values in a record; empty if it is sealed with another's key, as on the command line."""
+    """Return the package's own values in a record; empty if no key here opens it, as on the command line."""
     try:
         extra = sessions.codec.decode(sessions.unsealed(record)).get(RESERVED)
     except ValueError:
@@ -134,7 +134,7 @@ def merge(session: WebSession[Any], current: Record, only: tuple[str, ...] | Non
             f"what requests side by side made of the websession is no {_name_of(sessions.model)}: {error}; "
             "Content(merge=) says by key what both together mean, and lock() keeps them apart"
         ) from error
-    # The order of keys is that of every other encoding, so that no difference is seen where there is none.
+    # Keys have the same order as in every other encoding, so that equal values have equal bytes.
     state.encoded = encoded(session)
     return state.encoded
 

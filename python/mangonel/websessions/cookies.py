@@ -35,7 +35,7 @@ _SECRET = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
 _DEVICE = re.compile(r"([A-Za-z0-9_-]{43})(?:\.([A-Za-z0-9_-]{43})\.([A-Za-z0-9_-]{43}))?", re.ASCII)
 _PAYLOAD = re.compile(r"[A-Za-z0-9_-]{40,4096}", re.ASCII)
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
-# As RFC 9110 has a field's value, so that nothing can begin a header of its own.
+# The characters of a field's value by RFC 9110, so that no value can begin another header.
 _FIELD = re.compile(r"[\x20-\x7e]*", re.ASCII)
 _ATTRIBUTE = re.compile(r"[\x20-\x3a\x3c-\x7e]*", re.ASCII)
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
@@ -174,7 +174,7 @@ class CookiePolicy:
         return f"{self._csrf_start}{self._attributes}; Max-Age=0; Expires=Thu, 01 Jan 1970 00:00:00 GMT"
 
     def device_in(self, header: str) -> tuple[str | None, str | None, str | None]:
-        """Return what the cookie of a device has: its secret; and if a login is remembered, its locator and token."""
+        """Return the secret in a device's cookie and, for a remembered login, its locator and token."""
         match = self._companion(header, self._device_start, _DEVICE)
         return (match[1], match[2], match[3]) if match is not None else (None, None, None)
 
@@ -182,14 +182,14 @@ class CookiePolicy:
         """Return the Set-Cookie header for the cookie of a device.
 
         Args:
-            secret: tells the device from others.
-            locator, token: where a login is remembered, and what it is exchanged for.
+            secret: identifies the device.
+            locator, token: the place of the remembered login, and the token for the next one.
         """
         value = secret if locator is None else f"{secret}.{locator}.{token}"
         return f"{self._device_start}{value}{self._attributes}; Max-Age={DEVICE_SECONDS}"
 
     def _companion(self, header: str, start: str, form: re.Pattern[str]) -> re.Match[str] | None:
-        """Return the value of a cookie beside ours, if it has its form."""
+        """Return the value of a companion cookie, if it is well-formed."""
         if start not in header or len(header) > HEADER_LIMIT:
             return None
         for part in header.split(";"):

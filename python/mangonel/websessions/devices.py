@@ -59,9 +59,9 @@ class Device(msgspec.Struct, frozen=True):
         user: name of the user.
         browser: such as "Firefox 128"; "" if the header said nothing known.
         system: such as "Linux"; "" as well.
-        place: what the function `Users(place=)` said of the visitor's address at login; "" for nothing.
+        place: the result of `Users(place=)` for the visitor's address at login; "" if there is none.
         first_seen: when the user first logged in here, in seconds since the epoch.
-        last_seen: when they last did, or last used a websession of it, within `touch_after`.
+        last_seen: when they last logged in or used a websession here, within `touch_after`.
         is_current: whether the websession passed to `devices(user, current=…)` is here.
         is_remembered: whether the browser logs in by itself once its websession has ended.
         is_first: for `on_new_device`: whether the user had no device before.
@@ -82,7 +82,7 @@ class Device(msgspec.Struct, frozen=True):
 
 
 def take_device(session: WebSession[Any], seconds: float | None) -> None:
-    """Give the browser of a login its cookie, the one that it has if it has one. Waits for nothing.
+    """Give the browser of a login a device cookie, or keep the one that it has. Waits for nothing.
 
     Args:
         seconds: how long the login is remembered. None: it is not.
@@ -127,7 +127,7 @@ def device_of(user: str, id: str, known: Known, **more: Any) -> Device:
 async def enlist_flow(
     sessions: CheckedSettings[Any], store: Store, session: WebSession[Any], record: Record, now: float
 ) -> None:
-    """Note the device of a login that was just stored, or the new password of a re-authentication."""
+    """Record the device of a login that was just stored, or the new password after a re-authentication."""
     state = session.state
     user, extra = record.user, state.extra or {}
     id = extra.get("device")
@@ -252,7 +252,7 @@ async def end_device_flow(
 
 
 def check_devices(sessions: CheckedSettings[Any]) -> None:
-    """Refuse what needs the list of devices.
+    """Refuse a call that needs the list of devices if there is none.
 
     Raises:
         Unsupported: it is off.

@@ -48,7 +48,7 @@ LOOKS = 8
 # The label of a record that a login has ended.
 LOGIN = "login"
 
-# The label of the trace from a predecessor's cookie to the websession that took it over.
+# The label of the trace that leads from a predecessor's cookie to its websession.
 MOVED = "moved"
 
 replace = msgspec.structs.replace
@@ -76,7 +76,7 @@ async def last_flow(
     *,
     rotations: bool = True,
 ) -> Record | None:
-    """Return the record at the end of a trail: a live one, a trace without a successor, or None.
+    """Return the record at the end of a trail: a live one, a trace that leads no further, or None.
 
     A request admitted before a rotation continues with the rotated websession. It does not follow a login, which may be
     another user's.
@@ -126,8 +126,8 @@ async def end_flow(
     Args:
         keep: seconds to keep a trace that it was ended on purpose; 0 removes it.
         goes_on: key of the record that a rotation or a login is about to store.
-        by_login: whether this is a login, which only an end follows.
-        follows: False: leave alone what another rotation made of it.
+        by_login: whether this is a login; only an end may follow its trace.
+        follows: False: keep the record that another rotation made of it.
     """
     live: Record | None = record
     has_searched = False

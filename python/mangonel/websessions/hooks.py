@@ -1,4 +1,4 @@
-"""Calls the application's functions about a user's devices. What they are told is stored, whether or not they fail."""
+"""Calls the application's functions about a user's devices. The event is stored, even if they fail."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _running: set[asyncio.Future[Any]] = set()
 
 
 def call_hook(hook: Callable[[Any], Any] | None, value: Any) -> None:
-    """Call a function; what a coroutine function does, such as sending a mail, goes on beside the response.
+    """Call a function; a coroutine function, for example one that sends a mail, runs beside the response.
 
     An exception in it is logged, since no visitor can help it.
     """

@@ -1,7 +1,6 @@
-"""A websession whose answer is leaving or has left: what can no longer be honoured raises, and is never dropped.
+"""A websession whose answer is leaving or has left: uses that can no longer take effect raise an error.
 
-The object stays the same, since handlers have it in their hands: its class changes. Waits for nothing but in the task
-that ends a websession late.
+Handlers keep the object, so its class changes. Waits only in the task that ends a websession late.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ log = logging.getLogger("mangonel.websessions")
 
 
 class Unread(WebSession[Any]):
-    """While a body leaves whose headers let caches give it to every visitor: to look into the websession raises."""
+    """The state while a body leaves that caches may give to every visitor: reading the websession raises."""
 
     __slots__ = ()
 
     @property
     def accessed(self) -> bool:
-        """Whether the websession was looked at: not so far."""
+        """Whether the websession was read: not so far."""
         return False
 
     @accessed.setter
@@ -40,21 +39,21 @@ class Unread(WebSession[Any]):
 
 
 class Unkept(WebSession[Any]):
-    """While a body leaves whose headers gave the visitor no cookie: a change raises, since it could not be stored."""
+    """The state while a body leaves without a cookie: changing the websession raises, since it could not be stored."""
 
     __slots__ = ()
 
 
 class UnreadUnkept(Unread, Unkept):
-    """Neither may be read nor changed."""
+    """Both states at once: reading and changing raise."""
 
     __slots__ = ()
 
 
 class Left(WebSession[Any]):
-    """After the answer: to read is fine; a change raises until `reload()` or `lock()` takes the websession up again.
+    """The state after the answer: a change raises until `reload()` or `lock()` makes the websession usable again.
 
-    Lists and dicts in it are read as ones that cannot be changed either.
+    Reading is fine, but lists and dicts in it cannot be changed either.
     """
 
     __slots__ = ()
@@ -205,22 +204,22 @@ def fixed(value: Any) -> Any:
     )
 
 
-# Types in whose values nothing can be changed.
+# Types whose values are immutable.
 FLAT = frozenset((str, int, float, bytes, bool, type(None)))
 
 
 def let_read(session: WebSession[Any]) -> None:
-    """The whole body has left: to read the websession tells caches nothing any more."""
+    """Allow reading after the whole body has left, when caches cannot see it any more."""
     if isinstance(session, Unread):
         session.__class__ = Unkept if isinstance(session, Unkept) else WebSession  # type: ignore[assignment]
 
 
 def leave(session: WebSession[Any], commit: asyncio.Future[None] | None = None) -> None:
-    """Refuse what comes after the answer, but for an end.
+    """Refuse later changes, except an end.
 
     Args:
         session: the request's.
-        commit: what stores the changes so far and answers then; an end waits for it. None: that is done.
+        commit: the task that stores the changes so far and then answers; an end waits for it. None: it is done.
     """
     if commit is None:
         session.state.headers_left = True
@@ -231,7 +230,7 @@ def leave(session: WebSession[Any], commit: asyncio.Future[None] | None = None) 
 
 
 def let_go(session: WebSession[Any], *, is_read: bool) -> None:
-    """Refuse, while a body leaves, what its headers do not allow.
+    """Refuse uses that the headers of a leaving body do not allow.
 
     Args:
         session: the request's.
@@ -263,7 +262,7 @@ def _go_on(ending: Coroutine[Any, Any, None]) -> None:
 
 async def _end_after(session: WebSession[Any], commit: asyncio.Future[None]) -> None:
     await asyncio.wait([commit])
-    # The commit took its own end, if it had one, for done.
+    # The commit regards an end that it has stored as done, so it is requested again.
     session.state.had_end = session.state.is_ended = True
     await _commit_end(session)
 

@@ -38,7 +38,7 @@ def limit_of(sessions: CheckedSettings[Any], user: str) -> int | None:
 async def limit_flow(
     sessions: CheckedSettings[Any], store: Store, user: str, most: int, old: Record | None
 ) -> float:
-    """Return a time of login later than that of each of the user's websessions, even if this server's clock is behind.
+    """Return a login time later than those of the user's websessions, even if this server's clock is behind.
 
     Args:
         most: the limit.

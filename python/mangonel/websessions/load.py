@@ -124,7 +124,7 @@ async def alive_flow(sessions: CheckedSettings[Any], store: Store, session: WebS
 async def _settle_flow(
     sessions: CheckedSettings[Any], store: Store, session: WebSession[Any], record: Record, now: float
 ) -> Record | None:
-    """Judge a record that is renewed, ended or out of time; return the record that counts, or None."""
+    """Resolve a record that was renewed, has ended or has expired; return the valid record, or None."""
     if record.issued - now > sessions.grace:
         sessions.emit("clock", record.sid.hex(), seconds=record.issued - now)
     if record.next == ENDED:
@@ -267,7 +267,7 @@ async def _renew_flow(
         user=None,
         label=None,
         issued=now,
-        # As long as the websession itself waits for its visitor, who may be a remembered one.
+        # The trace is kept as long as the websession, which may be remembered.
         expires=max(_kept_closed(sessions, now), sessions.expiry(now, float("inf"), session.state.extra)),
         writes=next_writes(old.writes),
     )

@@ -271,7 +271,7 @@ def check_not_moved(state: State) -> None:
 
 
 def _differs(state: State) -> int:
-    """Return what is to be stored of a websession whose values are the stored ones."""
+    """Return the difference of a websession whose values are the stored ones."""
     record, sessions = state.record, state.sessions
     if record is None:
         return SAME
@@ -290,7 +290,7 @@ def _can_give_cookie(state: State) -> bool:
         return False
     if (state.headers_left and state.promised is None) or not state.request_view.takes_cookies:
         if state.encoded == state.discarded:
-            return False  # told before
+            return False  # reported before
         state.discarded = state.encoded
         raise UsageError(
             "a new websession needs a cookie, and no cookie could leave any more when something was put into it: "

@@ -322,7 +322,7 @@ class WebSessions(CheckedSettings[Data]):
 
 
 def _check_durable(epochs: Any) -> None:
-    """Refuse a URL of a store that forgets revocations, or that other workers do not see."""
+    """Refuse a store for epochs that forgets them, or that other workers do not share."""
     scheme = epochs.partition(":")[0] if isinstance(epochs, str) else ""
     if scheme in FORGETFUL:
         raise UsageError(
@@ -332,7 +332,7 @@ def _check_durable(epochs: Any) -> None:
 
 
 def _check_store(store: Any) -> None:
-    """Refuse at the start what would fail at the first visitor."""
+    """Refuse a store that would fail at the first visitor."""
     if isinstance(store, str):
         from mangonel.websessions.stores.urls import check_url
 
@@ -340,7 +340,7 @@ def _check_store(store: Any) -> None:
         return
     kind = type(store).__name__
     remedy = ""
-    # These have every attribute that is asked for.
+    # Asked by name: these objects have every attribute.
     if kind.endswith("Collection"):
         remedy = "; a collection goes into MongoStore(…)"
     elif kind.endswith(("Client", "Database")):

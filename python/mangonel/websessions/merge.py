@@ -26,7 +26,7 @@ def merged(
     differs: Callable[[Any, Any], bool],
     choosers: Mapping[str, Chooser],
 ) -> dict[str, Any]:
-    """Return the merged values: theirs, with mine where I changed something.
+    """Return the merged values: theirs, with my changes.
 
     Args:
         base: the values that both started from.
@@ -51,7 +51,7 @@ def merged(
 
 
 def adding(base: Any, mine: Any, theirs: Any) -> Any:
-    """Return a number to which both sides have added; for `Content(merge={"visits": adding})`."""
+    """Return a number with the additions of both sides; for `Content(merge={"visits": adding})`."""
     return (theirs or 0) + (mine or 0) - (base or 0)
 
 

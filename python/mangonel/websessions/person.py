@@ -80,7 +80,7 @@ async def erase_flow(sessions: CheckedSettings[Any], store: Store, user: str) ->
     checked_text(user, "the user")
     _check_finds(store)
     ended = await revoke_user_flow(sessions, store, user, None)
-    # Also what has expired or ended, and what was sealed with a key that is gone.
+    # Includes expired and ended records, and those sealed with a lost key.
     keys = [record.key for record in await store.find(user) if record.user == user]  # type: ignore[attr-defined]
     await store.delete(*keys, book_key(user))
     return ended

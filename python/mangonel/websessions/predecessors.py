@@ -27,10 +27,10 @@ _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 
 
 class Predecessor:
-    """What every reader knows of the old cookie. A reader of your own overrides `read_flow` and `forget_flow`.
+    """The base of readers: the settings of the old cookie. Your own reader overrides `read_flow` and `forget_flow`.
 
     Args:
-        until: when the old cookie is accepted no more, as an aware datetime.
+        until: the end of the old cookie's acceptance, as an aware datetime.
         cookie: name of the old cookie.
         user: the key of the user's name among the old values; such a websession is a logged-in one. None: none is.
         convert: called with the old values, returns the new ones. None: they stay.
@@ -118,7 +118,7 @@ class Predecessor:
 class FlaskSession(Predecessor):
     """The sessions of Flask-Session 0.6 and newer in Redis or MongoDB, serialized as MessagePack or JSON.
 
-    Sessions that an older version has pickled are not read: 0.8 rewrites each at its next request_view.
+    Sessions that an older version has pickled are not read: 0.8 rewrites each at its next request.
 
     Args:
         url: "redis://localhost/0", or "mongodb://localhost/flask_session".

@@ -124,7 +124,7 @@ def all_but_data(record: Record) -> bytes:
 
 
 def stored_record(key: bytes, stored: bytes | None) -> Record | None:
-    """Return the record in what a store has for a key; None for nothing, and for bytes that are something else."""
+    """Return the record in a store's value for a key; None for no value, and for bytes that are no record."""
     if stored is None:
         return None
     try:

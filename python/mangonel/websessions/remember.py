@@ -1,8 +1,8 @@
-"""A remembered login: a cookie that logs in once the websession has ended, by a token that is used once.
+"""A remembered login: after the websession has ended, a cookie logs in by a token that is used once.
 
-The browser has a series, which is its device, and a token. Each login by it takes a new token. A token that comes again
-after its successor was seen has been copied: the series ends, and the application is told. Requests of one browser that
-run side by side come with the same token, so all of them get the websession of the first. Flows; knows no engine.
+The browser has a series, which is its device, and a token; each such login replaces the token. A token that returns
+after its successor was seen has been copied: the series ends, and the application is told. Parallel requests of one
+browser bring the same token, so all of them get the websession of the first. Flows; knows no engine.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def remembered_flow(
         request_view.cookie is None
         or not request_view.takes_cookies
         or (sessions.cookie.secure and not request_view.is_secure)
-        # A second websession would take the browser away from the one that goes on.
+        # A second websession would replace the one that the browser continues with.
         or session.state.has_moved
     ):
         return session
@@ -116,7 +116,7 @@ async def _exchange_flow(
     given: bytes,
     now: float,
 ) -> WebSession[Any] | None:
-    """Log in by a token and put another in its place; None: another request was faster."""
+    """Log in by a token and replace it; None: another request was faster."""
     user, most = book.user, limit_of(sessions, book.user)
     fresh: WebSession[Any] = WebSession(sessions, session.state.request_view)
     state = fresh.state
@@ -186,7 +186,7 @@ async def _exchange_flow(
         given != known.expects
         and (lost := await current_flow(sessions, store, known.session, now)) is not None
     ):
-        # The answer with it was lost, so nothing but a copy has it.
+        # The answer with it was lost, so only a copy can have it.
         await end_flow(sessions, store, lost, now)
     if most is not None and await evict_flow(sessions, store, record, most, now):
         return session
@@ -206,7 +206,7 @@ async def _share_flow(
     if found is None or await is_revoked_flow(sessions, store, found):
         return session
     if known.seen:
-        # As for an id that a renewal has closed: the browser has the new cookies.
+        # As for an id that a renewal has closed, the browser has the new cookies.
         session.state.trail = replace(found, data=b"", next=found.key, prev=None, issued=known.changed)
         session.state.trail = sessions.sealed(session.state.trail, b"")
         sessions.emit("rejected", found.sid.hex(), reason="renewed")
@@ -236,7 +236,7 @@ async def _stolen_flow(
         found = await current_flow(sessions, store, known.session, now) if known.session else None
         if found is not None:
             await end_flow(sessions, store, found, now)
-        # Its successors by a later login, and what was logged in on the device otherwise.
+        # The successors by later logins, and other websessions of the device.
         if hasattr(store, "find"):
             await end_device_flow(sessions, store, book.user, id)
     sessions.emit("reused", reason="remember", user=book.user)

@@ -26,12 +26,12 @@ Data = TypeVar("Data")
 
 SALT_BYTES = 8
 
-# Calls by which a user proves their identity.
+# Calls that prove a user's identity.
 PROOFS = frozenset({"login", "reauthenticated"})
-# Among the package's own values: the user is known, but has proved nothing.
+# Key of the package's own value that says: the user is known, but has proved nothing.
 UNPROVED = "unproved"
 
-# What every codec keeps exactly.
+# Types that every codec keeps exactly.
 FLASH_BITS = 48
 
 
@@ -213,7 +213,7 @@ class WebSession(dict[str, Any], Generic[Data]):
 
     @property
     def remembered(self) -> bool:
-        """Whether a cookie logged its user in, of a remembered login or a predecessor, and nothing was proved since."""
+        """Whether the user was logged in by a cookie (remembered login, predecessor) and has proved nothing since."""
         return self.user is not None and bool((self.state.extra or {}).get(UNPROVED))
 
     @property

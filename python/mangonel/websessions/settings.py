@@ -157,7 +157,7 @@ class Users:
         place: a function from an address to a place for that list, as from a database of yours; it must not wait.
         on_new_device: called with the `Device` after a login on a device that the user has not used before; on an event
             loop it may be a coroutine function.
-        on_theft: called so with the `Device` whose remembered login was copied, as a token that came twice shows.
+        on_theft: called in the same way with the `Device` whose remembered login was copied: its token came twice.
         epochs: a durable store, or its URL, for users' epochs, if the store cannot list a user's websessions; it is
             read whenever a user's websession is loaded.
     """
@@ -224,7 +224,7 @@ def keys_of(given: Any, name: str) -> list[Key]:
     """Return the keys of a setting, the current one first; empty for None.
 
     Raises:
-        UsageError: an empty key, or keys without an order that says which one is current.
+        UsageError: an empty key, or unordered keys, none of which is known to be the current one.
     """
     if given is None:
         return []

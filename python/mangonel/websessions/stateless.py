@@ -116,7 +116,7 @@ def commit(session: WebSession[Any], plan: int) -> None:
 
 
 async def epoch_at_login_flow(sessions: CheckedSettings[Any], store: Store, session: WebSession[Any]) -> None:
-    """Note the user's epoch for the cookie of a login, where users can be revoked."""
+    """Record the user's epoch for the cookie of a login, if users can be revoked."""
     state = session.state
     if sessions.epochs_apart and state.change == "login" and state.user is not None:
         state.epoch = await epoch_flow(sessions, store, state.user)

@@ -2,7 +2,7 @@
 
 The old cookie is treated as an id that a renewal has given up. Its record, under the hash of its value, says where the
 websession continues. So concurrent requests share one websession, a lost response is made good, a later copy of the
-cookie is detected, and a logout or revocation ends it too. The record stays until the cookie is accepted no more.
+cookie is detected, and a logout or revocation ends it too. The record stays as long as the cookie is accepted.
 Flows; knows no engine.
 """
 
@@ -88,14 +88,14 @@ async def _fresh_flow(
     value: str,
     waits: bool,
 ) -> tuple[str, Record] | None:
-    """Return a token and a record with the old values; None if there are none, or they cannot be taken over."""
+    """Return a token and a record with the old values; None if there are none, or they do not fit."""
     values = await each.read_flow(value, waits)
     if values is None:
         return None
     user = values.get(each.user) if each.user is not None else None
     if user is not None:
         user = checked_text(str(user), "the user")
-        # The old cookie knows of no revocation, so any counts.
+        # The old cookie is older than any revocation, so each ends it.
         if await epoch_flow(sessions, store, user):
             return None
     if each.convert is not None:

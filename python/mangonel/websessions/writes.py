@@ -1,4 +1,4 @@
-"""One write of a record: applied once, and known to be applied, although answers are lost and writes are sent twice.
+"""One write of a record: applied once, with a known outcome, even if answers are lost and writes are sent twice.
 
 A store's `put` may answer False to a write that it has applied: the client sent it again because the first answer was
 lost, or the server counted several writes together. So each write leaves a random mark in the record, behind those of
@@ -21,7 +21,7 @@ __all__ = ["KEPT", "has_write", "next_writes", "put_flow"]
 
 MARK_BYTES = 6
 
-# A write in doubt is looked for within a round trip or two; so many others may come between.
+# A write in doubt is looked for within a round trip or two; at most this many others come between.
 KEPT = 32
 MOST_BYTES = KEPT * MARK_BYTES
 
@@ -32,11 +32,11 @@ def next_writes(before: bytes) -> bytes:
 
 
 def has_write(found: Record, written: Record) -> bool:
-    """Return whether a stored record came to be by this write, or by later ones on top of it.
+    """Return whether a stored record contains this write, possibly with later ones on top of it.
 
     Args:
-        found: what is stored under the key.
-        written: what the write was to store.
+        found: the stored record.
+        written: the record of the write.
 
     Raises:
         StoreError: so many writes came later that the mark of this one would be gone.
@@ -53,14 +53,14 @@ def has_write(found: Record, written: Record) -> bool:
 
 
 async def put_flow(store: Store, record: Record, expected: int) -> tuple[bool, Record | None]:
-    """Write a record if the stored version is `expected`; return whether it was applied, and what is stored then.
+    """Write a record if the stored version is `expected`; return whether it was applied, and the stored record.
 
     Args:
         record: its `writes` end with a mark of this write.
         expected: as for `Store.put`.
 
     Raises:
-        StoreError: it cannot be told whether the write was applied.
+        StoreError: it is not known whether the write was applied.
     """
     if await store.put(record, expected):
         return True, record

@@ -34,7 +34,7 @@ FETCHES = 3
 # The pause that ends a loop, and the one that is an idle moment.
 _PAUSE_S = 0.1
 _IDLE_S = 0.05
-# Shapes, lines and cursors that are remembered: a program that makes ever new ones must not fill the memory.
+# How many shapes, lines and cursors are remembered, so that a program with ever new ones cannot fill the memory.
 _MOST = 10_000
 
 
@@ -54,7 +54,7 @@ class Advisor(CommandListener):
     """Advises the program of one client.
 
     Attributes:
-        told: what was said: the kind, the text, and the line of the program.
+        told: the advice so far: its kind, its text, and the line of the program.
     """
 
     def __init__(self, core: _core.Core) -> None:
@@ -66,17 +66,17 @@ class Advisor(CommandListener):
         self._said: set[tuple[str, str, tuple[str, int]]] = set()
         self._running: dict[int, _Sent] = {}
         self._cursors: dict[int, _Sent] = {}
-        # By thread, task, line and what was fetched: when that was last, and how often in a row.
+        # By thread, task, line and fetched thing: the time of the last fetch, and how often in a row it happened.
         self._loops: dict[Any, tuple[float, int]] = {}
         self._hushed: set[tuple[str, int]] = set()
         self._explained: set[tuple[str, tuple[str, int]]] = set()
-        # Database, name and command, with where it came from.
+        # Database, name and command, with the line of the program.
         self._waiting: deque[tuple[str, str, dict[str, Any], Place]] = deque()
         self._abandoned: deque[int] = deque()
         self._last = 0.0
         self._is_explaining = False
 
-    # What the client tells.
+    # Called by the client.
 
     def started(self, event: Any) -> None:
         """Look at a command that is sent."""
@@ -160,7 +160,7 @@ class Advisor(CommandListener):
         place.warn(text)
 
     def repeated(self, what: str, text: str) -> None:
-        """Note that a line fetched something for one document; several times in a row are a loop.
+        """Record a fetch that a line made for one document; several in a row are a loop.
 
         Args:
             what: what was fetched.
@@ -168,7 +168,7 @@ class Advisor(CommandListener):
         """
         place = place_of_program()
         if place is not None and self._count_of(place, what) == FETCHES:
-            # It says more than that a find is in a loop.
+            # This advice is more precise than "a find in a loop".
             self._hushed.add(place.key)
             self.say("reference in a loop", what, place, text)
 
@@ -198,7 +198,7 @@ class Advisor(CommandListener):
             )
 
     def _count_of(self, place: Place, what: str) -> int:
-        """Return how often in a row a thread or task did this on a line."""
+        """Return how often in a row the running thread or task did this on a line."""
         now = monotonic()
         key = (get_ident(), _task(), place.key, what)
         when, count = self._loops.get(key, (0.0, 0))
@@ -278,7 +278,7 @@ def _shape(name: str, command: Mapping[str, Any]) -> str:
 
 
 def _task() -> int:
-    """Return what tells the tasks of event loops apart; 0 outside of them."""
+    """Return a number that identifies the running task; 0 outside of event loops."""
     asyncio = sys.modules.get("asyncio")
     if asyncio is None:
         return 0

@@ -38,11 +38,11 @@ class Place:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What tells it from other lines."""
+        """File and number, which identify the line."""
         return (self.file, self.line)
 
     def warn(self, text: str) -> None:
-        """Warn as if this line did."""
+        """Emit a warning that points to this line."""
         registry = self._globals.setdefault("__warningregistry__", {})
         name = self._globals.get("__name__") or "<unknown>"
         warnings.warn_explicit(text, AdviceWarning, self.file, self.line, name, registry)

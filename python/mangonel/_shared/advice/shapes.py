@@ -18,7 +18,7 @@ FILTERS = {
     "update": "updates",
     "delete": "deletes",
 }
-# What a command's plan depends on.
+# The fields of a command that its plan depends on.
 _PLANNED = frozenset(
     (
         *("filter", "sort", "projection", "limit", "skip", "hint", "collation", "let", "min", "max", "query"),

@@ -31,7 +31,7 @@ _PRIMARY = Primary()
 _FORBIDDEN = ' .$/\\\x00"'
 
 
-# Names that were found good.
+# Names that passed the check.
 _known_names: set[str] = set()
 _MOST_KNOWN = 1000
 
@@ -82,7 +82,7 @@ class _Database(
         write_concern: WriteConcern | None = None,
         read_concern: ReadConcern | None = None,
     ) -> None:
-        # A name is asked for again and again.
+        # Programs ask for the same names again and again.
         if type(name) is not str or name not in _known_names:
             check_database_name(name)
         self._port = client._port if isinstance(client, Settings) else port_of(client, "MongoClient")

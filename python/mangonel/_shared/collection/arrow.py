@@ -195,6 +195,6 @@ def _runs(reader: _core.ArrowReader) -> Iterator[Run]:
 
     count = 0
     while (rows := reader.next_part(MAX_WRITE_BATCH_SIZE)) is not None:
-        # A sequence as far as its user needs one.
+        # Rows have the parts of a sequence that the run uses.
         yield TableRun("insert", rows, range(count, count + len(rows)))  # type: ignore[arg-type]  # rows, not a list
         count += len(rows)

@@ -105,7 +105,7 @@ class BulkRunner:
             TypeError, ValueError: one is no model, or its document is wrong.
         """
         if set(map(type, requests)) == {InsertOne}:
-            # Worth a way of its own: nothing is done here for each document.
+            # A fast path: nothing is done here for each document.
             return [BulkRunner.insert_run([request._doc for request in requests])]
         runs: list[Run] = []
         by_command: dict[str, Run] = {}
@@ -114,7 +114,7 @@ class BulkRunner:
         command, is_update, is_replacement, repeats = "", False, False, False
         for index, request in enumerate(requests):
             if type(request) is not kind:
-                # Looked at once for writes of one kind in a row.
+                # Checked once for consecutive writes of one kind.
                 kind = type(request)
                 if not issubclass(kind, _WriteModel):
                     raise TypeError(f"{request!r} is not a valid request: expected a write such as InsertOne")
@@ -122,7 +122,7 @@ class BulkRunner:
                 is_update = command == "update"
             statement, is_plain = request._form, not request._has_options
             if is_plain and is_update:
-                # What `_statement` checks, a frame less for each.
+                # The checks of `_statement`, inlined to save a frame for each write.
                 update = statement["u"]
                 is_plain = False
                 if type(update) is dict:
@@ -144,7 +144,7 @@ class BulkRunner:
 
     @staticmethod
     def insert_run(documents: list[Any], first: int = 0) -> Run:
-        """Return the inserts of documents, of which the caller had the first at that index.
+        """Return the inserts of documents; `first` is the caller's index of the first one.
 
         Raises:
             TypeError: one cannot be stored.
@@ -172,7 +172,7 @@ class BulkRunner:
         tracer = self._client._tracer
         if tracer is not None and not is_traced:
             session = None if self._session is None else self._session.number
-            # Runs that are made one by one tell no number before.
+            # The number of runs that are made on demand is not known.
             size = sum(len(run.writes) for run in runs) if isinstance(runs, list) else None
             with tracer.bulk(self._group, name, self._database_name, self._name, session, size):
                 return await self.run_flow(runs, first=first, is_traced=True)
@@ -311,7 +311,7 @@ def merge(run: Run, offset: int, reply: Mapping[str, Any], result: dict[str, Any
     """Add the reply to one command to the merged result; return whether nothing may follow it.
 
     Args:
-        run: whose command it was.
+        run: the run that the command belongs to.
         offset: where the command's first write stands in the run.
         reply: what the server answered.
         result: from `new_result`.
@@ -350,7 +350,7 @@ def merge(run: Run, offset: int, reply: Mapping[str, Any], result: dict[str, Any
 
 
 def take_partial_result(error: ConnectionFailure, result: dict[str, Any]) -> None:
-    """Have the error say what the server had confirmed before it."""
+    """Add to the error what the server had confirmed before it."""
     from mangonel.results import BulkWriteResult
 
     error.partial_result = BulkWriteResult(result, True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mangonel.write_concern import WriteConcern
 
 
-# Names that were found good.
+# Names that passed the check.
 _known_names: set[str] = set()
 _MOST_KNOWN = 1000
 
@@ -90,10 +90,10 @@ class _Collection(
         session: _ClientSession | None = None,
         **kwargs: Any,
     ) -> None:
-        # A name is asked for again and again.
+        # Programs ask for the same names again and again.
         if type(name) is not str or name not in _known_names:
             check_collection_name(name)
-        # Asked first, so that what is no database is refused as such.
+        # Asked first, so that an object that is no database gets an error that says so.
         port = database._port if isinstance(database, Settings) else port_of(database, "Database")
         self._derive_settings(database, codec_options, read_preference, write_concern, read_concern)
         if isinstance(database, Settings):

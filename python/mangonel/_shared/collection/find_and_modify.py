@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mangonel.typings import _IndexKeyHint, _IndexList, _Pipeline
 
     class Options(TypedDict):
-        """What all of the methods take."""
+        """Options of all methods."""
 
         projection: Mapping[str, Any] | Iterable[str] | None
         sort: _IndexList | None
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         comment: Any
 
     class FindAndModifyOptions(Options, total=False):
-        """What only some of them take."""
+        """Options of only some methods."""
 
         upsert: bool
         return_document: bool
@@ -212,7 +212,7 @@ class CollectionFindAndModify(CommandSource, Generic[_DocumentType]):
     def _find_and_modify(
         self, filter: Mapping[str, Any], fields: dict[str, Any], **options: Unpack[FindAndModifyOptions]
     ) -> Any:
-        """Run the command; `fields` are those that the caller wrote as they go to the server."""
+        """Run the command; `fields` are further fields in the server's form."""
         if type(filter) is not dict:
             validate_is_mapping("filter", filter)
         return_document = options.get("return_document", False)

@@ -45,8 +45,8 @@ class CollectionInference(CommandSource, Generic[_DocumentType]):
 
         Args:
             filter: query document. None: all documents.
-            sample: look at so many documents, chosen at random by the server. None: at all. Rare fields and types are
-                missing in a sample.
+            sample: the number of documents to look at, chosen at random by the server. None: all. Rare fields and types
+                are missing in a sample.
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Splits a query of a collection into parts that are read by themselves, here or in other processes."""
+"""Splits a query of a collection into parts that are read separately, here or in other processes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
         allow_partial_results: bool = False,
         let: Mapping[str, Any] | None = None,
     ) -> FaceResult[list[_Partition[_DocumentType]]]:
-        """Split a query into parts of about the same size, each of which reads by itself.
+        """Split a query into parts of about the same size that are read separately, here or in other processes.
 
         Together the parts return each document once if it exists, with the same `_id`, from this call to the end of the
         reads; so writers do not matter to it. The parts are in the order of `_id`, which may have several types. They
@@ -67,7 +67,7 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
             batch_size, comment, max_time_ms, no_cursor_timeout, allow_partial_results, let: as for `find`.
 
         Raises:
-            ValueError: `count` or `by` has another value. Nothing was sent.
+            ValueError: `count` or `by` is not one of these values. Nothing was sent.
             InvalidOperation: a session is bound here; or the collection is a view or a time series, which have no index
                 on `_id`, and `count` is above 1.
             SnapshotUnavailable: the deployment, or the collection, has no snapshot; the message says why.
@@ -117,7 +117,7 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
         parallel: int = 1,
         connect: Callable[[], object] | str | None = None,
     ) -> PolarsLazyFrame:
-        """Return a query as a `polars.LazyFrame`. Sends nothing until the frame is collected, then each time.
+        """Return a query as a `polars.LazyFrame`. The query is sent whenever the frame is collected.
 
         Polars passes on which columns it needs, its predicate, its limit and the size of batches. The server sends only
         these columns. A predicate is sent where MongoDB's meaning is Polars', and always applied to what arrives, so
@@ -154,7 +154,7 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
         parallel: int = 1,
         connect: Callable[[], object] | str | None = None,
     ) -> ArrowDataset:
-        """Return a query as a `pyarrow.dataset.Dataset`. Sends nothing until it is scanned, then each time.
+        """Return a query as a `pyarrow.dataset.Dataset`. The query is sent whenever the dataset is scanned.
 
         DuckDB queries it by the name of its variable, Polars by `scan_pyarrow_dataset`, pyarrow by `to_table`. They
         pass on columns and predicates, which are sent as `scan_polars` sends them.

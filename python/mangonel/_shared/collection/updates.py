@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mangonel.write_concern import WriteConcern
 
     class WriteOptions(TypedDict):
-        """What a change and a deletion take."""
+        """Options of changes and deletions."""
 
         collation: _CollationIn | None
         hint: _IndexKeyHint | None
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         comment: Any
 
     class UpdateOptions(WriteOptions, total=False):
-        """What only some changes take."""
+        """Options of only some changes."""
 
         bypass_document_validation: bool | None
         array_filters: Sequence[Mapping[str, Any]] | None
@@ -225,10 +225,10 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
     def _replace_checked(
         self, filter: Mapping[str, Any], replacement: Mapping[str, Any]
     ) -> FaceResult[dict[str, Any] | None]:
-        """Replace one document, for rooms that made both themselves: nothing is checked before the server does.
+        """Replace one document. The caller built filter and replacement itself, so only the server checks them.
 
         Returns:
-            The server's reply, with the count of what matched as `n`; None to an unacknowledged write.
+            The server's reply, in which `n` counts the matching documents; None for an unacknowledged write.
 
         Raises:
             WriteError, WriteConcernError, AutoReconnect: as for `replace_one`.

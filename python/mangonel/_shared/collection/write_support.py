@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # How much larger a command may be than its documents; the server's own allowance.
 COMMAND_OVERHEAD = 16_382
-# Of a command that has its documents in itself.
+# The largest command whose documents are in its body.
 LARGEST_COMMAND = MAX_BSON_SIZE + COMMAND_OVERHEAD
 # After a write concern error with one of these codes a bulk stops: the member may be stepping down.
 HALTING_CODES = _core.RETRYABLE_CODES
@@ -34,7 +34,7 @@ new_group = itertools.count(1 << 40).__next__
 
 
 class WritingSource(CommandSource):
-    """What builds writes, and how it reads the replies to them."""
+    """Builds writes and decodes the replies to them."""
 
     _client: _MongoClient[Any]
     _name: str
@@ -57,7 +57,7 @@ def write_codec(options: CodecOptions[Any]) -> _core.Codec:
 
 
 def refuse_size(size: int) -> NoReturn:
-    """Raise DocumentTooLarge for a command of so many bytes, which no server takes. Nothing was sent."""
+    """Raise DocumentTooLarge for a command that is too large for any server. Nothing was sent."""
     from mangonel.errors import DocumentTooLarge
 
     raise DocumentTooLarge(f"expected a command of at most {LARGEST_COMMAND} bytes, got {size}; split it")
@@ -86,7 +86,7 @@ def check_unanswered_size(
 async def server_limits_flow(
     client: _MongoClient[Any], name: str, group: int | None = None
 ) -> _core.ServerLimits:
-    """Return what sizes the server takes; wait for one that takes writes if none is known yet.
+    """Return the size limits of the server; wait for a writable server if none is known yet.
 
     Args:
         client: the client.

@@ -99,7 +99,7 @@ class CollectionWrites(
         return port.run(operation)
 
     def _insert_checked(self, document: Mapping[str, Any], session: _ClientSession | None) -> _core.Operation:
-        """Return the operation that inserts one document with its `_id`, for rooms that start it by themselves."""
+        """Return the operation that inserts one document with its `_id`; the caller starts it."""
         command: dict[str, Any] = {"insert": self._name, "ordered": True, "documents": [document]}
         return self._single_write(command, KIND_RETRYABLE_WRITE, checked_reply, session=session)
 

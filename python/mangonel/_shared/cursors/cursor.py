@@ -52,9 +52,8 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
     _abandoned_cursors: AbandonedCursors
     _reading = READ_BATCH
     _batch: _core.Batch | None
-    # What follows is a cursor's own once it differs: an object of up to thirty attributes needs no dict of its own, and
-    # is made in half the time.
-    # Whether the query can match nothing, so that the server need not be asked.
+    # The defaults below are class attributes: an object with up to thirty attributes needs no dict of its own, and is
+    # made in half the time. Whether the query can match nothing, so that the server need not be asked.
     _is_empty = False
     # Whether the query has bounds of an index, and so needs a hint.
     _has_index_bounds = False

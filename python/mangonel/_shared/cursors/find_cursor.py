@@ -87,7 +87,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
 
     def _first_operation(self) -> _core.Operation:
         query, collection = self._query, self._collection
-        # Where nothing is bounded, the query is the command: a frame less.
+        # Without bounds, the query is the command; this saves a frame.
         command = self._command() if self._asked_limit or self._batch_size or self._prefetch else query
         if self._asked_limit:
             self._limit = abs(self._asked_limit)
@@ -162,11 +162,11 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         return copy
 
     def _copy_query(self, other: Any, deep: bool) -> None:
-        """Have another cursor ask for the same."""
+        """Copy the query to another cursor."""
         other._query = _deep_copy(self._query) if deep else {**self._query}
         for name in _QUERY_STATE:
             value = getattr(self, name)
-            # What is as in every cursor needs no place of its own.
+            # Defaults stay class attributes.
             if value != getattr(other, name):
                 setattr(other, name, value)
 
@@ -263,7 +263,7 @@ class _RawBatchCursor(_Cursor[_DocumentType], Generic[_DocumentType]):
         raise InvalidOperation("Cannot call __getitem__ on RawBatchCursor")
 
 
-# What a query is beside its command.
+# The parts of a query beside its command.
 _QUERY_STATE = (
     "_asked_limit",
     "_batch_size",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mangonel.typings import _CollationIn, _IndexKeyHint, _IndexList
 
 
-# What most queries have beside a filter.
+# The arguments of most queries besides the filter.
 _NO_OPTIONS = (None,) * 14
 
 
@@ -67,7 +67,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         prefetch: bool = False,
         into: Any = None,
     ) -> None:
-        # As `_begin_state` does it: a frame less for each query.
+        # The same as `_begin_state`, inlined to save a frame for each query.
         self._collection = collection
         port = collection._port
         self._port = port if port.limit is None else port.for_cursor()  # type: ignore[attr-defined]
@@ -95,7 +95,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             and skip == cursor_type == 0
             and "$query" not in filter
         ):
-            # As `find_command` makes it, without handing on what most queries do not have.
+            # The same as `find_command`, without the arguments that most queries lack.
             self._query: dict[str, Any] = {"find": collection._name, "filter": filter}
         else:
             self._query = find_command(

@@ -6,7 +6,7 @@ from typing import TypedDict
 
 
 class TableOptions(TypedDict, total=False):
-    """Of `to_arrow` and the like; a cursor's `to_arrow` describes them."""
+    """Options of `to_arrow` and similar methods; a cursor's `to_arrow` describes them."""
 
     on_invalid: str
     missing: str

@@ -65,7 +65,7 @@ class CursorTables:
         parallel: int = 1,
         ordered: bool = False,
     ) -> tuple[CursorTables | Ranges, _core.ColumnBuilder]:
-        """Return what adds batches to a builder, this cursor or one for each of so many ranges, and the builder."""
+        """Return the source of batches, which is this cursor or one for each of several ranges, and the builder."""
         source: CursorTables | Ranges = self
         if not (type(parallel) is int and parallel == 1) or ordered:
             from mangonel._shared.cursors.ranges import Ranges
@@ -146,7 +146,7 @@ class CursorTables:
                 hint, min, max, collation, a session, or a tailable or exhaust cursor. With read concern "snapshot"
                 all cursors read the data of one moment.
             ordered: rows in the order of `_id`, with any `parallel`; batches that arrive early wait in memory. False by
-                default. It cannot be combined with what `parallel` cannot be combined with.
+                default. It has the same restrictions as `parallel`.
 
         Raises:
             ColumnError: a value does not fit; the message has its path and the document's `_id`.

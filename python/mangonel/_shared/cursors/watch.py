@@ -25,7 +25,7 @@ class Watched(CommandSource, Generic[_StreamType]):
     _change_stream_class: type[Any]
 
     def _watched(self) -> tuple[CommandSource, str | int, Any]:
-        """Return what aggregates, the target of its command, and the collection of the cursor."""
+        """Return the source of the aggregation, the target of its command, and the collection of the cursor."""
         raise NotImplementedError
 
     def watch(

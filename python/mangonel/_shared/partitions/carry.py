@@ -65,7 +65,7 @@ class Carried:
     Args:
         uri: the hosts, without a user.
         options: keyword arguments of the client.
-        lacking: what the options lack, for an error's message; None: nothing.
+        lacking: the options that are missing, for an error's message; None: none.
         connect: a function, or the name of an environment variable, in place of all of these.
     """
 
@@ -84,7 +84,7 @@ class Carried:
         return Carried, (self.uri, self.options, self.lacking, self.connect)
 
     def key(self) -> Any:
-        """Return what tells clients apart."""
+        """Return a key that identifies the client."""
         return self.uri, repr(sorted(self.options.items())), self.connect
 
 
@@ -121,11 +121,11 @@ def carried(client: Any, connect: Callable[[], object] | str | None) -> Carried:
         options.setdefault("authsource", credentials.source)
         lacking += [name for name in properties if not is_open_property(name)]
         if lacking:
-            # Without the secret, the rest of the credentials would not make a client.
+            # Without the secret, the other credentials are of no use.
             for name in ("username", "authmechanism", "authmechanismproperties", "authsource"):
                 options.pop(name, None)
     if "tlsinsecure" in options:
-        # It is refused beside the options that it sets.
+        # A client refuses it beside the options that it sets.
         for name in TLS_INSECURE:
             options.pop(name.lower(), None)
     for name in _SECRETS:
@@ -171,8 +171,8 @@ def client_for(carried: Carried, kind: type[Any]) -> Any:
         kind: the class of the client.
 
     Raises:
-        ConfigurationError: the environment lacks what it must have, or `connect` gave something else than a client, a
-            URI or options.
+        ConfigurationError: the environment lacks the URI or a secret, or `connect` returned no client, URI or mapping
+            of options.
     """
     key = kind, *carried.key()
     with _lock:
@@ -181,7 +181,7 @@ def client_for(carried: Carried, kind: type[Any]) -> Any:
             if not _clients:
                 from atexit import register
 
-                # Before the interpreter takes modules apart.
+                # Runs before the interpreter clears its modules.
                 register(_clients.clear)
             client = _clients[key] = _made(carried, kind)
         return client

@@ -1,4 +1,4 @@
-"""One partition of a query. It reads by itself: with its collection's client here, with one of its own elsewhere."""
+"""One partition of a query: it reads with its collection's client here, and with a client of its own elsewhere."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from mangonel.bson.raw_bson import RawBSONDocument
     from mangonel.bson.timestamp import Timestamp
 
-# What a cursor has beside its command, and a partition with it.
+# The options of a cursor beside its command, which a partition keeps.
 _CURSOR_STATE = ("_batch_size", "_into", "_prefetch")
-# What a pickle holds of a partition, beside what it says of its collection.
+# The attributes of a partition in its pickle, besides those of its collection.
 _STATE = ("_low", "_high", "_shard", "_moment", "_index", "_count", "_cursor_state", "_connect")
 
 
 class _Partition(Generic[_DocumentType]):
-    """A part of a query, which reads by itself. Made by `Collection.partitions`.
+    """A part of a query that is read separately. Made by `Collection.partitions`.
 
     It can be pickled and read in another process or on another machine; there it opens a client of its own, one for
     each process. It may be read any number of times. Without a snapshot, two reads may differ.
@@ -132,7 +132,7 @@ class _Partition(Generic[_DocumentType]):
 
     @property
     def shard(self) -> str | None:
-        """The name of the shard that has all of the part's chunks; None: several, or none is known."""
+        """The name of the shard with all of the part's chunks; None if there are several, or if it is not known."""
         return self._shard
 
     @property

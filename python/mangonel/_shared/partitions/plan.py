@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from mangonel.bson.timestamp import Timestamp
     from mangonel.topology_description import TopologyDescription
 
-# Samples per range: of 8 ranges the largest has 1.2 times the mean, and more than 1.3 once in ten thousand plans. Of
-# many ranges, which are read in turns, fewer do, so that the reply stays small.
+# Samples per range: of 8 ranges the largest has 1.2 times the mean, and more than 1.3 once in ten thousand plans. Many
+# ranges are read in turns, so fewer samples suffice, and the reply stays small.
 _SAMPLES, _FEWEST_SAMPLES, _MOST_SAMPLES = 256, 16, 4096
 
-# What ranges cannot honour, by its name in a query, and why.
+# The options of a query that ranges cannot honour, with the reason.
 _REFUSED = {
     "sort": "rows of the ranges come in turns",
     "skip": "no range knows how many the others skipped",
@@ -96,13 +96,13 @@ class Plan:
 
 
 def check(cursor: Any, count: Any, name: str, *, wanted: str) -> None:
-    """Raise if a query cannot be read in this many ranges.
+    """Raise unless a query can be read in this many ranges.
 
     Args:
         cursor: the query.
         count: how many.
-        name: what the caller calls `count`.
-        wanted: what the caller asked for, for the message.
+        name: the name of `count` in the caller's signature.
+        wanted: the caller's feature, for the message.
 
     Raises:
         ValueError: not a valid number.
@@ -227,7 +227,7 @@ async def _check_kind_flow(cursor: _Cursor[Any]) -> None:
     try:
         reply = await cursor._port.arun(operation)
     except OperationFailure:
-        # Without the right to ask, the reads tell.
+        # Without the right to ask, the reads themselves fail or succeed.
         return
     with ReplyTo("listCollections"):
         kinds = [found.get("type") for found in reply["cursor"]["firstBatch"]]
@@ -272,7 +272,7 @@ async def _chunks_flow(cursor: _Cursor[Any], count: int, *, is_required: bool) -
     except OperationFailure:
         if is_required:
             raise
-        # Without the right to read the database config, a sample serves as well.
+        # A user without the right to read the database config gets a sample.
         return None
     if problem is not None or entry is None:
         if is_required:
@@ -317,7 +317,7 @@ async def _chunk_map_flow(collection: Any) -> tuple[Any, list[Any]]:
 
 
 async def _has_index_flow(cursor: _Cursor[Any], key: RawBSONDocument) -> bool:
-    """Return whether an index has exactly these fields and every document: what bounds need."""
+    """Return whether bounds can use an index: one with exactly these fields and an entry for every document."""
     if dict(key) == _BY_ID:
         return True
     collection = cursor._collection

@@ -55,7 +55,7 @@ class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes
             columns: names, in the order of the result, or a mapping of names and expressions. None: all.
             filter: an expression; rows for which it is null or false are left out.
             batch_size: how many rows a batch has at most.
-            options: how pyarrow reads files; they mean nothing here, and `use_threads` and `memory_pool` are passed on.
+            options: pyarrow's options for files, which have no effect; `use_threads` and `memory_pool` are passed on.
         """
         wanted = self._wanted(columns, filter)
         fields = (
@@ -93,7 +93,7 @@ class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes
         return self.scanner(columns, filter, **options).head(num_rows)
 
     def take(self, indices: Any, columns: Any = None, filter: Any = None, **options: Any) -> Any:
-        """Return the rows at these places, as a `pyarrow.Table`; every row is read."""
+        """Return the rows at these positions as a `pyarrow.Table`; every row is read."""
         return self.to_table(columns, filter, **options).take(indices)
 
     def group_by(self, keys: str | Sequence[str], use_threads: bool = True) -> DatasetGroups:
@@ -106,7 +106,7 @@ class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes
         return DatasetGroups(self, self._source, keys)
 
     def count_rows(self, filter: Any = None, **options: Any) -> int:
-        """Return the number of rows that a filter keeps; one column is read, or those of the filter."""
+        """Return the number of rows that a filter keeps. Reads only the filter's columns, or a single one."""
         wanted = self._wanted([], filter) or [self._schema.names[0]]
         return int(self.scanner(wanted, filter, **options).to_table().num_rows)
 

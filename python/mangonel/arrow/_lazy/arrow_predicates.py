@@ -1,4 +1,4 @@
-"""Reads pyarrow's expressions as nodes of predicates, from the form in which they are pickled.
+"""Reads pyarrow's expressions as nodes of predicates, from their pickled form.
 
 An expression gives no access to its parts. Pickled, it is a record batch: literals are columns, and the schema's
 metadata has the calls in their order. The same keys repeat there, which pyarrow's own `metadata`, a dict, cannot show;
@@ -57,7 +57,7 @@ class _Literal:
 
 
 def node_of(expression: Any) -> Node | None:
-    """Return the node of a `pyarrow.compute.Expression`; None: no node stands for it."""
+    """Return the node for a `pyarrow.compute.Expression`; None if no node can express it."""
     import pyarrow
 
     try:
@@ -101,7 +101,7 @@ def _metadata(schema: Any) -> Iterator[tuple[str, str]]:
     capsule = schema.__arrow_c_schema__()
     pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
     pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    # The third field of ArrowSchema, after its format and its name; the capsule keeps all of it.
+    # The third field of ArrowSchema, after format and name; the capsule keeps the memory alive.
     place = (ctypes.c_void_p * 3).from_address(pointer_of(capsule, b"arrow_schema") or 0)[2]
     if not place:
         return

@@ -1,7 +1,7 @@
-"""Groups of a dataset: the server groups where its answer is that of pyarrow; else pyarrow groups what is read.
+"""Groups of a dataset: the server groups if its result equals pyarrow's; else pyarrow groups the rows.
 
-A pipeline counts the values that it would treat otherwise than a column does: of other types, numbers that the column
-converts, NaN under min and max. If there is one, its answer is dropped.
+The pipeline also counts the values that it treats differently from a column: those of other types, numbers that the
+column converts, NaN under min and max. If there is one, the server's result is dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mangonel.read_concern import ReadConcern
 
 __all__ = ["DatasetGroups"]
 
-# By the kind of a column: the types that both read as the same values.
+# By the kind of a column: the BSON types that the server and the column read as the same values.
 _FITTING = {
     "int32": ["int"],
     "int64": ["int", "long"],
@@ -97,7 +97,7 @@ class DatasetGroups:
         return True
 
     def _sent(self, aggregations: Sequence[Any]) -> Any:
-        """Return the server's groups, or None if one of its values might not be pyarrow's."""
+        """Return the server's groups, or None if one of their values might differ from pyarrow's."""
         cursor = self._source.reader().find()
         if self._source.compares_by_rules(cursor):
             return None

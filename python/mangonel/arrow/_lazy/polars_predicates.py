@@ -38,7 +38,7 @@ _BOUNDS = {"Both": ("gte", "lte"), "Left": ("gte", "lt"), "Right": ("gt", "lte")
 
 
 def node_of(expression: Any) -> Node | None:
-    """Return the node of a `polars.Expr`; None: no node stands for it."""
+    """Return the node for a `polars.Expr`; None if no node can express it."""
     try:
         tree = json.loads(expression.meta.serialize(format="json"))
     except Exception:
@@ -76,7 +76,7 @@ def _read(tree: Any) -> Node:
     if called == "IsBetween":
         low, high = _BOUNDS[options["closed"]]
         path, _ = _path(inputs[0])
-        # If one bound is a double, Polars compares with both as doubles, and writes no cast.
+        # If one bound is a double, Polars compares both as doubles, and its JSON has no cast.
         return And(
             (
                 Compare(low, path, _value(inputs[1]), as_double=True),
@@ -165,7 +165,7 @@ def _value(tree: Any) -> Any:
     ((form, literal),) = tree["Literal"].items()
     ((kind, value),) = literal.items()
     if form == "Dyn" and kind in ("Int", "Float"):
-        # A number of no type yet.
+        # A number whose type is not decided yet.
         kind = f"{kind}64"
     elif form != "Scalar":
         raise UnknownPartError(form)

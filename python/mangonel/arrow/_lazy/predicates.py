@@ -1,7 +1,7 @@
-"""Predicates of engines as filters of MongoDB. Knows no engine: each has a reader that makes these nodes.
+"""Translates predicates of engines to MongoDB's filters. Knows no engine: each has a reader that makes these nodes.
 
-A filter returns at least the rows of its predicate; what arrives is filtered again. So a filter may be wider than its
-predicate and never narrower. A predicate that cannot be written as a filter is left out, or the part of it that cannot.
+A filter returns at least the rows of its predicate, and the engine filters them again. So a filter may be wider than
+its predicate, and never narrower. A part of a predicate that no filter can express is left out.
 
 Meanings differ in these places. MongoDB compares values of one type, and a column also holds converted values,
 such as decimals as text. NaN is less than all numbers in MongoDB, more than all in Polars and DuckDB, and neither in
@@ -44,7 +44,7 @@ TURNED = {"eq": "eq", "ne": "ne", "lt": "gt", "lte": "gte", "gt": "lt", "gte": "
 
 
 class UnknownPartError(Exception):
-    """A part of an expression that no node stands for. Of the readers."""
+    """Raised by a reader for a part of an expression that no node can express."""
 
 
 @dataclass(frozen=True)
@@ -106,21 +106,21 @@ class Truth:
 
 @dataclass(frozen=True)
 class And:
-    """All of these; None for one that no node stands for."""
+    """All of these; None stands for one that no node can express."""
 
     parts: tuple[Node | None, ...]
 
 
 @dataclass(frozen=True)
 class Or:
-    """At least one of these; None for one that no node stands for."""
+    """At least one of these; None stands for one that no node can express."""
 
     parts: tuple[Node | None, ...]
 
 
 @dataclass(frozen=True)
 class Not:
-    """The contrary; of null it is null."""
+    """The negation; that of null is null."""
 
     part: Node | None
 
@@ -148,7 +148,7 @@ _LARGEST = 2**63
 def translate(
     node: Node | None, fields: Sequence[tuple[str, Any]], *, on_invalid: str, has_collation: bool
 ) -> Filter | None:
-    """Return a filter that matches every document whose row a predicate keeps. None: no filter is narrower than all.
+    """Return a filter that matches every document whose row a predicate keeps. None: only an empty one would.
 
     Args:
         node: the predicate.
@@ -200,7 +200,7 @@ class _Translator:
         return None
 
     def _kind(self, path: Path) -> Any:
-        """Return the kind of a column, or of a field of a struct; None: no such one, or no path can name it."""
+        """Return the kind of a column, or of a field of a struct; None if it does not exist, or no path can name it."""
         fields: Mapping[str, Any] = self._fields
         kind: Any = None
         for place, name in enumerate(path):
@@ -220,7 +220,7 @@ class _Translator:
             return None
         if kind in _TEXTS:
             if self._has_collation and operator != "eq":
-                # Under it, other strings may lie between two, or be equal to one.
+                # With a collation, strings have another order, and different ones may be equal.
                 return None
             return _any_of([{path: {f"${operator}": value}}, {path: {"$type": _AS_TEXT}}])
         if kind == "bool" and operator not in ("eq", "ne"):
@@ -246,7 +246,7 @@ class _Translator:
             else:
                 return None
         if is_negated:
-            # In some engines null is in no list, and the contrary therefore true: for values that do not fit, too.
+            # In some engines null is in no list, so the negation is true for null, and so for values that do not fit.
             is_ruled = kind in _TEXTS and self._has_collation
             # For Arrow, -0.0 is not in a list with 0.0.
             is_zero = kind == "double" and 0 in values
@@ -266,14 +266,14 @@ class _Translator:
 
 
 def _is_comparable(kind: Any, value: Any, as_double: bool) -> bool:
-    """Return whether MongoDB finds all values of a column that compare so with this one."""
+    """Return whether MongoDB finds every value of a column for which this comparison is true."""
     if isinstance(value, bool):
         return bool(kind == "bool")
     if isinstance(value, (int, float)):
         if kind != "double" and kind not in _INTEGERS:
             return False
         if isinstance(value, float) or as_double or kind == "double":
-            # From there, the engine rounds the column's value or this one. It is false for NaN as well.
+            # From this size on, the engine rounds the column's value or this one. The test is false for NaN as well.
             return abs(value) < _EXACT
         return -_LARGEST <= value < _LARGEST
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""A query with a schema that engines read when they need it, with fewer columns and rows where they say so."""
+"""A query with a schema, read by an engine on demand, with only the columns and rows that it needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Source"]
 
 
 class Source:
-    """A query, its columns, and how they are made. Can be pickled as a partition can, and holds no secret then.
+    """A query and its columns. It can be pickled as a partition can; the pickle holds no secret.
 
     Args:
         part: the query as one partition.
@@ -49,8 +49,8 @@ class Source:
 
         Args:
             columns: names of the columns. None: all.
-            node: the predicate; None: none, or one that no filter stands for.
-            limit: the most rows, of those before the predicate; so with it, the predicate is not sent.
+            node: the predicate; None: there is none, or no filter can express it.
+            limit: the most rows, counted before the predicate; so with a limit, the predicate is not sent.
             rows: how many rows a table has; None: the default of `iter_arrow`.
         """
         if limit is not None and limit < 1:

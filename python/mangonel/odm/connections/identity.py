@@ -70,5 +70,5 @@ def outside() -> Iterator[None]:
         _current.reset(token)
 
 
-# Returns the identity map of this context, or None.
+# Returns this context's identity map, or None.
 current_map = _current.get

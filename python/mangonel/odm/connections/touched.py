@@ -28,7 +28,7 @@ class Former:
         try:
             self._copy = reduce(document)[1]
         except ValidationError:
-            # It holds a value that cannot be stored, so it cannot be made again.
+            # It holds a value that cannot be stored, so its state cannot be restored.
             self._copy = None
         self._old = _core.odm_changes(document) if self._copy is not None and len(self._copy) > 4 else {}
         self._origin = _core.odm_origin(document)

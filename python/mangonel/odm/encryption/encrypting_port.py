@@ -24,7 +24,7 @@ from mangonel.odm.model.encrypted import ALGORITHMS, QUERYABLE, Encrypted, Node,
 if TYPE_CHECKING:
     from mangonel.encryption._values import ValueCipher
 
-# Where an encrypted value has its key's id: after length, subtype and kind.
+# The position of the key's id in an encrypted value: after length, subtype and kind.
 _ID = slice(6, 22)
 
 _REMEDY = (

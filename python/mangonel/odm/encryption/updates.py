@@ -113,7 +113,7 @@ def _check_rename(places: Places, item: list[Any], target: Node | None, node: No
 
 
 def _check_used(places: Places, array_filters: Group, update: Group, node: Node) -> None:
-    """Refuse a condition on elements that no path means: it is unknown which of its values to encrypt."""
+    """Refuse an array filter that no path uses: it is unknown which of its values to encrypt."""
     used = set()
     for part in update.items if update.kind != ARRAY else ():
         fields = opened(part)

@@ -17,7 +17,7 @@ from mangonel.odm.expressions.expr import Expr
 
 T = TypeVar("T")
 
-# What a conversion is called on the server, by the type that it gives.
+# The server's operator for each conversion, by the resulting type.
 _CONVERSIONS = {float: "$toDouble", decimal.Decimal: "$toDecimal"}
 _NUMBERS = (int, float, decimal.Decimal)
 _NAMES = {"$add": "+", "$subtract": "-", "$multiply": "*", "$divide": "/", "$mod": "%"}
@@ -86,7 +86,7 @@ class Computed(Arithmetic[T]):
         return self
 
     def or_else(self, value: T) -> Computed[T]:
-        """Return the same value, or another one where it is None.
+        """Return this value with a substitute for None.
 
         Args:
             value: used if a field of the expression is None or missing.

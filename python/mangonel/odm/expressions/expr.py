@@ -98,7 +98,7 @@ class JoinedExpr(Expr):
 
 
 def _combined(combine: Callable[[tuple[Any, ...]], dict[str, Any]], where: tuple[Any, ...]) -> Expr:
-    """Return one condition made of several; it joins what any of them joins."""
+    """Return one condition made of several, with the joins of all of them."""
     through = tuple(path for part in where if type(part) is JoinedExpr for path in part.through)
     if not through:
         return Expr(combine(where))

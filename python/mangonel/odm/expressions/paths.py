@@ -186,7 +186,7 @@ class Path(Arithmetic[T], Operand):
         return Computed({"$ifNull": [text, self._stored(info.default)]}, field.type)
 
     def _check_way(self) -> tuple[bool, bool]:
-        """Return whether an embedded document on the way to the field may be None, and whether one may be missing.
+        """Return whether an embedded document on the path may be None, and whether one may be missing.
 
         Raises:
             TypeError: there is a list on the way, so the path leads to several values, or to an element.
@@ -618,10 +618,10 @@ class Path(Arithmetic[T], Operand):
 
     @_named
     def or_else(self, value: T) -> Computed[T]:
-        """Return the field's value, or another one where it is None or missing, to compute with.
+        """Return the field as a value to compute with, with a substitute for None or a missing key.
 
         Args:
-            value: the other value.
+            value: the substitute.
 
         Example:
             >>> User.find().update(set_(User.status, F(User.status).or_else("active")))
@@ -631,7 +631,7 @@ class Path(Arithmetic[T], Operand):
 
     @_named
     def set(self, value: T | Arithmetic[T]) -> Update:
-        """Return an update that sets the field.
+        """Return an update that sets the field to a value.
 
         Args:
             value: the new value: one of the field's type, another field, or one that is computed from fields.
@@ -698,7 +698,7 @@ else:
 
 
 def F(field: T | None) -> Path[T]:  # noqa: N802  # short on purpose: it stands in the middle of conditions
-    """Return a class attribute as a `Path`, whose methods its value type lacks: `F(Cafe.loc).near(…)`.
+    """Return a class attribute as a `Path`, to call methods that its value type lacks: `F(Cafe.loc).near(…)`.
 
     Args:
         field: an attribute of a model, of any type.

@@ -16,7 +16,7 @@ from mangonel.odm.expressions.paths import Path, _named
 
 
 class ManyPath:
-    """The inverse of a reference as its class has it, `User.posts`; its attributes are fields of the other model.
+    """The class attribute of an inverse, such as `User.posts`; its attributes are fields of the other model.
 
     Args:
         descriptor: the class attribute that `many()` made.
@@ -92,7 +92,7 @@ class Through(Path[Any]):
 
 
 def _joining(name: str, method: Any) -> Any:
-    """Return a method of paths whose condition knows what it joins; an update is refused."""
+    """Return a method of paths that adds the joins to its condition, and refuses updates."""
 
     def joined(self: Through, *args: Any, **kwargs: Any) -> Any:
         made = method(self._joined(), *args, **kwargs)
@@ -120,7 +120,7 @@ for _name, _member in list(vars(Path).items()):
 
 
 def hop(before: Any, target: Any, name: str) -> Any:
-    """Return the path of a field, or of an inverse, of the model that a path leads to.
+    """Return the path of a field or inverse of the model at the end of a path.
 
     Raises:
         AttributeError: the model has neither.
@@ -140,7 +140,7 @@ Path._hop = staticmethod(hop)
 
 
 def target_of(link: Any) -> Any:
-    """Return the document class that a path's last field leads to, or None if it is no reference."""
+    """Return the model that a path's last field references, or None if it is no reference."""
     if isinstance(link, ManyPath):
         return link._target
     target = link._field().target
@@ -168,7 +168,7 @@ def _trail(link: Any) -> str:
 
 
 def field_of(order: Any) -> Any:
-    """Return the field of one argument of `sort()`; a name is returned as it is."""
+    """Return the field in an argument of `sort()`; a name is returned unchanged."""
     if isinstance(order, tuple):
         order = order[0]
     return order.field if isinstance(order, Order) else order

@@ -26,7 +26,7 @@ def set_(field: T, value: T | Arithmetic[T]) -> Update:
             its value from before.
 
     Raises:
-        ValidationError: the value does not fit the field, or a computed one may be None and the field may not.
+        ValidationError: the value does not fit the field, or a computed value may be None while the field may not.
         TypeError: the server cannot compute with these types.
 
     Example:

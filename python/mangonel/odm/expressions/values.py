@@ -36,7 +36,7 @@ def dump(owner: Any, field: Any, value: Any, is_element: bool = False) -> Any:
         if compared is not NotImplemented:
             return compared
     except (ValidationError, TypeError):
-        # Raised by a type of the program's own for a value that it does not know.
+        # The program's own type raises these for a value that it cannot store.
         pass
     if is_document(value):
         if isinstance(field.target, type) and not isinstance(value, field.target):

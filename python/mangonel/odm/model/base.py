@@ -159,7 +159,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
     def input_model(
         cls, *, only: Iterable[str] | None = None, exclude: Iterable[str] = ()
     ) -> type[Input[Self]]:
-        """Return `Input[cls]` with other fields: a pydantic model of what a request sends to make a document.
+        """Return `Input[cls]` with other fields: a pydantic model for the body of a request that creates a document.
 
         Args:
             only: the attributes that it has. None: those of `Input[cls]`.
@@ -179,7 +179,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
     def patch_model(
         cls, *, only: Iterable[str] | None = None, exclude: Iterable[str] = ()
     ) -> type[Patch[Self]]:
-        """Return `Patch[cls]` with other fields: a pydantic model of what a request sends to change a document.
+        """Return `Patch[cls]` with other fields: a pydantic model for the body of a request that changes a document.
 
         Args:
             only: the attributes that it has. None: those of `Patch[cls]`.

@@ -13,7 +13,7 @@ from typing import Any
 
 from mangonel.bson import Decimal128, ObjectId
 
-# What `__cast__` may ask for; True is "values".
+# The casts that `__cast__` may name; True is "values".
 RULES = ("values", "decimal", "null", "single")
 
 _TRUE = {"1", "true", "t", "yes", "on"}
@@ -66,7 +66,7 @@ def combined(
         op: how the core treats it.
         argument: the operation's argument.
         rules: some of `RULES`.
-        default: makes the default of the field; None: it has none.
+        default: makes the field's default; None if it has none.
     """
     similar = caster(plain, op, argument) if "values" in rules else None
     takes_null = "null" in rules and default is not None

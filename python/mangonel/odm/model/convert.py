@@ -56,7 +56,7 @@ def from_dict(cls: Any, values: Mapping[str, Any]) -> Any:
         try:
             given[field.name] = _build(field, value)
         except ValidationError as error:
-            # It is left unchanged, and refused below together with other faults.
+            # Left unchanged here; refused below together with other faults.
             given[field.name] = value
             inside[field.name] = [_below(f".{field.name}", fault) for fault in texts(error)]
     if extra and cls.__unknown__ == "forbid":

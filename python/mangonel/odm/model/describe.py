@@ -67,11 +67,11 @@ _SCALARS: dict[Any, str] = {
     object: "any",
 }
 _INSTANCES = (uuid.UUID, Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey, Regex, Timestamp)
-# Where the core writes what a reference is made of.
+# The key under which the core stores the parts of a reference.
 _SLOTS = [_core.odm_offset(vars(Ref)[name]) for name in ("_loaded", "_maker", "_siblings", "id")]
 # The encrypted fields of a model's documents, and how many models there were when they were found.
 _trees: dict[Any, tuple[int, Node | None]] = {}
-# Models without encryption marks, each with the number of models when it was looked at.
+# Models without encryption marks, each with the number of models at the time of the check.
 _unmarked: dict[Any, int] = {}
 # Values of these types may change without being set.
 _MUTABLE = {"list", "set", "dict", "embedded", "union", "any", "refs", "geo", "custom", "tuple", "tuple_of"}
@@ -269,7 +269,7 @@ def _row(cls: Any, field: Resolved) -> dict[str, Any]:
 
 
 def _reads_other_forms(cls: Any, field: Resolved, seen: set[Any]) -> bool:
-    """Whether a field, or a part of its value, reads other stored forms than it writes: legacy points, what is cast."""
+    """Whether a field, or a part of its value, reads other stored forms than it writes: legacy points, casts."""
     if cast.rules_of(cls, field.name) or cls in _reached:
         return True
     for inner in classes_in(field.type, field.info.owner):
@@ -400,7 +400,7 @@ def _own_descriptor(cls: Any, name: str, offset: int, wraps: bool) -> None:
     for base in cls.__mro__:
         if name in base.__dict__:
             found = base.__dict__[name]
-            # A base has something else than a slot there, which this class may not change.
+            # A base has an attribute there that is no slot, which this class may not change.
             at = cls if isinstance(found, (BelongsToDescriptor, TellingDescriptor)) else base
             if type(found).__name__ != "OdmField":
                 type.__setattr__(at, name, _core.odm_field(name, offset, wraps))
@@ -473,12 +473,12 @@ def _maker_of(info: FieldInfo | None) -> Any:
     return lambda: copy.deepcopy(info.default)
 
 
-# The casts of embedded documents that ask for none, by those of the documents that hold them.
+# The casts that embedded documents without their own take from the documents that hold them.
 _reached: dict[Any, frozenset[str]] = {}
 
 
 def _reach(cls: Any) -> None:
-    """Pass the casts of a model on to the embedded documents in it that ask for none."""
+    """Pass a model's casts on to its embedded documents that define none."""
     by_field = {name: cast.rules_of(cls, name) or _reached.get(cls, frozenset()) for name in cls.__fields__}
     for name, field in cls.__plan__.fields.items():
         if not by_field[name]:
@@ -697,7 +697,7 @@ def _has_refs(cls: Any, seen: set[Any]) -> bool:
     if cls in seen:
         return False
     seen.add(cls)
-    # What `include()` fetches for an inverse is kept with the documents of a batch too.
+    # Documents that `include()` fetches for an inverse are kept with a batch too.
     if cls.__inverses__:
         return True
     for field in cls.__plan__.fields.values():

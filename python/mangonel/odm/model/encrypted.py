@@ -382,7 +382,7 @@ def tree_of_specs(cls: Any, specs_of: Callable[[Any], Iterator[tuple[Any, Any]]]
                 elif mine is not part:
                     later.append((mine, part, where))
         for key in plain & made.fields.keys():
-            # Another model of the family has something else there.
+            # Another model of the family has a different type there.
             if made.fields[key].rule is None:
                 part = made.fields[key]
                 made.fields[key] = either = Node()

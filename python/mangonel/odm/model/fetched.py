@@ -1,4 +1,4 @@
-"""What was fetched for the references of one field: the documents by id, and why others are missing."""
+"""The documents fetched for the references of one field, by id, and why others are missing."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Fetched(dict[Any, Any]):
         self.is_whole = True
 
     def joined(self, other: Fetched) -> Fetched:
-        """Return what was fetched now together with what was fetched before.
+        """Return both fetches as one.
 
         Args:
-            other: the newer one, whose documents and reasons win.
+            other: the newer fetch, whose documents and reasons win.
 
         Example:
             >>> Fetched({1: "a"}).joined(Fetched({2: "b"}))
@@ -45,7 +45,7 @@ class Fetched(dict[Any, Any]):
         return made
 
     def note_absent(self, wanted: Iterable[Any]) -> None:
-        """Note that `lookup()` found no document for these ids, unless it did.
+        """Record the ids for which `lookup()` found no document.
 
         Args:
             wanted: the ids of references.
@@ -61,7 +61,7 @@ class Fetched(dict[Any, Any]):
                 self.absent[key] = _ABSENT
 
     def chosen(self, ids: Iterable[Any]) -> list[Any]:
-        """Return the documents that the query of `related()` chose, for the references with these ids.
+        """Return the documents for these references that the query of `related()` has selected.
 
         Args:
             ids: ids of one document's references, in order.

@@ -138,7 +138,7 @@ def _mark(when: str, events: tuple[str, ...]) -> Callable[[Method], Method]:
 
 
 def _names(when: str, events: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of events before, after or around which a hook runs."""
+    """Return the names of a hook's events."""
     known = {"around": AROUND, "before": EVENTS - ONLY_AFTER}.get(when, EVENTS)
     if not events:
         raise TypeError(f"expected an event for {when}(), such as {when}('save'), got none")

@@ -1,4 +1,4 @@
-"""`Input[Model]` and `Patch[Model]`: pydantic models of what a request may send, made of a model's fields.
+"""`Input[Model]` and `Patch[Model]`: pydantic models of a request's body, made from a model's fields.
 
 pydantic is imported when the first one is made. The classes are real pydantic models, so FastAPI takes them as bodies.
 """
@@ -18,7 +18,7 @@ _made: dict[Any, Any] = {}
 
 
 class _Request(Generic[T]):
-    """What `Input` and `Patch` have in common."""
+    """The common base of `Input` and `Patch`."""
 
     if TYPE_CHECKING:
         # `request_model` sets the first, pydantic the others.
@@ -33,10 +33,10 @@ class _Request(Generic[T]):
 
 
 class Input(_Request[T]):
-    """What a request sends to make a document: `Input[User]` is a pydantic model with the fields of `User`.
+    """The body of a request that creates a document: `Input[User]` is a pydantic model with the fields of `User`.
 
     Left out are the fields that programs do not set: an id with a default, versions, sequences, and times set by saves.
-    A class of yours says what else is: `__input_exclude__ = ("role",)`.
+    Your model names further ones in `__input_exclude__ = ("role",)`.
 
     Example:
         >>> Input[User].model_validate({"name": "Max", "age": 3}).make().age
@@ -62,7 +62,7 @@ class Input(_Request[T]):
 
 
 class Patch(_Request[T]):
-    """What a request sends to change a document: `Patch[User]` has the fields of `User`, none of them required.
+    """The body of a request that changes a document: `Patch[User]` has the fields of `User`, none of them required.
 
     Left out are those that `Input` leaves out, the id and frozen fields.
 
@@ -99,7 +99,7 @@ class Patch(_Request[T]):
 def request_model(
     base: Any, model: Any, *, only: Iterable[str] | None = None, exclude: Iterable[str] = ()
 ) -> Any:
-    """Return the pydantic model of what a request may send.
+    """Return the pydantic model of a request's body.
 
     Args:
         base: `Input` or `Patch`.
@@ -124,10 +124,10 @@ def request_model(
 
 
 def fields_not_set(base: Any, model: Any) -> set[str]:
-    """Return the fields of a model that neither a request nor a form sets.
+    """Return the fields of a model that no request or form may set.
 
     Args:
-        base: `Input` for a new document, `Patch` for one that there is.
+        base: `Input` for a new document, `Patch` for an existing one.
         model: a document class, or a class of embedded documents.
     """
     found: set[str] = {*model.__input_exclude__}

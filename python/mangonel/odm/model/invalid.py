@@ -31,7 +31,7 @@ def undecodable(error: Exception, model: Any, collection: str, data: bytes | Non
         error: the driver's error.
         model: the model whose documents were read.
         collection: the collection's name.
-        data: the document; None: it is the result of an aggregation, which has no place.
+        data: the document; None: it is the result of an aggregation, which is not stored.
     """
     message = str(error).partition(": a datetime holds")[0]
     if data is None:
@@ -44,7 +44,7 @@ def undecodable(error: Exception, model: Any, collection: str, data: bytes | Non
 
 
 def id_of(data: bytes) -> Any:
-    """Return the `_id` of a document, whatever else it has; None: there is none that can be read."""
+    """Return the `_id` of a document that may be damaged; None if it cannot be read."""
     try:
         return bson.decode(data, TOLERANT).get("_id")
     except PyMongoError:
@@ -67,6 +67,6 @@ def _faults(model: Any, data: bytes) -> list[str]:
         except ValidationError as error:
             faults.append(str(error))
         except Exception:
-            # A hook of the program that expects the whole document, or a value that only a server makes.
+            # Raised by a program's hook that expects the whole document, or for a value that only a server makes.
             continue
     return faults

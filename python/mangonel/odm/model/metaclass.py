@@ -234,7 +234,7 @@ def _ordered(fields: dict[str, FieldInfo], cls: Any) -> dict[str, FieldInfo]:
 
 
 def _caller_locals(cls: Any, annotations: dict[str, Any]) -> dict[str, Any]:
-    """Return the names that annotations use from the function around a model; nothing else is kept."""
+    """Return the names in annotations that come from the function around a model."""
     if "<locals>" not in cls.__qualname__:
         return {}
     frame = sys._getframe(2)

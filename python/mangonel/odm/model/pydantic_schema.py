@@ -82,7 +82,7 @@ def core_schema(cls: Any, handler: Any) -> Any:
 
 
 def _reference(cls: Any) -> str:
-    """Return a model's name in a schema's definitions; its end is the name of the OpenAPI component."""
+    """Return a model's key in a schema's definitions; it ends with the name of the OpenAPI component."""
     return f"{cls.__module__}.{cls.__qualname__}:{id(cls)}"
 
 
@@ -315,7 +315,7 @@ def _included_properties(cls: Any, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _computed_properties(cls: Any) -> dict[str, Any]:
-    """Return the JSON schemas of the values that responses have in addition to the fields."""
+    """Return the JSON schemas of the computed values that responses have in addition to the fields."""
     found: dict[str, Any] = {}
     if not cls.__computed__:
         return found

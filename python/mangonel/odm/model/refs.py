@@ -176,7 +176,7 @@ class Ref(Generic[T], RefTwins[T]):
 
     @property
     def is_missing(self) -> bool:
-        """Whether `include()` found no document for it: there is none, or it is marked as deleted, or left out."""
+        """Whether `include()` found no document: it does not exist, is marked as deleted, or was left out."""
         return self._why_absent() is not None
 
     def _fetched(self) -> Fetched | None:
@@ -358,7 +358,7 @@ class Refs(Generic[T], RefsTwins[T]):
 
     @property
     def missing(self) -> list[Any]:
-        """The ids for which `include()` found no document: there is none, or it is marked as deleted, or left out."""
+        """The ids for which `include()` found no document: it does not exist, is marked as deleted, or was left out."""
         fetched = self._fetched()
         return [] if fetched is None else [id for id in self.ids if self._why_absent(id) is not None]
 
@@ -406,7 +406,7 @@ class Refs(Generic[T], RefsTwins[T]):
         return all(self._known(id) is not None or self._why_absent(id) is not None for id in self.ids)
 
     def _chosen(self) -> list[Any]:
-        """Return the fetched documents: those that the query of `include()` chose, and those that were added since."""
+        """Return the documents that `include()` fetched, and those that were added since."""
         fetched = self._fetched()
         if fetched is not None and fetched.window is not None:
             added = [self._loaded[key] for key in map(key_of_id, self.ids) if key in self._loaded]

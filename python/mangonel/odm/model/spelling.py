@@ -1,4 +1,4 @@
-"""Names that a program misspelt where any name is taken: options of classes and of indexes. Knows no model."""
+"""Finds misspelt names of options of classes and indexes, for which any name is allowed. Knows no model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-# What the driver and the server take for an index beside the mapper's own words.
+# The options of indexes that the driver and the server accept, besides the mapper's own.
 INDEX_OPTIONS = frozenset(
     (
         "2dsphereIndexVersion",
@@ -47,12 +47,12 @@ def meant(name: str, known: Iterable[str]) -> str | None:
 
 
 def plain(name: str) -> str:
-    """Return a name without what spellings differ in: underscores and capitals."""
+    """Return a name in lower case without underscores, since spellings differ in these."""
     return name.replace("_", "").lower()
 
 
 def check_class_options(name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:
-    """Refuse an option that a model has not, and another model has by almost the same name.
+    """Refuse an unknown option of a model whose name is close to a known one.
 
     Raises:
         TypeError: an option is misspelt.
@@ -83,11 +83,11 @@ def check_class_options(name: str, bases: tuple[type, ...], namespace: dict[str,
 
 
 def check_index_options(options: Iterable[str], words: Iterable[str]) -> None:
-    """Refuse an option that no index has, and is close to one.
+    """Refuse an unknown option of an index whose name is close to a known one.
 
     Args:
         options: as they were given.
-        words: the parameters that the mapper itself has for them.
+        words: the names of the mapper's own parameters.
 
     Raises:
         TypeError: an option is misspelt.

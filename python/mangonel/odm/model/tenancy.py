@@ -6,11 +6,11 @@ from typing import Any
 
 
 def check_tenant(cls: Any) -> None:
-    """Refuse a tenant that is no field, and a model that would show the documents of tenants without one.
+    """Refuse a tenant that is no field, and a model without one that would show the documents of tenants.
 
     Raises:
-        TypeError: `__tenant__` names no field, is another one than that of the family, or is missing in a view of a
-            model with tenants.
+        TypeError: `__tenant__` names no field, differs from the family's, or is missing in a view of a model with
+            tenants.
     """
     name = cls.__tenant__
     if name is not None and name not in cls.__fields__:

@@ -27,7 +27,7 @@ __all__ = ["QueryBuilder"]
 
 T = TypeVar("T")
 
-# Types of ids that the database has as programs do.
+# Types of ids with the same form in the database and in programs.
 _STORED_AS_THEY_ARE = frozenset((ObjectId, int, str))
 
 
@@ -111,13 +111,13 @@ class QueryBuilder(Generic[T]):
         return made
 
     def _bare(self, **options: Any) -> Self:
-        """Return a query for the same documents as the driver returns them."""
+        """Return a query for the same documents without the mapper's result form."""
         made = self._with(**options)
         made._shape, made._includes, made._lookups, made._on_invalid = None, (), (), "raise"
         return made
 
     def _from(self, origin: Any) -> Self:
-        """Return the same query at a document's origin, for its references. None: at the context's connection."""
+        """Return the same query on a document's connection, for its references. None: on the context's."""
         if origin is None or origin.alias != self._model.__connection__:
             return self
         made = self._copy()
@@ -125,7 +125,7 @@ class QueryBuilder(Generic[T]):
         return made
 
     def _by_id(self, id: Any) -> Self:
-        """Ask for the document with this id; of a query that nothing was asked of yet."""
+        """Add the condition for a document's id to a query without conditions."""
         model = self._model
         field, kind = model.__plan__.id, type(id)
         stored = id if kind is field.type and kind in _STORED_AS_THEY_ARE else dump(model, field, id)
@@ -586,7 +586,7 @@ class QueryBuilder(Generic[T]):
         return self._narrowed(False)
 
     def _narrowed(self, is_exact: bool) -> dict[str, Any]:
-        """Return the query document for the tenant of this context; `is_exact`: whatever a collation says."""
+        """Return the query document for the tenant of this context; `is_exact`: also under a collation."""
         query = self._conditions()
         return query if self._model.__tenant__ is None else narrowed(self._model, query, is_exact)
 
@@ -632,7 +632,7 @@ async def limited_flow(seconds: float, terminal_flow: Callable[..., Any], *argum
 
 
 def _is_below(key: str, other: str) -> bool:
-    """Whether a path leads to a part of what another one leads to."""
+    """Whether a path is another one or leads below it."""
     return key.startswith(other + ".")
 
 

@@ -18,7 +18,7 @@ from mangonel.odm.model.refs import Ref, Refs, stored_id
 from mangonel.odm.query.references import references
 from mangonel.odm.query.request import MOST_IDS
 
-# What the server's join can honour; with other options all children are fetched.
+# The options that the server's join can honour; with others, all children are fetched.
 _CUT_BY_SERVER = frozenset(("sort", "skip", "limit", "projection", "collation", "comment"))
 
 
@@ -59,7 +59,7 @@ async def children_flow(
 
 
 def narrowed_children(node: Any, request: Any) -> Any:
-    """Return the query for the children, with what the inverse itself says, and with the reference to the parent."""
+    """Return the query for the children, with the conditions and order of the inverse, and with the reference field."""
     inverse = node.link._descriptor.inverse
     key = key_of_name(inverse.by, node.target)
     query = node.wanted(request)
@@ -151,7 +151,7 @@ def _aggregate(collection: Any, stages: list[Any], options: dict[str, Any]) -> A
 
 
 def grouped(children: list[Any], key: str, model: Any) -> dict[Any, list[Any]]:
-    """Return documents by what they refer to: lists by the referenced ids, in order."""
+    """Group documents by the ids that they reference; each group keeps their order."""
     field = model.__plan__.by_key.get(key)
     if field is not None and (get_origin(field.type) or field.type) in (Ref, Refs):
         found: dict[Any, list[Any]] = _core.odm_grouped(children, field.name)
@@ -186,7 +186,7 @@ def path_of_key(model: Any, key: str) -> Any:
 
 
 def _know_parents(groups: dict[Any, list[Any]], parents: dict[Any, Any], key: str, child: Any) -> None:
-    """Let the children know their parents, where they have one each: asking for it sends nothing."""
+    """Set the parent of each child that has a single one, so that reading it sends nothing."""
     field = child.__plan__.by_key.get(key)
     if field is None or (get_origin(field.type) or field.type) is not Ref or field.maker is None:
         return

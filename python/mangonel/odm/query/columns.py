@@ -33,7 +33,7 @@ class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
 
     def _found(self, request: Request) -> Any:
         if self._is_none:
-            # No server-side filter can express "nothing" as cheaply.
+            # No filter of the server expresses "nothing" as cheaply.
             return request.collection.find({"$expr": False}, **{**request.keywords, "limit": 1})
         return request.collection.find(request.filter, **request.keywords)
 

@@ -37,7 +37,7 @@ def is_plain(cls: Any) -> bool:
 
 
 def sequences(cls: Any) -> dict[str, str]:
-    """Return the fields filled by counters, with the counter's name of each."""
+    """Return the fields filled by counters, each with its counter's name."""
     return {
         name: field.sequence.name or f"{cls.__collection_name__()}.{field.key}"
         for name, field in cls.__plan__.fields.items()

@@ -19,7 +19,7 @@ from mangonel.odm.model.refs import Refs, fetch_flow
 from mangonel.odm.query.children import children_flow
 from mangonel.odm.query.references import attach, makers_of, references
 
-# What the query of `related()` may ask for beside conditions.
+# The options that the query of `related()` may have besides conditions.
 _HONOURED = frozenset(
     (
         *("sort", "limit", "skip", "projection", "hint", "comment", "collation", "max_time_ms", "batch_size"),
@@ -52,7 +52,8 @@ def related(field: Any, query: Any) -> Any:
         query: a query of the model that it leads to.
 
     Raises:
-        UnsupportedOption: the query asks for what cannot be honoured here, such as `as_()` or a session of its own.
+        UnsupportedOption: the query has an option that cannot be honoured here, such as `as_()` or a session of its
+            own.
 
     Example:
         >>> query = User.find().include(related(User.posts, Post.find(Post.likes > 3).sort("-likes").limit(2)))
@@ -81,7 +82,7 @@ class Node:
     Attributes:
         link: the path of the reference in its own model, or the `ManyPath` of an inverse.
         target: the model that it leads to.
-        query: what to fetch; None: all documents that the model's `find()` finds.
+        query: the documents to fetch; None: all that the model's `find()` returns.
         inner: the nodes below.
     """
 
@@ -99,7 +100,7 @@ class Node:
 
     @property
     def name(self) -> Any:
-        """What tells a reference from the others of its model."""
+        """The name that identifies the reference in its model."""
         return self.link._descriptor if isinstance(self.link, ManyPath) else self.link._key
 
     @property
@@ -166,11 +167,11 @@ def merged(nodes: Iterable[Node], others: Iterable[Node]) -> tuple[Node, ...]:
 
 
 def looked_up(model: Any, known: Iterable[Any], fields: Iterable[Any]) -> tuple[Any, ...]:
-    """Return what one command joins: references of the model itself as paths, then all others as nodes.
+    """Return the joins of one command: references of the model itself as paths, then all others as nodes.
 
     Args:
         model: the model of the query.
-        known: what was asked for before, in this form.
+        known: the joins of earlier calls, in this form.
         fields: further arguments of `lookup()`, or parts of this form.
 
     Raises:
@@ -183,7 +184,7 @@ def looked_up(model: Any, known: Iterable[Any], fields: Iterable[Any]) -> tuple[
             plain.append(field)
         else:
             nodes = merged(nodes, [nodes_of(model, field)])
-    # What leads further fetches the reference itself too.
+    # A path through a reference fetches the reference itself too.
     names = {node.name for node in nodes}
     return (*(path for path in dict.fromkeys(plain) if path._key not in names), *nodes)
 
@@ -211,7 +212,7 @@ def check_reference(link: Any, terminal: str) -> Any:
 
 
 async def include_flow(model: Any, documents: list[Any], nodes: Iterable[Node], request: Any) -> None:
-    """Fetch what references lead to, and attach it."""
+    """Fetch the documents of references, and attach them."""
     for node in nodes:
         if isinstance(node.link, ManyPath):
             await children_flow(node, documents, request)
@@ -225,7 +226,7 @@ async def reference_flow(
     """Attach the documents that a reference leads to; fetch them, unless they are `given`."""
     path, query = node.link, node.wanted(request)
     window = _window(node, query)
-    # Documents that were known before have siblings, and values, of their own.
+    # Documents known before have their own siblings and values.
     makers = makers_of(model, path) if current_map() is None else None
     refs: list[Any] = []
     siblings: Any = ()
@@ -271,7 +272,7 @@ def _window(node: Node, query: Any) -> tuple[bool, int, int | None] | None:
 
 
 async def _absent_flow(fetched: Fetched, wanted: list[Any], node: Node, query: Any, request: Any) -> None:
-    """Note why references lead to no document."""
+    """Record why references lead to no document."""
     absent = {key_of_id(id): id for id in wanted}
     for key in fetched:
         absent.pop(key, None)

@@ -16,7 +16,7 @@ from mangonel.odm.model.refs import Ref
 
 
 def matching_stages(request: Any) -> list[dict[str, Any]]:
-    """Return the stages that select a query's documents, with what they are sorted by joined to them."""
+    """Return the stages that select a query's documents and join the documents they are sorted by."""
     query = request.query
     stages: list[dict[str, Any]] = [{"$match": request.filter}] if request.filter else []
     if not query._joins:
@@ -55,7 +55,7 @@ def window_stages(request: Any) -> list[dict[str, Any]]:
     return stages
 
 
-# How the options of a find are called by an aggregation.
+# The names of a find's options in an aggregation.
 _AS_AGGREGATE = {
     "hint": "hint",
     "comment": "comment",
@@ -81,7 +81,7 @@ def _aggregate(collection: Any, stages: list[Any], options: dict[str, Any]) -> A
 
 
 def _links(request: Any) -> dict[str, tuple[dict[str, Any], bool]]:
-    """Return the joins that a query needs, by the keys of what they join, each after those that it needs.
+    """Return the joins of a query by the keys of the joined documents, each after the joins that it depends on.
 
     Beside each stands whether it joins one document at most.
     """

@@ -85,7 +85,7 @@ class Lookup:
         self._places: list[tuple[int, Any]] = []
         # The fields of the places.
         self._fields: list[Any] = []
-        # What leads on from document to document, or has a query of its own.
+        # References that lead from document to document, or have a query of their own.
         self._branches: list[_Branch] = []
         # Documents of several models, or already loaded ones, have references with makers of their own.
         self.is_direct: bool = (
@@ -98,7 +98,7 @@ class Lookup:
         number = 0
         for number, path in enumerate(query._lookups, 1):
             if isinstance(path, Node):
-                # They stand behind all others, and take a number for each of their own.
+                # Their stages come last and are numbered separately.
                 number -= 1
                 break
             join: _Join | None = path._join
@@ -120,7 +120,7 @@ class Lookup:
             self._branches.append(self._grown(node, "d", True))
 
     def _grown(self, node: Node, local: str, is_top: bool) -> _Branch:
-        """Add the stages for a reference and for what lies behind it; `local` is where its document is in a row.
+        """Add the stages for a reference and for those behind it; `local` is the position of its document in a row.
 
         Raises:
             UnsupportedOption: one command cannot honour it.
@@ -214,7 +214,7 @@ class Lookup:
             for company in _core.odm_siblings(made):
                 wanted = _core.odm_wanted([company], field.maker)
                 if (get_origin(field.type) or field.type) is Refs:
-                    # They may be undecoded still, and then the core has not seen their ids.
+                    # They may still be undecoded, so the core has not seen their ids.
                     wanted = [id for document in made for id in getattr(document, field.name).ids]
                 fetched = company.loaded.get(field.maker)
                 if fetched is None:
@@ -227,7 +227,7 @@ class Lookup:
 
 
 class _Branch:
-    """A reference that a lookup follows, with what lies behind it."""
+    """A reference that a lookup follows, with the references behind it."""
 
     __slots__ = ("inner", "is_top", "node", "nodes", "number", "place")
 
@@ -287,7 +287,7 @@ class _Branch:
     async def attach_flow(
         self, model: Any, documents: list[Any], rows: list[list[Any]], request: Any
     ) -> None:
-        """Attach what was found to documents, and what lies behind it to that."""
+        """Attach the found documents to their references, level by level."""
         found = list(dict.fromkeys(data for row in rows for data in row[self.number + 1]))
         made = await self.place.query._decoded_flow(self.place, found)
         if isinstance(self.node.link, ManyPath):
@@ -298,7 +298,7 @@ class _Branch:
                     for document, row in zip(documents, rows, strict=True)
                 }
             else:
-                # Of each row by itself: within one, the server sorted them.
+                # Row by row, since the server has sorted them within each.
                 key = key_of_name(self.node.link._descriptor.inverse.by, self.node.target)
                 groups = {}
                 for row in rows:

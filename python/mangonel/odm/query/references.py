@@ -1,4 +1,4 @@
-"""The references in documents, and what was fetched for them attached to them."""
+"""Finds the references in documents, and attaches fetched documents to them."""
 
 from __future__ import annotations
 

@@ -157,12 +157,12 @@ TERMINALS = {
 
 
 class Request:
-    """What a terminal's flow works with.
+    """The input of a terminal's flow.
 
     Args:
-        query: what is asked for.
+        query: the program's query.
         terminal: a key of `TERMINALS`.
-        is_async: which face asks.
+        is_async: whether the asyncio face asks.
         beside: a request whose connection and collection are taken; None: the query's own.
     """
 
@@ -200,7 +200,7 @@ class Request:
         self.collection = collection
         self.port = collection._port
         where = query._where
-        # As `query` has it, where there is at most one condition: a frame less.
+        # The same as `query` for at most one condition, inlined to save a frame.
         kind = type(where[0]) if len(where) == 1 else None
         self.filter: dict[str, Any]
         if model.__tenant__ is not None:
@@ -223,7 +223,7 @@ class Request:
         # How many documents are still wanted; None: those that the server returns.
         self.left: int | None = None
         if limit and query._on_invalid != "raise" and wanted.hands_out:
-            # What does not fit is no part of the limit, so the cursor goes on behind it.
+            # Documents that do not fit do not count, so the cursor continues after them.
             self.left = keywords.pop("limit")
             keywords.setdefault("batch_size", max(2, limit))
         # A single document is decoded completely.
@@ -296,7 +296,7 @@ class Request:
         found: list[Any] = []
         query = self.query
         if query._is_plain:
-            # As `read` does it: a frame less.
+            # The same as `read`, inlined to save a frame.
             model = query._model
             try:
                 _core.odm_drain(
@@ -431,7 +431,7 @@ async def undecodable_flow(request: Request, error: InvalidBSON, options: Any, *
                     return undecodable(found, request.query._model, request.collection.name, data)
     finally:
         await cursor._close_flow()
-    # It was mended meanwhile.
+    # Another program has corrected it meanwhile.
     return error
 
 

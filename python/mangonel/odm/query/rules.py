@@ -1,7 +1,7 @@
 """Delete rules: the effect of deleting a document on the documents that refer to it.
 
-What a rule denies is looked for before the deletion and after it (see `targets` for why that suffices); a deletion that
-is denied afterwards is undone.
+References that deny a deletion are looked for before and after it (see `targets` for why that suffices). A deletion
+that is denied afterwards is undone.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Plan:
         followed: a model that is deleted from, a model whose references to it cascade, the field, the ids.
         updates: models, fields, rules and the ids that references to these lose.
         denials: a model that is deleted from, the request for documents that may refer to it, the field, the ids.
-        taken: what was deleted so far, if a rule can still deny it; None: none can.
+        taken: the documents deleted so far, if a rule can still deny that; None: no rule can.
     """
 
     __slots__ = ("cascades", "denials", "followed", "taken", "updates")
@@ -205,8 +205,8 @@ async def _look_flow(plan: Plan, session: Any, also: str = "") -> None:
 
     Args:
         plan: the plan, whose deletions are undone if there are any.
-        session: look inside this transaction. None: look for what everyone sees.
-        also: what else the error says.
+        session: look inside this transaction. None: look at committed documents.
+        also: a further sentence of the error.
     """
     for current, place, field, ids in plan.denials:
         collection = place.collection if session is not None else on_primary(place.collection)
@@ -278,7 +278,7 @@ async def erase_flow(
         collection: their collection.
         query: the query.
         keywords: options of the driver's operation.
-        taken: the list to which what was deleted is added, so that it can be stored again; one by one. None: none.
+        taken: the list to which deleted documents are added one by one, so that they can be stored again. None: none.
     """
     if taken is not None:
         return await _take_flow(model, collection, query, keywords, taken)
@@ -295,7 +295,7 @@ async def _take_flow(
     options = {name: keywords[name] for name in ("session", "collation", "hint", "let") if name in keywords}
     rows = await collection.find(query, projection={"_id": 1}, **options)._to_list_flow(None)
     known: list[tuple[Any, Any, Any]] = []
-    # Known at once, so that a failure in between is undone as far as it went.
+    # Recorded at once, so that a failure in between can be undone.
     taken.append((model, collection, known, session))
     for row in rows:
         one = {"$and": [{"_id": row["_id"]}, query]}

@@ -11,11 +11,11 @@ from mangonel.odm.query.tenants import check_update
 
 
 def update_for(cls: Any, changes: Any, upsert: bool = False) -> Any:
-    """Return the update document of changes, or the pipeline that they are.
+    """Return the update document or pipeline of changes.
 
     Args:
         cls: the model.
-        changes: such as `inc(User.age)`, update documents, or one pipeline.
+        changes: results of `inc(User.age)` and the like, update documents, or one pipeline.
         upsert: a document may be inserted by it, which needs the tag of its class to be found again.
 
     Raises:

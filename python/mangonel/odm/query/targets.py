@@ -1,4 +1,4 @@
-"""References under the rule "deny": a write of one looks for its target afterwards, and is undone if that is gone.
+"""References under the rule "deny": after storing one, the mapper looks for its target, and undoes that if it is gone.
 
 A deletion looks for references after it in the same way (`rules`). If two programs each write and then look, at least
 one look comes after both writes, so one of them sees the other. Inside a transaction, a look sees only the snapshot of
@@ -27,7 +27,7 @@ _BUCKETS, _PARTS = 8, 8
 
 
 def denying(model: Any) -> list[Any]:
-    """Return the fields of a model that deny the deletion of what they refer to."""
+    """Return the fields of a model that deny the deletion of their targets."""
     return [
         field
         for field in model.__plan__.fields.values()
@@ -52,7 +52,7 @@ def wanted_of(document: Any, names: Iterable[str], collection: Any) -> list[tupl
     """Return the fields among these that deny a deletion, with the ids that a document has there.
 
     Raises:
-        UnsupportedOption: the write is not acknowledged, so it cannot be looked after.
+        UnsupportedOption: the write is not acknowledged, so its references cannot be checked.
     """
     names = set(names)
     found = [
@@ -80,7 +80,7 @@ def check_acknowledged(model: Any, collection: Any) -> None:
 async def missing_flow(
     wanted: list[tuple[Any, list[Any]]], connection: Any, is_async: bool, session: Any
 ) -> dict[str, list[Any]]:
-    """Return the ids that no document has, by the key of the field; references of a transaction are locked before."""
+    """Return the ids without a document, by the key of the field; references in a transaction are locked first."""
     missing: dict[str, list[Any]] = {}
     # References to one model are looked for together.
     by_target: dict[Any, list[tuple[Any, list[Any]]]] = {}
@@ -195,7 +195,7 @@ class Rows:
         return {repr(row["_id"]): row for row in found}
 
     async def check_flow(self, inserted: Any = None) -> None:
-        """Look for the targets of the documents as they are now, and take back what leads to nothing.
+        """Look for the targets of the documents as they are now, and revert references that lead to nothing.
 
         Args:
             inserted: the id of a document that the update inserted; None: none.
@@ -268,9 +268,9 @@ async def put_back_flow(
     before: dict[str, Any],
     keywords: dict[str, Any],
 ) -> dict[str, Any]:
-    """Store former references again, where they are still what was stored since; return what is stored.
+    """Store former references again, unless another writer has changed them since; return the stored values.
 
-    A former target may be gone too. Then the reference becomes None.
+    If the former target is gone too, the reference becomes None.
 
     Raises:
         DanglingReference: it cannot be None: the document refers to nothing until the program changes it.

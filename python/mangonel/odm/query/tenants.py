@@ -103,7 +103,7 @@ def check_document(document: Any) -> None:
 
 
 def check_update(model: Any, update: Any) -> Any:
-    """Return an update that leaves the tenant of documents alone.
+    """Return an update that cannot change the tenant of documents.
 
     Args:
         model: a model with `__tenant__`.
@@ -145,10 +145,10 @@ def _changing(model: Any, operator: str) -> WrongTenant:
 
 
 def check_upsert(model: Any, query: Mapping[str, Any], *stored: Mapping[str, Any]) -> None:
-    """Refuse an upsert that could insert a document without a tenant, which only `all_tenants()` allows to begin with.
+    """Refuse an upsert that could insert a document without a tenant; only in `all_tenants()` is this possible.
 
     Raises:
-        NoTenant: neither the query nor what is stored names the tenant.
+        NoTenant: neither the query nor the update names the tenant.
     """
     key = key_of_tenant(model)
     if tenant_or_all(model) is ALL and not any(key in given for given in (query, *stored)):

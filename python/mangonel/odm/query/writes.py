@@ -78,7 +78,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         return count
 
     async def _update_looked_after_flow(self, request: Request, update: Any, keywords: dict[str, Any]) -> int:
-        """Update documents, and look for the targets of the references that this stores."""
+        """Update documents, then look for the targets of the stored references."""
         check_acknowledged(self._model, request.collection)
         rows = Rows(self._model, request)
         window = {name: self._options[name] for name in ("sort", "skip", "limit") if self._options.get(name)}
@@ -186,7 +186,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
     async def _change_looked_after_flow(
         self, request: Request, act: Any, change: Any, keywords: dict[str, Any]
     ) -> Any:
-        """Change one document, and look for the targets of the references that this stores."""
+        """Change one document, then look for the targets of the stored references."""
         collection, port = raw_collection(request.collection), request.port
         rows = Rows(self._model, request)
         asked = {name: keywords[name] for name in ("sort", "collation", "hint", "let") if name in keywords}
@@ -206,7 +206,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
                 await rows.check_flow(found["_id"])
                 return found if keywords["return_document"] else None
             (row,) = rows.before.values()
-            # The references are those that are known, so that they can be put back.
+            # Only if the references are the known ones, so that they can be put back.
             query = {"$and": [row, request.filter]}
             found = await port.call(act, collection, query, change, {**keywords, "upsert": False})
             if found is not None:

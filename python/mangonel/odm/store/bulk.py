@@ -58,7 +58,7 @@ class _Write:
         return "update" if self.insert is None else "insert"
 
     def gone(self, missing: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        """Return the ids that its own references have among missing ones."""
+        """Return the missing ids that its own references have."""
         found: dict[str, list[Any]] = {}
         for field, ids in self.wanted:
             known = set(map(repr, missing.get(field.key, ())))
@@ -91,7 +91,7 @@ class _Write:
 
 
 def _give_back(writes: list[_Write], outcome: bool | None) -> None:
-    """Let the changes of a bulk write that failed as a whole be pending again; None: its outcome is unknown."""
+    """Make the changes of a bulk write that failed as a whole pending again; None: its outcome is unknown."""
     for write in writes:
         _core.odm_settle(write.document, outcome)
 
@@ -264,7 +264,7 @@ def _note_failures(writes: list[_Write], error: BulkWriteError, ordered: bool) -
 
 
 async def _missing_flow(writes: list[_Write], place: Place) -> dict[str, list[Any]]:
-    """Return the ids under "deny" in stored documents to which no document belongs, by key."""
+    """Return the ids without a document that stored references under "deny" have, by key."""
     by_field: dict[str, tuple[Any, list[Any]]] = {}
     for write in writes:
         for field, ids in write.wanted if write.is_stored is not False else ():
@@ -317,9 +317,9 @@ def _naming(error: BulkWriteError, writes: list[_Write]) -> BulkWriteError:
 
 
 async def _find_stale_flow(updates: list[_Write], missing: int, place: Place) -> None:
-    """Find out which of a bulk write's updates changed nothing, of which there are so many.
+    """Find out which updates of a bulk write changed nothing; the reply has only their number.
 
-    The reply to a bulk write has only their number, so the documents are read. An update was stored if its document has
+    So the documents are read. An update was stored if its document has
     the next version and the values that were sent: the save of another writer makes the next version too. If others
     changed the same values since, or stored equal ones, the outcome is unknown.
     """

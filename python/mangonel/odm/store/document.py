@@ -104,7 +104,7 @@ class Document(Base, DocumentTwins):
     __default_scope__: ClassVar[Any] = None
     __tenant__: ClassVar[str | None] = None
     __keeps_changes__: ClassVar[bool] = False
-    # What stores its documents, and what records the writes of its queries.
+    # The flows that store its documents, and those that record the writes of its queries.
     __store__: ClassVar[Any] = _FLOWS
     __recorder__: ClassVar[Any] = None
     __search_indexes__: ClassVar[list[SearchIndex]] = []
@@ -342,7 +342,7 @@ class Document(Base, DocumentTwins):
 
     @terminal
     def update(self, *changes: Change, session: Any = None, write_concern: Any = None) -> Self:
-        """Send changes such as `inc(User.age)` for this document, and take over the values that result.
+        """Send changes such as `inc(User.age)` for this document, and take over the resulting values.
 
         Args:
             changes: the results of `inc`, `set_`, `push` and so on, or update documents.

@@ -76,7 +76,7 @@ class Recorder:
     # Flows of queries.
 
     async def query_flow(self, request: Request, act_flow: Callable[..., Any], *arguments: Any) -> Any:
-        """Run the flow of a query's write, and record what it changes.
+        """Run the flow of a query's write, and record the changes.
 
         Args:
             request: the request of the query.
@@ -134,7 +134,7 @@ class Recorder:
         act_flow: Callable[..., Coroutine[Any, Any, Any]],
         what: Any,
     ) -> None:
-        """Run a write of all documents that match, and record what it changes.
+        """Run a write of all matching documents, and record the changes.
 
         Args:
             model: the documents' model.
@@ -203,7 +203,7 @@ async def _documents_flow(
     arguments: tuple[Any, ...],
     is_new: bool = False,
 ) -> Any:
-    """Run a write of these documents, called with `first`, the place and the arguments; record what it changes.
+    """Run a write of these documents, called with `first`, the place and the arguments; record the changes.
 
     `is_new`: it inserts them all, so they are not stored before.
     """
@@ -356,7 +356,7 @@ def _joins(collection: Any) -> bool:
 async def _states_flow(
     collection: Any, entries: Any, id: Any, session: dict[str, Any]
 ) -> tuple[dict[Any, Any], dict[Any, Any] | None]:
-    """Return what `_rows_flow` and `_last_flow` return for one id, by one command; None: without a document."""
+    """Return the results of `_rows_flow` and `_last_flow` for one id, by one command; None if there is no document."""
     newest = [{"$match": range_of(id)}, {"$sort": {"_id": -1}}, {"$limit": 1}, {"$project": {"at": 1}}]
     stages = [
         {"$match": {"_id": {"$eq": id}}},
@@ -378,7 +378,7 @@ def _id_of(document: Any) -> Any:
 
 
 def _key(id: Any, options: CodecOptions[Any]) -> Any:
-    """Return a key for a stored id, the same for each of its forms in Python."""
+    """Return a key for a stored id that is equal for all of its forms in Python."""
     if type(id) in _OF_ONE_FORM:
         return id
     options = options.with_options(document_class=dict)

@@ -176,5 +176,5 @@ def _ids(value: Any) -> list[Any]:
 
 
 def _name(model: Any, id: Any) -> tuple[str, str]:
-    """Return what tells a document from those of all collections; an id may have no hash."""
+    """Return a key that identifies a document across all collections; an id may have no hash."""
     return model.__collection_name__(), repr(id)

@@ -101,7 +101,7 @@ async def insert_flow(document: Any, place: Place, validate: bool, is_inside: bo
 
 
 async def _keep_inserted_flow(document: Any, place: Place, wanted: list[Any]) -> None:
-    """Look for the targets of an inserted document's references, and delete it if one is gone.
+    """Look for the targets of an inserted document's references; delete the document if one is gone.
 
     Raises:
         DanglingReference: one is gone.
@@ -113,7 +113,7 @@ async def _keep_inserted_flow(document: Any, place: Place, wanted: list[Any]) ->
 
 
 async def missing_targets_flow(place: Place, wanted: list[Any]) -> dict[str, list[Any]]:
-    """Return the ids of references to which no document belongs, by key."""
+    """Return the ids of references without a document, by key."""
     return await missing_flow(wanted, place.connection, place.port.is_async, place.session.get("session"))
 
 
@@ -166,12 +166,12 @@ async def save_flow(
 
 
 class Kept:
-    """The references of a document that a save stores, with what was stored before: by key.
+    """The references that a save of a document stores, and those stored before, by key.
 
     Attributes:
         wanted: the fields with their ids.
-        before: what is stored until then.
-        now: what the save stores.
+        before: the values stored until then.
+        now: the values that the save stores.
     """
 
     __slots__ = ("before", "now", "wanted")
@@ -224,7 +224,7 @@ def _stored(field: Any, value: Any) -> Any:
 
 
 async def keep_flow(document: Any, place: Place, kept: Kept) -> None:
-    """Look for the targets of saved references, and set those back that lead to nothing.
+    """Look for the targets of saved references; revert those that lead to nothing.
 
     Raises:
         DanglingReference: one leads to nothing. The other changes are stored, this one is pending again.
@@ -235,7 +235,7 @@ async def keep_flow(document: Any, place: Place, kept: Kept) -> None:
 
 
 async def set_back_flow(document: Any, place: Place, kept: Kept, missing: dict[str, list[Any]]) -> None:
-    """Set saved references back that lead to nothing.
+    """Revert saved references that lead to nothing.
 
     Raises:
         DanglingReference: always.
@@ -552,15 +552,15 @@ def _take_over(document: Any, found: Any, keep_changes: bool = True) -> None:
 
 
 def _kept(old: Any, value: Any, found: Any, is_uncertain: bool) -> Any:
-    """What an unsaved value becomes beside the one that was found: what was appended to a list is appended to that.
+    """Return an unsaved value merged with the found one: elements appended to a list are appended to the found list.
 
     Args:
-        old: what was stored when it was changed.
-        value: what the program made of it.
-        found: what is stored now.
+        old: the stored value when it was changed.
+        value: the program's value.
+        found: the value stored now.
         is_uncertain: the value may have been stored already.
     """
-    # What is missing is an empty list, as a save has it, which pushes.
+    # A missing list counts as empty, since a save pushes to it.
     old = [] if old is None else old
     are_lists = isinstance(old, list) and isinstance(value, list) and isinstance(found, list)
     if not are_lists or value[: len(old)] != old:
@@ -607,7 +607,7 @@ async def _delete_flow(document: Any, place: Place) -> None:
 
 
 async def _erase_flow(document: Any, place: Place, plan: Any) -> None:
-    """Delete a document, and remember it if a rule can still deny that."""
+    """Delete a document, and record it if a rule can still deny that."""
     query, id = filter_of(document), stored_id(document.id)
     if plan.taken is None:
         result = await place.port.call(_delete_one, place.collection, query, place.session)

@@ -44,7 +44,7 @@ log = logging.getLogger("mangonel.websessions")
 # Statuses of responses without a body, for which nothing is generated after the headers.
 BODILESS = (204, 304)
 
-# Of the private range of WebSocket close codes; 401 says why.
+# From the private range of WebSocket close codes; it resembles the status 401.
 ENDED_CODE = 4401
 ENDED = "the websession has ended"
 
@@ -102,7 +102,7 @@ async def watch(session: WebSession[Any], every: float, end: Callable[[], Any]) 
                 await end()
                 return
         except StoreError:
-            continue  # told as an event; the next look may do better
+            continue  # reported as an event; the next check may succeed
 
 
 async def until_ended(
@@ -169,7 +169,7 @@ class Looks:
         try:
             return self._session.state.sessions.blocking.is_alive(self._session)
         except StoreError:
-            return True  # told as an event; the next look may do better
+            return True  # reported as an event; the next check may succeed
 
 
 def requiring_fresh(session_of: Callable[..., Any], within: Any) -> Callable[[View], View]:

@@ -288,7 +288,7 @@ class _Answer:
             except WebSessionError as error:
                 log.error("cannot store the websession: %s", error)
                 if error.status == 500:
-                    # Its values are what cannot be stored; a given-up id stays given up.
+                    # Its values cannot be stored; an id that was given up stays so.
                     await self._commit_failure()
                     return self._replaced(error.status)
                 session.state.cookie = session.state.csrf_cookie = None

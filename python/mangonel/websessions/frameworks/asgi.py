@@ -132,7 +132,7 @@ class _Answer:
         self.is_complete = False
 
     def receiving(self, receive: Receive) -> Receive:
-        """Return `receive` for the application, which learns by it that its event stream was ended."""
+        """Return `receive` for the application, which reports the end of its event stream to it."""
         if self._every is None or self._session.state.record is None:
             return receive
         self._gone = asyncio.get_running_loop().create_future()
@@ -217,7 +217,7 @@ class _Answer:
             self._has_failed = True
             added: list[tuple[str, str]] = []
             if error.status == 500:
-                # Its values are what cannot be stored; a given-up id stays given up.
+                # Its values cannot be stored; an id that was given up stays so.
                 await self.commit_failure()
                 added = take_headers(session)
             await _plain(self._send, error.status, added)
@@ -234,7 +234,7 @@ class _Answer:
 
     @staticmethod
     def _streamed(session: WebSession[Any], headers: Iterable[Any]) -> list[tuple[str, str]]:
-        """Return the headers; those of an answer whose length is not known leave before its body is made."""
+        """Return the headers; those of an answer of unknown length leave before its body is made."""
         control: str | None = None
         is_whole = False
         for name, value in headers:

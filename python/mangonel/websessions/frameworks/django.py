@@ -64,7 +64,7 @@ COOKIE_OPTIONS = (
 DJANGO_AGE = 1_209_600
 DJANGO_SERIALIZER = "django.contrib.sessions.serializers.JSONSerializer"
 
-# What a login keeps of the package's own values.
+# The package's own values that a login keeps.
 KEPT = ("flash", "idle")
 
 Respond = Callable[[HttpRequest], Awaitable[HttpResponseBase]]
@@ -205,7 +205,7 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
             self._key = self._sent_key(session)
 
     def _sent_key(self, session: WebSession[Any]) -> str | None:
-        """Return which of the request's cookies led to the websession."""
+        """Return the cookie of the request that led to the websession."""
         state, policy = session.state, self._sessions.cookie
         assert state.record is not None
         for value, token in policy.candidates(state.request_view.cookie or ""):
@@ -216,7 +216,7 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
         return None
 
     def _follow_user(self) -> None:
-        """Make a login or logout by Django's keys one of the websession."""
+        """Turn a login or logout that Django wrote to its keys into one of the websession."""
         session = self._websession
         if session is None:
             return
@@ -647,7 +647,7 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
             response.close()
             response = _plain(error.status)
             if error.status == 500:
-                # Its values are what cannot be stored; a given-up id stays given up.
+                # Its values cannot be stored; an id that was given up stays so.
                 await self._commit_failure_flow(store, session, face)
                 _add(response, take_headers(session))
             leave(session)
@@ -696,7 +696,7 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
             log.error("cannot store the websession: %s", failure)
 
     def _store_at_close(self, session: WebSession[Any], response: HttpResponseBase) -> None:
-        """Store what a stream or a closer changes after the headers have left; servers close a response at its end."""
+        """Store changes that a stream or closer makes after the headers have left; servers close a response last."""
         close, status, face = response.close, response.status_code, self.sessions.blocking
 
         def close_and_store() -> None:

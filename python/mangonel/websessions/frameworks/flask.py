@@ -302,7 +302,7 @@ def _end_with(response: Any, looks: Looks) -> None:
 
 
 def _store_late(sessions: WebSessions[Any], session: WebSession[Any], status: int) -> None:
-    """Store what a stream, a teardown or a function at the answer's end changed after the headers had left.
+    """Store changes that a stream, a teardown or a closing function made after the headers had left.
 
     Raises:
         WebSessionError: it cannot be stored. The server logs it.

@@ -149,7 +149,7 @@ def _answer(request: Request[Any, Any, Any], error: WebSessionError) -> Response
 
 
 class _Taken:
-    """Carries `set_session()` and `clear_session()` out, which put another object in the websession's place."""
+    """Applies `set_session()` and `clear_session()`, which replace the websession by another object."""
 
     def __init__(self, app: Application) -> None:
         self.app = app

@@ -295,7 +295,7 @@ class SessionMixin(_Base):
         # Requests without a cookie come here, and most are: no detour for them.
         sessions = self.application.settings.get("sessions") or self.sessions
         if type(sessions) is str:
-            sessions = self.sessions  # which says what is expected
+            sessions = self.sessions  # its message says what is expected
         if type(self).request_view is _REQUEST_VIEW:
             nobody = _NobodysVisit()
             nobody._handler = self
@@ -425,7 +425,7 @@ def _next_with(name: str, cls: type) -> type | None:
     return next((each for each in after if name in each.__dict__), None)
 
 
-# Stands for a websession that was not accessed yet. It is never used.
+# A placeholder for a websession that was not accessed yet; it has no other use.
 _NOBODY: Any = object()
 _PREPARE = SessionMixin.prepare
 _REQUEST_VIEW = SessionMixin.request_view

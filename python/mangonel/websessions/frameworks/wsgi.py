@@ -77,7 +77,7 @@ class WSGISessions:
 class _Answer:
     """Stores the websession before the answer's start leaves, or when the application failed.
 
-    The start is held back until the application has returned, or writes: a body that is a list has been made then.
+    The start is held back until the application returns or writes: by then, a body that is a list is complete.
     """
 
     def __init__(self, session: WebSession[Any], start_response: Start, every: float | None) -> None:
@@ -114,7 +114,7 @@ class _Answer:
         """Let the start go, if there is one.
 
         Args:
-            is_whole: the body has been made, so that the websession is read for it no more.
+            is_whole: the body is complete, so the websession is not read for it any more.
         """
         self._has_returned = True
         if self._held is None:
@@ -165,7 +165,7 @@ class _Answer:
         return _refuse(self._start_response, getattr(error, "status", 500), self._added)
 
     def close(self) -> None:
-        """Store what a generator changed after the start, or the body's own `close`."""
+        """Store changes that a generator, or the body's own `close`, made after the start."""
         if not self.session.state.headers_left:
             return
         try:

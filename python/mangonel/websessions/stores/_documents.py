@@ -1,4 +1,4 @@
-"""Records as documents of MongoDB: conversion, and what its errors and stored documents mean for a write."""
+"""Records as documents of MongoDB: conversion, and the meaning of errors and stored documents for a write."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Shared(Generic[Asked, Answer]):
     Args:
         alone: makes one call.
         together: makes several calls in one command; returns the results in order, an exception for each that failed.
-        prepare: makes a call ready to go with others. What it raises ends its own call alone.
+        prepare: makes a call ready to go with others. Its error ends only this call.
     """
 
     def __init__(

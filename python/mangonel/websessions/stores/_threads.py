@@ -89,7 +89,7 @@ class FindsOnThreads(OnThreads):
 
 
 class PurgesOnThreads(FindsOnThreads):
-    """The same for an engine without native expiry, or with one that may be hurried."""
+    """The same for an engine without native expiry, or with a purge on request."""
 
     def purge(self, now: float, limit: int = 1000) -> int:
         """As `Purges.purge`."""
@@ -126,5 +126,5 @@ def flows_of(store: BlockingStore) -> Any:
         getattr(kind, name, None) in (None, getattr(PurgesOnThreads, name)) for name in METHODS
     ):
         return store.flows
-    # A subclass with methods of its own is asked by them.
+    # A subclass with its own methods is called by them.
     return FlowsOfMethods(store)

@@ -27,7 +27,7 @@ from mangonel.websessions.stores.urls import StoreURL
 __all__ = ["BlockingMemcachedStore", "MemcachedStore"]
 
 PORT = 11_211
-CLOSING = 0.5  # seconds until what does not end is told again
+CLOSING = 0.5  # seconds until an attempt that does not end is cancelled again
 TIMEOUT = 5.0
 CONNECTIONS = 16
 
@@ -85,7 +85,7 @@ class _Flows:
             except emcache.StorageCommandError:
                 continue
             return True
-        return True  # so many writers have moved it themselves
+        return True  # all of these writers have moved it themselves
 
     async def delete(self, *keys: bytes) -> int:
         """Remove records."""

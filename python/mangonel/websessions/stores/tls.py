@@ -28,7 +28,7 @@ class TLSFiles:
     def __init__(self, ca: str | None, pair: str | None) -> None:
         self.ca = ca
         self.pair = pair
-        self.context()  # a file that cannot be used is told at the start
+        self.context()  # an unusable file is reported at the start
 
     def context(self) -> ssl.SSLContext:
         """Return a context that verifies certificate and host name.
@@ -44,7 +44,7 @@ class TLSFiles:
             option, path = "tlsCertificateKeyFile", self.pair
             if self.pair is not None:
                 context.load_cert_chain(self.pair)
-        except OSError as error:  # of which SSLError is one
+        except OSError as error:  # includes SSLError
             what = "certificates" if option == "tlsCAFile" else "a certificate and its key"
             raise UsageError(f"expected {option} as a file of {what} in PEM, got {path!r}: {error}") from None
         return context
@@ -91,7 +91,7 @@ def advice(error: BaseException, url: Any) -> str:
 
 
 def _refusal(error: BaseException) -> str:
-    """Return why the certificate was refused, by the innermost error that tells; "" for other errors."""
+    """Return why the certificate was refused, from the innermost error; "" for other errors."""
     chain: list[BaseException] = [error]
     found = ""
     for each in chain:

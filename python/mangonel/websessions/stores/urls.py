@@ -125,7 +125,7 @@ class StoreURL:
 
 
 def flag(value: str) -> bool:
-    """Return what a switch in a query says."""
+    """Return the value of a boolean option."""
     if value.lower() not in ("1", "true", "yes", "on", "0", "false", "no", "off"):
         raise ValueError(value)
     return value.lower() in ("1", "true", "yes", "on")
