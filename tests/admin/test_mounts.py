@@ -135,6 +135,44 @@ def test_pages_are_the_same_on_every_mount(visitor: Visitor) -> None:
     assert visitor.client.put("/admin/Post").status_code == 405
 
 
+def test_a_large_file_is_stored_and_one_above_the_limit_is_refused(visitor: Visitor, admin: Admin) -> None:
+    visitor.log_in()
+    data = bytes(range(256)) * 4096 + b"\r\n--"
+    page = visitor.send(visitor.get("/Post/new"), title="Tea", files={"photo!": ("a", data, "image/png")})
+    assert visitor.client.get(page.links["Download Photo"]).content == data
+    admin.max_body = 100_000
+    try:
+        answer = visitor.client.post(
+            page.action, data=page.form, files={"photo!": ("b", data, "image/png")}, follow_redirects=False
+        )
+        # Tornado refuses it by its length, before the admin does.
+        assert answer.status_code in (413, 400)
+    except (httpx.ReadError, httpx.WriteError):
+        # It closes the line, and the rest of the form was under way.
+        pass
+    visitor.send(visitor.get(page.action), title="Bread")
+    stored = Post.find().one()
+    assert stored.title == "Bread"
+    assert stored.photo is not None
+    assert stored.photo.read() == data
+
+
+def test_a_stranger_sends_no_large_form(visitor: Visitor) -> None:
+    page = visitor.get("/-/login")
+    answer = visitor.client.post(page.action, data={**page.form, "name": "x" * 70_000, "password": "right"})
+    assert answer.status_code == 413
+    files = {"photo!": ("a", b"x" * 70_000, "image/png")}
+    assert visitor.client.post("/admin/Post/new", data=page.form, files=files).status_code == 413
+
+
+def test_rows_are_moved_on_every_mount(visitor: Visitor) -> None:
+    visitor.log_in()
+    post = Post(title="Tea", tags=["a", "b", "c"]).save()
+    page = visitor.send(visitor.get(f"/Post/document?id={post.id}"), _move="tags.2:up")
+    visitor.send(page)
+    assert Post.find().one().tags == ["a", "c", "b"]
+
+
 def test_a_form_from_another_site_changes_nothing(visitor: Visitor) -> None:
     visitor.log_in()
     page = visitor.get("/Post/new")
@@ -290,6 +328,24 @@ async def _followed(admin: Admin, db: Connection) -> None:
         part = await sent.get()
     await stream
     await db.aclose()
+
+
+def test_a_stranger_is_led_to_the_login_of_the_application_and_back(db: Connection, admin: Admin) -> None:
+    for mount in MOUNTS.values():
+        for login, sign in (("/enter", "?"), ("https://enter.example/?site=shop", "&")):
+            admin.login = login
+            for client in mount(db, admin):
+                answer = client.get("/admin/Post?q=tea", follow_redirects=False)
+                assert answer.status_code == 303
+                assert answer.headers["location"] == f"{login}{sign}next=%2Fadmin%2FPost%3Fq%3Dtea"
+                assert (
+                    client.get("/admin/", follow_redirects=False)
+                    .headers["location"]
+                    .endswith("next=%2Fadmin%2F")
+                )
+                # It has no form of its own, and a form without a login is refused.
+                assert client.get("/admin/-/login", follow_redirects=False).status_code == 303
+                assert client.post("/admin/Post/new", data={"title": "Tea"}).status_code == 403
 
 
 def test_an_admin_without_a_login_of_its_own_serves_the_users_of_the_application(db: Connection) -> None:

@@ -9,6 +9,7 @@ from admin_models import Author, Comment, Contract, Post, Vault
 from admin_visitor import Visitor
 
 from mangonel.admin import Admin, Shown
+from mangonel.errors import NetworkTimeout
 from mangonel.odm import File, acting_as
 from mangonel.websessions import WebSessions
 
@@ -43,6 +44,24 @@ def test_a_list_has_pages_without_gaps_in_the_order_that_was_asked_for(ada: Visi
             break
         page = ada.get(page.links["Next page"])
     assert seen == [f"post {number}" for number in range(7, -1, -1)]
+
+
+def test_the_way_back_leads_through_the_same_pages_to_the_first(ada: Visitor) -> None:
+    Post.insert_many([Post(title=f"post {number}", likes=number) for number in range(8)])
+    page = ada.get("/Post?sort=likes&q=post")
+    assert {"First page", "Previous page"}.isdisjoint(page.links)
+    second = ada.get(page.links["Next page"])
+    third = ada.get(second.links["Next page"])
+    assert "Next page" not in third.links
+    back = ada.get(third.links["Previous page"])
+    assert [name for name in back.links if name.startswith("post ")] == ["post 3", "post 4", "post 5"]
+    assert ada.get(back.links["Next page"]).links == third.links
+    first = ada.get(back.links["Previous page"])
+    assert first.links == page.links
+    # What was deleted meanwhile leaves no short first page.
+    Post.find(Post.likes < 2).delete()
+    again = ada.get(back.links["Previous page"])
+    assert [name for name in again.links if name.startswith("post ")] == ["post 2", "post 3", "post 4"]
 
 
 def test_a_list_is_searched_and_narrowed(ada: Visitor) -> None:
@@ -88,6 +107,31 @@ def test_rows_and_embedded_documents_are_added_changed_and_taken_away(ada: Visit
     stored = Post.find().one()
     assert stored.comments == [Comment(by="Max")]
     assert stored.tags == []
+
+
+def test_a_row_is_moved_with_what_no_form_carries(ada: Visitor) -> None:
+    comments = [Comment(by="a", text="1"), Comment(by="b\r", text="2"), Comment(by="c", text="\0")]
+    post = Post(title="Tea", comments=comments, tags=["x", "y"]).save()
+    raw = Post.collection()
+    raw.update_one({"_id": post.id}, {"$set": {"comments.2.unknown": 7}})
+    stored = raw.find_one()["comments"]
+    page = ada.get(f"/Post/document?id={post.id}")
+    page = ada.send(page, _move="comments.2:up", title="Green tea")
+    assert (page.form["title"], page.form["comments.1.by"]) == ("Green tea", "c")
+    assert raw.find_one()["comments"] == stored
+    page = ada.send(page, _move="comments.1:up")
+    # A new row can be moved before others, and one that was moved can be changed and removed.
+    page = ada.send(page, _add="comments")
+    page = ada.send(page, **{"comments.3.by": "d"}, _move="comments.3:up")
+    page = ada.send(page, **{"comments.1.text": "one", "comments.3-": "1"})
+    a, _, c = stored
+    found = raw.find_one()["comments"]
+    assert found == [c, {**a, "text": "one"}, {"by": "d", "text": ""}]
+    assert ada.send(page, _move="tags.0:down").form["tags.0"] == "y"
+    for wanted in ("tags.0:up", "tags.1:down", "tags.x:up", "tags.0:left", "title:up", "nothing.0:up"):
+        ada.send(page, 400, _move=wanted)
+    ada.send(page, 422, **{"tags.0^": "1"})
+    assert raw.find_one()["tags"] == ["x", "y"]
 
 
 def test_what_does_not_fit_is_told_at_its_field_and_nothing_is_stored(ada: Visitor) -> None:
@@ -182,6 +226,44 @@ def test_a_file_is_stored_and_fetched_and_never_shown(ada: Visitor) -> None:
     assert isinstance(before, File)
 
 
+def files_in(db: Any) -> int:
+    """Return how many files are stored."""
+    return int(db.client[db.name]["fs.files"].count_documents({}))
+
+
+def test_a_file_of_a_form_that_is_refused_is_not_kept(db: Any, ada: Visitor) -> None:
+    files = {"photo!": ("a", b"x" * 300_000, "text/plain")}
+    page = ada.send(ada.get("/Post/new"), 422, title="Tea", likes="-1", files=files)
+    assert "choose it again" in page.text
+    assert page.form["photo"] == ""
+    ada.send(ada.get("/Post/new"), 422, title="Tea", author="0" * 24, files=files)
+    assert (files_in(db), Post.find().count()) == (0, 0)
+    page = ada.send(page, likes="1", files=files)
+    before = Post.find().one().photo
+    ada.send(page, 422, likes="many", files=files)
+    Post.find().update({"$set": {"title": "Bread"}})
+    refused = ada.send(page, 409, title="Green tea", files=files)
+    assert refused.form["photo"] == page.form["photo"]
+    assert (files_in(db), Post.find().one().photo) == (1, before)
+
+
+def test_a_file_is_kept_if_it_is_unknown_whether_its_document_was_saved(
+    db: Any, ada: Visitor, monkeypatch: Any
+) -> None:
+    inserts = Post.ainsert
+
+    async def broken(self: Any, **options: Any) -> Any:
+        await inserts(self, **options)
+        raise NetworkTimeout("timed out")
+
+    monkeypatch.setattr(Post, "ainsert", broken)
+    with pytest.raises(NetworkTimeout):
+        ada.send(ada.get("/Post/new"), title="Tea", files={"photo!": ("a", b"x", "text/plain")})
+    photo = Post.find().one().photo
+    assert photo is not None
+    assert photo.read() == b"x"
+
+
 def test_history_names_the_user_of_the_admin(ada: Visitor) -> None:
     page = ada.send(ada.get("/Contract/new"), title="Tea")
     page = ada.send(page, title="Bread")
@@ -228,6 +310,47 @@ def test_a_user_does_only_what_is_allowed(stranger: Visitor) -> None:
     assert {stored.title for stored in Post.find()} == {"draft", "Tea"}
 
 
+def test_a_filter_narrows_lists_searches_pages_and_references_on_the_server(
+    admin: Admin, stranger: Visitor
+) -> None:
+    def allowed(user: str, action: str, model: Any, document: Any) -> Any:
+        if action == "list" and user == "eve":
+            return {Post: Post.likes >= 5, Author: {"name": {"$ne": "Mallory"}}, Vault: {}}.get(model, False)
+        return True
+
+    admin.allowed = allowed
+    mallory = Author(name="Mallory").save()
+    Post.insert_many([Post(title=f"post {n}", likes=n, author=mallory if n == 7 else None) for n in range(9)])
+    stranger.log_in("eve")
+    page = stranger.get("/Post?sort=likes")
+    # A full page, although most documents before it are not hers.
+    assert [name for name in page.links if name.startswith("post ")] == ["post 5", "post 6", "post 7"]
+    assert "Mallory" not in page.html
+    assert f"Author {mallory.id}" in page.links
+    assert [one["name"] for one in stranger.client.get("/admin/Post/find?q=post").json()] == [
+        *("post 5", "post 6", "post 7", "post 8")
+    ]
+    hidden, shown = Post.find(Post.likes == 4).one(), Post.find(Post.likes == 5).one()
+    for name in ("document", "delete", "history", "file"):
+        stranger.get(f"/Post/{name}?id={hidden.id}", 404)
+    assert stranger.get(f"/Post/document?id={shown.id}").form["title"] == "post 5"
+    answer = stranger.client.post(
+        f"/admin/Post/document?id={hidden.id}",
+        data={**stranger.get("/Post/new").form, "title": "changed"},
+    )
+    assert answer.status_code == 404
+    assert Post.find(Post.title == "changed").count() == 0
+    stranger.get("/Contract", 403)
+    assert {"Post", "Author", "Vault"} <= stranger.get("/").links.keys()
+
+
+def test_a_filter_is_an_answer_about_lists_only(admin: Admin, ada: Visitor) -> None:
+    post = Post(title="Tea").save()
+    admin.allowed = lambda user, action, model, document: {"title": "Tea"}
+    with pytest.raises(TypeError, match='expected True or False from allowed= for "view", got the filter'):
+        ada.get(f"/Post/document?id={post.id}")
+
+
 def test_a_list_does_not_name_a_referenced_document_that_the_user_may_not_view(ada: Visitor) -> None:
     seen, unseen = Author(name="Ada").save(), Author(name="Mallory").save()
     Post(title="one", author=seen).save()
@@ -267,3 +390,7 @@ def test_wrong_settings_are_refused() -> None:
         Admin(Post, Shown(Post), sessions=sessions, allowed=lambda *asked: True)
     with pytest.raises(TypeError, match="expected allowed= to be a function"):
         Admin(Post, sessions=sessions, allowed=None)  # type: ignore[arg-type]
+    with pytest.raises(
+        TypeError, match="expected login= to be a function, or the address of a login, got ''"
+    ):
+        Admin(Post, sessions=sessions, allowed=lambda *asked: True, login="")

@@ -498,6 +498,50 @@ def test_pages_by_keys_of_any_type_are_complete_and_end(db: Connection, face: An
     assert [item.name for item in narrow] == expected
 
 
+@pytest.mark.parametrize("order", ["value", "-value"])
+@pytest.mark.parametrize("size", [1, 2, 3, 14])
+def test_the_way_back_leads_through_the_same_pages(db: Connection, face: Any, order: str, size: int) -> None:
+    values = [None, 1, 2.5, float("nan"), "a", "b", True, False, b"x", {"a": 1}, 1, None, "a"]
+    raw = db.client[db.name]["mixed"]
+    raw.insert_many([{"value": value, "name": str(n)} for n, value in enumerate(values)] + [{"name": "none"}])
+    query = Mixed.find().sort(order)
+    forth = [face.call(query, "page", size)]
+    assert forth[0].previous is None
+    while forth[-1].next is not None:
+        forth.append(face.call(query, "page", size, forth[-1].next))
+    back = [forth[-1]]
+    while back[-1].previous is not None:
+        back.append(face.call(query, "page", size, before=back[-1].previous))
+        # And forth again from there.
+        again = face.call(query, "page", size, back[-1].next)
+        assert [item.name for item in again] == [item.name for item in back[-2]]
+    assert [[item.name for item in page] for page in back[::-1]] == [
+        [item.name for item in page] for page in forth
+    ]
+    assert sum(map(len, forth)) == len(values) + 1
+
+
+def test_the_way_back_leaves_out_what_does_not_fit_and_counts_what_fits(db: Connection, face: Any) -> None:
+    raw = db.client[db.name]["account"]
+    raw.insert_many([{"cents": "many" if n % 3 else n, "name": str(n)} for n in range(30)])
+    query = Account.find(on_invalid="skip").sort("name")
+    fit = [one.name for one in face.call(query, "all")]
+    last = face.call(query, "page", 4)
+    while last.next is not None:
+        last = face.call(query, "page", 4, last.next)
+    seen = [one.name for one in last]
+    while last.previous is not None:
+        last = face.call(query, "page", 4, before=last.previous)
+        assert len(last) == 4 or last.previous is None
+        seen = [*(one.name for one in last), *seen]
+    assert seen == fit
+
+
+def test_a_page_is_after_one_or_before_one(db: Connection, face: Any) -> None:
+    with pytest.raises(ValueError, match="expected after= or before=, got both"):
+        face.call(Account.find(), "page", 2, "a", before="b")
+
+
 def test_a_token_that_was_changed_is_refused(db: Connection, face: Any) -> None:
     face.call(Account, "insert_many", [Account(cents=n) for n in range(5)])
     query = Account.find().sort("cents")

@@ -7,8 +7,9 @@ import contextlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from mangonel.admin._body import FormReader, reader_of
 from mangonel.admin._port import LOOP
-from mangonel.admin._request import MAX_BODY, Refused, Request, Response, form_of, query_of
+from mangonel.admin._request import Refused, Request, Response, query_of
 from mangonel.admin._routes import answer_flow, refusal, static
 from mangonel.websessions.frameworks.asgi import SessionMiddleware
 from mangonel.websessions.session import WebSession
@@ -60,14 +61,18 @@ class AsgiAdmin:
             scope["session"],
             lambda name: headers.get(name.lower()),
         )
+        reader: FormReader | None = None
         try:
             if request.method == "POST":
-                texts, files = form_of(headers.get("content-type", ""), await _body(receive))
-                request.form.update(texts)
-                request.files.update(files)
+                reader = reader_of(headers.get("content-type", ""), request.user, self._admin.max_body)
+                await _read(receive, reader)
+                request.take(reader)
             response = await answer_flow(self._admin, LOOP, request)
         except Refused as error:
             response = refusal(self._admin, request, error)
+        finally:
+            if reader is not None:
+                reader.close()
         if response.stream is None:
             await _send(send, response, with_body=request.method != "HEAD")
         else:
@@ -81,17 +86,14 @@ def _below(scope: Scope) -> str:
     return str(path[len(root) :] if root and path.startswith(root) else path)
 
 
-async def _body(receive: Receive) -> bytes:
-    body = bytearray()
+async def _read(receive: Receive, reader: FormReader) -> None:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Refused(400, "the form did not arrive as a whole")
-        body += message.get("body", b"")
-        if len(body) > MAX_BODY:
-            raise Refused(413, f"expected a form of at most {MAX_BODY} bytes")
+        reader.feed(message.get("body", b""))
         if not message.get("more_body", False):
-            return bytes(body)
+            return
 
 
 def _start(response: Response) -> Message:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mangonel.admin import _forms
+from mangonel.admin._allowed import may_flow, narrowed
 from mangonel.admin._forms import ABSENT, SAME, Form
 from mangonel.admin._layout import cell, name_text, page, post_form
-from mangonel.admin._list import may_flow
 from mangonel.admin._markup import join, tag
 from mangonel.admin._request import Refused, Request, Response
 from mangonel.admin._texts import shown_json
@@ -49,7 +49,7 @@ async def found_flow(
     """
     try:
         query = shown.model.find(shown.model.id == shown.id_of(request.query.get("id", "")))
-        document = await port.call(query.first)
+        document = await port.call(narrowed(query, request.listed).first)
     except ValidationError as error:
         raise Refused(422, str(error)) from error
     except (ValueError, ArithmeticError) as error:
@@ -167,19 +167,21 @@ async def _save_flow(admin: Admin, port: Port, request: Request, shown: ShownMod
     edited = shown.edited(type(document), is_new=False)
     form = dict(request.form)
     faults: dict[str, str] = {}
-    if "_add" in form:
-        _add(edited, form)
+    if _is_rearranged(edited, form):
         return _page(admin, request, shown, document, form, {})
     stored = _form_of(shown, document)
+    uploads = Uploads(port, request, form, faults)
     for name, spec in edited:
         if not _is_touched(name, form):
             continue
         if form.get(f"_was.{name}") != stored[f"_was.{name}"]:
             faults[name] = "another writer changed this field meanwhile"
             continue
-        await _upload_flow(port, request, name, spec, form)
+        await uploads.store_flow(name, spec)
         _take(document, name, _forms.read(spec, name, form, held(document, name), faults), faults)
     conflicts = [name for name, text in faults.items() if "another writer" in text]
+    if faults:
+        await uploads.withdraw_flow()
     if conflicts:
         return _conflict(admin, request, shown, edited, form, stored, conflicts)
     if faults:
@@ -188,9 +190,11 @@ async def _save_flow(admin: Admin, port: Port, request: Request, shown: ShownMod
         with acting_as(request.user):
             await port.call(document.save, where=_guard(document, before))
     except (StaleDocument, DocumentNotFound):
+        await uploads.withdraw_flow()
         changed = await found_flow(admin, port, request, shown, "change")
         return _conflict(admin, request, shown, edited, form, _form_of(shown, changed), [])
     except REFUSALS as error:
+        await uploads.withdraw_flow()
         _forms.note(error, "", "", faults)
         return _page(admin, request, shown, document, form, _at_top(faults, edited))
     request.session.flash(f"{shown.name_of(document)} is saved.")
@@ -273,30 +277,60 @@ def _at_top(faults: dict[str, str], edited: list[tuple[str, Any]]) -> dict[str, 
     return {**rest, "": "; ".join(top)} if top else rest
 
 
-def _add(edited: list[tuple[str, Any]], form: Form) -> None:
-    """Do what a button in the form asked for."""
-    wanted = form.pop("_add")
-    name = wanted.partition(":")[0].partition(".")[0]
-    spec = dict(edited).get(name)
-    try:
-        if spec is None:
-            raise ValueError(f"no field {name}")
-        _forms.add(spec, name, form, wanted)
-    except ValueError as error:
-        raise Refused(400, str(error)) from error
+def _is_rearranged(edited: list[tuple[str, Any]], form: Form) -> bool:
+    """Do what a button beside a row asked for; return whether one did."""
+    for button, change in (("_add", _forms.add), ("_move", _forms.move)):
+        wanted = form.pop(button, None)
+        if wanted is None:
+            continue
+        name = wanted.partition(":")[0].partition(".")[0]
+        spec = dict(edited).get(name)
+        try:
+            if spec is None:
+                raise ValueError(f"no field {name}")
+            change(spec, name, form, wanted)
+        except ValueError as error:
+            raise Refused(400, str(error)) from error
+        return True
+    return False
 
 
-async def _upload_flow(port: Port, request: Request, name: str, spec: Any, form: Form) -> None:
-    """Store the uploaded files of a field, and put their ids into the form."""
-    for path, upload in request.files.items():
-        place = path.removesuffix("!")
-        if path.endswith("!") and _forms.is_of(name, place):
-            leaf = _forms.leaf_at(spec, name, form, place)
+class Uploads:
+    """The files of one form in GridFS: stored before the document that names them, deleted if that is not saved.
+
+    If it is unknown whether the document was saved, they stay, since it may name them.
+    """
+
+    def __init__(self, port: Port, request: Request, form: Form, faults: dict[str, str]) -> None:
+        self._port = port
+        self._sent = request.files
+        self._form = form
+        self._faults = faults
+        # With what the form had in place of each.
+        self._stored: list[tuple[File, str, str | None]] = []
+
+    async def store_flow(self, name: str, spec: Any) -> None:
+        """Store the files of a field, and put their ids into the form."""
+        for path, upload in self._sent.items():
+            place = path.removesuffix("!")
+            if not path.endswith("!") or not _forms.is_of(name, place):
+                continue
+            leaf = _forms.leaf_at(spec, name, self._form, place)
             if leaf is not None and leaf.input == "file":
-                file = await port.call(
-                    File.put, upload.data, upload.name, metadata={"contentType": upload.kind}
-                )
-                form[place] = leaf.write(file)
+                metadata = {"contentType": upload.kind}
+                file = await self._port.call(File.put, upload.file, upload.name, metadata=metadata)
+                self._stored.append((file, place, self._form.get(place)))
+                self._form[place] = leaf.write(file)
+
+    async def withdraw_flow(self) -> None:
+        """Delete the files, and ask for them again."""
+        for file, place, before in self._stored:
+            await self._port.call(file.delete)
+            self._form.pop(place)
+            if before is not None:
+                self._form[place] = before
+            self._faults.setdefault(place, "this file was not stored; choose it again")
+        self._stored.clear()
 
 
 async def new_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
@@ -311,12 +345,12 @@ async def new_flow(admin: Admin, port: Port, request: Request, shown: ShownModel
         for name, spec in edited:
             _forms.start(model, name, spec, name, form)
         return _new_page(admin, request, shown, edited, form, {})
-    if "_add" in form:
-        _add(edited, form)
+    if _is_rearranged(edited, form):
         return _new_page(admin, request, shown, edited, form, {})
     values: dict[str, Any] = {}
+    uploads = Uploads(port, request, form, faults)
     for name, spec in edited:
-        await _upload_flow(port, request, name, spec, form)
+        await uploads.store_flow(name, spec)
         value = _forms.read(spec, name, form, ABSENT, faults)
         if value is not SAME:
             values[name] = value
@@ -324,6 +358,7 @@ async def new_flow(admin: Admin, port: Port, request: Request, shown: ShownModel
         try:
             document = from_dict(model, values)
             if not await may_flow(admin, port, request, "create", shown, document):
+                await uploads.withdraw_flow()
                 raise Refused(403, f"you may not create this {shown.title}")
             with acting_as(request.user):
                 await port.call(document.insert)
@@ -332,6 +367,7 @@ async def new_flow(admin: Admin, port: Port, request: Request, shown: ShownModel
         else:
             request.session.flash(f"{shown.name_of(document)} is created.")
             return Response.to(request.link(shown.title, "document", id=shown.id_text(document.id)))
+    await uploads.withdraw_flow()
     return _new_page(admin, request, shown, edited, form, _at_top(faults, edited))
 
 

@@ -1,8 +1,9 @@
 """A document as the texts of a form, and back. Knows no HTML and no server.
 
-A form is a dict of texts by path. A path is the attributes and places that lead to a value, as `lines.0.name`. Four
-marks stand behind paths: `lines#` is the number of rows, `lines.0-` is set if a row is to be removed, `labels.0@` is
-the key of a row of a dict, and `address?` names the class of the embedded document, or is "" for none.
+A form is a dict of texts by path. A path is the attributes and places that lead to a value, as `lines.0.name`. Five
+marks stand behind paths: `lines#` is the number of rows, `lines.0-` is set if a row is to be removed, `lines.0^` is the
+place that a moved row had before, `labels.0@` is the key of a row of a dict, and `address?` names the class of the
+embedded document, or is "" for none.
 
 What a form brings back as it was is left alone, so a value that no form can carry is not changed by one.
 """
@@ -34,6 +35,7 @@ __all__ = [
     "item_of",
     "kinds_of",
     "leaf_at",
+    "move",
     "note",
     "read",
     "row_count",
@@ -51,6 +53,9 @@ ABSENT: Any = object()
 
 MAX_ROWS = 10_000
 ROWS = frozenset({"list", "set", "frozenset", "tuple_of", "tuple", "refs", "dict"})
+MOVED = frozenset({"list", "tuple_of", "refs"})
+"""Types whose rows have an order of their own."""
+WAYS = {"up": -1, "down": 1}
 
 
 def fields_of(model: Any) -> Iterator[tuple[str, Spec]]:
@@ -234,6 +239,37 @@ def add(spec: Spec, path: str, form: Form, wanted: str) -> None:
     raise ValueError(f"expected a list or an embedded document to add to, got {wanted!r}")
 
 
+def move(spec: Spec, path: str, form: Form, wanted: str) -> None:
+    """Exchange a row with its neighbour, as a button asked for.
+
+    Args:
+        spec: the description of the field that the path begins with.
+        path: path of the field.
+        form: what was sent, which is changed.
+        wanted: path of the row, and after a colon "up" or "down".
+
+    Raises:
+        ValueError: there is no such row, or no neighbour.
+    """
+    place, _, way = wanted.partition(":")
+    rows, _, number = place.rpartition(".")
+    found = [inner for inner, at in _along(spec, path, form, rows) if at == rows]
+    if way in WAYS and found and found[0]["op"] in MOVED and number.isascii() and number.isdigit():
+        here, there = int(number), int(number) + WAYS[way]
+        if min(here, there) >= 0 and max(here, there) < row_count(form, rows):
+            taken = [_row_taken(form, f"{rows}.{one}", str(one)) for one in (here, there)]
+            for one, texts in zip((there, here), taken, strict=True):
+                form.update({f"{rows}.{one}{rest}": text for rest, text in texts.items()})
+            return
+    raise ValueError(f"expected a row of a list to move, got {wanted!r}")
+
+
+def _row_taken(form: Form, at: str, number: str) -> Form:
+    """Take a row out of a form; return its texts by what stands behind its path."""
+    keys = [key for key in form if key == at or (key.startswith(at) and key[len(at)] in ".?#-^")]
+    return {"^": number, **{key[len(at) :]: form.pop(key) for key in keys}}
+
+
 def _along(spec: Spec, path: str, form: Form, place: str) -> Iterator[tuple[Spec, str]]:
     """Yield the described types on the way to a place, each with its path."""
     yield spec, path
@@ -386,14 +422,19 @@ def _read_rows(spec: Spec, path: str, form: Form, old: Any, faults: dict[str, st
     olds = list(_rows(spec, old)) if has_old else []
     is_dict = spec["op"] == "dict"
     made: list[Any] = []
-    is_changed = old is None
     count = row_count(form, path)
-    for place in range(count):
+    places = [_old_place(spec, form, path, place) for place in range(count)]
+    if len(set(places)) < count:
+        faults[path] = "expected each row once"
+        return SAME
+    known = [place for place in places if place < len(olds)]
+    is_changed = old is None or known != sorted(known)
+    for place, old_place in enumerate(places):
         at = f"{path}.{place}"
         if form.get(f"{at}-") and spec["op"] != "tuple":
-            is_changed = is_changed or place < len(olds)
+            is_changed = is_changed or old_place < len(olds)
             continue
-        was = olds[place] if place < len(olds) else ABSENT
+        was = olds[old_place] if old_place < len(olds) else ABSENT
         if spec["op"] == "tuple" and place >= len(spec["argument"]):
             break
         key, before = was if is_dict and was is not ABSENT else (None, was)
@@ -416,7 +457,7 @@ def _read_rows(spec: Spec, path: str, form: Form, old: Any, faults: dict[str, st
         elif was is not ABSENT:
             made.append(was)
     # Rows that the form does not know of stay.
-    made += olds[count:]
+    made += [row for place, row in enumerate(olds) if place not in known]
     if not is_changed or (old is ABSENT and not count):
         return SAME
     if is_dict and len({key for key, _ in made}) < len(made):
@@ -429,3 +470,9 @@ def _read_rows(spec: Spec, path: str, form: Form, old: Any, faults: dict[str, st
         spec["op"], list
     )
     return kind(made)
+
+
+def _old_place(spec: Spec, form: Form, path: str, place: int) -> int:
+    """Return where a row of a form stood in the stored list; a place behind its end for a new row."""
+    text = form.get(f"{path}.{place}^", "") if spec["op"] in MOVED else ""
+    return int(text) if text.isascii() and text.isdigit() else place

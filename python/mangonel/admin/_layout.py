@@ -37,7 +37,9 @@ def page(admin: Admin, request: Request, title: str, *content: Any, status: int 
     user = request.user
     who = user and (
         tag("span", user, class_="who"),
-        post_form(request, request.link("-", "logout"), tag("button", "Log out")) if admin.login else None,
+        post_form(request, request.link("-", "logout"), tag("button", "Log out"))
+        if callable(admin.login)
+        else None,
     )
     top = tag(
         "header", tag("a", admin.title, href=request.link(), class_="brand"), tag("div", who, class_="tools")

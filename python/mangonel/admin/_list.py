@@ -8,6 +8,7 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING, Any
 
+from mangonel.admin._allowed import is_seen_flow, listed_flow, may_flow, narrowed
 from mangonel.admin._layout import cell, name_text, page, shortened
 from mangonel.admin._markup import Markup, tag
 from mangonel.admin._request import Refused, Request, Response
@@ -21,17 +22,10 @@ if TYPE_CHECKING:
     from mangonel.admin._shown import ShownModel
     from mangonel.admin._site import Admin
 
-__all__ = ["find_flow", "list_flow", "may_flow", "models_flow", "row_texts"]
+__all__ = ["find_flow", "list_flow", "models_flow", "row_texts"]
 
 # How many targets the search for a reference offers.
 OFFERED = 20
-
-
-async def may_flow(
-    admin: Admin, port: Port, request: Request, action: str, shown: ShownModel, document: Any = None
-) -> bool:
-    """Return whether the user may do something."""
-    return bool(await port.call(admin.allowed, request.user, action, shown.model, document))
 
 
 async def models_flow(admin: Admin, port: Port, request: Request) -> Response:
@@ -39,7 +33,7 @@ async def models_flow(admin: Admin, port: Port, request: Request) -> Response:
     links = [
         tag("li", tag("a", shown.title, href=request.link(shown.title)))
         for shown in admin.shown
-        if await may_flow(admin, port, request, "list", shown)
+        if await listed_flow(admin, port, request, shown) is not False
     ]
     return page(admin, request, admin.title, tag("ul", links, class_="models"))
 
@@ -48,7 +42,8 @@ async def list_flow(admin: Admin, port: Port, request: Request, shown: ShownMode
     """Return a page of a model's documents."""
     faults: list[Any] = []
     asked = request.query
-    query = _narrowed(_searched(shown.model.find(), shown, asked.get("q", "")), shown, asked)
+    query = narrowed(shown.model.find(), request.listed)
+    query = _filtered(_searched(query, shown, asked.get("q", "")), shown, asked)
     order = asked.get("sort", "")
     order = order if shown.sorts(order) else shown.order
     columns = shown.listed()
@@ -57,15 +52,20 @@ async def list_flow(admin: Admin, port: Port, request: Request, shown: ShownMode
     )
     query = query.find(on_invalid=faults.append)
     try:
-        found = await port.call(query.page, admin.page_size, asked.get("after") or None)
+        found = await port.call(
+            query.page, admin.page_size, asked.get("after") or None, before=asked.get("before") or None
+        )
     except ValueError as error:
         raise Refused(400, str(error)) from error
+    start = {key: text for key, text in asked.items() if key not in ("after", "before")}
+    if asked.get("before") and found.previous is None:
+        # Fewer documents may stand before that one than a page has: the first page is whole.
+        return Response.to(request.link(shown.title, **start))
     documents = [
         document for document in found if await may_flow(admin, port, request, "view", shown, document)
     ]
     unseen = await _unseen_flow(admin, port, request, documents, [name for name, _ in columns])
     may_add = not shown.is_fixed and await may_flow(admin, port, request, "create", shown)
-    following = {**asked, "after": found.next} if found.next else None
     return page(
         admin,
         request,
@@ -86,13 +86,15 @@ async def list_flow(admin: Admin, port: Port, request: Request, shown: ShownMode
         None if documents else tag("p", "No documents.", class_="hint"),
         tag(
             "nav",
-            tag("a", "First page", href=request.link(shown.title, **{**asked, "after": None}))
-            if asked.get("after")
-            else None,
-            " ",
-            tag("a", "Next page", href=request.link(shown.title, **following), rel="next")
-            if following
-            else None,
+            [
+                (tag("a", text, href=request.link(shown.title, **start, **way), rel=rel), " ")
+                for text, way, rel, is_there in (
+                    ("First page", {}, None, start != asked),
+                    ("Previous page", {"before": found.previous}, "prev", found.previous),
+                    ("Next page", {"after": found.next}, "next", found.next),
+                )
+                if is_there
+            ],
         ),
     )
 
@@ -101,19 +103,22 @@ async def _unseen_flow(
     admin: Admin, port: Port, request: Request, documents: list[Any], names: list[str]
 ) -> frozenset[tuple[str, str]]:
     """Return the referenced documents that the user may not view, by model and id."""
-    targets: dict[tuple[str, str], tuple[ShownModel, Any]] = {}
+    targets: dict[ShownModel, dict[str, Any]] = {}
     for ref in (held(document, name) for document in documents for name in names):
         if isinstance(ref, Ref) and ref.is_loaded and ref.value is not None:
             shown = admin.by_model(type(ref.value))
             if shown is not None:
-                targets[shown.title, shown.id_text(ref.id)] = shown, ref.value
-    return frozenset(
-        [
-            key
-            for key, (shown, target) in targets.items()
-            if not await may_flow(admin, port, request, "view", shown, target)
+                targets.setdefault(shown, {})[shown.id_text(ref.id)] = ref.value
+    unseen: list[tuple[str, str]] = []
+    for shown, by_id in targets.items():
+        listed = await listed_flow(admin, port, request, shown)
+        seen = await is_seen_flow(port, listed, shown, [target.id for target in by_id.values()])
+        unseen += [
+            (shown.title, id)
+            for id, target in by_id.items()
+            if id not in seen or not await may_flow(admin, port, request, "view", shown, target)
         ]
-    )
+    return frozenset(unseen)
 
 
 def _searched(query: Any, shown: ShownModel, wanted: str) -> Any:
@@ -130,7 +135,7 @@ def _searched(query: Any, shown: ShownModel, wanted: str) -> Any:
     return query.find({"$or": ways}) if ways else query.none()
 
 
-def _narrowed(query: Any, shown: ShownModel, asked: dict[str, str]) -> Any:
+def _filtered(query: Any, shown: ShownModel, asked: dict[str, str]) -> Any:
     """Return the query for the documents with the values of the filters."""
     for name, spec in shown.narrowing():
         given, leaf = asked.get(f"f.{name}", ""), leaf_of(spec)
@@ -182,7 +187,7 @@ def _headings(
             continue
         other = f"-{name}" if order == name else name
         sorted_ = {name: "ascending", f"-{name}": "descending"}.get(order)
-        asked = {**request.query, "sort": other, "after": None}
+        asked = {**request.query, "sort": other, "after": None, "before": None}
         link = tag("a", name_text(name), href=request.link(shown.title, **asked))
         found.append(tag("th", link, scope="col", aria_sort=sorted_))
     return found
@@ -213,7 +218,8 @@ def row_texts(admin: Admin, request: Request, shown: ShownModel, document: Any) 
 
 async def find_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
     """Return documents that contain a text, as targets for a reference: JSON with the id and the name of each."""
-    query = _searched(shown.model.find(on_invalid="skip"), shown, request.query.get("q", ""))
+    query = narrowed(shown.model.find(on_invalid="skip"), request.listed)
+    query = _searched(query, shown, request.query.get("q", ""))
     found = [
         {"id": shown.id_text(document.id), "name": shown.name_of(document)}
         for document in await port.call(query.limit(OFFERED).all)

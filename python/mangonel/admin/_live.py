@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from mangonel.admin._list import may_flow, row_texts
+from mangonel.admin._allowed import is_seen_flow, may_flow
+from mangonel.admin._list import row_texts
 from mangonel.admin._request import Request, Response
 
 if TYPE_CHECKING:
@@ -59,13 +60,15 @@ class Live:
             return QUIET
         said: dict[str, Any] = {"id": shown.id_text(event.id), "operation": event.operation}
         if event.operation != "delete":
-            if document is None or not await may_flow(
-                self._admin, port, self._request, "view", shown, document
-            ):
+            if document is None or not await self._is_shown_flow(port, document):
                 return QUIET
             said["texts"] = row_texts(self._admin, self._request, shown, document)
             said["link"] = self._request.link(shown.title, "document", id=said["id"])
         return f"event: change\ndata: {json.dumps(said)}\n\n".encode()
+
+    async def _is_shown_flow(self, port: Port, document: Any) -> bool:
+        seen = await is_seen_flow(port, self._request.listed, self._shown, [document.id])
+        return bool(seen) and await may_flow(self._admin, port, self._request, "view", self._shown, document)
 
     async def close_flow(self, port: Port) -> None:
         """Close the change stream."""

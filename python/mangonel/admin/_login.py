@@ -1,26 +1,49 @@
-"""The login form of the admin, and the way out. Passwords are checked by the program's own function."""
+"""The login form of the admin, the way to the application's own, and the way out. The program checks passwords."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from mangonel.admin._layout import page, post_form
 from mangonel.admin._markup import tag
-from mangonel.admin._request import Request, Response
+from mangonel.admin._request import Refused, Request, Response
 
 if TYPE_CHECKING:
     from mangonel.admin._port import Port
     from mangonel.admin._site import Admin
 
-__all__ = ["login_flow", "logout"]
+__all__ = ["login_address", "login_flow", "logout"]
 
 
-async def login_flow(admin: Admin, port: Port, request: Request) -> Response:
+def login_address(admin: Admin, request: Request, after: str | None) -> str:
+    """Return the address of the login.
+
+    Args:
+        admin: the admin.
+        request: the request of a user who is not logged in.
+        after: the address to continue with.
+
+    Raises:
+        Refused: there is none.
+    """
+    if admin.login is None:
+        raise Refused(403, "log in first")
+    if callable(admin.login):
+        return request.link("-", "login", next=after)
+    sign = "&" if "?" in admin.login else "?"
+    return f"{admin.login}{sign}{urlencode({'next': after or request.link()})}"
+
+
+async def login_flow(
+    check: Callable[[str, str], Any], admin: Admin, port: Port, request: Request
+) -> Response:
     """Show the login form, or log in with a new websession id, so that a planted id is worthless."""
     after = _inside(request, request.query.get("next", ""))
     fault = None
-    if request.method == "POST" and admin.login is not None:
-        user = await port.call(admin.login, request.form.get("name", ""), request.form.get("password", ""))
+    if request.method == "POST":
+        user = await port.call(check, request.form.get("name", ""), request.form.get("password", ""))
         if isinstance(user, str) and user:
             request.session.login(user)
             return Response.to(after)

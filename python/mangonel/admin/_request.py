@@ -1,29 +1,27 @@
-"""A request and a response as the pages see them, and how forms are read. Knows no framework."""
+"""A request and a response as the pages see them. Knows no framework."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from email.message import Message
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
 from mangonel.admin._markup import Markup
 
+if TYPE_CHECKING:
+    from mangonel.admin._body import FormReader
+
 __all__ = [
     "HEADERS",
-    "MAX_BODY",
+    "MAX_FIELDS",
     "Refused",
     "Request",
     "Response",
     "Upload",
-    "checked_length",
-    "form_of",
     "query_of",
 ]
 
-MAX_BODY = 64 << 20
-"""Bytes of the largest form, uploaded files included."""
 MAX_FIELDS = 100_000
 
 # Scripts, styles and connections of this origin only; nothing inline, no HTML from strings, no framing.
@@ -70,12 +68,12 @@ class Upload:
     Attributes:
         name: its name at the sender.
         kind: its content type, as the sender says.
-        data: its bytes.
+        file: its bytes, as a binary file object that stands at its beginning.
     """
 
     name: str
     kind: str
-    data: bytes
+    file: IO[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +89,7 @@ class Request:
         header: returns a header by its name, or None.
         form: the texts of the form.
         files: its files, by field.
+        listed: what `allowed` answered for "list" and the model of the page: True, or a filter; see `_allowed.py`.
     """
 
     method: str
@@ -101,12 +100,23 @@ class Request:
     header: Callable[[str], str | None]
     form: dict[str, str] = field(default_factory=dict)
     files: dict[str, Upload] = field(default_factory=dict)
+    listed: Any = True
 
     @property
     def user(self) -> str | None:
         """The logged-in user."""
         user: str | None = self.session.user
         return user
+
+    def take(self, reader: FormReader) -> None:
+        """Take over a form that was fed to the end.
+
+        Raises:
+            Refused: it is not whole.
+        """
+        reader.finish()
+        self.form.update(reader.texts)
+        self.files.update(reader.files)
 
     def link(self, *steps: str, **query: Any) -> str:
         """Return the address of another page of the admin; values that are None are left out."""
@@ -150,79 +160,3 @@ class Response:
 def query_of(text: str) -> dict[str, str]:
     """Return the values of a query string; the last one of each name."""
     return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_FIELDS))
-
-
-def checked_length(text: str | None) -> int:
-    """Return the length of a body.
-
-    Raises:
-        Refused: it is missing, or larger than a form may be.
-    """
-    if not (text and text.isascii() and text.isdigit()):
-        raise Refused(411, "expected a form with its length")
-    if int(text) > MAX_BODY:
-        raise Refused(413, f"expected a form of at most {MAX_BODY} bytes")
-    return int(text)
-
-
-def form_of(content_type: str, body: bytes) -> tuple[dict[str, str], dict[str, Upload]]:
-    """Return the texts and the files of a form.
-
-    Args:
-        content_type: the request's header.
-        body: the whole body.
-
-    Raises:
-        Refused: it is no form.
-    """
-    kind = content_type.partition(";")[0].strip().lower()
-    try:
-        if kind == "application/x-www-form-urlencoded":
-            return query_of(body.decode("utf-8")), {}
-        if kind == "multipart/form-data":
-            return _parts_of(content_type, body)
-    except ValueError as error:
-        raise Refused(400, f"expected a form: {error}") from error
-    raise Refused(415, f"expected a form, got {kind or 'no content type'}")
-
-
-def _parts_of(content_type: str, body: bytes) -> tuple[dict[str, str], dict[str, Upload]]:
-    message = Message()
-    message["Content-Type"] = content_type
-    boundary = message.get_param("boundary")
-    if not isinstance(boundary, str) or not boundary:
-        raise ValueError("multipart without a boundary")
-    texts: dict[str, str] = {}
-    files: dict[str, Upload] = {}
-    mark = b"\r\n--" + boundary.encode("latin-1")
-    for part in (b"\r\n" + body).split(mark)[1:]:
-        if part.startswith(b"--"):
-            break
-        head, found, data = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
-        if not found:
-            raise ValueError("a part without headers")
-        headers = _headers_of(head)
-        name = headers.get_param("name", header="content-disposition")
-        file = headers.get_param("filename", header="content-disposition")
-        if not isinstance(name, str):
-            raise ValueError("a part without a name")
-        if len(texts) + len(files) >= MAX_FIELDS:
-            raise ValueError(f"more than {MAX_FIELDS} fields")
-        if file is None:
-            texts[_unquoted(name)] = data.decode("utf-8")
-        elif file or data:
-            files[_unquoted(name)] = Upload(_unquoted(str(file)), headers.get_content_type(), data)
-    return texts, files
-
-
-def _headers_of(head: bytes) -> Message:
-    message = Message()
-    for line in head.decode("utf-8").split("\r\n"):
-        name, _, value = line.partition(":")
-        message[name.strip()] = value.strip()
-    return message
-
-
-def _unquoted(text: str) -> str:
-    # Browsers escape what would end the quoted name.
-    return text.replace("%22", '"').replace("%0D", "\r").replace("%0A", "\n")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mangonel.admin._allowed import listed_flow
 from mangonel.admin._document import delete_flow, document_flow, file_flow, history_flow, new_flow
 from mangonel.admin._layout import page
-from mangonel.admin._list import find_flow, list_flow, may_flow, models_flow
+from mangonel.admin._list import find_flow, list_flow, models_flow
 from mangonel.admin._live import live_flow
-from mangonel.admin._login import login_flow, logout
+from mangonel.admin._login import login_address, login_flow, logout
 from mangonel.admin._markup import tag
 from mangonel.admin._request import Refused, Request, Response
 from mangonel.websessions.csrf import FIELD, check_request
@@ -94,12 +96,10 @@ async def _checked_flow(admin: Admin, port: Port, request: Request) -> Response:
     if request.method == "POST":
         check_request(request.session, request.form.pop(FIELD, None), request.header)
     steps = request.path.strip("/").split("/")
-    if steps == ["-", "login"] and admin.login is not None:
-        return await login_flow(admin, port, request)
+    if steps == ["-", "login"] and callable(admin.login):
+        return await login_flow(admin.login, admin, port, request)
     if request.user is None:
-        if admin.login is None:
-            raise Refused(403, "log in first")
-        return Response.to(request.link("-", "login", next=_here(request)))
+        return Response.to(login_address(admin, request, _here(request)))
     if steps == ["-", "logout"] and request.method == "POST":
         return logout(request)
     if steps == [""]:
@@ -110,10 +110,11 @@ async def _checked_flow(admin: Admin, port: Port, request: Request) -> Response:
         raise Refused(404, "no such page")
     if request.method == "POST" and name not in POSTED:
         raise Refused(405, "expected GET")
-    if not await may_flow(admin, port, request, "list", shown):
+    listed = await listed_flow(admin, port, request, shown)
+    if listed is False:
         raise Refused(403, f"you may not see {shown.title}")
     page_flow = PAGES[name]
-    answered: Response = await page_flow(admin, port, request, shown)
+    answered: Response = await page_flow(admin, port, replace(request, listed=listed), shown)
     return answered
 
 

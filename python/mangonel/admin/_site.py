@@ -22,15 +22,19 @@ class Admin:
         sessions: the websessions, which keep logins and protect forms.
         allowed: called with the user, an action, the model and a document or None; returns whether the user may. The
             actions are "list", "view", "create", "change" and "delete"; a user who may not view a document does not see
-            it in lists. It may be a coroutine function. With the application's `sessions`, it is called for each user
-            of the application.
+            it in lists. For "list" it may return a filter, as for `find()`: the user sees the documents that it finds,
+            and the server finds only these. It may be a coroutine function. With the application's `sessions`, it is
+            called for each user of the application.
         login: called with a name and a password; returns the user's name, or None to refuse. It may be a coroutine
-            function. None: the application logs users in, and the admin has no login form.
+            function. A text: the address of the application's own login, which gets the page to continue with as the
+            parameter `next`. None: users who are not logged in are refused.
         title: title of the pages.
         page_size: documents on a page of a list.
+        max_body: bytes of the largest form, uploaded files included.
 
     Raises:
-        TypeError: a model is none, two have one name, or `allowed` is no function.
+        TypeError: a model is none, two have one name, `allowed` is no function, or `login` is neither a function nor an
+            address.
 
     Example:
         >>> from mangonel.websessions import WebSessions
@@ -46,19 +50,23 @@ class Admin:
         *models: Any,
         sessions: WebSessions[Any],
         allowed: Callable[[str, str, Any, Any], Any],
-        login: Callable[[str, str], Any] | None = None,
+        login: Callable[[str, str], Any] | str | None = None,
         title: str = "Admin",
         page_size: int = 50,
+        max_body: int = 64 << 20,
     ) -> None:
         if not callable(allowed):
             raise TypeError(
                 f"expected allowed= to be a function of user, action, model and document, got {allowed!r}"
             )
+        if login is not None and not callable(login) and not (isinstance(login, str) and login):
+            raise TypeError(f"expected login= to be a function, or the address of a login, got {login!r}")
         self.sessions = sessions
         self.login = login
         self.allowed = allowed
         self.title = title
         self.page_size = page_size
+        self.max_body = max_body
         self._shown = _by_title(models) if models else None
 
     @property

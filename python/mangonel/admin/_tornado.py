@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tornado.iostream import StreamClosedError
-from tornado.web import RequestHandler
+from tornado.web import RequestHandler, stream_request_body
 
+from mangonel.admin._body import FormReader, reader_of
 from mangonel.admin._port import LOOP
-from mangonel.admin._request import Refused, Request, Response, form_of, query_of
+from mangonel.admin._request import Refused, Request, Response, query_of
 from mangonel.admin._routes import answer_flow, refusal, static
 from mangonel.websessions.frameworks.tornado import SessionMixin
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["AdminHandler"]
 
 
+@stream_request_body
 class AdminHandler(SessionMixin, RequestHandler):
     """Answers every address of the admin."""
 
@@ -28,6 +30,8 @@ class AdminHandler(SessionMixin, RequestHandler):
         """Take over the arguments of the rule."""
         self._admin = admin
         self._base = base
+        self._reader: FormReader | None = None
+        self._fault: Refused | None = None
 
     @property
     def sessions(self) -> Any:
@@ -36,6 +40,41 @@ class AdminHandler(SessionMixin, RequestHandler):
 
     def check_xsrf_cookie(self) -> None:
         """Leave the check to the token of web sessions, which every form has."""
+
+    async def prepare(self) -> None:
+        """Load the websession, and make ready for the form."""
+        await (super().prepare() or _nothing())
+        if self.request.method != "POST":
+            return
+        # Tornado refuses a larger one before it reads it.
+        self.request.connection.set_max_body_size(self._admin.max_body)  # type: ignore[union-attr]
+        try:
+            kind = self.request.headers.get("Content-Type", "")
+            self._reader = reader_of(kind, self.session.user, self._admin.max_body)
+        except Refused as error:
+            self._fault = error
+
+    def data_received(self, chunk: bytes) -> None:
+        """Take the next piece of the form; what follows a fault is left out."""
+        if self._reader is not None and self._fault is None:
+            try:
+                self._reader.feed(chunk)
+            except Refused as error:
+                self._fault = error
+
+    def on_finish(self) -> None:
+        """Remove the temporary files."""
+        super().on_finish()
+        self._close()
+
+    def on_connection_close(self) -> None:
+        """Remove the temporary files of a form that broke off."""
+        super().on_connection_close()
+        self._close()
+
+    def _close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
 
     async def get(self, path: str | None) -> None:
         """Answer one request."""
@@ -52,10 +91,10 @@ class AdminHandler(SessionMixin, RequestHandler):
             self.request.headers.get,
         )
         try:
-            if request.method == "POST":
-                texts, files = form_of(self.request.headers.get("Content-Type", ""), self.request.body)
-                request.form.update(texts)
-                request.files.update(files)
+            if self._fault is not None:
+                raise self._fault
+            if self._reader is not None:
+                request.take(self._reader)
             response = await answer_flow(self._admin, LOOP, request)
         except Refused as error:
             response = refusal(self._admin, request, error)
@@ -83,3 +122,7 @@ class AdminHandler(SessionMixin, RequestHandler):
             pass
         finally:
             await live.close_flow(LOOP)
+
+
+async def _nothing() -> None:
+    """Return at once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mangonel.admin._forms import Form, fields_of, is_secret, item_of, kinds_of, row_count
+from mangonel.admin._forms import MOVED, Form, fields_of, is_secret, item_of, kinds_of, row_count
 from mangonel.admin._layout import name_text
 from mangonel.admin._markup import Markup, join, tag
 from mangonel.admin._request import Request
@@ -67,6 +67,10 @@ class Widgets:
     def _add(self, wanted: str, text: str) -> Markup:
         return tag("button", text, name="_add", value=wanted, formnovalidate=True, class_="small")
 
+    def _move(self, at: str, way: str, sign: str) -> Markup:
+        asked = {"name": "_move", "value": f"{at}:{way}", "aria_label": f"Move {name_text(at)} {way}"}
+        return tag("button", sign, **asked, formnovalidate=True, class_="small")
+
     def _embedded(self, spec: Spec, kinds: dict[str, Any], path: str, label: str) -> Markup:
         mark = self._form.get(f"{path}?", "")
         buttons = [self._add(f"{path}:{kind}", f"Set {kind}") for kind in kinds if kind != mark]
@@ -107,7 +111,17 @@ class Widgets:
 
     def _row(self, spec: Spec, at: str, place: int) -> Markup:
         form = self._form
-        away = None
+        away = moved = None
+        if spec["op"] in MOVED:
+            before = form.get(f"{at}^")
+            last = row_count(form, at.rpartition(".")[0]) - 1
+            ways = [("up", "↑", place > 0), ("down", "↓", place < last)]
+            moved = tag(
+                "span",
+                tag("input", type="hidden", name=f"{at}^", value=before) if before is not None else None,
+                [self._move(at, way, sign) for way, sign, is_there in ways if is_there],
+                class_="away",
+            )
         if spec["op"] != "tuple":
             box = tag("input", type="checkbox", name=f"{at}-", value="1", checked=bool(form.get(f"{at}-")))
             away = tag("label", box, " remove", class_="away")
@@ -119,7 +133,7 @@ class Widgets:
                 tag("textarea", text, name=f"{at}@") if has_lines else tag("input", name=f"{at}@", value=text)
             )
             key = tag("label", "Key ", entry)
-        return tag("li", key, self.field(item_of(spec, place), at, f"{place}", away))
+        return tag("li", key, self.field(item_of(spec, place), at, f"{place}", away, moved))
 
     def _input(self, spec: Spec, path: str) -> Markup:
         leaf = leaf_of(spec) or Leaf(str, str)

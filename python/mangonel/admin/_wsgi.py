@@ -8,8 +8,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from mangonel._core import run_now
+from mangonel.admin._body import PIECE, FormReader, checked_length, reader_of
 from mangonel.admin._port import BLOCKING
-from mangonel.admin._request import Refused, Request, Response, checked_length, form_of, query_of
+from mangonel.admin._request import Refused, Request, Response, query_of
 from mangonel.admin._routes import answer_flow, refusal, static
 from mangonel.websessions.frameworks.wsgi import KEY, WSGISessions
 
@@ -48,19 +49,31 @@ class WsgiAdmin:
             environ[KEY],
             lambda name: _header(environ, name),
         )
+        reader: FormReader | None = None
         try:
             if request.method == "POST":
-                length = checked_length(environ.get("CONTENT_LENGTH"))
-                texts, files = form_of(environ.get("CONTENT_TYPE", ""), environ["wsgi.input"].read(length))
-                request.form.update(texts)
-                request.files.update(files)
+                reader = reader_of(environ.get("CONTENT_TYPE", ""), request.user, self._admin.max_body)
+                _read(environ["wsgi.input"], checked_length(environ.get("CONTENT_LENGTH")), reader)
+                request.take(reader)
             response = run_now(answer_flow(self._admin, BLOCKING, request))
         except Refused as error:
             response = refusal(self._admin, request, error)
+        finally:
+            if reader is not None:
+                reader.close()
         if response.stream is None:
             return _started(start_response, response, with_body=request.method != "HEAD")
         start_response("200 OK", response.all_headers())
         return _parts(response.stream)
+
+
+def _read(body: Any, left: int, reader: FormReader) -> None:
+    while left > 0:
+        piece = body.read(min(left, PIECE))
+        if not piece:
+            raise Refused(400, "the form did not arrive as a whole")
+        left -= len(piece)
+        reader.feed(piece)
 
 
 def _started(start_response: Any, response: Response, *, with_body: bool = True) -> list[bytes]:

@@ -125,7 +125,7 @@ class QueryReadsTwins(Generic[T]):
     ) -> Coroutine[Any, Any, list[tuple[Any, ...]]]: """As `values`, on asyncio."""
     def aexplain(self) -> Coroutine[Any, Any, dict[str, Any]]: """As `explain`, on asyncio."""
     def apage(
-        self, size: int = 20, after: str | None = None
+        self, size: int = 20, after: str | None = None, *, before: str | None = None
     ) -> Coroutine[Any, Any, Page[T]]: """As `page`, on asyncio."""
     def apaginate(
         self, number: int = 1, size: int = 20

@@ -1,4 +1,4 @@
-"""Pages: by key, with a token for the next page, and by number, with totals."""
+"""Pages: by key, with tokens for the pages beside, and by number, with totals."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """A page of results, found by the keys of the page before.
+    """A page of results, found by the keys of the page beside.
 
     Attributes:
         items: the documents.
         next: token of the next page, or None on the last.
+        previous: token of the previous page, or None on the first.
     """
 
     items: list[T]
     next: str | None
+    previous: str | None = None
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.items)
@@ -68,10 +70,14 @@ class Pages(Generic[T]):
         return len(self.items)
 
 
-async def page_flow(query: Any, request: Any, size: int, after: str | None) -> Page[Any]:
-    """Fetch one page by key."""
+async def page_flow(
+    query: Any, request: Any, size: int, after: str | None, before: str | None = None
+) -> Page[Any]:
+    """Fetch one page by key; backwards, if it is the one `before` another."""
     if size < 1:
         raise ValueError(f"expected a page size from 1 on, got {size}")
+    if after is not None and before is not None:
+        raise ValueError("expected after= or before=, got both")
     if query._is_none:
         return Page([], None)
     sort: dict[str, Any] = dict(query._options.get("sort") or {})
@@ -80,8 +86,14 @@ async def page_flow(query: Any, request: Any, size: int, after: str | None) -> P
     # Equal values need a tie-breaker, or documents would be lost between pages.
     sort.setdefault("_id", next(iter(sort.values()), 1))
     signer = _Signer(request.connection.clients.page_key, (query._model.__name__, sort))
-    values = None if after is None else signer.values(after, len(sort))
+    token = before if after is None else after
+    values = None if token is None else signer.values(token, len(sort))
+    if before is not None:
+        sort = {key: -direction for key, direction in sort.items()}
     documents: list[Any] = []
+    # Of the document that the page begins with in the order of fetching, and whether more follow in it.
+    first: str | None = None
+    has_more = False
     while True:
         # With `on_invalid`, documents that do not fit are no part of the page.
         left = size - len(documents)
@@ -96,11 +108,16 @@ async def page_flow(query: Any, request: Any, size: int, after: str | None) -> P
             found += split(cursor._batch.raw())
             cursor._batch = None
         documents += await query._decoded_flow(request, found[:left])
-        if len(found) <= left:
-            return Page(documents, None)
+        if found and first is None and token is not None:
+            first = signer.token(_sort_values(found[0], sort))
+        has_more = len(found) > left
+        if not has_more:
+            break
         values = _sort_values(found[left - 1], sort)
         if len(documents) == size:
-            return Page(documents, signer.token(values))
+            break
+    last = signer.token(values) if has_more and values is not None else None
+    return Page(documents, last, first) if before is None else Page(documents[::-1], first, last)
 
 
 def _with_keys(query: Any, sort: dict[str, Any]) -> dict[str, Any] | None:

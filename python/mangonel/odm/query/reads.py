@@ -511,26 +511,31 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     # Pages.
 
     @terminal
-    def page(self, size: int = 20, after: str | None = None) -> Page[T]:
+    def page(self, size: int = 20, after: str | None = None, *, before: str | None = None) -> Page[T]:
         """Return one page of results. The next page starts after this one's last document, so nothing is skipped.
 
         Args:
             size: documents per page.
             after: `next` of the page before; None for the first page.
+            before: `previous` of the page behind, for the way back. If documents were deleted meanwhile, the first page
+                may have fewer than `size`.
 
         Raises:
-            ValueError: the token belongs to another query.
+            ValueError: the token belongs to another query, or there are two.
 
         Example:
             >>> page = User.find().sort("age").page(size=1)
-            >>> [found.name for found in User.find().sort("age").page(size=1, after=page.next).items]
+            >>> second = User.find().sort("age").page(size=1, after=page.next)
+            >>> [found.name for found in second]
             ['Ada']
+            >>> [found.name for found in User.find().sort("age").page(size=1, before=second.previous)]
+            ['Eve']
         """
-        found: Page[T] = self._run(IS_ASYNC, "page", self._page_flow, size, after)
+        found: Page[T] = self._run(IS_ASYNC, "page", self._page_flow, size, after, before)
         return found
 
-    async def _page_flow(self, request: Request, size: int, after: str | None) -> Any:
-        return await page_flow(self, request, size, after)
+    async def _page_flow(self, request: Request, size: int, after: str | None, before: str | None) -> Any:
+        return await page_flow(self, request, size, after, before)
 
     @terminal
     def paginate(self, number: int = 1, size: int = 20) -> Pages[T]:
