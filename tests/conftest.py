@@ -70,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take the sample, and begin with what takes long."""
+    """Select the sample, and run slow tests first."""
     target.mark(config, items)
     sampling.deselect(config, items)
     if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):

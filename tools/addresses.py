@@ -71,7 +71,7 @@ def urls(repository: str, documentation: str, ref: str) -> str:
 
 
 def refuse() -> int:
-    """Say what a release lacks; return an exit status."""
+    """Print what a release lacks; return an exit status."""
     print(
         "addresses: expected [tool.mangonel] of pyproject.toml to name the repository, got none; without it the index "
         "would show no source and no issues",

@@ -116,7 +116,7 @@ def unnamed(sources: dict[str, str]) -> Iterator[str]:
 
 
 def unguarded(sources: dict[str, str]) -> Iterator[str]:
-    """Yield functions and classes whose thread could be unwound through Rust."""
+    """Yield functions and classes without the guard against unwinding a thread through Rust."""
     for path, source in sources.items():
         lines = source.split("\n")
         for number, line in enumerate(lines):

@@ -1,4 +1,4 @@
-"""Adds what the source reader cannot see: docstrings from a class's definition or from Rust, and asyncio twins."""
+"""Adds docstrings that are not in the source of a class (from its definition or from Rust), and asyncio twins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Inherited(Extension):
 
 
 def _add_twins(module: Any, twins: Any) -> None:
-    """Put the asyncio twin of each terminal behind it, where it would be had it been written out."""
+    """Put the asyncio twin of each terminal after it."""
     for member in list(module.members.values()):
         if member.is_alias:
             continue

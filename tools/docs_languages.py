@@ -192,7 +192,7 @@ def picture(told: Results, part: str) -> str:
 
 
 def crowd(told: Results) -> Iterator[str]:
-    """Yield what an operation costs among many, over one alone."""
+    """Yield the cost of an operation among many, relative to one alone."""
     yield "| program | client CPU [95 %] | times one alone [95 %] |"
     yield "|---|---:|---:|"
     bases = {"threads-32": "one", "processes-8": "one", "tasks-100": "tasks-1", "tasks-5000": "tasks-1"}
@@ -207,7 +207,7 @@ def crowd(told: Results) -> Iterator[str]:
 
 
 def memory(told: Results) -> Iterator[str]:
-    """Yield what connections that do nothing add to the process's memory."""
+    """Yield the memory that idle connections add to the process."""
     yield "| client | each connection [95 %] | opened within 20 s | whole process |"
     yield "|---|---:|---:|---:|"
     rows = parts(told, IDLE).get("idle", [])

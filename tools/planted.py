@@ -44,7 +44,7 @@ def source(fault: dict[str, str]) -> str:
 
 
 def copy() -> None:
-    """Make the copy of the workspace that is planted into; what has not changed keeps its time."""
+    """Make the copy of the workspace for the faults; unchanged files keep their time."""
     for name in COPIED:
         target = COPY / name
         if (ROOT / name).is_dir():
@@ -55,7 +55,7 @@ def copy() -> None:
 
 
 def build() -> str:
-    """Compile the simulation in the copy; returns what went wrong."""
+    """Compile the simulation in the copy; return the error."""
     command = ["cargo", "build", "--offline", "--quiet", "-p", "mangonel-simulation", "--profile", "test"]
     environment = {**os.environ, **PROFILE, "CARGO_TARGET_DIR": str(ROOT / "target/planted/build")}
     done = subprocess.run(

@@ -26,7 +26,7 @@ Step = tuple[dict[str, Any], dict[str, Any]]
 
 
 class Line:
-    """One connection to a mongod, without a driver: what is sent is what was written here."""
+    """One connection to a mongod without a driver: it sends exactly the given commands."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port))
@@ -78,7 +78,7 @@ def same(name: str, value: Any = 1, **fields: Any) -> Step:
 
 
 def transaction(number: int, count: int, *, first: bool = False) -> dict[str, Any]:
-    """Return what a statement of a transaction carries."""
+    """Return the fields of a statement in a transaction."""
     fields: dict[str, Any] = {"lsid": session(number), "txnNumber": count, "autocommit": False}
     return {**fields, "startTransaction": True} if first else fields
 
@@ -87,7 +87,7 @@ MAJORITY = {"writeConcern": {"w": "majority"}}
 
 
 def steps() -> Iterator[Step]:
-    """Yield what is recorded, in order."""
+    """Yield the steps to record, in order."""
     yield insert(1, 2, 3)
     yield insert(3)
     yield insert(4, 5, **MAJORITY)
@@ -143,7 +143,7 @@ def steps() -> Iterator[Step]:
 
 
 def outcome(reply: dict[str, Any]) -> dict[str, Any]:
-    """Return what counts in an answer."""
+    """Return the relevant fields of an answer."""
     told: dict[str, Any] = {"ok": int(reply["ok"])}
     for name in ("code", "n"):
         if name in reply:
@@ -160,7 +160,7 @@ def outcome(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 def plain(command: dict[str, Any]) -> dict[str, Any]:
-    """Return a command as JSON can say it: a session is its number."""
+    """Return a command in JSON's types: a session becomes its number."""
     return {name: value["id"][0] if name == "lsid" else value for name, value in command.items()}
 
 

@@ -124,7 +124,7 @@ def is_current(folder: Path, version: str) -> bool:
 
 
 def layout() -> str:
-    """Return a digest of what is laid out where."""
+    """Return a digest of the layout."""
     return hashlib.sha256(json.dumps([FOLDERS, sorted(LEFT_OUT)]).encode()).hexdigest()[:16]
 
 

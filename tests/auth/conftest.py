@@ -47,7 +47,7 @@ def guarded() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def guarded_set() -> Iterator[Server]:
-    """A replica set of three whose members know each other by a key file; shared by a file.
+    """A replica set of three whose members authenticate by a key file; shared by the tests of a file.
 
     Three idle members take as much CPU as eight standalones.
     """

@@ -69,7 +69,7 @@ class Provider:
 
 
 class Tokens(OIDCCallback):
-    """Gives out tokens in order, the last for ever; remembers what it was told."""
+    """Returns tokens in order, then the last one again and again; records its calls."""
 
     def __init__(self, *tokens: str, refresh_tokens: bool = False) -> None:
         self._tokens = list(tokens)
@@ -373,7 +373,7 @@ HOST = "sts.eu-west-1.amazonaws.com"
 
 
 class SecurityTokenService:
-    """A server that checks signatures as AWS does, with botocore's own signer over what it would have received."""
+    """A server that checks signatures as AWS does: botocore's signer signs the received request again."""
 
     def __init__(self, server: ScriptedServer) -> None:
         server.on("saslStart", self.start)

@@ -1,4 +1,4 @@
-"""What listeners hear of authentication: that it happened and how long it took, and nothing of what was said."""
+"""Listeners learn that authentication happened and how long it took, but nothing of its messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tools.scripted_server import Hang, ScriptedServer
 
 
 class Told(their_monitoring.CommandListener):
-    """What the peer tells."""
+    """The events of the peer."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []

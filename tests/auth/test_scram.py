@@ -29,7 +29,7 @@ def refusal(face: Face, call: Callable[[], Any]) -> OperationFailure:
 
 
 def mechanism_counts(server: Server) -> dict[str, dict[str, dict[str, int]]]:
-    """What the server itself counted, read as PyMongo reads it."""
+    """Return the server's own counts, read through PyMongo."""
     with pymongo.MongoClient(server.uri) as client:
         counts: dict[str, Any] = client.admin.command("serverStatus")["security"]["authentication"][
             "mechanisms"

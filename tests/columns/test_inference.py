@@ -1,4 +1,4 @@
-"""The schema of a collection is what a plain count of its documents finds; proposals hold them, and drift is told."""
+"""The inferred schema equals a plain count of the documents; proposals hold them, and drift is reported."""
 
 from __future__ import annotations
 

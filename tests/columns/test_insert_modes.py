@@ -1,4 +1,4 @@
-"""Tables that are stored again: by a key, a row replaces the document that it became; once, nothing is stored twice."""
+"""Tables that are stored again: with `key`, a row replaces its document; with `once`, nothing is stored twice."""
 
 from __future__ import annotations
 

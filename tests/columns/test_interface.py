@@ -1,4 +1,4 @@
-"""Arrow's C interface from the side of a producer: what is taken over is released once, and what lies is refused."""
+"""Arrow's C interface, tested by a producer: structures are released exactly once, and false ones are refused."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Stream._fields_ = [
 
 
 class Producer:
-    """A table of one column, whose structures say what a test has them say."""
+    """A table of one column whose structures a test can falsify."""
 
     def __init__(
         self, form: bytes, buffers: list[bytes | None], *, child: dict[str, int] | None = None, **whole: int

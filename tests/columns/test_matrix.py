@@ -125,7 +125,7 @@ AXES: dict[str, list[Any]] = {
 
 
 def pairs(axes: list[list[Any]]) -> Iterator[tuple[Any, ...]]:
-    """Yield combinations in which each two values of two axes come together, greedily few."""
+    """Yield few combinations, chosen greedily, in which every two values of two axes occur together."""
     open_pairs = {
         frozenset({(one, a), (other, b)})
         for (one, first), (other, second) in itertools.combinations(enumerate(axes), 2)
@@ -238,7 +238,7 @@ async def _play(uri: str, name: str, is_async: bool) -> None:
 
 
 def under(shape: Any, document: Any) -> Any:
-    """What a schema leaves of a document, in the schema's order."""
+    """Return a document's fields in a schema, in the schema's order."""
     if not isinstance(shape, dict):
         return document
     return {

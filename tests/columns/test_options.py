@@ -1,4 +1,4 @@
-"""Null told from missing, and categories: what tables have of them, and that documents come back."""
+"""Null distinguished from missing, and categories: their form in tables, and the way back to documents."""
 
 from __future__ import annotations
 

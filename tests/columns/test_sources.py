@@ -1,4 +1,4 @@
-"""Tables of every library and layout become the rows that they show; rows that the server refuses are told."""
+"""Tables of every library and layout are stored as their rows; rows that the server refuses are reported."""
 
 from __future__ import annotations
 

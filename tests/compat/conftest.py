@@ -33,6 +33,6 @@ def program() -> Program:
 
 @pytest.fixture
 def place(server: Server, database_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tell programs by their environment where the server is, and a database of their own."""
+    """Set the server's address and a database of their own in the programs' environment."""
     monkeypatch.setenv("TEST_URI", server.uri)
     monkeypatch.setenv("TEST_DATABASE", database_name)

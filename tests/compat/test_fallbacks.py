@@ -1,4 +1,4 @@
-"""Programs that look for a name and have another way, as libraries and agents do, take that way here too."""
+"""Programs with a fallback for a missing name, such as libraries and agents, use the fallback here too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PyMongo's names resolve to this package, in a process that says so first."""
+"""PyMongo's names resolve to this package in a process that calls `install_as_pymongo` first."""
 
 from __future__ import annotations
 

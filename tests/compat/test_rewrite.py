@@ -1,4 +1,4 @@
-"""The codemod: imports change, the rest of the source stays, and what it leaves is said."""
+"""The codemod: imports change, the rest of the source stays, and remaining uses are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the programs for the engines share: documents, writers beside the reads, and workers that die once.
+"""Shared by the programs for the engines: documents, writers beside the reads, and workers that die once.
 
 As a program, `python common.py URI DATABASE`, it is the writers.
 """
@@ -43,7 +43,7 @@ def documents() -> Any:
 
 
 def expected(document: Any) -> tuple[Any, ...]:
-    """What a row has of a document."""
+    """Return the row of a document."""
     inner = document["in"]
     return (
         document["n"],

@@ -41,7 +41,7 @@ class Site:
 
     @property
     def port(self) -> int:
-        """What it listens on."""
+        """The port that it listens on."""
         return int(self.url.rpartition(":")[2])
 
     def kill(self) -> None:

@@ -133,7 +133,7 @@ def test_rows_change_and_go_as_their_documents_do(person: Any, shop: Any) -> Non
 
 
 class Shopping(threading.Thread):
-    """Writes customers, one at a time, and never far ahead of what was shown.
+    """Writes customers one at a time, never far ahead of the page.
 
     Attributes:
         acknowledged: ids of those whose write was acknowledged by a majority.
@@ -187,7 +187,7 @@ def test_no_customer_is_lost_or_doubled_when_the_primary_and_the_web_process_are
         shopping.start()
 
         def wait_for(more: int) -> None:
-            """Let the shop go on until the page has had so many rows more."""
+            """Continue the shop until the page has received this many more rows."""
             wanted = shopping.shown + more
             deadline = time.monotonic() + TIMEOUT_MS / 1000
             while shopping.shown < wanted:

@@ -27,7 +27,7 @@ class Quiet(Feed):
         self.losses = 0
 
     def happen(self, count: int) -> None:
-        """Let so many customers sign up."""
+        """Let this many customers sign up."""
         for _ in range(count):
             number = self.seen
             self._add(Position(number + 1, 0, "82"), Event("customer", str(number), "insert", {}))
@@ -47,7 +47,7 @@ class Quiet(Feed):
 
 
 class Browser:
-    """What one browser was sent.
+    """The frames sent to one browser.
 
     Attributes:
         raw: the frames as they were written.

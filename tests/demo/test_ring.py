@@ -1,4 +1,4 @@
-"""The ring of the demo's feed: what a browser that comes back is given."""
+"""The ring of the demo's feed: a returning browser gets the changes that it missed."""
 
 from __future__ import annotations
 

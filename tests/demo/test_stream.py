@@ -38,7 +38,7 @@ async def line(
 
 
 class Page:
-    """What a page would show: takes frames in as the script does."""
+    """A page without a browser: it processes frames as the script does."""
 
     def __init__(self) -> None:
         self.position: str | None = None
@@ -65,7 +65,7 @@ class Page:
             self.rows[id].update(event)
 
     async def follow(self, connection: WebSocketClientConnection, until: int, last: str = "") -> None:
-        """Take frames in until so many customers are known, or until the last one is."""
+        """Process frames until this many customers are known, or until the last one is."""
         await connection.write_message(json.dumps({"after": self.position}))
         while last not in self.events if last else self.total < until:
             text = await asyncio.wait_for(connection.read_message(), TIMEOUT)

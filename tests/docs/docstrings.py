@@ -1,4 +1,4 @@
-"""What a docstring owes its reader, by rule; `python tests/docs/docstrings.py` writes the list of those that owe still.
+"""The rules for docstrings; `python tests/docs/docstrings.py` writes the list of those that break them.
 
     docstring   there is one, and its first line is a sentence or the beginning of one; a field is named by its class
     arguments   each argument has an entry under `Args:`, or is named in backticks; for a single one the promise may do

@@ -182,7 +182,7 @@ def django_names(words: set[str]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def shop(address: str, words: set[str]) -> Iterator[dict[str, Any]]:
-    """Open a shop: the names that examples use, and in the database what those that occur among `words` expect."""
+    """Open a shop: return the names for examples, and fill the database for those that occur among `words`."""
     sessions = WebSessions("memory:")
     names = every_name() | {"sessions": sessions, "websession": sessions.blocking.load(RequestView())}
     names |= django_names(words)
@@ -224,7 +224,7 @@ def shop(address: str, words: set[str]) -> Iterator[dict[str, Any]]:
 
 
 def key_vault(client: Any) -> dict[str, Any]:
-    """Return a key vault with one data key, and what was encrypted with it."""
+    """Return a key vault with one data key, and a value encrypted with it."""
     client.drop_database("keys")
     keys = every_name()["ClientEncryption"](
         {"local": {"key": os.urandom(96)}}, "keys.vault", client, mangonel.bson.CodecOptions()

@@ -36,7 +36,7 @@ class PageError(Exception):
 
 @dataclass
 class Block:
-    """One fenced block and what was asked of it. `line` is the first line inside of the fence, counted from 1."""
+    """One fenced block and how to test it. `line` is the first line inside of the fence, counted from 1."""
 
     language: str
     code: str

@@ -63,7 +63,7 @@ def test_a_comment_that_says_nothing_about_a_block_is_an_error(text):
 
 
 def test_skipped_blocks_are_few():
-    """They need what no test has: a hosted cluster, DNS, a cloud. Others are to be made to run."""
+    """Skipped blocks need a hosted cluster, DNS or a cloud. All others must run."""
     every = [block for page in PAGES for block in python_blocks(page)]
     skipped = [block for block in every if block.skipped is not None]
 

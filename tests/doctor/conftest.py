@@ -1,4 +1,4 @@
-"""Deployments that are wrong in one way each, and a check-up that is short with them."""
+"""Deployments with one fault each, and a check-up with short time limits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def only(report: Report, code: str) -> Finding:
 
 
 def failures(report: Report) -> list[str]:
-    """Return the codes of what keeps the deployment from being used."""
+    """Return the codes of the faults that make the deployment unusable."""
     return [finding.code for finding in report.findings if finding.status == "failure"]
 
 

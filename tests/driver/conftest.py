@@ -1,4 +1,4 @@
-"""Both faces, and PyMongo beside them as the oracle."""
+"""Both faces, with PyMongo as the oracle."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ _GOSSIP = ("$clusterTime", "operationTime", "opTime", "electionId")
 
 
 def outcome(action: Callable[[], Any]) -> Any:
-    """Return what `action` returns or raises, without what two runs never share."""
+    """Return the result or error of `action`, without values that differ between runs."""
     try:
         value = action()
     except Exception as error:

@@ -101,7 +101,7 @@ def databases(client: Any, server: Server, database_name: str) -> Iterator[tuple
 
 
 def _neutral(value: Any, database: Any) -> Any:
-    """Leave out what two databases never share."""
+    """Remove values that always differ between two databases."""
     if isinstance(value, dict):
         return {key: _neutral(item, database) for key, item in value.items() if key != "uuid"}
     if isinstance(value, (list, tuple)):
@@ -131,7 +131,7 @@ def _plain(value: Any) -> Any:
 
 
 def _settle(face: Face, call: Callable[[Any], Any], database: Any) -> Any:
-    """Run `call` on a face; what it does with a result before returning it, it does with the awaited one."""
+    """Run `call` on a face; inside it, results are already awaited."""
     value = face.wait(call(_Awaiting(face, database)))
     return face.collect(value) if hasattr(value, "cursor_id") else value
 

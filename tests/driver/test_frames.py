@@ -1,4 +1,4 @@
-"""How many Python frames an everyday operation enters, once everything it needs is loaded: what its way costs."""
+"""How many Python frames an everyday operation enters, once all modules are loaded."""
 
 from __future__ import annotations
 

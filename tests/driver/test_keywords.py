@@ -81,7 +81,7 @@ class Driver:
         self.server.stop()
 
     def run(self, method: Method, given: dict[str, Any], context: str) -> tuple[Any, list[Any]]:
-        """Return what a call returned, or the class of its error, and which commands were sent for it."""
+        """Return the result of a call or the class of its error, and the commands that it sent."""
         self.server.requests.clear()
         concern = self.pymongo.WriteConcern(w=0) if context == "w=0" else None
         database = self.client.get_database("db", write_concern=concern)
@@ -156,7 +156,7 @@ async def _leave(context: Any) -> None:
 
 
 async def _end(value: Any) -> Any:
-    """Wait for what was called, and read its cursor to the end."""
+    """Await the call, and read its cursor to the end."""
     value = await _wait(value)
     name = type(value).__name__
     if "Session" in name:
@@ -203,7 +203,7 @@ def drivers(request: pytest.FixtureRequest) -> Iterator[tuple[Driver, Driver]]:
 
 
 def _text(value: Any) -> str:
-    """Return what is the same in both: ids and times are each driver's own."""
+    """Return the parts that both drivers share: ids and times are their own."""
     # PyMongo checks by an assertion whether an unacknowledged write inserted.
     shown = repr(value).replace("'AssertionError'", "'InvalidOperation'")
     return re.sub(r"(ObjectId|Timestamp)\([^)]*\)", r"\1", shown)

@@ -143,7 +143,7 @@ def target_of(face: Any, kind: str, client: Any, **options: Any) -> Any:
 
 
 def call(face: Any, target: Any, name: str, args: tuple[Any, ...], **options: Any) -> None:
-    """Run a call to its end; what it comes to is of no interest here."""
+    """Run a call to its end and ignore the result."""
 
     async def steps() -> None:
         found = getattr(target, name)(*args, **options)
@@ -302,7 +302,7 @@ def test_a_cursor_that_waits_has_a_limit_for_each_batch(face: Any, database_name
 
 
 def test_a_session_keeps_its_limit(face: Any, scripted: ScriptedServer) -> None:
-    """What it does is played by the official cases, which need a replica set."""
+    """The official cases, which need a replica set, test its effect."""
     session = face.client(scripted.uri, timeoutMS=900_000).start_session(default_timeout_ms=50_000)
     assert session.options.default_timeout_ms == 50_000
     assert session._port_within(None).limit == 50

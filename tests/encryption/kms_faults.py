@@ -1,4 +1,4 @@
-"""What key services do wrong, each with the words of the error that comes of it, for every provider."""
+"""Faults of key services for every provider, each with the text of the resulting error."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _with_head(head: bytes) -> Callable[[bytes], bytes]:
 
 
 def _quoted(answer: bytes) -> bytes:
-    """A refusal that has in it what was asked and what would have been answered."""
+    """Return a refusal that quotes the request and the answer."""
     secret = _body(answer).decode()
     said = f"the token has expired; x-amz-security-token:{TOKEN}\nAuthorization: Bearer {TOKEN}"
     return http(401, json.dumps({"message": said, "request": secret, "error": {"details": secret}}).encode())

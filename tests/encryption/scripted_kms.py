@@ -1,4 +1,4 @@
-"""Key management services over TLS that answer as a test says. What they "encrypt" they give back as it came."""
+"""Key management services over TLS that answer as a test says. Their "encryption" returns the plain value."""
 
 from __future__ import annotations
 

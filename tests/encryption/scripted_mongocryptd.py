@@ -44,7 +44,7 @@ class ScriptedMongocryptd(ScriptedServer):
 
 
 def _marked(value: Any, properties: dict[str, Any], whole: dict[str, Any]) -> Any:
-    """Return a value with its marked parts. What stands in no property is looked into, as operators and lists are."""
+    """Return a value with its marked parts. Operators and lists, which are no properties, are searched."""
     if isinstance(value, list):
         return [_marked(part, properties, part if isinstance(part, dict) else whole) for part in value]
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What others see of a client: a listener of its commands, and a tool of its errors."""
+"""What a listener sees of a client's commands, and a tool of its errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Seen(CommandListener):
 
 
 def shown(error: BaseException) -> str:
-    """Return what tools that show a traceback with locals would show of the driver."""
+    """Return the driver's local variables in a traceback, as tools show them."""
     found = [repr(error)]
     seen: set[int] = set()
     links: list[BaseException | None] = [error]

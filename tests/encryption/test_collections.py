@@ -23,7 +23,7 @@ _OF_THE_DRIVER = {"lsid", "$db", "$readPreference", "txnNumber"}
 
 @pytest.fixture
 def server() -> Any:
-    """A server that is new enough and says yes to all."""
+    """A server that is new enough and accepts every command."""
     with ScriptedServer(hello={"maxWireVersion": 21}) as started:
         for name in ("create", "createIndexes", "drop"):
             started.on(name, {"ok": 1})

@@ -1,4 +1,4 @@
-"""Key services that do wrong: a clear error in time, nothing that is secret in it, and the client goes on."""
+"""Faulty key services: a clear error in time, without secrets, and a client that keeps working."""
 
 from __future__ import annotations
 

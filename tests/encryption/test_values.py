@@ -170,7 +170,7 @@ def test_what_cannot_be_done_says_why(
 
 
 def locals_of_the_driver(error: BaseException | None) -> str:
-    """Return what tools that show locals would show of the driver's frames."""
+    """Return the local variables of the driver's frames, as tools show them."""
     shown = []
     while error is not None:
         shown += [repr(frame.f_locals) for frame in frames_below(DRIVER, error)]

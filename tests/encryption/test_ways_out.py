@@ -1,4 +1,4 @@
-"""No way out of a client that decrypts gives encrypted bytes in silence: each gives the values, or is refused."""
+"""Every way of reading with a client that decrypts gives plain values or an error, never encrypted bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that stand between two commands: started once, ended by number and start, and nothing else with them."""
+"""Servers that outlive a command: started once, and ended alone, by process id and start time."""
 
 from __future__ import annotations
 

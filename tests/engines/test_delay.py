@@ -1,4 +1,4 @@
-"""The line with latency: every byte arrives, in order, and none before its time."""
+"""The proxy with latency: every byte arrives in order, and none early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Engines start beside each other and beside strangers: no port, file or answer of another's is taken for their own."""
+"""Engines start beside others and beside foreign processes, without using another's port, file or answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing is left behind: no sockets, threads, server cursors or memory."""
+"""Clients leave no sockets, threads, server cursors or memory behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that reads and writes without pause while its deployment fails, and tells what came of it.
+"""A program that reads and writes without pause while its deployment fails, and reports the outcomes.
 
     python load.py mangonel URI DATABASE
 

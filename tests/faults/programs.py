@@ -45,6 +45,6 @@ def _run(
 
 
 def must_end_well(ended: subprocess.CompletedProcess[str]) -> None:
-    """Fail with what the program said when it did not end with 0 and without a word on its error output."""
+    """Fail with the program's output unless it ended with 0 and an empty error output."""
     said = ended.stderr[-3000:]
     assert (ended.returncode, said) == (0, ""), f"exit code {ended.returncode}: {said}"

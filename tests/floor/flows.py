@@ -1,4 +1,4 @@
-"""What is broken off at every step: the real flows of the driver and of what stands on it, each with its judge.
+"""The flows to break off at every step: those of the driver and of the packages above it, each with its judge.
 
 A flow is written once for both faces: `wait` awaits what can be awaited. `run` returns what the caller was told, and
 `judge` holds the server's data against it. Spec: none; the promises are those of the docstrings.
@@ -23,7 +23,7 @@ NOT_REPEATED = frozenset(["getMore"])
 
 
 async def wait(value: Any) -> Any:
-    """Return the value, or what comes out of it."""
+    """Return the value, or the result of the awaitable."""
     return await value if inspect.isawaitable(value) else value
 
 
@@ -46,7 +46,7 @@ class Flow:
         self.start()
 
     def start(self) -> None:
-        """Make what all runs use."""
+        """Set up what all runs use."""
 
     async def prepare(self) -> None:
         """Bring the server's data to their beginning; nothing breaks meanwhile."""
@@ -66,7 +66,7 @@ class Flow:
         return command == "killCursors" and kind in ("unsent", "refused")
 
     async def judge(self, told: Any, is_done: bool) -> None:
-        """Raise AssertionError if the server's data do not fit to what the caller was told."""
+        """Raise AssertionError if the server's data contradict the caller's result."""
         raise NotImplementedError
 
 
@@ -131,7 +131,7 @@ class Cursor(Flow):
 
 
 class SessionCursor(Cursor):
-    """The same in an explicit session, which goes on."""
+    """The same in an explicit session, which is used afterwards."""
 
     def start(self) -> None:
         self.session = self.client.start_session()

@@ -170,7 +170,7 @@ class Trials:
                 time.sleep(0.005)
 
     async def all(self, chosen: Callable[[str], bool]) -> list[str]:
-        """Play each step that is chosen; return what went wrong."""
+        """Play each chosen step; return the failures."""
         wrong: list[str] = []
         # The first run creates collections and indexes.
         await self.play("", 0)

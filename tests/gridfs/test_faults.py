@@ -1,4 +1,4 @@
-"""Lines that break, servers that die and cursors that end in the middle: right bytes in the end, or a clear error."""
+"""Broken connections, dying servers and cursors that end early: the right bytes, or a clear error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The failover experiment tells the longest stall, the election's part of it, and finds what was lost."""
+"""The failover experiment reports the longest stall and the election's part of it, and finds lost writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Floors ask the server for the same as a driver does, and notice when the answer is another one."""
+"""Lower bounds send the same requests as a driver, and notice a different answer."""
 
 from __future__ import annotations
 

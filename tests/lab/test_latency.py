@@ -1,4 +1,4 @@
-"""Latencies count from when a call was due, so that a stall is counted for all that waited behind it."""
+"""Latencies count from a call's due time, so that a stall counts for every call that waited behind it."""
 
 from __future__ import annotations
 

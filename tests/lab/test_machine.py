@@ -1,4 +1,4 @@
-"""Where measuring equipment is kept, and back afterwards; and processor time counts what threads did that are gone."""
+"""Measuring equipment is pinned, then restored; processor time includes ended threads."""
 
 from __future__ import annotations
 

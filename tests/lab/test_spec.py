@@ -1,4 +1,4 @@
-"""The benchmarking specification's tasks: each does what it says, within the time only what is to be timed."""
+"""The benchmarking specification's tasks: each does its work, and only that is timed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def target(server):
 
 @pytest.fixture(autouse=True)
 def little(monkeypatch):
-    """Files and collections of little size: what is tested is the work, not its speed."""
+    """Small files and collections, since the work is tested and not its speed."""
     monkeypatch.setattr(spec, "TWEETS", STORED)
     monkeypatch.setattr(spec, "FILE_BYTES", 600_000)
     monkeypatch.setattr(_spec_parallel, "PHOTO_BYTES", 300_000)

@@ -1,4 +1,4 @@
-"""Loads for web sites: what they count, what they refuse, and whom they charge for lateness. No database."""
+"""Loads for web sites: what they count, what they refuse, and to whom they attribute lateness. No database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions with every operation inside, and ends that fail: as in PyMongo, and as a model of documents says."""
+"""Transactions with every operation, and failing commits and aborts: as in PyMongo, and as in a model of documents."""
 
 from __future__ import annotations
 

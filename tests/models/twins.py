@@ -83,14 +83,14 @@ class Twins:
         self.admin.admin.command({"configureFailPoint": "failCommand", "mode": "off"})
 
     def forget_transactions(self) -> None:
-        """Abort what the server still holds of transactions whose end it was not told."""
+        """Abort open transactions on the server."""
         self.admin.admin.command("killAllSessions", [])
 
 
 def told(
     face: Face, side: Side, call: Callable[[Side], Any], other: Any = None, own_words: tuple[str, ...] = ()
 ) -> Any:
-    """Return what `call` ends with, in words that do not tell the sides apart; `other` is what it was called on."""
+    """Return the outcome of `call` as text that is equal on both sides; `other` is the object it was called on."""
     try:
         value = face.run(lambda: call(side))
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What OpenTelemetry and Prometheus are given is what `client.metrics()` has; the dashboard asks for nothing else."""
+"""OpenTelemetry and Prometheus get the values of `client.metrics()`; the dashboard uses no others."""
 
 from __future__ import annotations
 

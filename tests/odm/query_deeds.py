@@ -1,4 +1,4 @@
-"""The operations on a query, each with what it returns for a list of rows and does to it: the rows of the matrix."""
+"""The operations on a query, each with its result for, and its effect on, a list of rows: the rows of the matrix."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ END = "the end"
 
 
 def run_watch(face: Any, query: Any, stage: Stage) -> list[Any]:
-    """The documents whose changes come, while those of two databases change; a last one tells the end."""
+    """Return the documents of the received changes, while documents of two databases change; a last one ends it."""
     changes = query.watch(max_await_time_ms=100)
     face.wait(changes.__aenter__() if face.is_async else changes.__enter__())
     collections = [stage.db.client[name]["items"] for name in (stage.db.name, stage.other)]
@@ -124,25 +124,25 @@ def run_watch(face: Any, query: Any, stage: Stage) -> list[Any]:
 
 
 def raise_all(rows: Rows) -> None:
-    """What an update of all rows does."""
+    """Apply an update of all rows."""
     for row in rows:
         row["n"] += 100
 
 
 def regroup(rows: Rows) -> None:
-    """What setting the group of rows does."""
+    """Set the group of rows."""
     for row in rows:
         row["group"] = "z"
 
 
 def replace(rows: Rows) -> None:
-    """What putting another row in their place does."""
+    """Replace rows by another one."""
     for row in rows:
         row.update(name="new", n=2, group="z")
 
 
 def mark(rows: Rows) -> None:
-    """What deleting rows does where deletion marks."""
+    """Delete rows of a model with soft deletion."""
     for row in rows:
         row["deleted"] = True
 

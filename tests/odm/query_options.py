@@ -1,4 +1,4 @@
-"""The options of a query, each with what it means to a list: the columns of the matrix.
+"""The options of a query, each with its effect on a list: the columns of the matrix.
 
 A query's meaning is kept as a list would have it: which rows, in what order, from where, how many. An option changes
 that; so several of them mean something together without a row for each pair.
@@ -70,7 +70,7 @@ class Meaning:
         self.is_none = False
 
     def rows(self, rows: Rows, also: Callable[[Row], bool]) -> Rows:
-        """Those of a database's rows that are meant."""
+        """Return the selected rows of a database."""
         if self.is_none:
             return []
         found = [row for row in rows if also(row) and all(test(row) for test in self.tests)]
@@ -79,7 +79,7 @@ class Meaning:
         return found[self.skip :][: self.limit]
 
     def merge(self, other: Meaning) -> None:
-        """Mean what another query means too; of two orders or windows the other's counts."""
+        """Combine with another query; its order and window win."""
         self.tests += other.tests
         self.order = other.order or self.order
         self.window(other.skip, other.limit)
@@ -92,7 +92,7 @@ class Meaning:
         self.limit = self.limit if limit is None else limit
 
     def cut(self, start: int, stop: int) -> None:
-        """Take a slice of what is meant."""
+        """Take a slice of the selected rows."""
         stop = stop if self.limit is None else min(stop, self.limit)
         self.skip, self.limit = (self.skip or 0) + start, stop - start
         self.is_none = self.is_none or self.limit <= 0
@@ -144,7 +144,7 @@ class Option:
         self.asks = asks
 
     def is_named_by(self, error: Exception, label: str) -> bool:
-        """Whether an error says what was asked for."""
+        """Whether an error names the option."""
         return any(ASKED_BY.get(name, f"options({name}=…)") in str(error) for name in self.asks or (label,))
 
 
@@ -158,7 +158,7 @@ def is_absent(document: Any, name: str) -> bool:
 
 
 def leads_on(document: Any) -> bool:
-    """Whether what a document refers to was fetched."""
+    """Whether the document of a reference was fetched."""
     is_replaced = document.name == "new"
     return is_replaced or bool(document.owner.value.name == document.keeper.name == "Ada")
 
@@ -174,13 +174,13 @@ def downwards(row: Row) -> int:
 
 
 def sorted_window(meaning: Meaning) -> None:
-    """What an order and a window mean together."""
+    """Return rows with an order and a window."""
     meaning.sorted(downwards)
     meaning.window(1, 2)
 
 
 def slice_of_slice(meaning: Meaning) -> None:
-    """What a part of a part means."""
+    """Return a slice of a slice."""
     meaning.cut(1, 5)
     meaning.cut(1, 3)
 

@@ -1,4 +1,4 @@
-"""Two tenants in one collection, and what each terminal is asked to do there: `DEEDS`, for `test_tenants.py`."""
+"""Two tenants in one collection, and the calls of each terminal there: `DEEDS`, for `test_tenants.py`."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def query_over_all(world: World) -> Any:
 
 
 def drained(face: Face, found: Any) -> list[Any]:
-    """What an iterator of either face gives."""
+    """Return the items of either face's iterator."""
     if not face.is_async:
         return list(found)
 

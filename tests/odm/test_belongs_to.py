@@ -1,4 +1,4 @@
-"""References whose attribute is the document: what reading fetches, where it may not wait; all else is as a `Ref`."""
+"""References whose attribute is the document: reading fetches it, unless waiting is impossible; otherwise a `Ref`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Updates whose values the server computes from fields: they mean what Python computes, and what operators do alone."""
+"""Updates whose values the server computes from fields: they agree with Python and with single operators."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ _VALUES = st.integers(-(2**20), 2**20)
 
 @st.composite
 def sums(draw: Any, depth: int = 3) -> tuple[Any, Any]:
-    """A computed value of whole numbers, and the function from a bill to what it is."""
+    """A computed value of integers, and the function that computes it from a bill."""
     if depth == 0 or draw(st.booleans()):
         kind = draw(st.sampled_from(["net", "tax", "total", "number"]))
         if kind == "number":

@@ -98,7 +98,7 @@ def orphans(db: Connection) -> list[Any]:
 
 
 class Actor:
-    """A thread that stops before each of its commands until it is let go."""
+    """A thread that stops before each of its commands until it may continue."""
 
     def __init__(self, name: str, act: Callable[[], Any]) -> None:
         self.error: BaseException | None = None
@@ -120,7 +120,7 @@ class Actor:
             self._waits.release()
 
     def stop(self) -> None:
-        """Wait to be let go; its own thread calls this."""
+        """Wait for permission to continue; the thread itself calls this."""
         self._waits.release()
         self._go.acquire()
 
@@ -270,7 +270,7 @@ DELETIONS: dict[str, Callable[[Any], Callable[[], Any]]] = {
 
 
 def schedules(first: int, second: int) -> Iterator[list[str]]:
-    """Orders in which a deletion sends so many commands and a write so many: one after the other, and a choice."""
+    """Return interleavings of the commands of a deletion and a write: one after the other, and a selection."""
     every = [
         ["delete" if at in places else "write" for at in range(first + second)]
         for places in itertools.combinations(range(first + second), first)

@@ -1,4 +1,4 @@
-"""Embedded documents that know the one that they stand in: where they learn it, and what it costs others: nothing."""
+"""Embedded documents that know the document around them: how they learn it, and that it costs others nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process does first with a model of encrypted fields, before anything has evaluated its annotations."""
+"""The first use of a model with encrypted fields, before its annotations were evaluated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A field may be called `extra`: what the class says of unknown keys stays true beside it."""
+"""A field may be called `extra`; the class's handling of unknown keys stays the same."""
 
 from __future__ import annotations
 

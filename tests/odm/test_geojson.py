@@ -1,4 +1,4 @@
-"""GeoJSON objects of dicts: what `to_dict` gives makes the same document again, and what is none is refused."""
+"""GeoJSON objects as dicts: the result of `to_dict` makes an equal document, and wrong objects are refused."""
 
 from __future__ import annotations
 

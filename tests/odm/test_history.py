@@ -420,7 +420,7 @@ def test_writers_beside_each_other_leave_a_history_without_gaps(db: Connection, 
 
 
 def test_a_record_takes_three_or_four_more_commands(db: Connection, face: Face) -> None:
-    """On a replica set; of many documents and of what is gone, the last numbers are read by a command of their own."""
+    """On a replica set. For many documents and deleted ones, a separate command reads the last numbers."""
     Note.collection().create_index("n")
     note = Note(n=1)
     with count_commands(db) as commands:
@@ -443,7 +443,7 @@ def test_a_record_takes_three_or_four_more_commands(db: Connection, face: Face) 
 
 
 class Model:
-    """What histories should be: for each document its states."""
+    """The expected histories: for each document, its states."""
 
     def __init__(self) -> None:
         self.states: dict[Any, list[dict[str, Any] | None]] = {}

@@ -105,7 +105,7 @@ def stored(db: Connection) -> Connection:
 
 
 class Asked:
-    """What to fetch of one reference: conditions, order and window, on a query and on rows."""
+    """Conditions, order and window for one reference, on a query and on rows."""
 
     def __init__(
         self, name: str, query: Callable[[Any], Any], rows: Callable[[list[Row]], list[Row]]
@@ -156,7 +156,7 @@ def rows_of(model: Any, wish: Asked = ALL) -> list[Row]:
 
 
 def shown(model: Any, row: Row, path: list[str], wish: Asked) -> Row:
-    """A document as a response shows it, with what lies at a path included."""
+    """Return a document as in a response, with the documents at a path included."""
     made: Row = {"id": row["id"]}
     for name in model.__plan__.fields:
         if name == "id":
@@ -236,7 +236,7 @@ TERMINALS: dict[str, Callable[[Any, Any], list[Any]]] = {
 
 
 def plain(found: Any) -> Any:
-    """What a result shows: that of a document's to_dict and to_json must be the same."""
+    """Return a result in plain form; a document's `to_dict` and `to_json` must agree."""
     if isinstance(found, dict):
         found.pop("deleted_at", None)
         return {key: plain(value) for key, value in found.items()}

@@ -1,4 +1,4 @@
-"""A collection or a client that one thread makes while another discards or closes is not kept.
+"""A collection or client that one thread makes while another one discards or closes it is not kept.
 
 The interleaving is made by events: the one thread waits within what it makes until the other has done its part.
 """
@@ -34,7 +34,7 @@ class Gate:
             assert self._opened.wait(LONGEST_S)
 
     def between(self, first: Callable[[], Any], then: Callable[[], Any]) -> Future[Any]:
-        """Run `then` while `first` waits at the gate, and return what came of `first`."""
+        """Run `then` while `first` waits at the gate; return the result of `first`."""
         self.is_shut = True
         with ThreadPoolExecutor(1) as pool:
             made = pool.submit(first)

@@ -1,4 +1,4 @@
-"""`lookup()` fetches documents with what they refer to in one command, wherever the references stand."""
+"""`lookup()` fetches documents and their referenced documents in one command, wherever the references are."""
 
 from __future__ import annotations
 

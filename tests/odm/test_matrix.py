@@ -71,7 +71,7 @@ class Board:
             self.items(name).insert_many(documents)
 
     def play(self, terminal: str, labels: Sequence[str], *, is_merged: bool = False) -> set[str] | None:
-        """Play a cell, and compare what comes and what is left; return the options that an error named, if any.
+        """Play a cell, and compare result and stored data; return the options that an error named, if any.
 
         None for a cell that has tests of its own: what is inserted where nothing matches.
         """
@@ -180,7 +180,7 @@ def pairs(terminal: str, is_merged: bool, order: random.Random) -> list[tuple[st
 
 
 def is_refused(terminal: str, pair: tuple[str, str]) -> bool:
-    """Whether one of two options, or that they stand together, is more than an operation can honour."""
+    """Whether an operation cannot honour one of two options, or both together."""
     first, second = pair
     return (
         not REFUSED.get(terminal, set()).isdisjoint(pair)

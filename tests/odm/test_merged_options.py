@@ -1,4 +1,4 @@
-"""What several methods of a query ask for together is honoured together, or refused."""
+"""Options from several methods of a query are honoured together, or refused."""
 
 from __future__ import annotations
 

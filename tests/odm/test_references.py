@@ -1,4 +1,4 @@
-"""References: fetching for all siblings at once, include, delete rules, inheritance of what they lead to."""
+"""References: fetching for all siblings at once, include, delete rules, targets with subclasses."""
 
 from __future__ import annotations
 

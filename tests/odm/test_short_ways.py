@@ -1,4 +1,4 @@
-"""What takes few steps where nothing more is asked for means the same as what takes them all."""
+"""The short ways of plain operations have the same results as the full ones."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ class DynamicInner(Embedded):
 
 
 def json_models() -> list[Any]:
-    """Models that differ in what becomes of keys that no field has, and in what they keep of what was read."""
+    """Models that differ in their handling of unknown keys, and in the parts of a document that they keep."""
     made: list[Any] = []
     for name, value in (("keep", False), ("ignore", False), ("keep", True), ("ignore", True)):
         for extra in (

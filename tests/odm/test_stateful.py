@@ -41,7 +41,7 @@ class Entry(Document):
 
 
 class Held:
-    """A document in the program's hands, and what it must be like."""
+    """A document of the program, and its expected state."""
 
     def __init__(self, document: Entry) -> None:
         self.document = document
@@ -83,7 +83,7 @@ class Held:
         )
 
     def put_back(self, state: tuple[Any, ...]) -> None:
-        """Become what `state` told."""
+        """Restore the result of `state`."""
         self.is_new, self.values, self.loaded, self.emptied, self.forced, self.rev = state
         self.forced = {name for name in self.changed if self.loaded[name] is None}
 
@@ -151,7 +151,7 @@ class Machine(RuleBasedStateMachine):
         held.values["tags"].append(tag)
 
     def store(self, held: Held) -> type[Exception] | None:
-        """Do to the model what a save does; return the error that it must raise."""
+        """Apply a save to the model; return the error that it must raise."""
         id = held.document.id
         row = {**{name: copied(value) for name, value in held.values.items()}, "rev": held.rev}
         if not held.is_new:

@@ -1,4 +1,4 @@
-"""Every way to write a document times what may stand around it: aborts, stale versions, the identity map, tenants.
+"""Every way to write a document in every context: aborts, stale versions, the identity map, tenants.
 
 The ways are listed once; a method of documents or of queries that writes and that this file does not know fails the
 first test.
@@ -58,7 +58,7 @@ class Draft(SoftDelete):
 
 
 class Way:
-    """A way to write: what runs on a document that is loaded, and what is stored then."""
+    """A way to write: its call on a loaded document, and the document stored then."""
 
     def __init__(
         self,

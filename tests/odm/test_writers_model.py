@@ -68,12 +68,12 @@ def rows_of(value: Any) -> Rows | None:
 
 
 def state_of(document: Any) -> dict[str, Any]:
-    """What a copy in memory is like."""
+    """Return the state of a copy in memory."""
     return {"n": document.n, **{name: rows_of(getattr(document, name)) for name in LISTS}}
 
 
 class Copy:
-    """A copy of the document: what it believes is stored, and what it was changed by."""
+    """A copy of the document: its belief of the stored state, and its changes."""
 
     def __init__(self, document: Any, row: dict[str, Any], is_far: bool) -> None:
         self.document = document
@@ -110,7 +110,7 @@ class Copy:
 
 
 def merged(base: Rows, mine: Rows, stored: Rows) -> Rows | None:
-    """What three lists of named rows make together; None: a row was changed on both sides, or is gone."""
+    """Return the merge of three lists of named rows; None: a row was changed on both sides, or is gone."""
     known, now, there = dict(base), dict(mine), dict(stored)
     for name, rest in known.items():
         if now.get(name, rest) != rest and there.get(name, object()) != rest:
@@ -263,7 +263,7 @@ class Machine(RuleBasedStateMachine):
     def may_be_stored(
         self, copy: Copy, before: dict[str, Any], after: dict[str, Any], changed: set[str]
     ) -> str | None:
-        """Return what is wrong with what a save of a copy made of the stored document, or None."""
+        """Return the fault of the stored document after a save of a copy, or None."""
         memory = state_of(copy.document)
         for name in FIELDS:
             stored, found = self.stored(before, name), self.stored(after, name)
@@ -320,7 +320,7 @@ class Machine(RuleBasedStateMachine):
         return sorted(found) if name == "keys" and found else found
 
     def settle(self, copy: Copy, changed: set[str], before: dict[str, Any], save: Callable[[], Any]) -> None:
-        """Save a copy, and compare what it says it did with what is stored."""
+        """Save a copy, and compare its result with the stored document."""
         memory, sent = state_of(copy.document), changed | set(copy.document.changes())
         refused: StaleDocument | OperationFailure | None = None
         try:

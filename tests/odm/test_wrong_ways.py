@@ -1,4 +1,4 @@
-"""What a program may ask for by mistake: it is told so, on both faces, and nothing is shown, lost or missed."""
+"""Mistakes of programs get an error on both faces, and never expose, lose or miss data."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def read_module(found: pkgutil.ModuleInfo) -> ModuleType:
 
 
 def public_names(module: ModuleType) -> list[str]:
-    """Return `__all__`; without it what `dir` shows, but what is private and what others made."""
+    """Return `__all__`; without it the names in `dir`, except private and imported ones."""
     if (declared := getattr(module, "__all__", None)) is not None:
         return sorted(declared)
     return [

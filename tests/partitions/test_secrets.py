@@ -1,4 +1,4 @@
-"""What a pickled part holds of its client: hosts and options, and never a password."""
+"""A pickled part holds its client's hosts and options, and never a password."""
 
 from __future__ import annotations
 

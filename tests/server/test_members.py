@@ -1,4 +1,4 @@
-"""Members by number: kill, stop, restart, pause, resume, and what the rest of the set makes of it."""
+"""Members by number: kill, stop, restart, pause, resume, and the reaction of the set."""
 
 from __future__ import annotations
 

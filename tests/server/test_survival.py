@@ -1,4 +1,4 @@
-"""Nothing survives the parent: not its clean end, not kill -9, not the end of the thread that started it."""
+"""No server survives its parent's clean end, kill -9, or the end of the thread that started it."""
 
 from __future__ import annotations
 

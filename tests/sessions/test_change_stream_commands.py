@@ -48,7 +48,7 @@ def _batch(
 
 
 def numbers(stream: Any, asked: int) -> list[Any]:
-    """Return what so many calls of `try_next` gave: the numbers of changes, and the token after each."""
+    """Return the results of several calls of `try_next`: the numbers of changes, and the token after each."""
     found = []
     for _ in range(asked):
         got = stream.try_next()
@@ -106,7 +106,7 @@ def in_a_session(client: Any, things: Any, server: Any) -> Any:
 
 
 def lost(what: Any, *, before: int = 1, then: Any = None) -> Callable[..., Any]:
-    """Return a scenario in which a getMore ends in `what` after so many batches of one change."""
+    """Return a scenario in which a getMore ends in `what` after some batches of one change."""
 
     def scenario(client: Any, things: Any, server: Any) -> Any:
         server.once("aggregate", first(behind=10), then or first(behind=40))
@@ -118,7 +118,7 @@ def lost(what: Any, *, before: int = 1, then: Any = None) -> Callable[..., Any]:
 
 
 def started(option: str, *, changes: int, behind: int | None) -> Callable[..., Any]:
-    """Return a scenario that starts at a token or a time, and is lost after so many changes."""
+    """Return a scenario that starts at a token or a time, and is lost after some changes."""
 
     def scenario(client: Any, things: Any, server: Any) -> Any:
         given = _timestamp(client, 20) if option == "start_at_operation_time" else {"_data": "given"}

@@ -1,4 +1,4 @@
-"""What a case with encryption needs is told from the case: query analysis, a key service, a library, or nothing."""
+"""The needs of a case with encryption are read from the case: query analysis, a key service, a library, or nothing."""
 
 from __future__ import annotations
 

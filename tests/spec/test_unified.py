@@ -83,7 +83,7 @@ def test_unified_spec(
 
 
 def _slower(value: Any, times: int, is_time: bool = False) -> Any:
-    """Return a part of a case with so many times its limits, its delays, and what is expected of them."""
+    """Return a part of a case with its limits, its delays and their expectations multiplied."""
     if times == 1:
         return value
     if isinstance(value, dict):

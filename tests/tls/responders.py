@@ -100,7 +100,7 @@ def server(authority: Owner, *urls: str, must_staple: bool = False, is_rsa: bool
 
 
 def delegate(authority: Owner, *, is_meant: bool = True, until: datetime.timedelta = 24 * HOUR) -> Owner:
-    """Issue the certificate of a responder; without the usage for it if that is not meant."""
+    """Issue the certificate of a responder, with or without the key usage for it."""
     usage = ExtendedKeyUsageOID.OCSP_SIGNING if is_meant else ExtendedKeyUsageOID.SERVER_AUTH
     return issue("responder", authority, x509.ExtendedKeyUsage([usage]), until=until)
 

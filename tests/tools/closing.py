@@ -1,4 +1,4 @@
-"""What a whole run says: a line now and then about what runs and what is left, and its counts at the end.
+"""The output of a whole run: regular lines of progress, and its counts at the end.
 
 Both are for `--sample` and `--rest`, in the process that prints; a run of a few files looks as pytest makes it.
 """
@@ -93,7 +93,7 @@ def kind_of(root: Path, file: str) -> str:
 
 
 class Progress:
-    """Takes the place of dots where several workers play: what is done, what runs, what is left."""
+    """Replaces the dots if there are several workers: shows the finished, running and remaining tests."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config

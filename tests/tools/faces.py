@@ -105,7 +105,7 @@ class Face:
         return self.start(call).result(TIMEOUT) if self.is_async else call()
 
     def wait(self, value: Any) -> Any:
-        """Return the value itself, or what comes out of it when it can be awaited."""
+        """Return the value, or the result of the awaitable."""
         return self.run(lambda: value) if inspect.isawaitable(value) else value
 
     def collect(self, iterable: Any) -> list[Any]:
@@ -210,7 +210,7 @@ def eventually(condition: Callable[[], Any], what: str = "the condition") -> Non
 
 
 def in_the_end(kind: type[BaseException], said: str, call: Callable[[], Any]) -> None:
-    """Make a call that fails each time, until its error says what matches `said`.
+    """Repeat a call that fails each time until its error matches `said`.
 
     With a short limit the first error may come before a thread that the driver looks around with had its turn.
     """

@@ -32,7 +32,7 @@ class HangingResolver:
         return self.asked > self._answers and not self._is_released.is_set()
 
     def release(self) -> None:
-        """Answer what was asked, and what will be."""
+        """Answer the waiting look-ups and all later ones."""
         self._is_released.set()
 
     def getaddrinfo(self, host: Any, *rest: Any, **options: Any) -> Any:

@@ -57,7 +57,7 @@ class LineProxy:
         return len(self._lines)
 
     def cut(self, *, up: int | None = None, down: int | None = None, reset: bool = False) -> None:
-        """Break the connection once so many more bytes have passed; the next ones are whole again.
+        """Break the connection after this many more bytes; later connections are intact.
 
         The bytes are counted over all lines; the one that carries the last of them is cut on both sides.
         `cut()` breaks every line now.
@@ -75,7 +75,7 @@ class LineProxy:
             self._is_paused = True
 
     def resume(self) -> None:
-        """Deliver what was held and go on."""
+        """Deliver the held bytes and continue."""
         with self._changed:
             self._is_paused = False
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""`--sample`: of tests that are played on every face, loop and path, as many as meet each value and each pair once.
+"""`--sample`: of tests with many faces, loops and paths, selects as many as cover each value and each pair once.
 
 What must be met is written down as features of a test; tests are taken, those with the most new features first, until
 every feature was met, or `ENOUGH` cases of a test were taken. Which ones depends on their names alone, so each worker
@@ -44,7 +44,7 @@ Tables = dict[tuple[str, tuple[str, ...]], list[list[str]]]
 
 
 def features(item: pytest.Item, tables: Tables) -> Iterator[Feature]:
-    """Yield what this test is about, so that another with the same adds nothing."""
+    """Yield the features that this test covers."""
     callspec = getattr(item, "callspec", None)
     here = item.nodeid.partition("[")[0]
     if callspec is None:
@@ -90,7 +90,7 @@ def _columns(item: pytest.Item, names: list[str]) -> Iterator[list[str]]:
 
 
 def _identity(value: Any) -> Hashable:
-    """Return what makes two values of a parameter the same one."""
+    """Return a key by which two values of a parameter count as equal."""
     return value if type(value) in (str, int, float, bytes, bool, type(None)) else id(value)
 
 

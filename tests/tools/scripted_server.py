@@ -30,7 +30,7 @@ __all__ = ["Action", "Close", "Hang", "Raw", "Reply", "Request", "Script", "Scri
 
 @dataclass(frozen=True)
 class Reply:
-    """Answer with a document, and say how it goes wrong."""
+    """Answer with a document, optionally with a fault."""
 
     document: Mapping[str, Any] | bytes  # bytes: sent as the body section as they are
     delay: float = 0.0  # seconds before the first byte

@@ -1,4 +1,4 @@
-"""A table of what came out of the specification cases.
+"""A table of the outcomes of the specification cases.
 
 The process that prints it collects no test when others run them, so it reads no conftest of the specifications' folder.
 """

@@ -132,7 +132,7 @@ def _needs_own(name: str) -> NoReturn:
 
 
 def refuse_to_start(*args: object, **options: object) -> NoReturn:
-    """Stand for `mangonel.server.start` where a test would look at another server than the one of this run."""
+    """Replaces `mangonel.server.start`, since a test must not use another server than the one of this run."""
     pytest.skip("starts a mongod of its own; MANGONEL_URI names one that runs")
 
 
@@ -203,7 +203,7 @@ def lines_of(path: Path) -> list[Line]:
 
 
 def mark(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what does not look at a running server, and mark what this server does not do."""
+    """Deselect tests that need no running server, and mark those that this server cannot pass."""
     # A run on Windows is the only one there is there.
     if URI and sys.platform != "win32":
         left = [item for item in items if FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))]

@@ -79,7 +79,7 @@ class Failure(Exception):
 
 
 def act(session: Any, query: str) -> tuple[int, dict[str, Any]]:
-    """Do what a query says; return the status and what there is then. `fail=junk` leaves what cannot be stored."""
+    """Do what a query says; return the status and the result. `fail=junk` leaves a value that cannot be stored."""
     wanted = dict(parse_qsl(query))
     before = {"user": session.user, "values": dict(session)} if wanted.get("do") != "nothing" else {}
     for each in wanted.get("do", "").split(","):

@@ -247,7 +247,7 @@ class Played:
         self.has_find = hasattr(sessions.blocking.store(), "find")
 
     def movers(self) -> list[str]:
-        """Return what can happen to this visitor now."""
+        """Return the actions that are possible for this visitor now."""
         can = {"everywhere": self.has_find, "recall": bool(self.remember)}
         # Until the grace is over, a token that comes again is a request that was on its way.
         can["theft"] = self.copied is not None and self.clock() - self.copied[1] > GRACE
@@ -354,7 +354,7 @@ class Played:
         self.values = expected
 
     async def recall(self, send: Send, cookie: str | None) -> None:
-        """Come back with a remembered login: writes side by side, of which one uses the token for all of them."""
+        """Return with a remembered login: parallel writes, one of which uses the token for all."""
         writes = self.writes()
         self.count["recall"] += 1
         answers = await asyncio.gather(*(send(query, cookie) for query, _, _ in writes))
@@ -369,7 +369,7 @@ class Played:
         await self.agree(send, writes)
 
     async def steal(self, send: Send) -> Answer:
-        """Come with a copy of a token that the browser has used."""
+        """Send a copy of a token that the browser has used."""
         assert self.copied is not None
         answer = await send("", self.copied[0])
         self.must(answer.status == 200, f"a thief was answered {answer.status}")
@@ -378,7 +378,7 @@ class Played:
         return answer
 
     async def expired(self, send: Send) -> None:
-        """Come back when the websession is out of time."""
+        """Return after the websession has expired."""
         if self.user is None:
             return
         self.dead += self.dropped
@@ -437,7 +437,7 @@ class Played:
         return answer.found
 
     def must(self, holds: bool, said: str) -> None:
-        """Say where the model and the answers differ."""
+        """Raise an error that shows how model and answers differ."""
         assert holds, f"{self.cell}: {said}"
 
 

@@ -327,7 +327,7 @@ class WebSessionModel(RuleBasedStateMachine):
 
     @rule(writes=st.integers(1, 3))
     def lose_answers_of_the_store(self, writes: int) -> None:
-        """So many of the next writes are sent twice, and the second answer is heard."""
+        """Send some of the next writes twice, and deliver only the second answer."""
         self.store.repeats = writes
 
     @rule(browser=BROWSER, server=SERVER)
@@ -391,14 +391,14 @@ class WebSessionModel(RuleBasedStateMachine):
 
     @rule(browser=BROWSER, server=SERVER, visits=st.integers(1, 4))
     def stay(self, browser: int, server: int, visits: int) -> None:
-        """Come back so soon that only the absolute limit ends it."""
+        """Return so often that only the absolute limit ends the websession."""
         for _ in range(visits):
             self.clock.advance(900.0)
             self.visit_in_peace(browser, server, "read")
 
     @rule(browser=BROWSER, server=SERVER, action=ACTION)
     def visit_in_peace(self, browser: int, server: int, action: str) -> None:
-        """A whole request that nothing interrupts: it must find what there is to find."""
+        """A whole request without interruption: it must find the expected state."""
         token = self.jars[browser]
         expected = None
         if token is not None and not self._is_busy(browser):
@@ -511,7 +511,7 @@ class WebSessionModel(RuleBasedStateMachine):
                 )
 
     def _goes_on(self, request: Request) -> bool:
-        """Whether it is certain that a rotation has kept alive what the request was let in with."""
+        """Whether a rotation has certainly kept the request's websession alive."""
         sid = request.old_sid
         if sid not in self.rotated or self._is_busy(request.browser) or self.clock.now - request.looked > 1.0:
             return False

@@ -22,7 +22,7 @@ ROUNDS = 3
 
 
 class Played:
-    """A coroutine in a task of its own that goes on when told, from gate to gate."""
+    """A coroutine in a task of its own that continues from gate to gate on command."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, store: Gated, coroutine: Coroutine[Any, Any, Any]
@@ -59,7 +59,7 @@ class Played:
             self._gate.set_result(None)
 
     def spin(self) -> None:
-        """Let the loop do what it can do at once."""
+        """Run everything in the loop that is ready."""
         for _ in range(ROUNDS):
             self._loop.call_soon(self._loop.stop)
             self._loop.run_forever()
@@ -92,7 +92,7 @@ class Played:
 
 
 class Gated:
-    """A store whose calls are made, and heard of, when the model says so."""
+    """A store whose calls start and return when the model says so."""
 
     def __init__(self, store: Any) -> None:
         self.store = store

@@ -1,4 +1,4 @@
-"""What caches between the application and its visitors are told, in every framework."""
+"""The headers for caches between an application and its visitors, in every framework."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ LATER = 601.0
 
 
 class Losing(Stepping):
-    """Stops before each call; the answer to one write is lost, and it is sent again after others had their turn."""
+    """Stops before each call; the answer to one write is lost, and the write is repeated after other calls."""
 
     def __init__(self, store: Any) -> None:
         super().__init__(store)
@@ -82,7 +82,7 @@ class Play:
     async def visit(
         self, cookie: str | None, act: Callable[[WebSession[Any]], object]
     ) -> tuple[WebSession[Any], list[str] | None]:
-        """Play a request; return the websession and the cookies of its answer. None: it is to come again."""
+        """Play a request; return the websession and the cookies of its answer. None: it must be repeated."""
         session = await load_flow(self.sessions, self.store, RequestView(cookie))
         act(session)
         try:

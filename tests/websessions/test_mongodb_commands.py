@@ -290,7 +290,7 @@ async def test_a_batch_of_writes_whose_answer_is_lost_counts_once(
 async def test_who_was_first_in_a_batch_knows_it_although_the_next_one_was_quick(
     store_url: Callable[[str], str],
 ) -> None:
-    """Otherwise it would merge once more, and what it counted would count twice."""
+    """Otherwise it would merge again, and its increment would count twice."""
     url = store_url("mongodb")
     store: Any = open_store(url)
     others: Any = open_blocking(url)

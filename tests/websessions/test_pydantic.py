@@ -95,7 +95,7 @@ async def test_a_pydantic_model_comes_back_as_it_was(
 
 
 class Picky(BaseModel):
-    """Its validators raise what pydantic does not turn into an error of its own."""
+    """Its validators raise errors that pydantic passes through unchanged."""
 
     low: int = 0
     high: int = 9

@@ -1,4 +1,4 @@
-"""The time limit that requests share: who is late is told so, who is cancelled by others stays cancelled."""
+"""The shared time limit of requests: a late one gets a timeout, and one cancelled by others stays cancelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `tools/instructions.py` counts of everyday operations: from the call to its result, on the blocking face.
+"""The everyday operations for `tools/instructions.py`: counted from the call to its result, on the blocking face.
 
 A process beside this one answers every command with the same reply, so that no server's work is counted. Monitoring
 is at rest meanwhile.
@@ -121,7 +121,7 @@ def rows(people: Any) -> dict[str, tuple[Callable[[Any], object], Any]]:
 
 
 def main() -> None:
-    """Start what answers, and play every row."""
+    """Start the answering server, and play every row."""
     if sys.argv[1:]:
         answer(socket.socket(fileno=int(sys.argv[1])))
         return

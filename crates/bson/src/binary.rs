@@ -7,7 +7,7 @@ pub const GENERIC: u8 = 0x00;
 pub const FUNCTION: u8 = 0x01;
 /// Generic bytes of old, with a second length inside the payload.
 pub const OLD_BINARY: u8 = 0x02;
-/// UUID in the byte order of one old driver; which one the bytes do not say.
+/// UUID in the byte order of an old driver; the bytes do not tell which driver.
 pub const UUID_LEGACY: u8 = 0x03;
 /// UUID in network byte order.
 pub const UUID: u8 = 0x04;

@@ -1,4 +1,5 @@
-//! Milliseconds since 1970-01-01 UTC to and from calendar dates and ISO 8601. Knows no time zones but offsets.
+//! Converts milliseconds since 1970-01-01 UTC to and from calendar dates and ISO 8601. Of time zones it knows
+//! only offsets.
 //!
 //! Years are astronomical and the calendar is the Gregorian one for all of them, as in ISO 8601.
 
@@ -92,7 +93,7 @@ fn days_in_month(year: i64, month: u8) -> u8 {
     }
 }
 
-/// Tells whether relaxed extended JSON writes this date as text: from 1970 to 9999.
+/// Returns whether relaxed extended JSON writes this date as text: from 1970 to 9999.
 #[inline]
 pub fn is_relaxed(ms: i64) -> bool {
     (0..=MAX_FOUR_DIGIT_MS).contains(&ms)

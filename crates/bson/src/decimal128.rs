@@ -27,7 +27,7 @@ const NAN: u128 = 0b11111 << COMBINATION;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Decimal128([u8; 16]);
 
-/// What the sixteen bytes say.
+/// The number that sixteen bytes stand for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts {
     /// Not a number, quiet or signalling.
@@ -39,7 +39,7 @@ pub enum Parts {
     },
     /// `coefficient` times ten to the power of `exponent`.
     Finite {
-        /// Below zero; zero may be, too.
+        /// Whether there is a minus sign; zero may have one.
         is_negative: bool,
         /// At most 34 digits.
         coefficient: u128,
@@ -63,8 +63,8 @@ impl Decimal128 {
 
     /// Reads a decimal number, `Infinity`, `inf` or `NaN` in any case, with an optional sign.
     ///
-    /// A number is taken exactly or not at all: trailing zeros move between coefficient and exponent where
-    /// that makes it fit, and the exponent of zero is clamped.
+    /// A number is read exactly or refused: trailing zeros move between coefficient and exponent if that
+    /// makes it fit, and the exponent of zero is clamped.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Syntax`] when the text is no number, [`crate::ErrorKind::OutOfRange`] when it has
@@ -91,7 +91,8 @@ impl Decimal128 {
         Ok(Self::finite(is_negative, coefficient, exponent))
     }
 
-    /// Both must be in range, as [`short`] and [`fit`] return them.
+    /// Encodes a finite number. Coefficient and exponent must be in range, as [`short`] and [`fit`] return
+    /// them.
     fn finite(is_negative: bool, coefficient: u128, exponent: i32) -> Self {
         let sign = if is_negative { SIGN } else { 0 };
         // Coefficients end below bit 113, so the exponent's two high bits are never both set.

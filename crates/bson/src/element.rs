@@ -6,9 +6,9 @@
 pub enum Size {
     /// Always this many.
     Fixed(usize),
-    /// An int32 counts the bytes after it; this many more follow that the count leaves out.
+    /// An int32 counts the bytes after it, without this many more that follow.
     Prefixed(usize),
-    /// An int32 counts all bytes, its own four included; a smaller count than this is wrong.
+    /// An int32 counts all bytes, including its own four; this is the smallest valid count.
     Inclusive(usize),
     /// Two strings, each ended by a zero byte.
     TwoCStrings,
@@ -62,7 +62,7 @@ const fn row(kind: ElementType, name: &'static str, size: Size) -> Element {
     Element { code: kind as u8, kind, name, size }
 }
 
-/// Every element type there is.
+/// Every element type.
 pub const ELEMENTS: &[Element] = &[
     row(T::Double, "double", Fixed(8)),
     row(T::String, "string", Prefixed(0)),

@@ -59,7 +59,7 @@ impl Error {
         Self::new(ErrorKind::OutOfRange, message)
     }
 
-    /// Says at which byte of the document or text it happened, unless that is known already.
+    /// Records the byte of the document or text at which it happened, unless it is known already.
     #[must_use]
     pub fn at(mut self, offset: usize) -> Self {
         self.0.offset.get_or_insert(offset);
@@ -75,7 +75,7 @@ impl Error {
         self
     }
 
-    /// Says under which key it happened; call once per level, innermost first.
+    /// Records the key under which it happened; call once per level, innermost first.
     #[must_use]
     pub fn under(mut self, key: &str) -> Self {
         self.0.path.push(key.to_owned());

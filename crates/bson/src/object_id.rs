@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// A twelve-byte identifier that sorts by the second it was made in.
+/// A twelve-byte identifier; identifiers sort by the second of their creation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId([u8; 12]);
 
@@ -30,7 +30,7 @@ impl ObjectId {
         self.0
     }
 
-    /// Returns when it was made, in seconds since 1970-01-01 UTC.
+    /// Returns the time of its creation, in seconds since 1970-01-01 UTC.
     pub const fn timestamp(&self) -> u32 {
         u32::from_be_bytes([self.0[0], self.0[1], self.0[2], self.0[3]])
     }

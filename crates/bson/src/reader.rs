@@ -1,7 +1,7 @@
 //! Borrowing, checked reader: walks a document's bytes and hands out values that point into them.
 //!
 //! Nothing is trusted: every length, terminator, type code and UTF-8 sequence is checked when it is reached.
-//! An embedded document is only checked for its own length until someone walks it; `validate` checks all.
+//! Of an embedded document only the length is checked until it is walked; `validate` checks everything.
 //! Offsets in errors count from the start of the document that was being walked.
 
 use std::iter::FusedIterator;
@@ -78,8 +78,8 @@ impl<'a> RawDocument<'a> {
         Iter { body: &self.0[..self.0.len() - 1], at: 4 }
     }
 
-    /// Walks the elements as [`RawDocument::iter`] does, without a look at whether their keys are UTF-8: for who only
-    /// compares them.
+    /// Walks the elements as [`RawDocument::iter`] does, without checking that keys are UTF-8: for callers
+    /// that only compare them.
     #[inline]
     pub fn fields(&self) -> Fields<'a> {
         Fields(self.iter())
@@ -287,8 +287,9 @@ impl Iter<'_> {
     }
 }
 
-/// For the JSON writer, which checks UTF-8 while it looks for bytes to escape and decides by type code once instead
-/// of twice. After [`Iter::head`] exactly one of the others must follow, the one for that code; after an error, none.
+/// For the JSON writer, which checks UTF-8 while it looks for bytes to escape, and branches on the type code
+/// only once. After [`Iter::head`] exactly one of the others must follow, the one for that code; after an
+/// error, none.
 impl<'a> Iter<'a> {
     /// Takes the next element's type code and its key, which may be no UTF-8.
     #[inline]

@@ -4,7 +4,7 @@
 use crate::binary::{RawBinary, VECTOR};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What the numbers are; the discriminant is the stored byte.
+/// The type of the numbers; the discriminant is the stored byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Dtype {
@@ -88,12 +88,12 @@ impl<'a> RawVector<'a> {
         Ok(Self { dtype, padding, data })
     }
 
-    /// Returns what the numbers are.
+    /// Returns the type of the numbers.
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
 
-    /// Returns how many of the last byte's low bits are not part of a vector of bits.
+    /// Returns how many low bits of the last byte are unused in a vector of bits.
     pub fn padding(&self) -> u8 {
         self.padding
     }
@@ -117,7 +117,7 @@ impl<'a> RawVector<'a> {
         self.data.is_empty()
     }
 
-    /// Tells whether a bit that the padding excludes is set, which writers must not do.
+    /// Returns whether an unused bit is set, which writers must not do.
     pub fn has_stray_bits(&self) -> bool {
         let mask = (1u16 << self.padding) as u8 - 1;
         self.data.last().is_some_and(|last| last & mask != 0)

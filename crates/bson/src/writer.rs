@@ -258,7 +258,7 @@ fn append_key(out: &mut Vec<u8>, kind: T, key: &str) {
     push_cstring(out, key);
 }
 
-/// Writes up to the first zero byte: a caller's mistake must not become another document than it meant.
+/// Writes up to the first zero byte, so that a caller's mistake cannot change the structure of the document.
 #[inline]
 fn push_cstring(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();

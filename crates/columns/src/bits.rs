@@ -1,8 +1,8 @@
-//! A bitmap as Arrow has it: least significant bit first. Knows no values.
+//! A bitmap in Arrow's layout: least significant bit first. Knows no values.
 
 use crate::problem::{Outcome, append, make_room};
 
-/// Bits that are only appended.
+/// A bitmap that only grows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bits {
     bytes: Vec<u8>,
@@ -10,7 +10,7 @@ pub struct Bits {
 }
 
 impl Bits {
-    /// So many equal bits.
+    /// Returns `len` equal bits.
     pub(crate) fn repeat(bit: bool, len: usize) -> Outcome<Self> {
         let mut bits = Self::default();
         bits.extend(bit, len)?;
@@ -56,7 +56,7 @@ impl Bits {
         &self.bytes
     }
 
-    /// How many there are.
+    /// The number of bits.
     pub fn len(&self) -> usize {
         self.len
     }

@@ -1,4 +1,4 @@
-//! Documents in, a table in chunks out.
+//! Builds a table in chunks from documents.
 
 use mangonel_bson::RawDocument;
 
@@ -8,7 +8,7 @@ use crate::kind::{Field, Kind};
 use crate::null_paths::{NULL_PATHS, NullPaths};
 use crate::problem::{Failure, OnInvalid, Problem};
 
-/// BSON that one chunk takes. As text it is at most six times as long, so that no offset leaves 31 bits.
+/// The most BSON in one chunk. Its text is at most six times as long, so every offset fits in 31 bits.
 const CHUNK_BYTES: usize = 128 << 20;
 
 /// Some rows of a table.
@@ -16,7 +16,7 @@ const CHUNK_BYTES: usize = 128 << 20;
 pub struct Chunk {
     rows: usize,
     fields: Fields,
-    /// One of the columns once the table is taken.
+    /// Becomes one of the columns when the table is taken.
     null_paths: Option<Column>,
 }
 
@@ -37,7 +37,7 @@ impl Chunk {
 pub struct Table {
     /// Names and kinds of the columns.
     pub fields: Vec<Field>,
-    /// The rows; each chunk has the kinds that `fields` say.
+    /// The rows; each chunk has the kinds in `fields`.
     pub chunks: Vec<Chunk>,
 }
 
@@ -49,7 +49,7 @@ pub struct Builder {
     bytes: usize,
     chunk_rows: usize,
     chunks: Vec<Chunk>,
-    /// Rows and bytes of BSON that were appended at all.
+    /// All appended rows and bytes of BSON.
     appended: (usize, usize),
     rules: Rules,
 }
@@ -77,14 +77,15 @@ impl Builder {
         }
     }
 
-    /// Makes categories of the strings whose columns are inferred.
+    /// Makes inferred columns of strings categories.
     #[must_use]
     pub fn with_categories(mut self) -> Self {
         self.rules.has_categories = true;
         self
     }
 
-    /// Tells null from missing by a last column, `NULL_PATHS`: the paths of the fields that are null in a row.
+    /// Adds a last column, `NULL_PATHS`, with the paths of the fields that are null in a row, to tell null
+    /// from missing.
     ///
     /// # Errors
     /// The schema has a column of that name.
@@ -99,7 +100,7 @@ impl Builder {
     /// Appends a document as a row.
     ///
     /// # Errors
-    /// A value does not fit, or the bytes are no BSON. The builder is of no more use then.
+    /// A value does not fit, or the bytes are no BSON. The builder is unusable then.
     pub fn push(&mut self, document: RawDocument<'_>) -> Result<(), Failure> {
         let size = document.as_bytes().len();
         if self.rows == self.chunk_rows || self.bytes + size > CHUNK_BYTES {
@@ -116,7 +117,7 @@ impl Builder {
         Ok(())
     }
 
-    /// How many rows were appended at all, and of how many bytes of BSON.
+    /// Returns how many rows, and how many bytes of BSON, were appended in total.
     pub fn appended(&self) -> (usize, usize) {
         self.appended
     }
@@ -132,7 +133,8 @@ impl Builder {
             return;
         }
         let mut next = Fields::new(&self.fields.kinds());
-        // Vectors that grow are copied and hold up to twice what they need; the next chunk is likely to be like this one.
+        // A growing vector is copied and reserves up to twice its need; the next chunk is likely to be like
+        // this one.
         for (column, like) in next.columns.iter_mut().zip(&self.fields.columns) {
             column.reserve(like);
         }
@@ -144,8 +146,8 @@ impl Builder {
         self.bytes = 0;
     }
 
-    /// Returns all rows there are, with the kinds that they have by now, and keeps those kinds for the next rows:
-    /// a table that is handed out in parts has one schema.
+    /// Returns all rows with their current kinds, and keeps those kinds for the next rows, so that a table
+    /// taken in parts has one schema.
     ///
     /// # Errors
     /// A column of an earlier chunk cannot be widened without changing a value.
@@ -156,7 +158,7 @@ impl Builder {
         Ok(self.table(fields, chunks))
     }
 
-    /// Returns the first chunk, or the rows there are if none is full; as for `take`.
+    /// Returns the first chunk, or the rows so far if none is full; otherwise as `take`.
     ///
     /// # Errors
     /// As for `take`.
@@ -182,7 +184,7 @@ impl Builder {
         Table { fields, chunks }
     }
 
-    /// Gives all chunks the kinds that there are by now, which hold from here on.
+    /// Widens all chunks to the current kinds, which are final from here on.
     fn settle(&mut self) -> Result<Vec<Field>, Failure> {
         let fields = self.fields.kinds();
         let failure = |problem: Box<Problem>| Failure::without_document(&problem);

@@ -1,14 +1,14 @@
-//! Texts that repeat: each is kept once, and values are indexes of them.
+//! Repeated texts: each is stored once, and values are indexes into them.
 
 use std::collections::HashMap;
 
 use crate::column::{Texts, offset};
 use crate::problem::{Outcome, append};
 
-/// Indexes into texts that are there once, in the order in which they were met.
+/// Indexes into distinct texts, which are in the order of their first appearance.
 #[derive(Clone, Debug)]
 pub struct Categories {
-    /// Which text each value is; zero for nulls.
+    /// The index of each value's text; zero for nulls.
     pub indexes: Vec<i32>,
     /// The texts.
     pub texts: Texts,

@@ -1,4 +1,4 @@
-//! One column: values of a kind and which of them are there. How a BSON value is appended.
+//! One column: values of a kind, which of them are null, and how a BSON value is appended.
 
 use mangonel_bson::decimal128::Parts;
 use mangonel_bson::{Decimal128, JsonMode, RawArray, RawValue};
@@ -81,7 +81,7 @@ pub struct Column {
     pub(crate) valid: Bits,
 }
 
-/// What appending needs to know.
+/// The settings of appending.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub is_inferring: bool,
@@ -95,7 +95,7 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// The kind that a value asks for.
+    /// Returns the kind for a value.
     fn kind_of(&self, value: &RawValue<'_>) -> Kind {
         match value {
             RawValue::String(_) if self.has_categories => Kind::Category,
@@ -148,7 +148,7 @@ impl Column {
         self.len
     }
 
-    /// Whether there is nothing.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -158,7 +158,7 @@ impl Column {
         self.nulls
     }
 
-    /// Which values are there; `None`: all.
+    /// Which values are not null; `None`: all.
     pub fn validity(&self) -> Option<&Bits> {
         (self.nulls > 0).then_some(&self.valid)
     }
@@ -311,8 +311,8 @@ impl Column {
         self.mark_valid()
     }
 
-    /// Makes room for as many values as another column of this kind has, and a sixteenth more. Without memory for them, none:
-    /// fewer values may come.
+    /// Reserves room for as many values as another column of this kind has, and a sixteenth more. Reserves
+    /// nothing if there is no memory: fewer values may come.
     pub(crate) fn reserve(&mut self, like: &Self) {
         fn room<T>(values: &mut Vec<T>, like: &[T]) {
             let _ = values.try_reserve_exact(like.len() + like.len() / 16);
@@ -344,7 +344,7 @@ impl Column {
         }
     }
 
-    /// Gives back the memory that more values would have taken.
+    /// Frees the memory reserved for further values.
     pub(crate) fn shrink(&mut self) {
         self.valid.shrink();
         match &mut self.data {
@@ -373,7 +373,7 @@ impl Column {
 
 fn push_items(items: &mut Column, array: RawArray<'_>, rules: &mut Rules) -> Outcome {
     for (index, value) in array.iter().enumerate() {
-        // An item is always there: its own null is none of the paths, those of a document in it are.
+        // An item is never missing, so its own null gets no path; nulls of a document in it do.
         if let Some(nulls) = &mut rules.nulls {
             nulls.path.enter(&index.to_string());
         }
@@ -385,7 +385,7 @@ fn push_items(items: &mut Column, array: RawArray<'_>, rules: &mut Rules) -> Out
     Ok(())
 }
 
-/// Appends what has no kind but text.
+/// Appends a value that has no kind but text.
 fn push_as_text(texts: &mut Texts, value: RawValue<'_>) -> Outcome {
     match value {
         RawValue::String(value) | RawValue::Symbol(value) | RawValue::JavaScript(value) => {
@@ -402,7 +402,8 @@ fn push_json(texts: &mut Texts, value: RawValue<'_>) -> Outcome {
     texts.end()
 }
 
-/// What a value takes as JSON at most, but for documents of nothing but rare types: six bytes for a byte.
+/// Returns the most bytes that a value takes as JSON, six for each; only documents with nothing but rare
+/// types may exceed it.
 fn most_json(value: &RawValue<'_>) -> usize {
     let bytes = match value {
         RawValue::Document(document) => document.as_bytes().len(),
@@ -414,12 +415,12 @@ fn most_json(value: &RawValue<'_>) -> usize {
     bytes.saturating_mul(6).saturating_add(1024)
 }
 
-/// Whether a double holds the integer.
+/// Whether a double represents the integer exactly.
 pub(crate) fn is_exact(value: i64) -> bool {
     value.unsigned_abs() <= 1 << 53
 }
 
-/// The number times ten to the power of `scale`, if that is whole and has at most `precision` digits.
+/// Returns the number times ten to the power of `scale`, if that is an integer of at most `precision` digits.
 fn scaled(value: &RawValue<'_>, precision: u8, scale: u8) -> Option<i128> {
     let ten = |power: u32| 10i128.checked_pow(power);
     let (number, exponent) = match *value {
@@ -472,7 +473,7 @@ impl Data {
         }
     }
 
-    /// Appends what stands for nulls.
+    /// Appends the placeholders of nulls.
     pub(crate) fn extend_zeros(&mut self, count: usize) -> Outcome {
         fn more<T: Clone>(values: &mut Vec<T>, value: T, count: usize) -> Outcome {
             make_room(values, count)?;

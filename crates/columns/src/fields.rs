@@ -9,7 +9,7 @@ use crate::kind::{Field, Kind};
 use crate::null_paths::NULL_PATHS;
 use crate::problem::{Outcome, Problem};
 
-/// Beyond so many fields a key is looked up in a table.
+/// With more fields than this, a key is looked up in a table.
 const FEW: usize = 12;
 
 /// Named columns of equal length, in the order in which they were given or first met.
@@ -17,7 +17,7 @@ const FEW: usize = 12;
 pub struct Fields {
     pub(crate) names: Vec<String>,
     pub(crate) columns: Vec<Column>,
-    /// Filled when there are many.
+    /// Filled if there are many.
     places: HashMap<String, usize>,
 }
 
@@ -41,7 +41,7 @@ impl Fields {
         &self.columns
     }
 
-    /// The keys and what their columns hold.
+    /// Returns the keys and the kinds of their columns.
     pub fn kinds(&self) -> Vec<Field> {
         let pairs = self.names.iter().zip(&self.columns);
         pairs.map(|(name, column)| Field { name: name.clone(), kind: column.kind() }).collect()
@@ -64,7 +64,7 @@ impl Fields {
         self.places.get(std::str::from_utf8(key).ok()?).copied()
     }
 
-    /// Appends a document as row number `row`. Of a key that repeats, the first value counts.
+    /// Appends a document as row number `row`. A repeated key takes its first value.
     pub(crate) fn push(&mut self, document: RawDocument<'_>, row: usize, rules: &mut Rules) -> Outcome {
         let mut expected = 0;
         let mut filled = 0;
@@ -113,7 +113,7 @@ impl Fields {
     }
 }
 
-/// A field is called like the column that tells null from missing.
+/// The error for a field with the name of the column that tells null from missing.
 #[cold]
 pub(crate) fn taken() -> Box<Problem> {
     Problem::new(format!("expected no field called {NULL_PATHS:?} beside the column of that name, got one"))

@@ -1,4 +1,4 @@
-//! What a column holds, and which kinds become which when they meet.
+//! The kinds of columns, and which kind holds the values of two others.
 
 use mangonel_bson::{RawValue, binary};
 
@@ -28,12 +28,12 @@ pub enum Kind {
     Decimal {
         /// Digits, at most 38.
         precision: u8,
-        /// Of them after the point.
+        /// How many of them are after the point.
         scale: u8,
     },
-    /// UTF-8; also what has no kind of its own, as extended JSON.
+    /// UTF-8; also values without a kind of their own, as extended JSON.
     Text,
-    /// UTF-8 that repeats: indexes into texts that are kept once.
+    /// Repeated UTF-8: indexes into texts that are stored once.
     Category,
     /// Bytes of any subtype.
     Binary,
@@ -48,12 +48,12 @@ pub enum Kind {
 pub struct Field {
     /// The key.
     pub name: String,
-    /// What it holds.
+    /// The kind of its values.
     pub kind: Kind,
 }
 
 impl Kind {
-    /// The kind that a value asks for where nothing is given. Lists and structs begin empty.
+    /// Returns the inferred kind of a value. Lists and structs begin empty.
     pub(crate) fn of(value: &RawValue<'_>) -> Self {
         match value {
             RawValue::Null | RawValue::Undefined => Self::Null,
@@ -71,7 +71,7 @@ impl Kind {
         }
     }
 
-    /// The kind that holds the values of both; `None`: there is none but text.
+    /// Returns the kind that holds the values of both; `None`: only text does.
     pub(crate) fn joined(&self, other: &Self) -> Option<Self> {
         use Kind::{Binary, Double, Int32, Int64, Null, Uuid};
         Some(match (self, other) {
@@ -83,7 +83,7 @@ impl Kind {
         })
     }
 
-    /// What errors call it.
+    /// Its name in errors.
     pub fn name(&self) -> String {
         match self {
             Self::Null => "null".into(),

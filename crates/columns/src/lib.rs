@@ -1,5 +1,5 @@
-//! BSON documents to columns, laid out as Apache Arrow has them: typed builders, kinds that are given or inferred and
-//! widened, a policy for what does not fit. Knows no Python, no I/O and no C interface.
+//! Converts BSON documents to columns in Apache Arrow's layout: typed builders, kinds that are given or
+//! inferred and widened, a policy for values that do not fit. Knows no Python, no I/O and no C interface.
 //! Spec: Arrow columnar format.
 #![forbid(unsafe_code)]
 
@@ -26,8 +26,8 @@ pub use null_paths::NULL_PATHS;
 pub use problem::{Failure, OnInvalid};
 pub use type_counts::{MAX_PATHS, Place, TypeCounts};
 
-/// Levels of documents and arrays inside each other that become columns.
+/// The most levels of nested documents and arrays that become columns.
 pub const MAX_DEPTH: usize = 100;
 
-/// Columns that inference makes, those inside structs included.
+/// The most columns that inference makes, including those inside structs.
 pub const MAX_COLUMNS: usize = 2_000;

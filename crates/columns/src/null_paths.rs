@@ -1,19 +1,20 @@
-//! The column that tells null from missing: for each row the paths of the fields that are there and null. Any other null
-//! of that row is a field which its document lacks. Written while columns are built, read when rows become documents.
+//! The column that tells null from missing: for each row, the paths of the fields whose value is null. Any
+//! other null of the row is a field that the document lacks. Written while columns are built, read when rows
+//! become documents.
 
 use crate::bits::Bits;
 use crate::column::{Column, Data, Texts, offset};
 use crate::kind::{Field, Kind};
 use crate::problem::{Outcome, append};
 
-/// What the column is called: servers take no field that begins so from most updates, so hardly any document has one.
+/// The column's name: servers refuse most updates with such a field, so hardly any document has one.
 pub const NULL_PATHS: &str = "$null";
 
-/// Keys and indexes with dots between them. Dots and backslashes of a key have a backslash before them.
+/// Keys and indexes, joined with dots. Dots and backslashes in a key are escaped with a backslash.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Path {
     text: String,
-    /// How long it was before each key.
+    /// The length before each key.
     starts: Vec<usize>,
 }
 
@@ -42,7 +43,7 @@ impl Path {
     }
 }
 
-/// The column while it is made.
+/// The column under construction.
 #[derive(Clone, Debug)]
 pub(crate) struct NullPaths {
     pub path: Path,
@@ -68,7 +69,7 @@ impl NullPaths {
         append(&mut self.offsets, offset(self.texts.offsets.len() - 1)?)
     }
 
-    /// The column of so many rows that ended; the next begins empty.
+    /// Returns the column of the finished rows; the next one begins empty.
     pub fn take(&mut self, rows: usize) -> Column {
         let Self { offsets, texts, .. } = std::mem::replace(self, Self::new());
         let of = |data, len| Column { data, len, nulls: 0, valid: Bits::default() };

@@ -1,4 +1,4 @@
-//! Why documents do not become columns, with the place.
+//! Errors of converting documents to columns, with the place.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use mangonel_bson::RawDocument;
 /// What happens to a value that does not fit its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnInvalid {
-    /// The build fails and says where.
+    /// The build fails with an error that says where.
     Raise,
     /// It becomes null.
     Null,
-    /// An inferred column becomes text, with this value and all before as extended JSON; so does a value for a column
-    /// that is given as text. Other given columns fail.
+    /// An inferred column becomes text, with this value and all earlier ones as extended JSON. In a given
+    /// column of text, the value becomes extended JSON; other given columns fail.
     Text,
 }
 
-/// What is wrong with a value, on its way up.
+/// The fault of a value, on its way up.
 #[derive(Debug)]
 pub(crate) struct Problem {
     what: String,
@@ -31,7 +31,7 @@ impl Problem {
         Box::new(Self { what: what.into(), path: Vec::new(), is_no_memory: false })
     }
 
-    /// There is no memory for so many values more.
+    /// The error for values that there is no memory for.
     #[cold]
     fn no_memory(more: usize) -> Box<Self> {
         let what = format!("no memory for {more} more values");
@@ -54,7 +54,7 @@ impl From<mangonel_bson::Error> for Box<Problem> {
 
 pub(crate) type Outcome<T = ()> = Result<T, Box<Problem>>;
 
-/// Makes room for so many values more; without it they would end the process where there is no memory.
+/// Reserves room for `count` more values. Without this, a lack of memory would end the process.
 #[inline]
 pub(crate) fn make_room<T>(values: &mut Vec<T>, more: usize) -> Outcome {
     if values.capacity() - values.len() < more { grow(values, more) } else { Ok(()) }
@@ -73,7 +73,7 @@ pub(crate) fn append<T>(values: &mut Vec<T>, value: T) -> Outcome {
     Ok(())
 }
 
-/// Collects as many values as the iterator says that it has.
+/// Collects the values of an iterator of known length.
 pub(crate) fn collect<T>(values: impl ExactSizeIterator<Item = T>) -> Outcome<Vec<T>> {
     let mut made = Vec::new();
     made.try_reserve_exact(values.len()).map_err(|_| Problem::no_memory(values.len()))?;
@@ -81,7 +81,7 @@ pub(crate) fn collect<T>(values: impl ExactSizeIterator<Item = T>) -> Outcome<Ve
     Ok(made)
 }
 
-/// Why a build ended: what was expected and found, where, and in which document.
+/// The error of a build: what was expected and found, where, and in which document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     text: String,
@@ -89,7 +89,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Whether nothing is wrong with the documents: there was no memory for their values.
+    /// Whether the cause is a lack of memory, and not the documents.
     pub fn is_no_memory(&self) -> bool {
         self.is_no_memory
     }

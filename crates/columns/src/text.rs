@@ -1,4 +1,4 @@
-//! Values of columns as JSON text, for columns that become text.
+//! Writes values of columns as JSON text, for columns that become text.
 
 use std::io::Write as _;
 
@@ -9,12 +9,12 @@ use mangonel_bson::{ObjectId, datetime};
 use crate::column::{Column, Data};
 use crate::problem::{Outcome, make_room};
 
-/// What a value takes that is no text.
+/// The most bytes of a value that is no text.
 const SHORT: usize = 512;
-/// What a letter may take once it is escaped.
+/// The most bytes of an escaped letter.
 const LONGEST_ESCAPE: usize = 6;
 
-/// Appends the value at an index; `is_inside` a document or an array texts stand in quotes.
+/// Appends the value at an index; `is_inside` a document or an array, texts are quoted.
 pub(crate) fn push_text(column: &Column, at: usize, is_inside: bool, out: &mut Vec<u8>) -> Outcome {
     // For numbers, dates and punctuation; decimals, the longest, have 45 digits with their exponent.
     make_room(out, SHORT)?;
@@ -53,7 +53,7 @@ pub(crate) fn push_text(column: &Column, at: usize, is_inside: bool, out: &mut V
             let _ = write!(out, "{:032x}", u128::from_be_bytes(values[at]));
             quote(out);
         }
-        // Only where a schema gives it, and then it stays.
+        // Only a schema gives this kind, and then it is final.
         Data::Decimal { values, scale, .. } => {
             let _ = write!(out, "{}e-{scale}", values[at]);
         }

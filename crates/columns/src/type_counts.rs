@@ -1,4 +1,4 @@
-//! Counts the types of the values at each path of documents: what inference of a schema needs. Builds no column.
+//! Counts the types of the values at each path of documents, to infer a schema. Builds no column.
 
 use std::collections::HashMap;
 
@@ -8,25 +8,25 @@ use mangonel_bson::{RawDocument, RawValue};
 
 use crate::MAX_DEPTH;
 
-/// Paths that are counted. Documents whose keys are data would fill the memory.
+/// The most paths that are counted: documents whose keys are data would fill the memory.
 pub const MAX_PATHS: usize = 10_000;
 
-/// Beyond so many fields a key is looked up in a table.
+/// With more fields than this, a key is looked up in a table.
 const FEW: usize = 12;
 
-/// The values at one path: how many there are of each type, and what is inside of documents and arrays.
+/// The values at one path: their number by type, and the values inside of documents and arrays.
 #[derive(Clone, Debug, Default)]
 pub struct Place {
     /// By the type's row in [`ELEMENTS`]; the last is that of [`UUID`].
     counts: [u64; UUIDS + 1],
-    /// The keys of the documents here, in the order in which they were met.
+    /// The keys of the documents here, in the order of their first appearance.
     names: Vec<String>,
     fields: Vec<Self>,
-    /// Filled when there are many.
+    /// Filled if there are many.
     places: HashMap<String, usize>,
     /// The values of the arrays here.
     items: Option<Box<Self>>,
-    /// The last document that had this key: of a key that repeats, the first value counts.
+    /// The last document with this key: a repeated key takes its first value.
     seen_in: u64,
 }
 
@@ -41,7 +41,7 @@ const ROWS: [u8; 256] = {
     table
 };
 
-/// What binary values of subtype 4 are counted as, since columns tell them from others.
+/// The type under which binary values of subtype 4 are counted, since columns distinguish them.
 pub const UUID: &str = "uuid";
 const UUIDS: usize = ELEMENTS.len();
 
@@ -96,7 +96,7 @@ pub struct TypeCounts {
 
 #[derive(Clone, Debug, Default)]
 struct Rules {
-    /// Documents met so far, those inside others included.
+    /// Documents so far, including nested ones.
     documents: u64,
     paths: usize,
     left_out: u64,
@@ -108,15 +108,16 @@ impl TypeCounts {
         &self.root
     }
 
-    /// Values that were not counted, at paths beyond [`MAX_PATHS`] or deeper than [`MAX_DEPTH`].
+    /// The number of values that were not counted: at paths beyond [`MAX_PATHS`], or deeper than
+    ///     [`MAX_DEPTH`].
     pub fn left_out(&self) -> u64 {
         self.rules.left_out
     }
 
-    /// Counts the values of a document.
+    /// Adds the values of a document.
     ///
     /// # Errors
-    /// The bytes are no BSON. The document is counted in part.
+    /// The bytes are no BSON. The document was counted in part.
     pub fn add(&mut self, document: RawDocument<'_>) -> mangonel_bson::Result<()> {
         count(&mut self.root, RawValue::Document(document), &mut self.rules, 0)
     }
@@ -177,7 +178,7 @@ fn count_fields(
     Ok(())
 }
 
-/// Takes room for one path more, or notes that a value is left out.
+/// Counts one more path, or records that a value is left out.
 fn has_room(rules: &mut Rules, depth: usize) -> bool {
     let has_room = rules.paths < MAX_PATHS && depth < MAX_DEPTH;
     if has_room {

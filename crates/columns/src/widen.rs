@@ -1,4 +1,4 @@
-//! A column becomes one of a wider kind, with the values it has.
+//! Converts a column to a wider kind.
 
 use crate::column::{Column, Data, Texts, is_exact};
 use crate::fields::Fields;
@@ -7,7 +7,7 @@ use crate::problem::{Outcome, collect};
 use crate::text::push_text;
 
 impl Column {
-    /// Makes this column one of `kind`. False: it stays as it is, since a value would change.
+    /// Converts this column to `kind`. False: it stays unchanged, since a value would change.
     pub(crate) fn widen(&mut self, kind: &Kind) -> Outcome<bool> {
         let data = match (&mut self.data, kind) {
             (Data::Null, _) => Column::of_nulls(kind, self.len)?.data,
@@ -38,14 +38,14 @@ impl Column {
             (Data::List { items, .. }, Kind::List(wanted)) => return items.widen(wanted),
             (Data::Text(_), Kind::Text) => return Ok(true),
             (_, Kind::Text) => Data::Text(self.texts()?),
-            // The same kind; inference leads nowhere else.
+            // The same kind: inference asks for no other.
             _ => return Ok(true),
         };
         self.data = data;
         Ok(true)
     }
 
-    /// Every value as text, scalars as in JSON without quotes.
+    /// Returns every value as text: scalars as in JSON, without quotes.
     fn texts(&self) -> Outcome<Texts> {
         let mut texts = Texts::new();
         for at in 0..self.len {
@@ -59,7 +59,7 @@ impl Column {
 }
 
 impl Fields {
-    /// Widens each column and adds those that are missing, as nulls. The names begin with those there are.
+    /// Widens each column, and adds missing ones as nulls. The wanted names begin with the present ones.
     pub(crate) fn widen(&mut self, wanted: &[Field], len: usize) -> Outcome {
         for (at, field) in wanted.iter().enumerate() {
             match self.columns.get_mut(at) {

@@ -1,18 +1,19 @@
-//! What every function has in common that Python enters the module by, written once.
+//! The common prologue of every function by which Python enters the module.
 
 use proc_macro::{Delimiter, Group, TokenStream, TokenTree};
 
-/// What each entry does first.
+/// The first statement of each entry.
 const FIRST: &str = "crate::thread_end::never_unwind_this_thread();";
 
-/// Has each function below, one or those of an `impl`, keep its thread from being unwound through Rust's frames when the
-/// interpreter ends before it. Stands above `#[pymethods]` and `#[pyfunction]`.
+/// Guards a function, or all functions of an `impl`: a thread that the ending interpreter stops is not
+/// unwound through Rust's frames. Stands above `#[pymethods]` and `#[pyfunction]`.
 #[proc_macro_attribute]
 pub fn entries(_: TokenStream, item: TokenStream) -> TokenStream {
     guarded(item)
 }
 
-/// Puts the statement first in the bodies of the functions of `stream`; bodies themselves are not looked into.
+/// Inserts the statement at the start of each function's body in `stream`; functions inside bodies are left
+/// alone.
 fn guarded(stream: TokenStream) -> TokenStream {
     let (mut is_impl, mut is_function) = (false, false);
     let mut previous = String::new();

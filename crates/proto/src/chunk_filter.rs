@@ -1,20 +1,22 @@
-//! Filters the `data` of chunk documents out of a cursor's reply while it arrives, so that its owner can receive it
-//! where it belongs. Receives nothing itself, and knows of chunks only that their bytes are binary and called "data".
+//! Filters the `data` of chunk documents out of a cursor's reply while it arrives, so that the owner can
+//! receive it in its final place. Receives nothing itself, and knows only that a chunk's bytes are a binary
+//! value called "data".
 //! Spec: OP_MSG, gridfs.
 //!
-//! What stays is a message in its own right: the same reply with empty data, all lengths corrected, and one element
-//! more in its body, [`LAID`], which says how much of which document was laid where. A message of any other kind comes
-//! out as it went in.
+//! The rest is a valid message: the same reply with empty data, corrected lengths, and one more element in
+//! its body, [`LAID`], which lists the data of each document with its place and size. Any other message is
+//! unchanged.
 
 use crate::frame::MAX_MESSAGE_SIZE;
 
 /// The element that is added: for each filtered document its place in the batch, where its data was laid, and its size.
 pub const LAID: &str = "$laid";
 
-/// The least data worth laying aside; less is copied sooner than it is noted.
+/// The least data that is worth filtering; copying less is cheaper.
 const LEAST: usize = 1024;
 
-/// Room for the parts between data. What of the next data arrives with them has to be copied, so it is small.
+/// Room for the parts between data. It is small, since the start of the next data arrives in it and has to be
+/// copied.
 const WINDOW: usize = 4096;
 
 const OP_MSG: i32 = 0x07DD;
@@ -24,18 +26,21 @@ const CURSOR: &[u8] = b"\x03cursor\0";
 const FIRST_BATCH: &[u8] = b"\x04firstBatch\0";
 const NEXT_BATCH: &[u8] = b"\x04nextBatch\0";
 
-/// What the owner has to do next.
+/// The owner's next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FilterStep {
-    /// Copy so many of [`ChunkFilter::ready`] to the place that was told last, then [`ChunkFilter::placed`].
+    /// Copy this many bytes of [`ChunkFilter::ready`] to [`ChunkFilter::place`], then call
+    /// [`ChunkFilter::placed`].
     Place(usize),
-    /// Receive at most so many bytes there, and behind them into [`ChunkFilter::window`], then [`ChunkFilter::received`].
+    /// Receive at most this many bytes there and further ones into [`ChunkFilter::window`], then call
+    /// [`ChunkFilter::received`].
     Receive(usize),
     /// [`ChunkFilter::take`] has a whole message.
     Whole,
-    /// There is no memory for what stays of the message.
+    /// There is no memory for the rest of the message.
     NoMemory,
-    /// This message is not to be filtered: [`ChunkFilter::take`] has its start, and the rest of it is not for the filter.
+    /// This message is not filtered: [`ChunkFilter::take`] returns its start, and the owner receives the
+    ///     rest.
     Plain,
 }
 
@@ -46,11 +51,11 @@ enum Stage {
     Batch,
     Item,
     Element,
-    /// So many bytes stay in the message; the next element follows.
+    /// This many bytes stay in the message; the next element follows.
     Keep(usize),
-    /// So many bytes of data are due.
+    /// This many bytes of data follow.
     Data(usize),
-    /// All that is left of the message stays in it.
+    /// The rest of the message stays in it.
     Rest,
 }
 
@@ -58,14 +63,14 @@ enum Stage {
 pub struct ChunkFilter {
     kept: Vec<u8>,
     window: Box<[u8; WINDOW]>,
-    /// The bytes of the window that were received and not looked at yet.
+    /// The start of the received bytes in the window that were not examined yet.
     start: usize,
     end: usize,
     stage: Stage,
-    /// The message's length as it was sent, and how many of its bytes were looked at.
+    /// The message's original length, and how many of its bytes were examined.
     length: usize,
     seen: usize,
-    /// Where the lengths of the cursor, the batch and the document stand in `kept`.
+    /// The positions of the lengths of the cursor, the batch and the document in `kept`.
     cursor_at: usize,
     batch_at: usize,
     document_at: usize,
@@ -80,7 +85,7 @@ pub struct ChunkFilter {
 }
 
 impl ChunkFilter {
-    /// Makes a filter that lays data one after the other into `room` bytes, from `at` on.
+    /// Makes a filter that puts data one after the other into `room` bytes, from `at` on.
     pub fn new(at: usize, room: usize) -> Self {
         ChunkFilter {
             kept: Vec::with_capacity(16 * 1024),
@@ -103,17 +108,17 @@ impl ChunkFilter {
         }
     }
 
-    /// The length of the message that is under way, data included.
+    /// Returns the length of the current message, data included.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// Where the next byte of data goes.
+    /// Returns the place of the next byte of data.
     pub fn place(&self) -> usize {
         self.at
     }
 
-    /// Room to receive into, behind the data that is due.
+    /// Returns the buffer for the bytes after the data.
     pub fn window(&mut self) -> &mut [u8] {
         if self.start > 0 {
             self.window.copy_within(self.start..self.end, 0);
@@ -122,24 +127,24 @@ impl ChunkFilter {
         &mut self.window[self.end..]
     }
 
-    /// The bytes that were received and not looked at yet.
+    /// Returns the received bytes that were not examined yet.
     pub fn ready(&self) -> &[u8] {
         &self.window[self.start..self.end]
     }
 
-    /// The ready bytes of this message; behind them the next one may stand already.
+    /// Returns the ready bytes of this message, without those of the next one.
     fn here(&self) -> &[u8] {
         let ready = self.ready();
         &ready[..ready.len().min(self.length.saturating_sub(self.seen))]
     }
 
-    /// Notes that so many bytes went to their place directly, and so many more into the window.
+    /// Records how many bytes were received directly into their place, and how many into the window.
     pub fn received(&mut self, direct: usize, windowed: usize) {
         self.pass_data(direct);
         self.end = (self.end + windowed).min(WINDOW);
     }
 
-    /// Notes that so many of the ready bytes were copied to their place.
+    /// Records how many of the ready bytes were copied to their place.
     pub fn placed(&mut self, count: usize) {
         let count = count.min(self.end - self.start);
         self.start += count;
@@ -155,7 +160,7 @@ impl ChunkFilter {
         }
     }
 
-    /// Looks at what was received, as far as it goes.
+    /// Examines the received bytes as far as possible.
     pub fn poll(&mut self) -> FilterStep {
         loop {
             if self.is_out_of_memory {
@@ -228,13 +233,13 @@ impl ChunkFilter {
         }
     }
 
-    /// Whether fewer bytes than these are there although the message has more to come.
+    /// Whether fewer bytes than these have arrived, while more of the message follow.
     fn is_cut(&self, wanted: usize) -> bool {
         let available = self.end - self.start;
         available < wanted && self.seen + available < self.length
     }
 
-    /// Reads the head of an array's item or a document's element, if it is there.
+    /// Reads the head of an array's item or a document's element, if it has arrived.
     fn read_head(&mut self) -> bool {
         let ready = self.here();
         let Some(kind) = ready.first().copied() else {
@@ -249,7 +254,7 @@ impl ChunkFilter {
             return true;
         }
         let Some(key) = memchr::memchr(0, &ready[1..]) else { return self.give_up_unless_cut(WINDOW / 4) };
-        // What stands before a value says how long it is.
+        // The bytes before a value tell its length.
         let before = 1 + key + 1;
         let fixed = match kind {
             0x01 | 0x09 | 0x11 | 0x12 => 8,
@@ -288,7 +293,7 @@ impl ChunkFilter {
         };
         let is_data = kind == 0x05 && &self.here()[1..=key] == b"data" && self.here()[head - 1] != 0x02;
         if is_data && behind > self.room.saturating_sub(self.at) {
-            // Smaller data behind it would fit, but not belong there.
+            // Smaller data after it would fit, but does not belong there.
             self.room = self.at;
         }
         if !is_data || behind < LEAST || behind > self.room.saturating_sub(self.at) {
@@ -364,7 +369,7 @@ impl ChunkFilter {
         }
     }
 
-    /// Takes out the message, or what of it was looked at, and begins with the next one.
+    /// Takes out the message, or its examined part, and starts with the next one.
     pub fn take(&mut self) -> Vec<u8> {
         if !self.laid.is_empty() {
             for at in [self.batch_at, self.cursor_at, BODY_LENGTH, 0] {
@@ -389,14 +394,14 @@ impl ChunkFilter {
     }
 }
 
-/// One document whose data was laid aside.
+/// One document whose data was filtered out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Laid {
     /// Its place in the batch.
     pub index: u32,
-    /// Where its data was laid.
+    /// The place of its data.
     pub at: u64,
-    /// How much that is.
+    /// The size of its data.
     pub size: u32,
 }
 

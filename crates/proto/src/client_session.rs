@@ -1,4 +1,4 @@
-//! Explicit sessions: what a user's session remembers from command to command, and what its next command carries.
+//! Explicit sessions: the state of a user's session between commands, and the fields of its next command.
 //! Lives in the [`Client`](crate::client::Client), behind its lock. Spec: sessions, causal-consistency, snapshot-sessions.
 
 use mangonel_bson::{RawDocument, RawValue, writer};
@@ -7,9 +7,9 @@ use crate::operation::Kind;
 use crate::session::ServerSession;
 use crate::transaction::{End, State, Transaction, releases_pin};
 
-/// Reads that wait for what the session did before (causal-consistency, "read commands").
+/// Reads that see the session's earlier operations (causal-consistency, "read commands").
 const CAUSAL_READS: &[&str] = &["find", "aggregate", "count", "distinct"];
-/// Writes that do, with any command (causal-consistency, "write commands").
+/// Writes that do (causal-consistency, "write commands").
 const CAUSAL_WRITES: &[&str] = &[
     "insert",
     "update",
@@ -22,10 +22,10 @@ const CAUSAL_WRITES: &[&str] = &[
     "dropDatabase",
     "dropIndexes",
 ];
-/// Commands that go on with what another one began, or end something; a snapshot is not theirs to choose.
+/// Commands that continue or end the work of another one, so they choose no snapshot.
 const WITHOUT_SNAPSHOT: &[&str] = &["getMore", "killCursors", "endSessions"];
 
-/// What every use of a session after its end is answered with.
+/// The message of the error for using an ended session.
 pub const ENDED: &str = "Cannot use ended session";
 
 /// The cluster time as a number to compare, and the whole document to send.
@@ -55,7 +55,7 @@ fn number(time: u32, increment: u32) -> u64 {
     u64::from(time) << 32 | u64::from(increment)
 }
 
-/// What one command of the session carries besides its own fields.
+/// The fields of one command that come from the session.
 #[derive(Debug, Default)]
 pub struct Stamp {
     /// The server session's UUID.
@@ -64,11 +64,11 @@ pub struct Stamp {
     pub txn_number: Option<i64>,
     /// Whether the command belongs to a transaction.
     pub is_in_transaction: bool,
-    /// Whether it starts that.
+    /// Whether the command starts the transaction.
     pub is_starting: bool,
     /// The whole read concern; empty when the command's own stays.
     pub read_concern: Vec<u8>,
-    /// More elements, one behind the other: what the end of a transaction carries.
+    /// Further elements, for the end of a transaction.
     pub elements: Vec<u8>,
 }
 
@@ -101,7 +101,7 @@ pub struct ClientSession {
     is_snapshot: bool,
     /// Taken from the pool when it is first needed.
     server: Option<ServerSession>,
-    /// Transactions and writes that were counted before there was a server session.
+    /// How many transactions and writes were counted before there was a server session.
     uncounted: i64,
     cluster_time: Option<ClusterTime>,
     operation_time: Option<u64>,
@@ -130,7 +130,7 @@ impl ClientSession {
     /// Takes the server session out for good.
     pub fn release(&mut self) -> Option<ServerSession> {
         let mut server = self.server.take()?;
-        // What the server has begun for it goes on there, so the session must not return to the pool.
+        // The server may still be working for it, so the session must not return to the pool.
         server.is_dirty |= self.transaction.state() == State::InProgress;
         Some(server)
     }
@@ -155,17 +155,17 @@ impl ClientSession {
         self.snapshot_time
     }
 
-    /// Has a snapshot session read at this moment from the first read on.
+    /// Sets the time at which a snapshot session reads, before its first read.
     pub fn set_snapshot_time(&mut self, time: u64) {
         self.snapshot_time = Some(time);
     }
 
-    /// Learns a cluster time from another session.
+    /// Advances to the cluster time of another session.
     pub fn advance_cluster_time(&mut self, document: &[u8]) {
         keep_newer(&mut self.cluster_time, document);
     }
 
-    /// Learns an operation time from another session.
+    /// Advances to the operation time of another session.
     pub fn advance_operation_time(&mut self, time: u64) {
         self.operation_time = self.operation_time.max(Some(time));
     }
@@ -178,8 +178,7 @@ impl ClientSession {
         }
     }
 
-    /// Returns whether the session's own read concern replaces or completes that of this command, and so has to be asked
-    /// for by [`stamp`](Self::stamp).
+    /// Returns how the session changes the read concern of this command; [`stamp`](Self::stamp) applies it.
     fn additions(&self, name: &str, kind: Kind, is_starting: bool) -> Additions<'_> {
         let mut additions = Additions::default();
         let is_causal = self.is_causal && self.operation_time.is_some();
@@ -198,7 +197,7 @@ impl ClientSession {
         additions
     }
 
-    /// Makes the fields of the next command, and counts it as sent.
+    /// Returns the fields of the next command, and counts it as sent.
     ///
     /// `own`: asked for the command's own read concern when the session has something to add; the command must not send
     /// it besides then. `has_limit`: the whole operation has a time limit, which takes the place of all others.
@@ -229,8 +228,8 @@ impl ClientSession {
         stamp
     }
 
-    /// Learns from the reply to one of its commands, whether that went well or not. Returns whether the reply says that
-    /// the transaction may go on elsewhere, so that its pin has to be lifted.
+    /// Processes the reply to one of its commands, also a failed one. Returns whether the transaction must be
+    /// unpinned, since it may continue elsewhere.
     #[must_use]
     pub fn handle_reply(&mut self, body: RawDocument<'_>) -> bool {
         for element in body.iter().flatten() {
@@ -273,7 +272,7 @@ impl ClientSession {
 }
 
 impl Kind {
-    /// Returns which end of a transaction it is, if it is one.
+    /// Returns which end of a transaction this is, if any.
     pub fn end(self) -> Option<End> {
         match self {
             Kind::Commit => Some(End::Commit),
@@ -288,7 +287,7 @@ impl Kind {
     }
 }
 
-/// What the session adds to a command's read concern.
+/// The session's additions to a command's read concern.
 #[derive(Default)]
 struct Additions<'a> {
     /// Replaces the command's own.

@@ -1,19 +1,20 @@
-//! What the server's error codes say, one row each; everything that decides by a code asks here, Python included.
+//! The meanings of the server's error codes, one row each; every decision by a code uses this table, also in
+//! Python.
 //! Spec: server-discovery-and-monitoring, retryable-reads, retryable-writes, transactions.
 
-/// What one code says; several at once, as bits.
+/// The meanings of one code, as bits.
 #[derive(Clone, Copy)]
 struct Says(u8);
 
-/// The server is no primary, or not any more.
+/// The server is not primary, or not any more.
 const NOT_PRIMARY: Says = Says(1);
-/// The server is recovering, or on its way to another state.
+/// The server is recovering or changing state.
 const RECOVERING: Says = Says(2);
 /// The server is going away.
 const SHUTTING_DOWN: Says = Says(4);
 /// A read may be sent again; after one of these a bulk write sends nothing more.
 const RETRYABLE: Says = Says(8);
-/// The time was up before the end of a commit was known.
+/// The time ran out before the outcome of a commit was known.
 const LATE: Says = Says(16);
 
 impl Says {
@@ -65,7 +66,7 @@ pub fn is_retryable(code: i64) -> bool {
     says(code, RETRYABLE)
 }
 
-/// Returns whether a commit that was answered so may have taken place.
+/// Returns whether a commit with this error may have succeeded.
 pub fn is_commit_unknown(code: i64) -> bool {
     says(code, RETRYABLE.and(LATE))
 }

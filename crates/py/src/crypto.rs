@@ -1,4 +1,4 @@
-//! What libmongocrypt calls for ciphers, hashes and random bytes, so that it need not call Python for them.
+//! Ciphers, hashes and random bytes for libmongocrypt, so that it need not call Python for them.
 //!
 //! Plain C functions, given to Python as addresses: `mangonel.encryption` hands them to the library after it compared the
 //! layout of [`Binary`]. Nothing here touches the interpreter. Blocks and digests are made in memory of this module and
@@ -74,7 +74,7 @@ impl Binary {
     }
 }
 
-/// Says whether it went well; if not, writes that into the status.
+/// Returns whether the result is a success; if not, sets the status.
 ///
 /// # Safety
 /// `tell` is null or the address of `mongocrypt_status_set`, and `status` is what that takes.
@@ -240,7 +240,7 @@ fn crypto_functions(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(functions)
 }
 
-/// Adds what this module has for Python.
+/// Adds the functions of this module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(crypto_functions, module)?)
 }

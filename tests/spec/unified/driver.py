@@ -98,7 +98,7 @@ class Face:
         return lambda *arguments: _run_blocking(flow_function(*arguments))
 
     async def wait(self, value: Any) -> Any:
-        """Return what a method of the driver returned, or what comes out of it."""
+        """Return the result of a driver's method, awaited if necessary."""
         return await value if inspect.isawaitable(value) else value
 
     async def sleep(self, seconds: float) -> None:

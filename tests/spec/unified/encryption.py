@@ -105,7 +105,7 @@ def _is_seen(
     kind: str,
     options: Mapping[str, Any],
 ) -> bool:
-    """Whether a command of documents comes of an operation, which analysis or a data key has to do with."""
+    """Whether a command with documents belongs to an operation that involves query analysis or a data key."""
     name, arguments = operation["name"], operation.get("arguments", {})
     if name in _UNSEEN or (kind == "database" and name == "aggregate"):
         return False

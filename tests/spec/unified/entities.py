@@ -71,7 +71,7 @@ class Entities:
         self.buckets: dict[int, tuple[Any, str]] = {}
 
     def find(self, name: str) -> Any:
-        """Return what goes by that name."""
+        """Return the entity with that name."""
         assert name in self._values, f"the case names no {name!r}; it has {sorted(self._values)}"
         return self._values[name]
 

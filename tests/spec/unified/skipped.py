@@ -37,7 +37,7 @@ class Gap:
         return self.reason.startswith("by chance")
 
     def is_about(self, case: Case, face: str, deployment: str) -> bool:
-        """Whether this run of the case is meant."""
+        """Whether the row applies to this run of the case."""
         return self.key == case.key and self.face in ("both", face) and self.deployment in ("all", deployment)
 
 

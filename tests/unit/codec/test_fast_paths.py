@@ -1,4 +1,4 @@
-"""The ways around the C API: allowed by what was found at import, and said."""
+"""The ways around the C API: the self-test at import decides on them, and the result is shown."""
 
 from __future__ import annotations
 

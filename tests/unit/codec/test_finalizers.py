@@ -1,4 +1,4 @@
-"""What a finalizer of the user's does while the codec makes or gives up its object: it is heard, and harms nothing."""
+"""Finalizers of users that run or raise while the codec makes or releases an object: reported, and harmless."""
 
 from __future__ import annotations
 

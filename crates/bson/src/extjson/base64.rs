@@ -49,7 +49,7 @@ pub fn encode(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads padded text; the bits that padding leaves over may be anything, as other writers leave them so.
+/// Reads padded text. The bits that padding leaves over are ignored, since other writers set them.
 ///
 /// # Errors
 /// [`crate::ErrorKind::Syntax`] for any other text.

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::object_id::{ObjectId, hex_digit};
 use crate::writer::*;
 
-/// So many members are compared one by one.
+/// Up to this many members are compared one by one.
 const FEW: usize = 16;
 
 type Members<'a> = [(Cow<'a, str>, Json<'a>)];
@@ -34,8 +34,8 @@ pub fn parse_json(text: &str) -> Result<Vec<u8>> {
     document_of(parse(text)?, text.len())
 }
 
-/// As [`parse_json`], but of a repeated key the last value counts, as in Python: the server would keep repeated
-/// fields of a document, and no client would read them.
+/// As [`parse_json`], but a repeated key takes its last value, as in Python: the server would store both
+/// fields, and no client would read both.
 ///
 /// # Errors
 /// As for [`parse_json`].
@@ -56,7 +56,7 @@ fn document_of(value: Json<'_>, size: usize) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// `depth` is how many documents may still lie inside each other, this one included.
+/// Appends the members; `depth` is the number of levels that are still allowed, this one included.
 fn push_members(members: &Members<'_>, depth: usize, out: &mut Vec<u8>) -> Result<()> {
     let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
     for (key, value) in members {
@@ -66,7 +66,7 @@ fn push_members(members: &Members<'_>, depth: usize, out: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
-/// Leaves the last value of keys that repeat, where the first stood.
+/// Keeps the last value of a repeated key, at the position of the first.
 fn drop_repeats(value: &mut Json<'_>) {
     match value {
         Json::Array(values) => values.iter_mut().for_each(drop_repeats),
@@ -162,8 +162,8 @@ fn not_double(text: &str) -> Error {
 /// Wrapper, key, depth left, output.
 type Read = fn(Wrapper<'_, '_>, &str, usize, &mut Vec<u8>) -> Result<()>;
 
-/// Which key makes an object a wrapper, and who reads it. An object with any of these keys is read by the first
-/// row that fits and must then have no other keys than the row's reader knows.
+/// The keys that make an object a wrapper, each with its reader. The first row that fits reads an object,
+/// which must then have no keys that the reader does not know.
 const WRAPPERS: &[(&str, Read)] = &[
     ("$oid", |w, key, _, out| {
         append_object_id(out, key, ObjectId::parse_hex(w.string()?)?);
@@ -264,7 +264,7 @@ fn read_uuid(w: Wrapper<'_, '_>, key: &str, _: usize, out: &mut Vec<u8>) -> Resu
     }
     let mut uuid = [0; 16];
     let mut digits = text.iter().enumerate().filter_map(|(i, c)| match i {
-        // A hyphen in its place counts for nothing; anything else there is no digit either.
+        // A hyphen in its place is skipped; any other character there is refused as no digit.
         8 | 13 | 18 | 23 => (*c != b'-').then_some(None),
         _ => Some(hex_digit(*c)),
     });
@@ -331,7 +331,7 @@ fn read_db_pointer(w: Wrapper<'_, '_>, key: &str, _: usize, out: &mut Vec<u8>) -
     Ok(())
 }
 
-/// An object that has the key `name`, and questions that every reader asks.
+/// An object that has the key `name`, with the checks that all readers share.
 #[derive(Clone, Copy)]
 struct Wrapper<'w, 'a> {
     name: &'w str,
@@ -339,7 +339,7 @@ struct Wrapper<'w, 'a> {
 }
 
 impl<'w, 'a> Wrapper<'w, 'a> {
-    /// The value, when there is no other key.
+    /// Returns the value if there is no other key.
     fn only(&self) -> Result<&'w Json<'a>> {
         match self.members {
             [(key, value)] if key == self.name => Ok(value),
@@ -373,7 +373,7 @@ impl<'w, 'a> Wrapper<'w, 'a> {
         }
     }
 
-    /// Demands exactly these keys, in any order.
+    /// Checks that the object has exactly these keys, in any order.
     fn keys(&self, wanted: &[&str]) -> Result<()> {
         let has_all = wanted.iter().all(|key| get(self.members, key).is_some());
         if has_all && self.members.len() == wanted.len() {

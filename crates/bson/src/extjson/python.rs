@@ -1,10 +1,11 @@
-//! JSON text as Python's `json` module has it: what it reads of the grammar, how it writes text and numbers. Makes no
-//! values and knows no types; what is unusual gets no answer, so that the module itself can be asked.
+//! JSON text in the dialect of Python's `json` module: the grammar that it reads, and its form of text and
+//! numbers. Makes no values and knows no types. Unusual text returns nothing, so that the caller asks the
+//! module itself.
 
 use super::text::{first_escape, is_plain, unusual};
 use crate::object_id::HEX;
 
-/// Reads a text from left to right. `None` from any method: this is no JSON, or nothing that is read here.
+/// Reads a text from left to right. `None` from a method means: this is no JSON, or unusual.
 pub struct Scanner<'a> {
     text: &'a str,
     at: usize,
@@ -33,7 +34,7 @@ pub enum Number<'a> {
     Float(f64),
 }
 
-/// Digits of which every number fits an i64.
+/// Every number with this many digits fits an i64.
 const SAFE_DIGITS: usize = 18;
 
 /// The values of hex digits; 0xFF for all other bytes.
@@ -65,7 +66,7 @@ impl<'a> Scanner<'a> {
         self.at
     }
 
-    /// Goes back to a position that `position` gave.
+    /// Goes back to an earlier `position`.
     pub fn rewind(&mut self, at: usize) {
         debug_assert!(at <= self.at);
         self.at = at;
@@ -169,7 +170,7 @@ impl<'a> Scanner<'a> {
             return Some(Text::Plain(self.text.get(start..end)?));
         }
         self.characters.clear();
-        // Room for what mostly follows, so that it is asked for once.
+        // Usually enough for the rest, so that memory is allocated once.
         self.characters.try_reserve(2 * (end - start) + 64).ok()?;
         self.characters.extend(bytes[start..self.at].iter().map(|c| u32::from(*c)));
         loop {
@@ -218,7 +219,7 @@ impl<'a> Scanner<'a> {
         }))
     }
 
-    /// Half of a surrogate pair, which a Python string can hold, gets no answer.
+    /// Half of a surrogate pair, which a Python string can hold, returns nothing.
     #[inline]
     fn unicode_escape(&mut self) -> Option<u32> {
         let first = self.four_hex()?;
@@ -234,7 +235,7 @@ impl<'a> Scanner<'a> {
     #[inline]
     fn four_hex(&mut self) -> Option<u32> {
         let digits = self.rest().first_chunk::<4>()?.map(|digit| HEX_VALUES[usize::from(digit)]);
-        // What is no digit has more bits than one.
+        // Other bytes than digits give more than one bit.
         if digits.iter().fold(0, |all, digit| all | digit) > 15 {
             return None;
         }
@@ -242,7 +243,7 @@ impl<'a> Scanner<'a> {
         Some(digits.iter().fold(0, |code, digit| code << 4 | u32::from(*digit)))
     }
 
-    /// Reads an integer of up to eighteen digits; of any other number nothing.
+    /// Reads an integer of up to eighteen digits; returns nothing for other numbers.
     #[inline(always)]
     pub fn short_int(&mut self) -> Option<i64> {
         let rest = self.rest();
@@ -310,7 +311,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Goes on with a number: how many digits there are from the start. A number that is too long wraps.
+/// Continues a number, and returns its count of digits from the start. A number that is too long wraps.
 #[inline]
 fn digits(bytes: &[u8], value: &mut u64) -> usize {
     let mut number = *value;
@@ -327,7 +328,7 @@ fn digits(bytes: &[u8], value: &mut u64) -> usize {
     count
 }
 
-/// How many bytes from the start are ASCII that stands for itself.
+/// Counts the bytes at the start that are ASCII without a need for escapes.
 #[inline]
 fn plain_length(bytes: &[u8]) -> usize {
     let (chunks, rest) = bytes.as_chunks::<8>();
@@ -464,7 +465,7 @@ pub fn push_string(text: &str, is_ascii: bool, out: &mut Vec<u8>) {
 #[inline]
 fn push_ascii(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
-    // Delete is ASCII, but written as an escape.
+    // DEL is ASCII, but is written as an escape.
     if is_plain(bytes) && memchr::memchr(0x7F, bytes).is_none() {
         out.extend_from_slice(bytes);
         return;
@@ -547,7 +548,7 @@ mod tests {
             assert!(short.is_none_or(|short| number == Number::Int(short)), "{text}");
             assert_eq!(Scanner::new(text).number(), Some(number), "{text}");
         }
-        // What stands behind the digits, near and far from the end of the text, is no part of them.
+        // Text after the digits is not read as part of them, near the end of the text or far from it.
         let longest = "12345678901234567890123456";
         for end in ["", ",", ":", "/", "}         ", "\u{80}        ", "\u{FF}9999999", "\0\0\0\0\0\0\0\0"] {
             for length in 1..=longest.len() {

@@ -4,7 +4,7 @@ use crate::bytes::not_utf8_text;
 use crate::error::Result;
 use crate::object_id::HEX;
 
-/// What follows the backslash; 0 for bytes that stand for themselves, `u` for the long form.
+/// The letter after the backslash; 0 for bytes without an escape, `u` for the long form.
 const ESCAPES: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;
@@ -30,7 +30,7 @@ pub(super) fn push_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Appends bytes that ought to be UTF-8, without quotes.
+/// Appends bytes, which must be UTF-8, without quotes.
 ///
 /// Most text is plain ASCII, which needs neither escapes nor a second look.
 ///
@@ -75,7 +75,7 @@ pub(super) fn unusual(word: u64) -> u64 {
         & HIGHS
 }
 
-/// Tells whether all bytes are ASCII that stands for itself.
+/// Returns whether all bytes are ASCII that needs no escape.
 #[inline]
 pub(super) fn is_plain(bytes: &[u8]) -> bool {
     if let Some(last) = bytes.last_chunk::<8>() {

@@ -66,7 +66,7 @@ const NULL: u8 = ElementType::Null as u8;
 const INT32: u8 = ElementType::Int32 as u8;
 const INT64: u8 = ElementType::Int64 as u8;
 
-/// One copy of the code per mode: the mode is asked for every value.
+/// Compiled once per mode, since every value depends on the mode.
 struct Writer<'o, const MODE: u8> {
     out: &'o mut Vec<u8>,
 }
@@ -89,7 +89,7 @@ impl<const MODE: u8> Writer<'_, MODE> {
         Ok(())
     }
 
-    /// The types that most values have; each is read and written in one place, with no value in between.
+    /// Appends a value of a frequent type, which is read and written in one step.
     #[inline]
     fn element(&mut self, code: u8, iter: &mut Iter<'_>, depth: usize) -> Result<()> {
         match code {
@@ -145,14 +145,14 @@ impl<const MODE: u8> Writer<'_, MODE> {
         Ok(())
     }
 
-    /// `before` is still the opening bracket when there was nothing inside.
+    /// Ends a container; `before` is still the opening bracket if it is empty.
     #[inline]
     fn close(&mut self, before: u8, brackets: &[u8; 2]) {
         let from = usize::from(before == b',');
         self.out.extend_from_slice(&brackets[from..]);
     }
 
-    /// Types that few documents hold, kept out of the loop's code.
+    /// Appends a value of a rare type; kept out of the loop's code.
     #[inline(never)]
     fn rare(&mut self, value: RawValue<'_>, depth: usize) -> Result<()> {
         match value {

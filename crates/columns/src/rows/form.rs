@@ -1,19 +1,19 @@
-//! What a column holds, read from its format string and its extension type.
+//! The type of a column, read from its format string and its extension type.
 
 use crate::MAX_DEPTH;
 
-/// How texts, bytes and lists say where each of them is.
+/// How the positions of texts, bytes and list items are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     /// By offsets of 32 bits.
     Small,
     /// By offsets of 64 bits.
     Large,
-    /// By views of 16 bytes, which hold what is short and point to what is long.
+    /// By views of 16 bytes, which hold short values and point to long ones.
     View,
 }
 
-/// What moments are counted in, since 1970 UTC.
+/// The unit of moments, counted since 1970 UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are those of the units")]
 pub enum Moment {
@@ -25,14 +25,14 @@ pub enum Moment {
     Nanoseconds,
 }
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Nothing but nulls.
     Null,
     /// True and false, as bits.
     Bool,
-    /// Integers of so many bytes.
+    /// Integers of a size in bytes.
     Int {
         /// 1, 2, 4 or 8.
         bytes: u8,
@@ -41,7 +41,7 @@ pub enum Form {
     },
     /// Floating point numbers of so many bytes: 2, 4 or 8.
     Float(u8),
-    /// Moments; what is finer than a millisecond is cut off, as BSON has no place for it.
+    /// Moments; fractions of a millisecond are cut off, since BSON cannot hold them.
     Moment(Moment),
     /// Twelve bytes that are an id by their extension type.
     ObjectId,
@@ -49,9 +49,9 @@ pub enum Form {
     Uuid,
     /// Sixteen bytes of BSON's own decimal type, by their extension type.
     BsonDecimal,
-    /// So many bytes.
+    /// Byte strings of one length.
     Fixed(usize),
-    /// Decimal numbers: whole numbers of so many bytes (4, 8, 16), of whose digits so many stand after the point.
+    /// Decimal numbers: integers of 4, 8 or 16 bytes, and how many of their digits are after the point.
     Decimal {
         /// 4, 8 or 16.
         bytes: u8,
@@ -68,25 +68,25 @@ pub enum Form {
     List {
         /// Whether offsets have 64 bits.
         is_large: bool,
-        /// What is in them.
+        /// The type of the items.
         item: Box<Form>,
     },
     /// Lists of one length.
     FixedList {
         /// That length.
         size: usize,
-        /// What is in them.
+        /// The type of the items.
         item: Box<Form>,
     },
     /// Documents.
     Struct(Vec<FormField>),
-    /// Indexes into values that are there once.
+    /// Indexes into distinct values.
     Dictionary {
         /// Bytes of an index: 1, 2, 4 or 8.
         bytes: u8,
         /// Whether indexes are signed numbers.
         is_signed: bool,
-        /// What the values are.
+        /// The type of the values.
         values: Box<Form>,
     },
 }
@@ -106,7 +106,7 @@ impl Form {
     /// `extension` is the name of an extension type and its metadata; `children` and `dictionary` were read before.
     ///
     /// # Errors
-    /// Says what BSON does not have or what the parts should be.
+    /// Names the type that BSON lacks, or the expected parts.
     pub fn parse(
         format: &str,
         extension: Option<(&str, &str)>,
@@ -155,7 +155,7 @@ impl Form {
             "S" => int(2, false),
             "i" => int(4, true),
             "I" => int(4, false),
-            // Durations are numbers of their unit, as PyMongoArrow stores them.
+            // Durations become numbers, as in PyMongoArrow.
             "l" | "tDs" | "tDm" | "tDu" | "tDn" => int(8, true),
             "L" => int(8, false),
             "e" => Self::Float(2),
@@ -209,7 +209,7 @@ impl Form {
         })
     }
 
-    /// Refuses what is nested too deep, and documents that have a name twice.
+    /// Refuses types nested too deeply, and documents with a repeated name.
     ///
     /// # Errors
     /// Says which.

@@ -1,5 +1,6 @@
-//! Columns that others made, laid out as Apache Arrow has them, to BSON documents: one for each row.
-//! Lengths, offsets and indexes are checked here; the caller answers for each buffer being as long as its array says.
+//! Converts columns of other libraries, in Apache Arrow's layout, to BSON documents: one for each row.
+//! Lengths, offsets and indexes are checked here; the caller guarantees that each buffer is as long as its
+//! array says.
 //! Spec: Arrow columnar format, the format strings of the C data interface.
 
 mod form;

@@ -1,8 +1,8 @@
-//! The buffers of a column as slices whose lengths are what the column needs.
+//! The buffers of a column as slices with checked lengths.
 
 use crate::rows::form::{Form, Moment, Width};
 
-/// What an array says of itself.
+/// The description of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are those of the C data interface")]
 pub struct Layout {
@@ -15,40 +15,40 @@ pub struct Layout {
 
 /// An array that is being read.
 pub trait Source<'a>: Sized {
-    /// What it says of itself.
+    /// Returns its description.
     fn layout(&self) -> Layout;
 
-    /// So many bytes from the beginning of a buffer; `None`: there is no such buffer.
+    /// Returns this many bytes from the start of a buffer; `None` if the buffer does not exist.
     ///
     /// # Errors
-    /// There are fewer, where that can be known.
+    /// The buffer is known to be shorter.
     fn buffer(&self, index: usize, bytes: usize) -> Result<Option<&'a [u8]>, String>;
 
-    /// An array inside; asked for those that `layout` counts only.
+    /// Returns a child array; called only for the children that `layout` counts.
     ///
     /// # Errors
-    /// It is not there.
+    /// The child does not exist.
     fn child(&self, index: usize) -> Result<Self, String>;
 
-    /// The values of a dictionary.
+    /// Returns the values of a dictionary.
     ///
     /// # Errors
-    /// They are not there.
+    /// The values do not exist.
     fn dictionary(&self) -> Result<Self, String>;
 }
 
-/// The values of a column, each of which is looked at when it is asked for.
+/// The values of a column, each read on demand.
 #[derive(Clone, Debug)]
 pub struct Values<'a> {
     pub(super) len: usize,
-    /// What stands in the buffers before the first.
+    /// The number of values in the buffers before the first.
     pub(super) start: usize,
     /// `None`: all are there.
     pub(super) valid: Option<&'a [u8]>,
     pub(super) cells: Cells<'a>,
 }
 
-/// Numbers are bytes, since nothing says that they are aligned.
+/// Numbers are kept as bytes, since they may be unaligned.
 #[derive(Clone, Debug)]
 pub(super) enum Cells<'a> {
     Null,
@@ -79,7 +79,7 @@ pub(super) enum Cells<'a> {
     List(Offsets<'a>, Box<Values<'a>>),
     FixedList(usize, Box<Values<'a>>),
     Struct(Vec<(&'a str, Values<'a>)>),
-    /// Indexes, and whether those are signed.
+    /// Indexes, and whether they are signed.
     Dictionary(Box<Values<'a>>, Box<Values<'a>>),
 }
 
@@ -164,7 +164,7 @@ impl<'a, S: Source<'a>> Reader<'_, S> {
         Ok(bits)
     }
 
-    /// A buffer that must be there unless it is empty.
+    /// Returns a buffer that must exist unless it is empty.
     fn bytes(&self, index: usize, count: usize, each: usize) -> Result<&'a [u8], String> {
         let bytes = count.checked_mul(each).filter(|bytes| *bytes <= isize::MAX as usize);
         let bytes = bytes.ok_or_else(|| {
@@ -183,7 +183,7 @@ impl<'a, S: Source<'a>> Reader<'_, S> {
     }
 
     fn offsets(&self, is_large: bool) -> Result<Offsets<'a>, String> {
-        // An array of nothing need not have its one offset.
+        // An empty array may lack its only offset.
         let count = if self.end == 0 { 0 } else { self.end.saturating_add(1) };
         Ok(if is_large {
             Offsets::Large(self.bytes(1, count, 8)?.as_chunks().0)
@@ -228,7 +228,7 @@ impl<'a, S: Source<'a>> Reader<'_, S> {
         self.expect("arrays inside", self.layout.children, children)?;
         Ok(match form {
             Form::Null => {
-                // Some leave a place for the bitmap that this kind does not have.
+                // Some libraries leave a place for the bitmap, which this kind lacks.
                 if self.layout.buffers != 1 {
                     self.expect("buffers", self.layout.buffers, NO_BUFFERS)?;
                 }
@@ -290,7 +290,7 @@ impl<'a, S: Source<'a>> Reader<'_, S> {
             }
             Form::Dictionary { bytes, is_signed, values } => {
                 let cells = self.integers(*bytes, *is_signed)?;
-                // Which of them are null is asked of the whole.
+                // The parent tells which of them are null.
                 let indexes = Values { len: self.end, start: 0, valid: None, cells };
                 let values = Values::read(values, &self.source.dictionary()?)?;
                 Cells::Dictionary(Box::new(indexes), Box::new(values))

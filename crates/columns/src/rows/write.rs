@@ -1,4 +1,4 @@
-//! Rows as documents.
+//! Writes rows as documents.
 
 use mangonel_bson::{
     Decimal128, ObjectId, append_binary, append_bool, append_datetime, append_decimal128, append_double,
@@ -11,10 +11,10 @@ use crate::problem::{Failure, Outcome, Problem, make_room};
 use crate::rows::form::{Form, Moment};
 use crate::rows::values::{Cells, Pieces, Source, Values};
 
-/// What a document may take before it is given up; servers store 16 MiB.
+/// The size at which a document is given up; servers store 16 MiB.
 const MAX_BYTES: usize = 64 << 20;
 
-/// What an element takes beside its key and its text.
+/// The most bytes of an element besides its key and its text.
 const SHORT: usize = 64;
 
 /// The rows of one array of documents.
@@ -27,11 +27,11 @@ pub struct Rows<'a> {
     valid: Option<&'a [u8]>,
     has_ids: bool,
     skips_nulls: bool,
-    /// Lists of the paths that are null; other nulls are fields that a document lacks.
+    /// Lists of the paths that are null; other nulls are missing fields.
     null_paths: Option<Values<'a>>,
 }
 
-/// What is written, and how.
+/// The settings of writing.
 struct Context<'a> {
     /// Bytes at which a document is given up.
     limit: usize,
@@ -39,7 +39,7 @@ struct Context<'a> {
     nulls: Option<Nulls<'a>>,
 }
 
-/// The paths of a document that are null, and the place that is written now.
+/// The null paths of a document, and the current path.
 struct Nulls<'a> {
     paths: Vec<&'a str>,
     path: Path,
@@ -62,17 +62,17 @@ impl Context<'_> {
         }
     }
 
-    /// Whether a null at the present place is a field that the document lacks.
+    /// Whether a null at the current path is a field that the document lacks.
     fn lacks(&self) -> bool {
         self.nulls.as_ref().is_some_and(|nulls| !nulls.paths.contains(&nulls.path.text()))
     }
 }
 
 impl<'a> Rows<'a> {
-    /// Reads an array of documents. `skips_nulls`: columns that are null in a row are left out of its document.
+    /// Reads an array of documents. `skips_nulls`: leave null columns out of a row's document.
     ///
     /// # Errors
-    /// It is none, or its parts do not fit; nothing of the values was looked at.
+    /// It is no such array, or its parts do not fit. No value was read.
     pub fn read(form: &'a Form, source: &impl Source<'a>, skips_nulls: bool) -> Result<Self, String> {
         let Values { len, start, valid, cells } = Values::read(form, source)?;
         let Cells::Struct(mut columns) = cells else {
@@ -102,10 +102,11 @@ impl<'a> Rows<'a> {
         self.len == 0
     }
 
-    /// Appends a row as a document; one without an `_id` gets `id`. After a failure what was appended is of no use.
+    /// Appends a row as a document; one without an `_id` gets `id`. After a failure, the appended bytes are
+    /// unusable.
     ///
     /// # Errors
-    /// Says which value of the row, which counts from 0, cannot be stored.
+    /// Names the value that cannot be stored; rows are counted from 0.
     pub fn append(
         &self,
         row: usize,
@@ -156,7 +157,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The paths of a row that are null.
+/// Returns the null paths of a row.
 fn paths<'a>(values: &'a Values<'a>, row: usize) -> Outcome<Vec<&'a str>> {
     let at = values.start + row;
     let Cells::List(offsets, items) = &values.cells else { return Ok(Vec::new()) };

@@ -1,25 +1,25 @@
-//! MONGODB-AWS, MONGODB-OIDC and GSSAPI: conversations whose words come from outside this crate, for they take
-//! signatures, tokens or tickets of an external provider. Knows the order of messages, and when to retry with another
-//! token. Spec: auth, "MONGODB-AWS", "MONGODB-OIDC", "GSSAPI".
+//! MONGODB-AWS, MONGODB-OIDC and GSSAPI: conversations whose client messages come from outside this crate,
+//! since they need signatures, tokens or tickets of a provider. Knows the order of messages, and when to
+//! retry with another token. Spec: auth, "MONGODB-AWS", "MONGODB-OIDC", "GSSAPI".
 
 use mangonel_bson as bson;
 
 use super::{AuthError, Command, Mechanism, State, append_sasl_start, conversation_id, is_done, payload};
 use crate::auth::sasl_continue;
 
-/// A token from the cache, a token from a refresh token, and a new one: more tries would be the same again.
+/// A token from the cache, one from a refresh token, and a new one: a further try would repeat one of these.
 const MOST_TRIES: u32 = 3;
 
-/// What has to be known to say the next word.
+/// What the provider of the next message needs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Prompt {
-    /// What the server said; `None` at the start of a conversation.
+    /// The server's message; `None` at the start of a conversation.
     pub challenge: Option<Vec<u8>>,
-    /// The number of the token that the server refused or that has expired; it must not be said again.
+    /// The number of the token that the server refused or that has expired; it must not be sent again.
     pub refused: Option<u64>,
 }
 
-/// A word of the client, kept out of debug output: it may hold a token.
+/// A message of the client, kept out of debug output: it may hold a token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hidden(pub Vec<u8>);
 
@@ -29,7 +29,7 @@ impl std::fmt::Debug for Hidden {
     }
 }
 
-/// The client's next word.
+/// The client's next message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Word {
     /// Its bytes.
@@ -38,11 +38,11 @@ pub struct Word {
     pub token: u64,
     /// Whether there may be a newer token when the server refuses this one.
     pub has_successor: bool,
-    /// Whether the server may end the conversation after it. Before, it has not proved who it is.
+    /// Whether the server may end the conversation after it. Earlier, the server has not proved its identity.
     pub is_last: bool,
 }
 
-/// A conversation of which the client's part comes from outside.
+/// A conversation whose client messages come from outside.
 #[derive(Debug)]
 pub(super) struct Conversation {
     mechanism: Mechanism,
@@ -62,12 +62,12 @@ impl Conversation {
         &self.prompt
     }
 
-    /// Returns the number of the token that was said last; 0 for none.
+    /// Returns the number of the token that was sent last; 0 for none.
     pub(super) fn token(&self) -> u64 {
         self.said.as_ref().map_or(0, |word| word.token)
     }
 
-    /// Puts the next word into a command.
+    /// Puts the next message into a command.
     pub(super) fn say(mut self, word: Word) -> State {
         let command = match self.number {
             Some(number) => sasl_continue(number, &word.payload.0),
@@ -95,7 +95,7 @@ impl Conversation {
         Ok(State::External(self))
     }
 
-    /// Begins again with another token, when there may be one.
+    /// Starts over with another token, if there may be one.
     pub(super) fn try_again(self) -> Option<State> {
         let said = self.said.filter(|word| word.has_successor && self.tries + 1 < MOST_TRIES)?;
         let mut again = Conversation::new(self.mechanism, Some(said.token));

@@ -1,4 +1,4 @@
-//! What all connections of one client share when they authenticate: who the user is, fresh nonces, derived keys.
+//! The state that all connections of a client share for authentication: the user, fresh nonces, derived keys.
 //! Sends nothing and knows no connection. Spec: auth, "Caching credentials".
 
 use std::fmt;
@@ -9,15 +9,15 @@ use super::external::Word;
 use super::scram::{KeyCache, KeyRequest, Keys};
 use super::{AuthError, Authentication, Credential, Mechanism, NONCE_SIZE};
 
-/// The user that a client's connections authenticate as, with what earlier conversations left behind.
+/// The user that a client's connections authenticate as, with the results of earlier conversations.
 #[derive(Clone, Debug)]
 pub struct Login {
     credential: Credential,
     nonces: Nonces,
     keys: KeyCache,
-    /// What was settled with a server that was asked; a user's mechanisms are the same on all of them.
+    /// The mechanism negotiated with a server; a user's mechanisms are the same on all servers.
     settled: Option<Mechanism>,
-    /// The word that the last connection was authenticated with, where it is good for others too.
+    /// The message that authenticated the last connection, if other connections may use it too.
     word: Option<Word>,
     /// Where the user's credentials may be sent; `None` for anywhere.
     allowed_hosts: Option<Vec<String>>,
@@ -36,7 +36,7 @@ impl Login {
         }
     }
 
-    /// Sends credentials to these hosts alone: names, or `*.` and the end of a name.
+    /// Restricts credentials to these hosts: names, or `*.` and the end of a name.
     pub fn allow_hosts(&mut self, patterns: Vec<String>) {
         self.allowed_hosts = Some(patterns);
     }
@@ -75,7 +75,7 @@ impl Login {
         Authentication::again(self.credential.clone(), mechanism, self.nonces.next(), Some(token))
     }
 
-    /// Notes what an authentication went well with.
+    /// Records the mechanism and message of a successful authentication.
     pub fn settle(&mut self, authentication: &Authentication) {
         self.settled = authentication.mechanism();
         if self.settled == Some(Mechanism::Oidc)
@@ -86,12 +86,12 @@ impl Login {
         }
     }
 
-    /// Says this token inside no further hello.
+    /// Sends this token in no further hello.
     pub fn forget_token(&mut self, token: u64) {
         self.word = self.word.take().filter(|word| word.token > token);
     }
 
-    /// Returns the keys that an equal request was derived for before.
+    /// Returns the keys derived for an equal request earlier.
     pub fn find_keys(&self, request: &KeyRequest) -> Option<&Keys> {
         self.keys.find(request.id())
     }

@@ -1,5 +1,5 @@
-//! Authentication of one connection: which mechanism, which commands, whether the answers can be believed.
-//! Sends nothing, makes no randomness, and never prints a secret. Spec: auth; mongodb-handshake.
+//! Authentication of one connection: chooses the mechanism, makes the commands, and checks the server's
+//!     answers. Sends nothing, makes no randomness, and never prints a secret. Spec: auth; mongodb-handshake.
 //!
 //! Order: [`Authentication::append_to_hello`] while the hello command is written,
 //! [`Authentication::handle_hello`] with its reply, then each step of [`Authentication::poll_step`] until it
@@ -26,7 +26,7 @@ pub const AUTHENTICATION_FAILED: i64 = 18;
 /// Bytes of randomness a conversation needs.
 pub const NONCE_SIZE: usize = 24;
 
-/// A text that must not be printed.
+/// A secret text, which must not be printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -97,16 +97,16 @@ impl Mechanism {
     }
 }
 
-/// Who to authenticate as.
+/// The user to authenticate as.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Credential {
     /// The name; MONGODB-X509 can do without.
     pub username: Option<String>,
     /// The password; MONGODB-X509 has none.
     pub password: Option<Secret>,
-    /// The database that knows the user; `$external` for mechanisms that ask someone else.
+    /// The database that knows the user; `$external` for mechanisms with an external provider.
     pub source: String,
-    /// The mechanism asked for, or `None` to let the server say what it has.
+    /// The requested mechanism; `None` to negotiate one with the server.
     pub mechanism: Option<Mechanism>,
 }
 
@@ -122,12 +122,12 @@ pub enum AuthError {
     },
     /// The password holds characters that SASLprep prohibits.
     PasswordCharacters,
-    /// The server said something that is not part of the conversation.
+    /// The server's message is not part of the conversation.
     Malformed {
         /// Which message or field.
         what: &'static str,
     },
-    /// The server's nonce does not continue the client's: someone repeats an old conversation.
+    /// The server's nonce does not continue the client's: an old conversation is being replayed.
     Nonce,
     /// The server asks for too few or far too many rounds.
     Iterations {
@@ -166,7 +166,7 @@ impl fmt::Display for AuthError {
 
 impl std::error::Error for AuthError {}
 
-/// What an authentication wants done next.
+/// The next step of an authentication.
 pub enum Step<'a> {
     /// Send the command and hand its reply to [`Authentication::handle_reply`].
     Send {
@@ -177,13 +177,13 @@ pub enum Step<'a> {
     },
     /// Find the keys in the cache or derive them, and hand them to [`Authentication::handle_keys`].
     Derive(&'a KeyRequest),
-    /// Find the client's next word and hand it to [`Authentication::handle_word`].
+    /// Find the client's next message and pass it to [`Authentication::handle_word`].
     Ask(&'a Prompt),
     /// The connection is authenticated.
     Done,
 }
 
-// Written by hand: the command may carry a password.
+// Written by hand, since the command may carry a password.
 impl fmt::Debug for Step<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -197,14 +197,14 @@ impl fmt::Debug for Step<'_> {
 
 #[derive(Debug)]
 enum State {
-    /// Hello is under way; the conversation that was begun inside it, if any.
+    /// Hello is in flight, with the conversation begun inside it, if any.
     Hello(Option<(Mechanism, Scram)>),
     /// A whole command; its reply ends the authentication.
     Single(Command),
     ScramFirst(Command, Scram),
     ScramKeys(KeyRequest, Scram, i32),
     ScramLast(Command, Scram),
-    /// The server proved itself but wants one more, empty, message.
+    /// The server has proved itself, but expects one more, empty message.
     ScramEmpty(Command),
     External(Conversation),
     ExternalSent(Command, Conversation),
@@ -228,7 +228,7 @@ pub struct Authentication {
     credential: Credential,
     nonce: String,
     state: State,
-    /// A word that was good enough for another connection; said inside hello.
+    /// A message that authenticated another connection; sent inside hello.
     remembered: Option<Word>,
 }
 
@@ -273,7 +273,7 @@ impl Authentication {
         Ok(authentication)
     }
 
-    /// Says inside hello what was good enough for another connection.
+    /// Sends in hello the message that authenticated another connection.
     pub fn remember(&mut self, word: Option<Word>) {
         self.remembered = word;
     }
@@ -287,7 +287,7 @@ impl Authentication {
         }
     }
 
-    /// Returns the mechanism: the one asked for, or what the hello reply settled.
+    /// Returns the mechanism: the requested one, or the one negotiated by the hello reply.
     pub fn mechanism(&self) -> Option<Mechanism> {
         self.credential.mechanism
     }
@@ -385,7 +385,7 @@ impl Authentication {
         };
     }
 
-    /// Takes the word that [`Step::Ask`] asked for.
+    /// Takes the message that [`Step::Ask`] asked for.
     pub fn handle_word(&mut self, word: Word) {
         self.state = match std::mem::replace(&mut self.state, State::Failed) {
             State::External(conversation) => {
@@ -396,7 +396,7 @@ impl Authentication {
         };
     }
 
-    /// Returns the word that was good enough for this connection, for the next one.
+    /// Returns the message that authenticated this connection, for the next one.
     pub fn word(&self) -> Option<&Word> {
         self.remembered.as_ref().filter(|word| word.token != 0)
     }
@@ -511,7 +511,7 @@ fn sasl_continue(conversation: i32, payload: &[u8]) -> Command {
 }
 
 fn take_scram_first(mut scram: Scram, reply: RawDocument<'_>) -> Result<State, AuthError> {
-    // A peer that ended here would be trusted without proof.
+    // A server that ended the conversation here would be trusted without proof.
     if is_done(reply) {
         return Err(AuthError::Unproven);
     }

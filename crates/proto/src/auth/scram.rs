@@ -15,9 +15,9 @@ use subtle::ConstantTimeEq;
 
 use super::{AuthError, Secret};
 
-/// Fewer rounds than this make a stolen exchange too cheap to attack.
+/// With fewer rounds than this, a recorded conversation is too cheap to attack.
 const MIN_ITERATIONS: u32 = 4096;
-/// More rounds than this are a server's way to keep the client busy for minutes.
+/// With more rounds than this, a server could keep the client busy for minutes.
 const MAX_ITERATIONS: u32 = 10_000_000;
 /// No channel binding, no other identity.
 const GS2_HEADER: &str = "n,,";
@@ -76,7 +76,7 @@ impl Hash {
     }
 }
 
-/// What the server proved to know and the client proves with. Derived from the password, at some cost.
+/// The keys of both proofs, derived from the password at some cost.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
     client_key: Vec<u8>,
@@ -89,7 +89,7 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// Names what keys were derived from, without telling it.
+/// Identifies the input that keys were derived from, without revealing it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyId([u8; 32]);
 
@@ -99,7 +99,7 @@ impl fmt::Debug for KeyId {
     }
 }
 
-/// All that is needed to derive keys.
+/// The input for deriving keys.
 #[derive(Clone, Debug)]
 pub struct KeyRequest {
     hash: Hash,
@@ -143,7 +143,7 @@ impl KeyRequest {
     }
 }
 
-/// Keys of earlier conversations. A client talks as few users to few servers, so a small one is enough.
+/// Keys of earlier conversations. A client has few users and servers, so a small cache is enough.
 #[derive(Clone, Debug, Default)]
 pub struct KeyCache {
     keys: HashMap<KeyId, Keys>,

@@ -1,4 +1,4 @@
-//! What is known of each connection since its handshake: its number, its service, its compression, its token.
+//! The facts about each connection from its handshake: its number, its service, its compression, its token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::ids::LinkId;
 use crate::time::Instant;
 use crate::topology::ServerDescription;
 
-/// What a server said of a connection in its handshake.
+/// The facts about a connection from its handshake.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ConnectionFacts {
     /// The server's own number for it.
@@ -25,7 +25,7 @@ pub(crate) struct ConnectionFacts {
 }
 
 impl Client {
-    /// Keeps what the server said of a connection in its handshake, until the connection is closed.
+    /// Stores the facts from a connection's handshake until it is closed.
     pub(crate) fn note_connection(&mut self, link: LinkId, hello: RawDocument<'_>) {
         let connection = ConnectionFacts {
             server_connection_id: hello.get_i64_lenient("connectionId").ok().flatten(),
@@ -42,12 +42,12 @@ impl Client {
         }
     }
 
-    /// Returns how messages on a connection are compressed, as its handshake settled it; `None` for not at all.
+    /// Returns the compression negotiated by a connection's handshake; `None` for none.
     pub fn compressor(&self, link: LinkId) -> Option<Compressor> {
         self.connections.get(&link)?.compressor
     }
 
-    /// Notes which token a connection was authenticated with.
+    /// Records the token that a connection was authenticated with.
     pub(crate) fn note_token(&mut self, link: LinkId, token: u64) {
         if let Some(connection) = self.connections.get_mut(&link) {
             connection.token = token;

@@ -1,5 +1,5 @@
-//! What is counted of the client, and copies of it. Operations are counted only once that is asked for; connections
-//! opened and closed, which are rare, always.
+//! The counts of the client, and copies of them. Operations are counted only on request; opened and closed
+//! connections, which are rare, always.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::metrics::{Metrics, PoolCounts};
 use crate::pool::Pool;
 use crate::topology::Address;
 
-/// The connections of one server, over all shards: at this moment, and what was counted.
+/// The connections of one server over all shards: the current ones, and the counts.
 #[derive(Clone, Debug, Default)]
 pub struct PoolSnapshot {
     /// Connections that are idle.
@@ -19,17 +19,17 @@ pub struct PoolSnapshot {
     pub pending: usize,
     /// Exchanges that wait for a connection.
     pub waiting: usize,
-    /// What was counted.
+    /// The counts.
     pub counts: PoolCounts,
 }
 
 impl Client {
-    /// Counts from now on. Asked again, goes on counting.
+    /// Counts from now on. A second call changes nothing.
     pub fn begin_counting(&mut self) {
         self.metrics.get_or_insert_default();
     }
 
-    /// Returns what was counted; `None` when it is not.
+    /// Returns the counts; `None` if the client does not count.
     pub fn metrics(&self) -> Option<&Metrics> {
         self.metrics.as_deref()
     }
@@ -48,7 +48,7 @@ impl Client {
         }
     }
 
-    /// Returns the connections of every server that is known, or was.
+    /// Returns the connections of every known or former server.
     pub fn pool_snapshots(&self) -> BTreeMap<Address, PoolSnapshot> {
         let mut found: BTreeMap<Address, PoolSnapshot> = BTreeMap::new();
         for (address, counts) in &self.gone {
@@ -72,7 +72,7 @@ impl Client {
         self.gone.entry(address.clone()).or_default().merge(pool.counts());
     }
 
-    /// Counts in the books of a server where no pool is left to do it.
+    /// Counts for a server whose pool is gone.
     pub(crate) fn count_gone(&mut self, address: &Address, count: impl FnOnce(&mut PoolCounts)) {
         count(self.gone.entry(address.clone()).or_default());
     }

@@ -1,4 +1,5 @@
-//! What the owner drains after the lock was released: links to close, exchanges to wake, actions, events.
+//! The queues that the owner drains after the lock was released: links to close, exchanges to wake, actions,
+//!     events.
 
 use std::collections::VecDeque;
 
@@ -9,13 +10,13 @@ use crate::pool::Pool;
 use crate::topology::Address;
 
 impl Client {
-    /// Returns whether a waiting exchange has reason to look again.
+    /// Returns whether a waiting exchange should check again.
     pub fn should_wake(&self, exchange: ExchangeId) -> bool {
         let mut pools = self.servers.values().flat_map(|server| server.pools.values());
         !self.selecting.contains(&exchange) && !pools.any(|pool| pool.is_waiting(exchange))
     }
 
-    /// Returns whether one of the `poll_*` has something.
+    /// Returns whether a `poll_*` method has a result.
     pub fn has_pending(&self) -> bool {
         let mut pools = self.servers.values().flat_map(|server| server.pools.values());
         !self.woken.is_empty()
@@ -42,18 +43,18 @@ impl Client {
         woken
     }
 
-    /// Returns what the face has to do for the deployment since the last call.
+    /// Returns the actions for the face since the last call.
     pub fn poll_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }
 
-    /// Returns what happened since the last call, in order; only of the kinds that are wanted.
+    /// Returns the events since the last call, in order; only of requested kinds.
     pub fn poll_events(&mut self) -> VecDeque<Event> {
         self.collect_logs();
         self.events.take()
     }
 
-    /// Changes which events are made from now on.
+    /// Sets the kinds of events that are made from now on.
     pub fn set_interests(&mut self, interests: Interests) {
         self.events.set_interests(interests);
         self.options.topology.has_listeners = interests.contains(Interests::TOPOLOGY);
@@ -71,14 +72,14 @@ impl Client {
         self.events.push(event);
     }
 
-    /// Has listeners hear of a pool, when there are any.
+    /// Publishes an event of a pool to listeners, if there are any.
     pub(crate) fn publish_pool(&mut self, address: &Address, event: impl FnOnce() -> PoolEvent) {
         if self.wants(Interests::POOLS) {
             self.publish(Event::Pool { address: address.clone(), event: event() });
         }
     }
 
-    /// Puts what pools noted behind what happened before.
+    /// Appends the events of pools to the queue.
     fn collect_logs(&mut self) {
         if self.wants(Interests::POOLS) {
             for (address, server) in &mut self.servers {

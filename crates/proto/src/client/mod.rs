@@ -1,4 +1,4 @@
-//! What all exchanges of one client share: the deployment, its pools, sessions and cluster time.
+//! The state that all exchanges of a client share: the deployment, its pools, sessions and cluster time.
 //! The owner keeps it behind a lock that is held for about a microsecond, never across I/O.
 //! Spec: server-discovery-and-monitoring, server-selection, connection-monitoring-and-pooling.
 
@@ -35,20 +35,20 @@ use crate::topology::{
 /// Longer than any session lasts.
 const ENDLESS: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// Something that the face has to do for the deployment, besides what exchanges ask for.
+/// An action of the face for the deployment, apart from the steps of exchanges.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Start driving the monitor of this server.
     Watch(Address),
     /// Start driving the pinger of this server.
     Ping(Address),
-    /// Let this server's monitor look at its step again.
+    /// Let this server's monitor poll its step again.
     Wake(Address),
     /// Shut down the socket of this server's monitor.
     Interrupt(Address),
-    /// Kill a session on this server, and so the cursor that it may have left open there.
+    /// Kill a session on this server, and with it a cursor that may be open there.
     KillSession(Address, [u8; 16]),
-    /// Shut down the sockets of this server's monitor and pinger, and let both look at their steps again.
+    /// Shut down the sockets of this server's monitor and pinger, and let both poll their steps again.
     Stop(Address),
     /// Call [`Client::keep_up`] soon, and every second or so from then on.
     KeepUp,
@@ -58,7 +58,7 @@ pub enum Action {
 #[derive(Default)]
 struct Server {
     pools: BTreeMap<ShardId, Pool>,
-    /// Whether the server was reached since its pools were cleared; only listeners want to know.
+    /// Whether the server was reached since its pools were cleared; for listeners only.
     is_ready: bool,
 }
 
@@ -81,9 +81,9 @@ pub struct Client {
     pub(crate) next_session: u64,
     choices: IdSource,
     cluster_time: Option<ClusterTime>,
-    /// What is counted, once someone asked for it.
+    /// The counts, if they were requested.
     pub(crate) metrics: Option<Box<Metrics>>,
-    /// What the pools have counted that are gone.
+    /// The counts of closed pools.
     gone: BTreeMap<Address, PoolCounts>,
     next_exchange: u64,
     next_request: i32,
@@ -147,7 +147,7 @@ impl Client {
         self.options.metadata = metadata;
     }
 
-    /// Returns what is known of the deployment.
+    /// Returns the description of the deployment.
     pub fn description(&self) -> &Arc<TopologyDescription> {
         self.topology.description()
     }
@@ -157,7 +157,7 @@ impl Client {
         self.is_closed
     }
 
-    /// Ends the client: every later exchange fails, every waiter is woken, every link closes.
+    /// Closes the client: every later exchange fails, every waiter is woken, every link is closed.
     pub fn close(&mut self, now: Instant) {
         self.is_closed = true;
         self.topology.close(now);
@@ -165,7 +165,7 @@ impl Client {
         self.woken.append(&mut self.selecting);
     }
 
-    /// Starts over in a forked child: nothing is known, nothing is open, and ids come from another seed.
+    /// Starts over in a forked child, without connections and knowledge, and with another seed for ids.
     pub fn restart_in_child(&mut self, seed: [u8; 16], now: Instant) {
         self.servers.clear();
         self.selecting.clear();
@@ -189,7 +189,7 @@ impl Client {
         }
     }
 
-    /// Starts over with other options, as long as nothing was begun.
+    /// Starts over with other options; only before the first operation.
     pub fn reconfigure(&mut self, mut options: ClientOptions, now: Instant) {
         options.topology.has_listeners = self.options.topology.has_listeners;
         self.options = options;
@@ -200,8 +200,8 @@ impl Client {
         self.settle();
     }
 
-    /// Takes what DNS says of a deployment whose hosts come from SRV records: the hosts and how long they are good for,
-    /// or `None` for no answer. Returns when to ask again; `None` for never.
+    /// Takes the SRV records of a deployment: the hosts and their time to live, or `None` for no answer.
+    /// Returns when to ask again; `None` for never.
     pub fn follow_srv(
         &mut self,
         answer: Option<(Vec<Address>, Duration)>,
@@ -216,7 +216,7 @@ impl Client {
             return None;
         }
         let heartbeat = self.topology.heartbeat_frequency();
-        // No host that may be used is no answer either.
+        // An answer without a usable host counts as none.
         let Some((named, ttl)) = answer.filter(|(named, _)| !named.is_empty()) else {
             return Some(srv::poll_interval(None, heartbeat));
         };
@@ -227,14 +227,14 @@ impl Client {
         is_followed(self).then(|| srv::poll_interval(Some(ttl), heartbeat))
     }
 
-    /// Hands the topology to a monitor or a pinger, then does in the pools what follows from it.
+    /// Lets a monitor or pinger change the topology, then applies the effects to the pools.
     pub fn with_topology<T>(&mut self, change: impl FnOnce(&mut Topology) -> T) -> T {
         let result = change(&mut self.topology);
         self.settle();
         result
     }
 
-    /// Does what the topology asks of pools and waiters, and notes what it asks of the face.
+    /// Applies the topology's effects to pools and waiters, and queues those for the face.
     fn settle(&mut self) {
         while let Some(event) = self.topology.poll_event() {
             self.events.push(Event::Topology(event));
@@ -306,7 +306,7 @@ impl Client {
         )
     }
 
-    /// Returns the servers that suit an operation, for the user to choose from; `None` where the user has no say.
+    /// Returns the servers that suit an operation, for the user's `server_selector`; `None` without one.
     pub(crate) fn candidates(
         &self,
         criteria: Criteria<'_>,
@@ -320,7 +320,7 @@ impl Client {
         select::suitable(topology, criteria, deprioritized, frequency).map(Some)
     }
 
-    /// Chooses one of these servers, by their distance and by chance.
+    /// Chooses one of these servers, by latency and at random.
     pub(crate) fn choose(
         &mut self,
         mut among: Vec<Arc<ServerDescription>>,
@@ -335,18 +335,18 @@ impl Client {
         self.options.topology.is_load_balanced
     }
 
-    /// Returns what the service last connected to said of itself; only behind a load balancer, where there is no
+    /// Returns the hello of the last service connected to; only behind a load balancer, where there is no
     /// monitoring.
     pub fn balanced_service(&self) -> Option<&Arc<ServerDescription>> {
         self.balanced_service.as_ref()
     }
 
-    /// Returns any number, for a decision by chance.
+    /// Returns a random number.
     pub(crate) fn chance(&mut self) -> u64 {
         self.choices.next_u64()
     }
 
-    /// Returns the server of this address while it is known and can be talked to.
+    /// Returns the server of this address if it is known and compatible.
     pub(crate) fn known_server(&self, address: &Address) -> Option<Arc<ServerDescription>> {
         let server = self.description().servers.get(address)?;
         (server.server_type != ServerType::Unknown).then(|| Arc::clone(server))
@@ -362,7 +362,7 @@ impl Client {
         hello_command(&self.options, request, hello_ok, request_id, |_| {})
     }
 
-    /// Has an exchange woken at the next change of the deployment, and the servers looked at soon.
+    /// Wakes an exchange at the next change of the deployment, and requests checks of the servers.
     pub(crate) fn wait_for_change(&mut self, exchange: ExchangeId, now: Instant) {
         self.selecting.push(exchange);
         self.topology.request_checks(now);
@@ -374,8 +374,8 @@ impl Client {
         self.selecting.retain(|waiting| *waiting != exchange);
     }
 
-    /// Returns the `$clusterTime` document to gossip, when one was seen and this deployment takes it. `session`: what the
-    /// command's session saw, which may be newer.
+    /// Returns the `$clusterTime` document to gossip, if one was seen and the deployment accepts it.
+    /// `session`: the one seen by the command's session, which may be newer.
     pub(crate) fn cluster_time<'a>(
         &'a self,
         server: &ServerDescription,
@@ -434,7 +434,7 @@ impl Client {
     /// Returns how long the deployment keeps idle sessions; `None` when it has none or is not known yet.
     pub fn session_timeout(&self) -> Option<Duration> {
         if self.is_load_balanced() {
-            // Unknown; a service starts a forgotten session again.
+            // Unknown; a service restarts a forgotten session.
             return Some(ENDLESS);
         }
         let minutes = self.description().logical_session_timeout_minutes?;

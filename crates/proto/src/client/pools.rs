@@ -69,7 +69,7 @@ impl Client {
         }
     }
 
-    /// The caller read the last reply of an exhaust cursor, or will not read on; `is_drained` tells which.
+    /// Checks in the connection of an exhaust cursor after its last reply (`is_drained`), or closes it.
     pub fn release_pinned(&mut self, link: LinkId, is_drained: bool, now: Instant) {
         let mut pools = self.servers.values_mut().flat_map(|server| server.pools.values_mut());
         match pools.find(|pool| pool.is_out(link)) {
@@ -82,7 +82,7 @@ impl Client {
         }
     }
 
-    /// Returns the books of one server in one shard, once something was checked out there.
+    /// Returns the pool of one server in one shard, if a connection was ever checked out there.
     pub fn pool(&self, server: &Address, shard: ShardId) -> Option<&Pool> {
         self.servers.get(server)?.pools.get(&shard)
     }
@@ -99,7 +99,7 @@ impl Client {
         })
     }
 
-    /// Returns the books of one server in one shard, made when they are first needed; `None` when either is closed.
+    /// Returns the pool of one server in one shard, made on demand; `None` if either is closed.
     pub(crate) fn pool_mut(&mut self, server: &Address, shard: ShardId) -> Option<&mut Pool> {
         let is_open = self.shards.contains(&shard) && !self.is_closed;
         match self.servers.get_mut(server)?.pools.entry(shard) {
@@ -122,7 +122,7 @@ impl Client {
         pools.map(|pool| pool.sizes().1 as u64).sum()
     }
 
-    /// Has the pools looked after now: [`Client::keep_up`] is due.
+    /// Requests a call of [`Client::keep_up`] now.
     pub(crate) fn ask_for_upkeep(&mut self) {
         let pool = &self.options.pool;
         let is_needed = pool.min_pool_size > 0 || pool.max_idle_time.is_some();

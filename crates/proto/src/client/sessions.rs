@@ -1,4 +1,4 @@
-//! The explicit sessions of one client, by their ids. What a session remembers is `client_session`'s.
+//! The explicit sessions of one client, by their ids. Their state is in `client_session`.
 //! Spec: sessions, transactions.
 
 use super::Client;
@@ -65,7 +65,7 @@ impl Client {
         Ok(())
     }
 
-    /// Notes that the answer to a commit or an abort is there, or will not be.
+    /// Records that a commit or an abort was answered, or will not be.
     pub fn finish_transaction(&mut self, id: SessionId, end: End, now: Instant) {
         let link = self.open_sessions.get_mut(&id).and_then(|session| session.transaction.finish_end(end));
         self.give_back_pinned(link, now);

@@ -1,4 +1,4 @@
-//! State of the whole process that the GIL guards. Knows nothing of what it holds.
+//! State of the process that the GIL guards. Knows nothing of its values.
 use std::cell::UnsafeCell;
 
 use pyo3::prelude::*;

@@ -1,4 +1,4 @@
-//! The garbage collector, and when it need not look.
+//! Pauses the garbage collector while it is not needed.
 use pyo3::ffi;
 use pyo3::prelude::*;
 

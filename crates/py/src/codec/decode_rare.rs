@@ -19,7 +19,7 @@ const OLD_BINARY: u8 = 2;
 const RAW_VIEW_SIZE: usize = 4096;
 
 impl Codec {
-    /// Tells whether a date is not simply the `datetime` of these milliseconds.
+    /// Returns whether a date needs more than the plain `datetime` of these milliseconds.
     #[inline]
     pub(super) fn date_needs_care(&self, millis: i64) -> bool {
         millis < self.date_range.0 || millis > self.date_range.1 || self.dates == DatetimeConversion::Millis
@@ -85,7 +85,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         made.map_err(|fault| self.invalid_value(fault, at))
     }
 
-    /// What the interpreter or a class said of the bytes at this offset, as an error of the bytes.
+    /// Turns an error of the interpreter or of a class into an error of the bytes at this offset.
     #[cold]
     #[inline(never)]
     #[expect(clippy::boxed_local, reason = "errors travel boxed, so every caller has it so")]

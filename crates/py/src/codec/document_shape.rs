@@ -1,4 +1,4 @@
-//! What documents become instead of the codec's document class: made above this floor, used below it.
+//! Another target of decoding than the codec's document class: made above this floor, used below it.
 
 use crate::thread_end::Entry;
 use pyo3::prelude::*;
@@ -12,12 +12,12 @@ pub trait Shape: Send + Sync {
     fn make(&self, py: Python<'_>, document: &[u8]) -> PyResult<Py<PyAny>>;
 }
 
-/// A shape on its way from who makes it to the batch whose documents take it.
+/// A shape, passed from its maker to the batch that uses it.
 #[pyclass(frozen, module = "mangonel._core")]
 pub struct DocumentShape(Entry, Box<dyn Shape>);
 
 impl DocumentShape {
-    /// Wraps a shape for Python's hands.
+    /// Wraps a shape for Python.
     pub fn new(shape: impl Shape + 'static) -> Self {
         DocumentShape(Entry, Box::new(shape))
     }

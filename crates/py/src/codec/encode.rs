@@ -256,7 +256,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
         Ok(at)
     }
 
-    /// Makes room for so many more bytes.
+    /// Makes room for `count` more bytes.
     #[inline(always)]
     pub(crate) fn make_room(&mut self, more: usize) -> Result<(), Fault> {
         if self.out.capacity() - self.out.len() < more { self.grow(more) } else { Ok(()) }

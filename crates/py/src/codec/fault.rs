@@ -1,5 +1,5 @@
-//! What can go wrong while encoding or decoding, before it becomes a Python exception: a class, a sentence, and the path
-//! of the offending value, which is put together only while an error travels up. Knows the exception classes by name.
+//! Errors of encoding and decoding before they become Python exceptions: a class, a sentence, and the path of
+//! the offending value, which is built only while an error travels up. Knows the exception classes by name.
 use std::fmt::Write;
 
 use pyo3::exceptions::{PyException, PyMemoryError, PyOverflowError, PyRecursionError, PyValueError};
@@ -65,7 +65,7 @@ pub(crate) fn found(kind: Kind, what: impl Into<String>, tail: impl Into<String>
     Box::new(Problem::Found { kind, what: what.into(), tail: tail.into(), path: Vec::new() })
 }
 
-/// There is no memory for so many more bytes.
+/// The error for bytes that there is no memory for.
 #[cold]
 #[inline(never)]
 pub(crate) fn no_memory(more: usize) -> Fault {

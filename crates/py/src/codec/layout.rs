@@ -16,7 +16,7 @@ static COUNTS_EMPTY: AtomicBool = AtomicBool::new(true);
 /// New dicts are known to the garbage collector from the start (3.14); older ones when they get a container.
 static TRACKS_ALL: AtomicBool = AtomicBool::new(false);
 
-/// Tells whether the inside may be used.
+/// Returns whether the inside may be used.
 #[inline]
 pub(super) fn is_on(_py: Python<'_>) -> bool {
     ON.load(Ordering::Relaxed)
@@ -27,7 +27,8 @@ pub(super) fn switch(is_on: bool) {
     ON.store(is_on, Ordering::Relaxed);
 }
 
-/// Learns how empty dicts share their table and whether they are tracked. False when it is neither of the known ways.
+/// Finds out how empty dicts share their table and whether they are tracked. False if neither known way
+/// applies.
 ///
 /// # Safety
 /// The structures must be those of this interpreter.
@@ -122,13 +123,13 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Gives the dict back.
+    /// Returns the dict.
     pub(super) fn into_dict(self) -> *mut ffi::PyObject {
         self.dict
     }
 }
 
-/// Lays a dict open that has this many str keys, and takes it over; None leaves it to the caller.
+/// Takes over a dict with this many str keys, and reads its table; None leaves it to the caller.
 ///
 /// # Safety
 /// `dict` must be an exact dict with no other reference.

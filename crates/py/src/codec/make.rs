@@ -107,7 +107,7 @@ pub(crate) fn empty_dict(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyDict_New()) }
 }
 
-/// A set of what an object gives when it is iterated over.
+/// A set of an object's items.
 pub(crate) fn set_of<'py>(items: &Bound<'py, PyAny>, is_frozen: bool) -> Made<'py> {
     // SAFETY: `items` is alive as long as its `Bound`; for any object, the result is a new reference or null.
     unsafe {

@@ -30,7 +30,7 @@ struct Free {
 
 static FREE: GilCell<Free> = GilCell::new(Free { objects: [std::ptr::null_mut(); FREELIST], count: 0 });
 
-/// What makes new ids unique: five random bytes per process and a counter.
+/// The source of unique ids: five random bytes per process and a counter.
 #[derive(Clone, Copy)]
 struct Generator {
     random: [u8; 5],
@@ -455,7 +455,7 @@ unsafe extern "C" fn is_valid(_: *mut ffi::PyObject, value: *mut ffi::PyObject) 
     })
 }
 
-/// Whether an error says of a value that it is no id.
+/// Whether an error means that a value is no id.
 fn is_refusal(py: Python<'_>, error: &PyErr) -> PyResult<bool> {
     Ok(error.is_instance_of::<PyTypeError>(py) || error.matches(py, error_class(py, "InvalidId")?)?)
 }

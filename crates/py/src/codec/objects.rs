@@ -14,7 +14,7 @@ pub(super) fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// Says what the self-test found.
+/// Sets the result of the self-test.
 pub(super) fn switch(is_on: bool) {
     ON.store(is_on, Ordering::Relaxed);
 }
@@ -134,7 +134,7 @@ struct Ascii {
 /// The `state` of a new ASCII string: bits whose order is the compiler's, read from a string the interpreter made.
 static STATE: AtomicU32 = AtomicU32::new(0);
 
-/// Reads from a new string how they look.
+/// Learns the layout of ASCII strings from a new one.
 pub(super) fn learn_ascii(py: Python<'_>) -> PyResult<()> {
     // SAFETY: a new ASCII string of five characters, which the reference keeps alive; the self-test runs only for CPython as
     // it is usually built, whose structure this is. It is only read.

@@ -1,6 +1,6 @@
-//! How to build an instance of a small Python class without running its `__init__`: allocate, then store the arguments
-//! where `__init__` would. Where that is, is read from a sample made by the class itself; a class that does anything
-//! else with its arguments is simply called. Knows nothing about BSON.
+//! Builds instances of a small Python class without running its `__init__`: allocates, then stores the
+//! arguments where `__init__` would. A sample made by the class itself shows these places. A class that does
+//! anything else with its arguments is called. Knows nothing about BSON.
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple, PyType};
@@ -16,7 +16,7 @@ enum Place {
     Attribute(Py<PyString>),
 }
 
-/// What the instance is allocated with.
+/// The base that allocates the instance.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Base {
     /// `object`: nothing of the arguments lives in the base.
@@ -80,7 +80,7 @@ impl Recipe {
         self.class.bind(py)
     }
 
-    /// What an instance of exactly this class keeps of the stored argument `index` in a slot.
+    /// Returns the argument `index` that an instance of exactly this class keeps in a slot.
     #[inline]
     pub(super) fn read<'py>(&self, object: &Bound<'py, PyAny>, index: usize) -> Option<Bound<'py, PyAny>> {
         if !std::ptr::eq(object.get_type_ptr().cast(), self.class.as_ptr()) {

@@ -1,6 +1,7 @@
-//! Decides at import whether `objects` and `layout` may be used: what they make must behave in every way as what the
-//! interpreter makes. A failed check switches them off, everything goes through the constructors, and `found` says why.
-//! At import a few samples are made, which takes a quarter of a millisecond; the tests make all of them, by `hold`.
+//! Decides at import whether `objects` and `layout` may be used: their objects must behave exactly as the
+//! interpreter's own. A failed check switches them off, everything goes through the constructors, and `found`
+//! says why. At import a few samples are made, which takes a quarter of a millisecond; the tests make all of
+//! them, by `hold`.
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -10,7 +11,7 @@ use pyo3::types::{PyDict, PyList, PyString};
 
 use super::{datetime, layout, objects};
 
-/// What was found of `objects` and of `layout`, as an index of `WORDS`; `set` cannot switch on what is not usable.
+/// The results for `objects` and `layout`, as indexes of `WORDS`; `set` cannot switch on an unusable way.
 static OBJECTS: AtomicU8 = AtomicU8::new(OTHER_INTERPRETER);
 static DICTS: AtomicU8 = AtomicU8::new(OTHER_INTERPRETER);
 
@@ -28,7 +29,7 @@ const WORDS: [&str; 5] = [
     "on",
 ];
 
-/// What is made and compared.
+/// The objects to make and compare.
 struct Samples {
     /// Sizes of dicts.
     sizes: &'static [usize],
@@ -87,7 +88,7 @@ emptied['again'] = 1
 tables = [{}, {'one': 1}, split, strings, holes, grown, mixed, emptied, dict.fromkeys('abc')]",
 };
 
-/// Runs the self-test and switches on what passed it and the environment does not forbid.
+/// Runs the self-test and switches on the ways that pass, unless the environment forbids them.
 pub(super) fn decide(py: Python<'_>) -> PyResult<()> {
     // SAFETY: `py` shows that the GIL is held; the import may be done again, and leaves an error where it fails.
     unsafe { ffi::PyDateTime_IMPORT() };
@@ -120,7 +121,7 @@ pub(super) fn decide(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Makes all samples, and tells whether each of what is on, by name, behaves as it must.
+/// Makes all samples, and returns by name whether each way that is on behaves correctly.
 pub(super) fn hold(py: Python<'_>) -> [(&'static str, bool); 2] {
     let is_on = |found: &AtomicU8| found.load(Ordering::Relaxed) >= SWITCHED_OFF;
     // SAFETY: what is on, or only switched off, passed `decide`, which found that the structures are this interpreter's
@@ -152,7 +153,7 @@ unsafe fn dicts_pass(py: Python<'_>, samples: &Samples) -> bool {
     unsafe { dicts(py, samples.sizes).unwrap_or(false) && walks(py, samples.tables).unwrap_or(false) }
 }
 
-/// What the self-test found: the fast ways by name, each "on" or why not.
+/// Returns the fast ways by name, each "on" or the reason why not.
 pub(super) fn found() -> [(&'static str, &'static str); 2] {
     let word = |found: &AtomicU8| WORDS[usize::from(found.load(Ordering::Relaxed))];
     [("objects", word(&OBJECTS)), ("dicts", word(&DICTS))]

@@ -25,12 +25,12 @@ const INDEX: usize = MOST_NODES * 2;
 const MOST_FIELDS: u32 = 1024;
 /// All templates together, in bytes.
 const MOST_MEMORY: usize = 8 << 20;
-/// Documents that found no place before the tree is emptied.
+/// How many documents may find no place before the tree is emptied.
 const MOST_REJECTED: usize = 4 * MOST_NODES;
 /// Below this many fields a template dict is slower than filling a new one.
 const WIDE: u32 = 11;
 
-/// One field name after those of its parents. What a walk looks at fills the first cache line.
+/// One field name after those of its parents. The fields that a walk reads fill the first cache line.
 #[repr(C, align(64))]
 pub(super) struct Node {
     name: Name,
@@ -38,15 +38,15 @@ pub(super) struct Node {
     next: *mut Node,
     /// The first node taken last by a document that is the value of this field; or the sentinel.
     inner: *mut Node,
-    /// Those taken before the last ones: where two shapes take turns, one of them is the next.
+    /// The child taken before the last one: if two shapes alternate, it is the next.
     next_before: *mut Node,
     inner_before: *mut Node,
     parent: *mut Node,
     /// Owned.
     key: *mut ffi::PyObject,
-    /// How many names lead here.
+    /// The number of names on the way here.
     pub(super) fields: u32,
-    /// HAS_REF and HAS_ID of the names that lead here.
+    /// HAS_REF and HAS_ID for the names on the way here.
     pub(super) marks: u8,
     /// A name comes twice, so the dict has fewer entries.
     has_duplicate: bool,
@@ -58,7 +58,7 @@ pub(super) struct Node {
 
 enum Template {
     None,
-    /// Not worth one: filling a new dict is quicker.
+    /// None is made, since filling a new dict is quicker.
     Never,
     /// A dict with these keys, to be copied. Owned.
     Dict(*mut ffi::PyObject),

@@ -1,4 +1,4 @@
-//! The values of documents and lists that are not finished yet, innermost last, until their dict or list takes them over.
+//! The values of unfinished documents and lists, innermost last, until their dict or list takes them over.
 //! Knows neither BSON nor JSON.
 use pyo3::ffi;
 use pyo3::prelude::*;

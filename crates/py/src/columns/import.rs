@@ -15,7 +15,7 @@ use pyo3::types::{PyCapsule, PyTuple};
 use super::interface::{ARRAY, ArrowArray, ArrowArrayStream, ArrowSchema, SCHEMA, STREAM};
 use crate::driver::interpreter::beside_pending_error;
 
-/// Bytes of metadata that are looked at.
+/// The most bytes of metadata that are read.
 const MAX_METADATA: i32 = 1 << 20;
 
 /// A structure with a release callback.
@@ -251,12 +251,12 @@ unsafe fn read_bytes<'a>(at: &mut *const c_char) -> Result<&'a [u8], String> {
 pub(super) struct Array(Owned<ArrowArray>);
 
 impl Array {
-    /// What reads it, as long as it is there.
+    /// Returns a reader of it.
     pub fn source(&self) -> ArraySource<'_> {
         ArraySource { array: &raw const *self.0.0, _owner: PhantomData }
     }
 
-    /// How many rows it says that it has.
+    /// Returns its declared number of rows.
     pub fn len(&self) -> usize {
         usize::try_from(self.0.0.length).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Lines of extended JSON to BSON, without Python objects for their values and without the GIL.
+//! Converts lines of extended JSON to BSON, without Python objects for their values and without the GIL.
 use mangonel_bson::{RawDocument, parse_json_distinct};
 use mangonel_entries::entries;
 use pyo3::prelude::*;
@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyList};
 /// An element of an ObjectId with the name `_id`.
 const ID_BYTES: usize = 1 + 4 + 12;
 
-/// Documents by line, None for blank lines; and the number from 0 of the first wrong line, with what is wrong.
+/// Documents by line, None for blank lines; and the number from 0 of the first wrong line, with its fault.
 type Parsed<'py> = (Bound<'py, PyList>, Option<(usize, String)>);
 
 /// Return the BSON of each line up to the first that is wrong. A document without an `_id` gets an ObjectId of the eight

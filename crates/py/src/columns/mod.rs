@@ -125,12 +125,12 @@ impl ColumnBuilder {
         self.builder.as_ref().map_or((0, 0), Builder::appended)
     }
 
-    /// Return the rows that there are as a table; its kinds hold for all rows that come later.
+    /// Return the rows so far as a table; its kinds hold for all later rows.
     fn take(&mut self, py: Python<'_>) -> PyResult<ArrowTable> {
         self.taken(py, Builder::take)
     }
 
-    /// Return the first full chunk as a table, or what there is; as `take`.
+    /// Return the first full chunk as a table, or the rows so far; otherwise as `take`.
     fn take_chunk(&mut self, py: Python<'_>) -> PyResult<ArrowTable> {
         self.taken(py, Builder::take_chunk)
     }
@@ -224,7 +224,7 @@ impl ArrowTable {
     /// The table as a capsule of an ArrowArrayStream. Spec: the Arrow PyCapsule interface.
     ///
     /// Args:
-    ///     requested_schema: passed over, as the interface allows.
+    ///     requested_schema: ignored, as the interface allows.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,

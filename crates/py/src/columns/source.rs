@@ -1,5 +1,5 @@
-//! Rows of tables that others made, encoded into as few inserts as the server's limits allow, straight into their messages.
-//! Knows no Arrow structure; `import` does. Spec: bulk-write, crud ("batch splitting").
+//! Encodes rows of other libraries' tables straight into the messages of as few inserts as the server's
+//! limits allow. Knows no Arrow structure; `import` does. Spec: bulk-write, crud ("batch splitting").
 use std::sync::Arc;
 
 use mangonel_bson::ObjectId;
@@ -81,7 +81,8 @@ struct Part {
 }
 
 impl Part {
-    /// Appends rows while `accepts` takes them: it is told where the document begins, and answers false to have it removed.
+    /// Appends rows while `accepts` allows: it gets the start of each document, and returns false to remove
+    ///     it.
     fn append(
         &self,
         mut row: usize,
@@ -101,7 +102,7 @@ impl Part {
                     if failure.is_no_memory() {
                         return Refused::NoMemory(text);
                     }
-                    // The place of the row in the array is of no use to the caller.
+                    // The row's index in the array means nothing to the caller.
                     let what = text.rsplit_once(" of row ").map_or(text.as_str(), |(what, _)| what);
                     Refused::Column(format!("{what} of row {}", self.first + row))
                 })?;
@@ -117,13 +118,13 @@ impl Part {
     }
 }
 
-/// Why a row is no document.
+/// Why a row cannot become a document.
 enum Refused {
     Column(String),
     NoMemory(String),
 }
 
-/// Some rows of a table as a sequence of the documents that they become.
+/// Some rows of a table, as a sequence of their documents.
 #[pyclass(frozen, module = "mangonel._core")]
 pub struct ArrowRows {
     _entry: Entry,

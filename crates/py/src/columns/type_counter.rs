@@ -57,7 +57,7 @@ impl TypeCounter {
         self.counts.as_ref().map_or(0, TypeCounts::left_out)
     }
 
-    /// Return the counts of the documents themselves, with all inside of them.
+    /// Return the counts of the documents, with those of nested values.
     fn found<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match &self.counts {
             Some(counts) => told(py, counts.root()),

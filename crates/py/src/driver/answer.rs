@@ -1,4 +1,4 @@
-//! What an exchange answers when it is done: the reply read as the operation asked for it, or the failure as an exception.
+//! The result of a finished exchange: the reply in the operation's form, or the failure as an exception.
 
 use mangonel_bson::{RawDocument, RawValue};
 use mangonel_proto::error::Failure;
@@ -10,11 +10,11 @@ use pyo3::prelude::*;
 use super::batch::Batch;
 use super::exchange::Exchange;
 use super::failure;
-use super::operation::Reading;
+use super::operation::ReplyForm;
 use super::session::ImplicitSession;
 use crate::codec::{self, Codec};
 
-/// Keys of a write's reply that say nothing about the write.
+/// Keys of a write's reply that do not concern the write.
 const GOSSIP: &[&str] = &["ok", "$clusterTime", "operationTime", "opTime", "electionId"];
 
 impl Exchange {
@@ -54,11 +54,11 @@ impl Exchange {
         error
     }
 
-    /// The exception for a failed reply that tells of its write concern too, where that comes first: of a commit, and of
-    /// an aggregation that writes.
+    /// Returns the write concern error of a failed reply for commands where it takes precedence: a commit,
+    /// and an aggregation that writes.
     fn not_confirmed(&self, py: Python<'_>, reply: &Py<PyAny>) -> Option<PyErr> {
         let is_first = self.inner.operation().kind == Kind::Commit
-            || matches!(self.reading, Reading::Batch | Reading::RawBatch);
+            || matches!(self.reading, ReplyForm::Batch | ReplyForm::RawBatch);
         let is_told = is_first && self.inner.facts().has_write_errors;
         is_told.then(|| failure::not_confirmed(py, reply.clone_ref(py))).flatten()
     }
@@ -137,7 +137,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// A write's reply without its gossip.
+    /// Returns a write's reply without the keys of GOSSIP.
     pub(super) fn write(&self, py: Python<'_>, body: RawDocument<'_>) -> PyResult<Py<PyAny>> {
         codec::decode_document(py, &without(py, body, GOSSIP)?, Codec::default_for(py)?.get())
     }
@@ -181,7 +181,7 @@ impl Exchange {
             self.codec.clone_ref(py),
             session,
             pinned,
-            self.reading == Reading::RawBatch,
+            self.reading == ReplyForm::RawBatch,
         );
         batch.is_streaming = self.inner.more_to_come();
         batch.server = self.inner.server().map(ToString::to_string).unwrap_or_default();

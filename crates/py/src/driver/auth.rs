@@ -1,5 +1,5 @@
-//! Authentication as Python sees it: the user of a client, read from its options, and the questions that a handshake
-//! asks its face.
+//! The Python side of authentication: the user from a client's options, and the questions of a handshake to
+//! its face.
 
 use mangonel_entries::entries;
 use mangonel_proto::auth::external::{Hidden, Prompt, Word};
@@ -35,7 +35,7 @@ impl KeyQuestion {
     }
 }
 
-/// Asks the client's responder for its next word when called, which may take as long as a person takes to log in.
+/// Asks the client's responder for its next message when called, which may take as long as a login by hand.
 #[pyclass(frozen, module = "mangonel._core")]
 pub struct WordQuestion {
     _entry: Entry,
@@ -43,7 +43,7 @@ pub struct WordQuestion {
     prompt: Prompt,
     /// The host name of the server.
     host: String,
-    /// What the responder returned as the state of this conversation; `None` at its start.
+    /// The responder's state of this conversation; `None` at its start.
     state: Option<Py<PyAny>>,
     /// Seconds that the operation has left, or None.
     left: Option<f64>,
@@ -82,7 +82,7 @@ impl WordQuestion {
     }
 }
 
-/// What a responder said. It may hold a token, so there is nothing to look at.
+/// A responder's message. It may hold a token, so it has no public attributes.
 #[pyclass(frozen, module = "mangonel._core")]
 pub struct NextWord {
     _entry: Entry,
@@ -107,7 +107,7 @@ pub fn answer(found: &Bound<'_, PyAny>) -> PyResult<(Answer, Option<Py<PyAny>>)>
     Ok((Answer::Word(next.word.clone()), next.state.as_ref().map(|state| state.clone_ref(found.py()))))
 }
 
-/// The keys of a password. They are as good as the password, so there is nothing to look at.
+/// The keys of a password. They are as secret as the password, so they have no public attributes.
 #[pyclass(frozen, module = "mangonel._core")]
 pub struct SessionKeys(pub(crate) Keys);
 

@@ -42,7 +42,7 @@ pub struct Batch {
     pub(crate) is_streaming: bool,
     /// The server that has the cursor.
     pub(crate) server: String,
-    /// What documents become instead of the codec's document class.
+    /// The shape of documents instead of the codec's document class.
     shape: Option<Py<DocumentShape>>,
 }
 
@@ -103,7 +103,7 @@ impl Batch {
         }
     }
 
-    /// Takes the documents out: the message, where the next one stands in it, and where they end.
+    /// Takes the documents out: the message, the position of the next one, and the end of the last.
     pub fn take_documents(&mut self) -> (Vec<u8>, usize, usize) {
         let position = self.position();
         self.move_to(self.end);
@@ -238,7 +238,7 @@ impl Batch {
         let mut text = Vec::new();
         make_room(&mut text, 2 * self.end.saturating_sub(self.position()))?;
         while let Some(document) = self.next_document(py)? {
-            // Rarely not enough; then what is left over from the others helps, or little is missing.
+            // Rarely too little; then memory left over from other documents suffices, or little is missing.
             make_room(&mut text, 4 * document.len())?;
             if !text.is_empty() {
                 text.push(separator);
@@ -250,7 +250,7 @@ impl Batch {
         codec::bytes_of(py, &text)
     }
 
-    /// Let documents come as what the shape makes of them.
+    /// Let the shape make the documents.
     fn r#become(&mut self, shape: Py<DocumentShape>) {
         self.shape = Some(shape);
     }
@@ -297,7 +297,7 @@ pub fn next_in(message: &[u8], position: usize, end: usize) -> Result<Option<Ran
     Ok(Some(start..start + document.as_bytes().len()))
 }
 
-/// What both faces' cursors keep in Rust: the current batch.
+/// The base of both faces' cursors: it keeps the current batch.
 #[pyclass(subclass, module = "mangonel._core")]
 #[derive(Default)]
 pub struct BatchCursor {

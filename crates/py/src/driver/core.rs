@@ -32,16 +32,16 @@ use super::pending::{DeploymentEvents, Pending};
 use crate::codec::{self, Codec};
 use crate::thread_end::Entry;
 
-/// Which of a server's two observers.
+/// The two observers of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
-    /// The one that finds out what the server is.
+    /// The monitor, which checks the server.
     Watch,
-    /// The one that measures its round-trip time.
+    /// The pinger, which measures its round-trip time.
     Ping,
 }
 
-/// The role of the thread that looks after all pools.
+/// The role of the thread that maintains all pools.
 pub(super) const KEEP_UP: u8 = 2;
 
 /// The Python side of an observer while it runs.
@@ -58,7 +58,7 @@ pub struct State {
     pub watchers: HashMap<(Address, Role), Watcher>,
     /// Whether every observer has to end, since the interpreter is about to.
     pub is_dismissed: bool,
-    /// Called once when the pools should be looked after; there is one while the thread that does so waits.
+    /// Called once when the pools need maintenance; set while the thread for it waits.
     keeper: Option<Py<PyAny>>,
     has_keeper: bool,
     /// What to call for more connections of a shard: a weak reference to its port.
@@ -76,7 +76,7 @@ pub struct State {
 }
 
 impl State {
-    /// Collects what the last call, and drops before it, left to do; cheap when there is nothing.
+    /// Takes the pending Python work of the last call and earlier drops; cheap if there is none.
     fn take_pending(&mut self) -> Option<Pending> {
         if !self.client.has_pending() {
             return self.left.take().map(|left| *left);
@@ -136,7 +136,7 @@ impl State {
     }
 }
 
-/// A connection to open: by whom, of which shard, and to which server.
+/// A connection to open: its opener, its shard, and its server.
 type Opening = (Py<PyAny>, u32, String);
 
 /// The state that all exchanges of one client share.
@@ -148,12 +148,12 @@ pub struct Core {
     pub(super) told: Condvar,
     /// Whether some of its connections may compress; a question that is asked for every message.
     pub(crate) compresses: bool,
-    /// Who says the words of a mechanism that lives in Python.
+    /// The responder of a mechanism that is implemented in Python.
     pub(crate) responder: Option<Py<PyAny>>,
     epoch: std::time::Instant,
-    /// Whose methods are called with the events, when there is anyone to hear of them.
+    /// The publisher, whose methods are called with the events; None without listeners.
     publisher: Mutex<Option<Py<PyAny>>>,
-    /// Called at each check of a server, to find out whether anyone has begun to listen.
+    /// Called at each check of a server, to find new listeners.
     listener_check: Mutex<Option<Py<PyAny>>>,
     /// Whether operations are counted.
     counts: AtomicBool,
@@ -179,7 +179,7 @@ impl Core {
         Instant(self.epoch.elapsed())
     }
 
-    /// Runs `change` under the lock, then does in Python what it left to do.
+    /// Runs `change` under the lock, then does the pending Python work.
     pub fn with<T>(&self, py: Python<'_>, change: impl FnOnce(&mut State) -> T) -> T {
         let (result, pending) = {
             let mut state = self.lock();
@@ -192,7 +192,7 @@ impl Core {
         result
     }
 
-    /// Returns what hears of the events.
+    /// Returns the publisher of events.
     pub(super) fn publisher(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         let held = self.publisher.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         held.as_ref().map(|publisher| publisher.clone_ref(py))
@@ -217,13 +217,13 @@ impl Core {
         }
     }
 
-    /// Looks at the state under the lock.
+    /// Reads the state under the lock.
     pub fn peek<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.lock())
     }
 
-    /// Runs `change` under the lock in a drop, where an exception may be pending and no Python code may run. What it
-    /// leaves to do in Python is done soon, where that is allowed. What `change` returns is dropped without the lock.
+    /// Runs `change` under the lock in a drop, where an exception may be pending and no Python code may run.
+    /// Pending Python work is done by a later call. The result of `change` is dropped without the lock.
     pub fn change_in_drop<T>(slf: &Py<Self>, change: impl FnOnce(&mut State, Instant) -> T) {
         let now = slf.get().now();
         let (_changed, is_anything_left) = {
@@ -237,7 +237,7 @@ impl Core {
         }
     }
 
-    /// Has `callback` called from a drop, where no Python code may run: soon.
+    /// Schedules `callback` from a drop, where no Python code may run; a later call runs it.
     pub fn call_soon(slf: &Py<Self>, callback: Py<PyAny>) {
         {
             let mut state = slf.get().lock();
@@ -424,7 +424,7 @@ impl Core {
         self.counts.store(true, Ordering::Relaxed);
     }
 
-    /// Return what was counted, as `_observe/metrics.py` takes it; None when operations are not counted.
+    /// Return the counts in the form of `_observe/metrics.py`; None if operations are not counted.
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyTuple>>> {
         super::metrics::snapshot(self, py)
     }
@@ -494,17 +494,18 @@ impl Core {
         pause.map(|pause| pause.as_secs_f64())
     }
 
-    /// Have `sweeper` called with a server's address and the id of a session whose cursor there has lost its owner.
+    /// Set the function to call with a server's address and the id of a session whose cursor there has lost
+    /// its owner.
     fn set_sweeper(&self, sweeper: Py<PyAny>) {
         let _replaced = self.lock().sweeper.replace(sweeper);
     }
 
-    /// Have the faces secure every connection with `security`. Once, before the first connection.
+    /// Set the object with which the faces secure every connection. Once, before the first connection.
     fn set_security(&self, py: Python<'_>, security: Py<PyAny>) {
         let _refused = self.security.set(py, security);
     }
 
-    /// Have the faces connect through `proxy`. Once, before the first connection.
+    /// Set the proxy that the faces connect through. Once, before the first connection.
     fn set_proxy(&self, py: Python<'_>, proxy: Py<PyAny>) {
         let _refused = self.proxy.set(py, proxy);
     }
@@ -515,13 +516,13 @@ impl Core {
         self.compresses
     }
 
-    /// What was given to `set_security`, or None.
+    /// The argument of `set_security`, or None.
     #[getter]
     fn security(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.security.get(py).map(|security| security.clone_ref(py))
     }
 
-    /// What was given to `set_proxy`, or None.
+    /// The argument of `set_proxy`, or None.
     #[getter]
     fn proxy(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.proxy.get(py).map(|proxy| proxy.clone_ref(py))
@@ -545,8 +546,9 @@ impl Core {
         shard
     }
 
-    /// Close what was idle for too long. Returns what has to be opened, as (opener, shard, address) triples, and keeps
-    /// `waker` to be called when there may be more; None when the client is closed.
+    /// Close connections that were idle for too long. Returns the connections to open as (opener, shard,
+    /// address) triples, and keeps `waker`, which is called when there may be more; None if the client is
+    /// closed.
     fn keep_up(&self, py: Python<'_>, waker: Py<PyAny>) -> Option<Vec<Opening>> {
         let now = self.now();
         let found = self.with(py, |state| {
@@ -571,7 +573,7 @@ impl Core {
         Some(openings)
     }
 
-    /// Close a shard with all its connections, without a word to anyone.
+    /// Close a shard with all its connections, without events.
     fn close_shard(&self, py: Python<'_>, shard: u32) {
         let _opener = self.lock().openers.remove(&shard);
         self.with(py, |state| {
@@ -669,7 +671,7 @@ impl Core {
         sizes.ok_or_else(|| failure::bug(py, "expected an open shard"))
     }
 
-    /// What the primary, or the first server that is known, said of itself; None before the first reply.
+    /// The hello reply of the primary, or of the first known server; None before the first reply.
     fn hello<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         // A copy, for a collection that Python may run while the dict is made must not meet the lock.
         let description = self.lock().client.description().clone();
@@ -690,7 +692,7 @@ impl Core {
         Ok(Some(facts))
     }
 
-    /// What the server that takes writes, or any that is known, said of the sizes it takes; None while none is known.
+    /// The size limits of the writable server, or of any known one; None while none is known.
     fn limits(&self) -> Option<ServerLimits> {
         self.peek(|state| {
             let description = state.client.description();
@@ -711,14 +713,14 @@ impl Core {
             .collect()
     }
 
-    /// What is known of the deployment, as `topology_description.topology_described` takes it.
+    /// The description of the deployment, in the form of `topology_description.topology_described`.
     fn topology<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        // The lock is given back before any Python object is made.
+        // The lock is released before any Python object is made.
         let description = self.lock().client.description().clone();
         descriptions::topology(py, &description)
     }
 
-    /// What is known of the deployment, in one line.
+    /// The description of the deployment in one line.
     fn __str__(&self) -> String {
         let description = self.lock().client.description().clone();
         description.to_string()

@@ -8,7 +8,7 @@ use mangonel_proto::operation::Limit;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-/// Handed over when the first block is entered; programs without one pay for a look at this only.
+/// Set when the first block is entered; programs without blocks only pay for reading it.
 static DEADLINE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
 /// Adds the function of this module.
@@ -16,15 +16,15 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(watch_deadline, module)?)
 }
 
-/// Look at the context variable `deadline` whenever an operation begins from now on. Its value: None, or a reading of
-/// `time.monotonic()`, infinite for no limit.
+/// Read the context variable `deadline` whenever an operation begins from now on. Its value: None, or a
+/// reading of `time.monotonic()`, infinite for no limit.
 #[entries]
 #[pyfunction]
 fn watch_deadline(py: Python<'_>, deadline: Py<PyAny>) {
     DEADLINE.get_or_init(py, || deadline);
 }
 
-/// Returns the limit that holds where the interpreter is now.
+/// Returns the limit of the running context.
 pub fn current(py: Python<'_>) -> PyResult<Limit> {
     let Some(variable) = DEADLINE.get(py) else { return Ok(Limit::OfClient) };
     let Some(deadline) = variable.bind(py).call_method0("get")?.extract::<Option<f64>>()? else {

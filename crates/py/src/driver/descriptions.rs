@@ -1,5 +1,5 @@
-//! What is known of servers and the deployment, as the tuples that `mangonel.server_description` and
-//! `mangonel.topology_description` make their objects of.
+//! Descriptions of servers and the deployment, as the tuples from which `mangonel.server_description` and
+//! `mangonel.topology_description` make objects.
 
 use mangonel_bson::ObjectId;
 use mangonel_proto::topology::{Address, ServerDescription, TopologyDescription};
@@ -80,7 +80,7 @@ pub struct ServerLimits {
 }
 
 impl ServerLimits {
-    /// Reads what the server said.
+    /// Reads the limits from a server's description.
     pub fn of(server: &ServerDescription) -> Self {
         ServerLimits {
             max_wire_version: server.max_wire_version,

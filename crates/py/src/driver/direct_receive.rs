@@ -1,5 +1,5 @@
-//! Receives the data of chunks where it belongs while the reply around it arrives, so that nothing is copied twice.
-//! On plain sockets only; every other path reads the whole message, from which the data is copied.
+//! Receives the data of chunks in its final place while the rest of the reply arrives, so that nothing is
+//! copied twice. On plain sockets only; every other path reads the whole message and copies the data from it.
 
 use std::io;
 use std::sync::Arc;
@@ -19,18 +19,18 @@ pub struct DirectReceive {
     /// Keeps the memory where it is.
     _target: Py<ChunkTarget>,
     start: usize,
-    /// End of what was laid, for the target to know: bytes beyond it were never written.
+    /// The end of the received data, shared with the target: bytes beyond it were never written.
     landed: Arc<AtomicUsize>,
     /// How many of the next bytes are data.
     direct: usize,
     /// How many bytes of the message went past the deframer.
     pub received_size: usize,
-    /// Whether what arrives is not for the filter: it is given up, and the deframer has all that came.
+    /// Whether the filter does not apply: then the deframer has all received bytes.
     pub is_plain: bool,
 }
 
 impl DirectReceive {
-    /// Makes one that lays data into `target`, from `at` on.
+    /// Makes one that receives data into `target`, from `at` on.
     pub fn new(py: Python<'_>, target: &Py<ChunkTarget>, at: usize) -> PyResult<Self> {
         let (start, size, landed) = target.bind(py).try_borrow()?.memory();
         Ok(DirectReceive {
@@ -44,7 +44,7 @@ impl DirectReceive {
         })
     }
 
-    /// Receives once: data to its place, and what is between into the filter.
+    /// Receives once: data to its place, other bytes into the filter.
     pub fn receive(&mut self, fd: i32, when: When) -> io::Result<Progress> {
         let place = std::ptr::with_exposed_provenance_mut(self.start + self.filter.place());
         // SAFETY: `direct` bytes at `place` lie in the target's memory, since a filter announces no more data than there
@@ -58,7 +58,7 @@ impl DirectReceive {
         Ok(moved)
     }
 
-    /// Looks at what was received; whole messages go to `deframer`. Returns whether it has one.
+    /// Processes received bytes; whole messages go to `deframer`. Returns whether it has one.
     pub fn take_in(&mut self, deframer: &mut Deframer) -> Result<bool, ProtocolError> {
         let mut is_whole = deframer.message().is_some();
         loop {

@@ -1,5 +1,5 @@
-//! The core's events handed to Python, once the lock is released: one call of the publisher's method for each.
-//! The publisher is `_observe/publisher.py`; it knows who listens.
+//! Passes the core's events to Python after the lock was released: one call of the publisher's method for
+//! each. The publisher, `_observe/publisher.py`, knows the listeners.
 
 use mangonel_bson::{
     JsonMode, RawDocument, RawValue, append_str, append_value, begin_array, begin_document,
@@ -68,16 +68,16 @@ fn shown_json(
     Ok(text)
 }
 
-/// Where a value stands in a command.
+/// The position of a value in a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// Its first field, whose key is the command's name.
     First,
     /// Another field of its own.
     Top,
-    /// A statement of a write command, beside what the user wrote.
+    /// A statement of a write command, except the parts from the user.
     Statement,
-    /// Inside what the user wrote, and how many documents may be inside each other there.
+    /// Inside a part from the user, with the number of levels that may follow.
     Inside(u8),
 }
 
@@ -141,10 +141,10 @@ fn append_shape(
     Ok(())
 }
 
-/// Calls the publisher for one event. What listeners raise, the publisher has dealt with.
+/// Calls the publisher for one event. The publisher handles exceptions of listeners.
 pub fn publish(py: Python<'_>, publisher: &Bound<'_, PyAny>, event: &Event) {
     if let Err(error) = call(py, publisher, event) {
-        // A listener's own errors the publisher has shown already.
+        // The publisher has already reported errors of listeners.
         interpreter::raise_soon(py, error, publisher);
     }
 }

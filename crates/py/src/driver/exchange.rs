@@ -24,7 +24,7 @@ use super::descriptions;
 use super::direct_receive::DirectReceive;
 use super::failure;
 use super::link::Link;
-use super::operation::{self, Operation, Reading};
+use super::operation::{self, Operation, ReplyForm};
 use super::tls::Tls;
 use super::tracing::Traced;
 use crate::codec::{self, Codec};
@@ -65,25 +65,25 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyclass(module = "mangonel._core")]
 pub struct Exchange {
     pub(crate) core: Py<Core>,
-    /// In a box: it has some 900 bytes, and is handed on several times before it stays where it is.
+    /// Boxed, since it has some 900 bytes and is moved several times at first.
     pub(crate) inner: Box<CoreExchange>,
     pub(crate) link: Option<Py<Link>>,
-    pub(super) reading: Reading,
+    pub(super) reading: ReplyForm,
     pub(super) codec: Py<Codec>,
     answer: Option<Py<PyAny>>,
     /// The message that answers the command, header included.
     pub(super) reply: Vec<u8>,
-    /// What the network did wrong the last time: the cause of the exception to come.
+    /// The last network error: the cause of the coming exception.
     pub(super) cause: Option<Py<PyAny>>,
-    /// Whether a connection that more replies come on was handed to the cursor that will read them.
+    /// Whether the connection was handed to the cursor that will read further replies.
     pub(super) has_handed_over: bool,
     /// Views of the outbound message that Python holds at this moment.
     lent: usize,
     /// The outbound message compressed, and the number of the request that it is.
     packed: Option<(i32, Vec<u8>)>,
-    /// Where the data of the chunks in the reply goes, and at which of its bytes.
+    /// The target of the data of chunks in the reply, and the position there.
     sink: Option<(Py<ChunkTarget>, usize)>,
-    /// What a tracer makes of it, until its span has ended.
+    /// The tracer's span, until it has ended.
     traced: Option<Traced>,
     /// The state of an authentication whose words come from a responder.
     conversation: Option<Py<PyAny>>,
@@ -144,7 +144,7 @@ impl Exchange {
         Ok(exchange)
     }
 
-    /// Compresses the message to send when its connection agreed to that: here, since the lock is no place for it.
+    /// Compresses the message to send if its connection has negotiated that. Done here, outside of the lock.
     fn pack(&mut self, py: Python<'_>) {
         let request_id = self.inner.request_id();
         let is_packed = self.packed.as_ref().is_some_and(|packed| packed.0 == request_id);
@@ -158,7 +158,7 @@ impl Exchange {
         self.packed = packed.map(|packed| (request_id, packed));
     }
 
-    /// Prepares the connection for chunks whose data goes elsewhere than into a message.
+    /// Prepares the connection for chunks whose data is received outside of the message.
     fn arm_direct_receive(&mut self, py: Python<'_>) -> PyResult<()> {
         let (Some((target, at)), Some(link)) = (&self.sink, &self.link) else { return Ok(()) };
         let mut link = link.bind(py).try_borrow_mut()?;
@@ -176,7 +176,7 @@ impl Exchange {
         }
     }
 
-    /// Lets the user's function choose among the servers that suit, whenever that is due.
+    /// Calls the user's `server_selector` for the suitable servers, if that is due.
     fn let_choose(&mut self, py: Python<'_>) {
         while let Some(Question::Servers(servers)) = self.inner.question() {
             let core = self.core.clone_ref(py);
@@ -193,7 +193,7 @@ impl Exchange {
         }
     }
 
-    /// Runs one change of the core's exchange, and follows it to another link when it took one.
+    /// Runs one change of the core's exchange, and switches to its new link if it has one.
     fn advance(&mut self, py: Python<'_>, change: impl FnOnce(&mut CoreExchange, &mut State, Instant)) {
         let core = self.core.clone_ref(py);
         let now = core.get().now();
@@ -216,12 +216,12 @@ impl Exchange {
             self.pack(py);
         }
         if self.sink.is_some() {
-            // A connection in other hands at this moment reads the whole message instead.
+            // A connection that another thread uses at this moment reads the whole message instead.
             let _ = self.arm_direct_receive(py);
         }
     }
 
-    /// Tells the tracer what has come of the last change, if it records the operation.
+    /// Reports the last change to the tracer, if it records the operation.
     #[inline(always)]
     fn trace(&mut self, py: Python<'_>) {
         if self.traced.is_some() {
@@ -238,14 +238,14 @@ impl Exchange {
         }
     }
 
-    /// Asks for the connection that listeners were told of a moment ago.
+    /// Requests the connection that was just announced to listeners.
     fn check_out(&mut self, py: Python<'_>) {
         if self.inner.is_check_out_due() {
             self.advance(py, |inner, state, now| inner.handle_check_out(&mut state.client, now));
         }
     }
 
-    /// Whether it holds nothing that would have to be given up.
+    /// Whether it holds nothing that must be released.
     fn is_over(&self) -> bool {
         let is_kept = self.inner.keeps_link() && !self.has_handed_over;
         self.inner.step() == Step::Done && self.inner.session().is_none() && !is_kept
@@ -253,7 +253,7 @@ impl Exchange {
 
     /// Whether its reply waits for `release`, which needs what the exchange holds.
     fn is_held(&self) -> bool {
-        self.reading == Reading::Held && self.inner.step() == Step::Done
+        self.reading == ReplyForm::Held && self.inner.step() == Step::Done
     }
 
     fn check_not_lent(&self) -> PyResult<()> {
@@ -277,7 +277,7 @@ impl Exchange {
         };
         let message = Link::take_message(link);
         let sizes = self.transferred(link);
-        // Of the next reply on this connection another exchange knows more, unless it follows unasked.
+        // The next reply on this connection belongs to another exchange, unless it follows without a request.
         if receives_directly && !message.as_ref().is_ok_and(|message| has_more_to_come(message)) {
             link.try_borrow_mut()?.direct_receive = None;
         }
@@ -299,7 +299,7 @@ impl Exchange {
             inner.handle_reply(&mut state.client, &message, now);
         });
         if self.inner.step() == Step::Done {
-            // What an earlier attempt was answered may say more than the last answer.
+            // The reply to an earlier attempt may be more informative than the last one.
             self.reply = self.inner.take_earlier_reply().unwrap_or(message);
         }
         Ok(())
@@ -349,58 +349,59 @@ impl Exchange {
             false => inner.handle_network_error(&mut state.client, &message, timed_out, now),
         });
     }
-    /// Returns the answer, read as the operation asked, or why there is none.
+    /// Returns the answer in the operation's form, or the error.
     fn answer(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         // No answer may have come to a later attempt.
         if let Some(reply) = self.inner.take_earlier_reply() {
             self.reply = reply;
         }
         match self.inner.failure() {
-            Some(Failure::Command) if self.reading == Reading::Unchecked && !self.inner.is_out_of_time() => {}
+            Some(Failure::Command)
+                if self.reading == ReplyForm::Unchecked && !self.inner.is_out_of_time() => {}
             Some(failure) => return Err(self.failure(py, &failure.clone())),
             None => {}
         }
         if self.reply.is_empty() {
             let answer = self.answer.take();
             return match answer {
-                Some(answer) if self.reading == Reading::Answer => Ok(answer),
+                Some(answer) if self.reading == ReplyForm::Answer => Ok(answer),
                 Some(answer) => answer.call1(py, (py.None(),)),
                 None => Ok(py.None()),
             };
         }
         match self.reading {
-            Reading::Document | Reading::Unchecked => self.decode(py, self.body(py)?.as_bytes()),
-            Reading::First => {
+            ReplyForm::Document | ReplyForm::Unchecked => self.decode(py, self.body(py)?.as_bytes()),
+            ReplyForm::First => {
                 let first = self.first(py, self.body(py)?)?;
                 self.applied(py, first)
             }
-            Reading::Batch | Reading::RawBatch => {
+            ReplyForm::Batch | ReplyForm::RawBatch => {
                 // `$out` and `$merge` give a cursor and may fail to be confirmed.
                 self.check_writes(py)?;
                 let batch = self.batch(py)?;
                 self.applied(py, batch)
             }
-            Reading::Value => {
+            ReplyForm::Value => {
                 self.check_writes(py)?;
                 self.value(py, self.body(py)?)
             }
-            Reading::Databases => self.databases(py),
-            Reading::Answer => {
+            ReplyForm::Databases => self.databases(py),
+            ReplyForm::Answer => {
                 self.check_writes(py)?;
                 Ok(self.answer.take().unwrap_or_else(|| py.None()))
             }
-            Reading::Apply => {
+            ReplyForm::Apply => {
                 let reply = self.decode(py, self.body(py)?.as_bytes())?;
                 self.applied(py, reply)
             }
-            Reading::WithBatch => self.with_batch(py),
-            Reading::Raw => Ok(codec::bytes_of(py, self.body(py)?.as_bytes())?.into_any().unbind()),
+            ReplyForm::WithBatch => self.with_batch(py),
+            ReplyForm::Raw => Ok(codec::bytes_of(py, self.body(py)?.as_bytes())?.into_any().unbind()),
             // Not needed before `release`, which says how it is read.
-            Reading::Held => Ok(py.None()),
+            ReplyForm::Held => Ok(py.None()),
         }
     }
 
-    /// What the operation's answer, a function, makes of what was read; without one, that itself.
+    /// Applies the operation's `answer` function to the read value; without one, returns the value.
     fn applied(&self, py: Python<'_>, read: Py<PyAny>) -> PyResult<Py<PyAny>> {
         match &self.answer {
             Some(answer) => answer.call1(py, (read,)),
@@ -414,7 +415,7 @@ impl Exchange {
     }
 }
 
-/// Returns the addresses of the servers that the user's function leaves of these.
+/// Returns the addresses of the servers that the user's function selects from these.
 fn choose(
     py: Python<'_>,
     selector: &Py<PyAny>,

@@ -59,7 +59,7 @@ pub fn closed_client(py: Python<'_>) -> PyErr {
     raise(py, "InvalidOperation", "cannot use the client after close(); make a new one")
 }
 
-/// The call does not fit to the state of its object.
+/// The call is not allowed in the state of its object.
 pub fn invalid_operation(py: Python<'_>, message: &str) -> PyErr {
     raise(py, "InvalidOperation", message)
 }
@@ -69,7 +69,7 @@ pub fn bug(py: Python<'_>, message: &str) -> PyErr {
     raise(py, "BugError", message)
 }
 
-/// Turns a failure into its exception. `Failure::Command` is not for here: it needs the reply.
+/// Turns a failure into its exception, except `Failure::Command`, which needs the reply.
 pub fn to_python(py: Python<'_>, failure: &Failure) -> PyErr {
     match failure {
         Failure::ServerSelection(message) => raise(py, "ServerSelectionTimeoutError", message),
@@ -88,7 +88,7 @@ pub fn to_python(py: Python<'_>, failure: &Failure) -> PyErr {
     }
 }
 
-/// What `to_python` would raise, for those who only want to show it: the class's name, and what it says.
+/// Returns the class name and the message of the exception of `to_python`, for display.
 pub fn class_and_message(failure: &Failure) -> (&'static str, &str) {
     let message = match failure {
         Failure::ServerSelection(message)
@@ -132,8 +132,8 @@ fn time_limit(py: Python<'_>, message: &str) -> PyErr {
     made.map_or_else(|error| error, PyErr::from_value)
 }
 
-/// Returns the error with a label that only the client can know of; or what came between, as a signal handler's exception
-/// does, with the error as its context.
+/// Returns the error with a label that only the client can add; or an exception that a signal handler raised
+/// meanwhile, with the error as its context.
 pub fn labelled(py: Python<'_>, error: PyErr, label: &str) -> PyErr {
     match error.value(py).call_method1("_add_error_label", (label,)) {
         Ok(_) => error,

@@ -19,9 +19,9 @@ use super::session::{ImplicitSession, Session};
 use crate::codec::{self, Codec};
 use crate::thread_end::Entry;
 
-/// What becomes of a reply.
+/// The form in which an operation returns its reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reading {
+pub enum ReplyForm {
     /// The whole reply, as a document; `ok: 0` raises.
     Document,
     /// The whole reply, even an error.
@@ -48,19 +48,19 @@ pub enum Reading {
     Held,
 }
 
-const READINGS: &[(&str, Reading)] = &[
-    ("READ_DOCUMENT", Reading::Document),
-    ("READ_UNCHECKED", Reading::Unchecked),
-    ("READ_FIRST", Reading::First),
-    ("READ_BATCH", Reading::Batch),
-    ("READ_RAW_BATCH", Reading::RawBatch),
-    ("READ_VALUE", Reading::Value),
-    ("READ_ANSWER", Reading::Answer),
-    ("READ_RAW", Reading::Raw),
-    ("READ_APPLY", Reading::Apply),
-    ("READ_WITH_BATCH", Reading::WithBatch),
-    ("READ_DATABASES", Reading::Databases),
-    ("READ_HELD", Reading::Held),
+const REPLY_FORMS: &[(&str, ReplyForm)] = &[
+    ("READ_DOCUMENT", ReplyForm::Document),
+    ("READ_UNCHECKED", ReplyForm::Unchecked),
+    ("READ_FIRST", ReplyForm::First),
+    ("READ_BATCH", ReplyForm::Batch),
+    ("READ_RAW_BATCH", ReplyForm::RawBatch),
+    ("READ_VALUE", ReplyForm::Value),
+    ("READ_ANSWER", ReplyForm::Answer),
+    ("READ_RAW", ReplyForm::Raw),
+    ("READ_APPLY", ReplyForm::Apply),
+    ("READ_WITH_BATCH", ReplyForm::WithBatch),
+    ("READ_DATABASES", ReplyForm::Databases),
+    ("READ_HELD", ReplyForm::Held),
 ];
 
 const KINDS: &[(&str, Kind)] = &[
@@ -79,7 +79,7 @@ const REPLIES: &[(&str, Replies)] =
 
 /// Adds the numbers that stand for the enums above; each is the index of its row.
 pub fn add_constants(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let names = READINGS.iter().map(|row| row.0).enumerate();
+    let names = REPLY_FORMS.iter().map(|row| row.0).enumerate();
     let names = names.chain(KINDS.iter().map(|row| row.0).enumerate());
     for (number, name) in names.chain(REPLIES.iter().map(|row| row.0).enumerate()) {
         module.add(name, number)?;
@@ -98,14 +98,14 @@ fn lookup<T: Copy>(table: &[(&str, T)], number: usize) -> PyResult<T> {
 }
 
 /// The reading of this number.
-pub(super) fn reading(number: usize) -> PyResult<Reading> {
-    lookup(READINGS, number)
+pub(super) fn reading(number: usize) -> PyResult<ReplyForm> {
+    lookup(REPLY_FORMS, number)
 }
 
 /// How to run one command; the part of an [`Operation`] that many share.
 pub struct Plan {
     pub(crate) kind: Kind,
-    pub(crate) reading: Reading,
+    pub(crate) reading: ReplyForm,
     pub(crate) replies: Replies,
 }
 
@@ -114,7 +114,7 @@ impl Plan {
     pub fn new(kind: usize, reading: usize, replies: usize) -> PyResult<Self> {
         Ok(Plan {
             kind: lookup(KINDS, kind)?,
-            reading: lookup(READINGS, reading)?,
+            reading: lookup(REPLY_FORMS, reading)?,
             replies: lookup(REPLIES, replies)?,
         })
     }
@@ -125,7 +125,7 @@ impl Plan {
 pub struct Operation {
     _entry: Entry,
     pub(crate) operation: Option<CoreOperation>,
-    pub(crate) reading: Reading,
+    pub(crate) reading: ReplyForm,
     pub(crate) codec: Py<Codec>,
     /// What a write that went well is answered with, or the function that reads its reply or batch.
     pub(crate) answer: Option<Py<PyAny>>,
@@ -188,7 +188,7 @@ impl Operation {
         Ok(Operation {
             _entry: Entry,
             operation: Some(operation),
-            reading: Reading::Unchecked,
+            reading: ReplyForm::Unchecked,
             codec,
             answer: None,
             sink: None,
@@ -202,10 +202,10 @@ impl Operation {
 
     /// Have its reply held back until the exchange's `release`; return how it is to be read then.
     fn hold(&mut self) -> usize {
-        let reading = std::mem::replace(&mut self.reading, Reading::Held);
+        let reading = std::mem::replace(&mut self.reading, ReplyForm::Held);
         // What is to be decrypted must be in one piece.
         self.sink = None;
-        READINGS.iter().position(|row| row.1 == reading).unwrap_or_default()
+        REPLY_FORMS.iter().position(|row| row.1 == reading).unwrap_or_default()
     }
 
     /// The name of its command.
@@ -294,9 +294,9 @@ impl Operation {
         // A write without a reply must not have a session: its outcome would stay unknown.
         let session = if plan.replies == Replies::None { SessionChoice::None } else { session };
         let reply_shape = match plan.reading {
-            Reading::RawBatch => ReplyShape::RawBatch,
+            ReplyForm::RawBatch => ReplyShape::RawBatch,
             // What the driver itself reads of a reply is no document of the user's.
-            Reading::Answer | Reading::Apply | Reading::Unchecked => ReplyShape::Document,
+            ReplyForm::Answer | ReplyForm::Apply | ReplyForm::Unchecked => ReplyShape::Document,
             _ if codec.get().makes_raw_documents() => ReplyShape::Raw,
             _ => ReplyShape::Document,
         };

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyList};
 
 use super::failure;
-use super::operation::{Operation, Plan, Reading, WriteCommand, session_choice};
+use super::operation::{Operation, Plan, ReplyForm, WriteCommand, session_choice};
 use crate::codec::{self, Codec};
 use crate::thread_end::Entry;
 
@@ -40,7 +40,7 @@ fn insert_one(
     session: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Operation> {
     let mut plan = Plan::new(0, 0, replies)?;
-    (plan.kind, plan.reading) = (Kind::RetryableWrite, Reading::Answer);
+    (plan.kind, plan.reading) = (Kind::RetryableWrite, ReplyForm::Answer);
     let mut head = Command::begin();
     codec::encode_document(py, command, codec.get(), false, &mut head)?;
     let mut sequence = Command::begin_sequence("documents", 512);

@@ -16,7 +16,7 @@ use super::value::located;
 use super::{decode, raw, update};
 use crate::codec::decode::Decoder;
 use crate::codec::fault::into_exception;
-use crate::driver::operation::{Operation, Plan as OperationPlan, Reading};
+use crate::driver::operation::{Operation, Plan as OperationPlan, ReplyForm};
 use crate::driver::source::too_large;
 
 /// Return an instance as BSON. `draft`: remember the bytes for `odm_stored`.
@@ -394,7 +394,7 @@ pub(super) fn odm_save(
     raw::close(&mut head, statement);
     raw::close(&mut head, array);
     raw::close(&mut head, start);
-    let reading = Reading::Apply;
+    let reading = ReplyForm::Apply;
     let steps = OperationPlan { kind: Kind::RetryableWrite, reading, replies: Replies::One };
     let mut made =
         Operation::assemble(py, database, head, Vec::new(), codec, &steps, SessionChoice::Implicit)?;
@@ -429,7 +429,8 @@ pub(super) fn odm_insert<'py>(
         return Err(too_large(py, document.len(), max_size));
     }
     let kept = fields.plan.keeps_raw.then(|| crate::codec::bytes_of(py, document)).transpose()?;
-    let steps = OperationPlan { kind: Kind::RetryableWrite, reading: Reading::Answer, replies: Replies::One };
+    let steps =
+        OperationPlan { kind: Kind::RetryableWrite, reading: ReplyForm::Answer, replies: Replies::One };
     let made = Operation::assemble(py, database, head, sequence, codec, &steps, SessionChoice::Implicit)?;
     begin(py, fields, Update::of_whole(fields.dirty()))?;
     Ok((made, kept))

@@ -1,6 +1,7 @@
-//! Extended JSON straight between text and Python objects: what `json_util` does, for exact builtin and own types only.
-//! Anything else (a subclass, a document class, an error) gets NotImplemented, and the Python functions do it all again
-//! and say what is wrong. So nothing here runs the user's code, and nothing here raises. Spec: extended-json.
+//! Extended JSON between text and Python objects without a step in between, for exact builtin types and the
+//! package's own. Anything else (a subclass, a document class, an error) gives NotImplemented: the Python
+//! functions of `json_util` start over and report the error. So nothing here runs the user's code, and
+//! nothing here raises. Spec: extended-json.
 mod read;
 mod write;
 
@@ -21,7 +22,7 @@ const MAX_DEPTH: u32 = 200;
 const LEGACY: i64 = 0;
 const CANONICAL: i64 = 2;
 
-/// Why there is no result: the Python functions have to be asked.
+/// Why there is no result.
 enum Stop {
     Unusual,
     /// The interpreter is to stop, as by Ctrl-C.

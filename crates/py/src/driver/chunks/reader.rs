@@ -52,7 +52,7 @@ struct Copy {
 pub struct ChunkReader {
     chunk_size: u64,
     length: u64,
-    /// Where in the file the next byte to hand out stands.
+    /// The position in the file of the next byte to hand out.
     position: u64,
     /// The number that the next chunk document must have.
     next: i64,
@@ -60,7 +60,7 @@ pub struct ChunkReader {
     message: Arc<Vec<u8>>,
     next_document: usize,
     documents_end: usize,
-    /// How many of its documents were read, and the next ones whose data is not in the message.
+    /// How many of its documents were read, and the next documents whose data is not in the message.
     index: u32,
     laid: VecDeque<Laid>,
     is_misplaced: bool,
@@ -104,7 +104,8 @@ impl ChunkReader {
         }
     }
 
-    /// Goes on to the next chunk; returns whether there is one. A damaged one is none, and `fault` says why.
+    /// Moves to the next chunk; returns whether there is one. A damaged one does not count; `fault` describes
+    /// it.
     fn advance(&mut self, target: Option<&mut ChunkTarget>) -> bool {
         if self.fault.is_some() || self.is_misplaced || self.next >= self.chunk_count() {
             return false;
@@ -160,8 +161,8 @@ impl ChunkReader {
         true
     }
 
-    /// One writer gives its chunks ids one after the other. Another order is no fault, but it is what a file looks like
-    /// that was replaced while it was read.
+    /// One writer gives its chunks consecutive ids. Another order is no fault, but may mean that the file was
+    /// replaced while it was read.
     fn look_at_id(&mut self, id: Option<[u8; 12]>) {
         let is_first = self.last_id.is_none() && id.is_some() && !self.is_suspicious;
         let follows = is_first || is_next(self.last_id, id);
@@ -318,7 +319,7 @@ impl ChunkReader {
         is_next(earlier.last_id, self.first_id)
     }
 
-    /// Trust the chunks of the current batch: the file is what it was.
+    /// Trust the chunks of the current batch: the file was not replaced.
     fn clear_suspicion(&mut self) {
         self.is_suspicious = false;
     }
@@ -347,7 +348,7 @@ impl ChunkReader {
             let Some(copy) = next else { break };
             let (message, from, count) = (&copy.message, copy.at, copy.count);
             let source = &message[from..from + count];
-            // Neither object is borrowed here, so that another thread that has one of them meets no locked door.
+            // Neither object is borrowed here, so that another thread can use either.
             if count > LONG_COPY {
                 slf.py().detach(|| copy.room.fill(source));
             } else {
@@ -419,7 +420,7 @@ impl ChunkReader {
         }
     }
 
-    /// Look at what the batch has behind the last chunk: an empty chunk is none, any other is a fault.
+    /// Check the batch after the last chunk: an empty chunk is ignored, any other is a fault.
     fn check_rest(&mut self) {
         while self.fault.is_none()
             && let Some(found) = self.next_chunk_document()

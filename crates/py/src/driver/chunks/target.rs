@@ -195,7 +195,7 @@ impl ChunkTarget {
         match self.bytes.take() {
             None => Ok(filled.into_pyobject(py)?.into_any().unbind()),
             Some(bytes) if filled == size => Ok(bytes.into_any()),
-            // What was not written to must not be seen.
+            // Bytes that were not written must not be visible.
             Some(bytes) => Ok(PyBytes::new(py, &bytes.as_bytes(py)[..filled]).into_any().unbind()),
         }
     }
