@@ -73,6 +73,7 @@ __all__ = [
     "NextWord",
     "ObjectId",
     "OdmBase",
+    "OdmMaker",
     "OdmMeta",
     "OdmModel",
     "OdmSiblings",
@@ -787,6 +788,11 @@ class OdmModel:
     def set_partial(self, class_: type[Any]) -> None: ...
     @property
     def is_compiled(self) -> bool: ...
+
+@final
+class OdmMaker:
+    def __new__(cls, class_: type[Any], places: list[Any] | None = None) -> Self: ...
+    def __call__(self, instance: Any) -> Any: ...
 
 @final
 class OdmSiblings:

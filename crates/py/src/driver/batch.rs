@@ -14,6 +14,7 @@ use pyo3::{PyTraverseError, PyVisit, intern};
 
 use super::failure;
 use super::session::ImplicitSession;
+use crate::codec::collector::Pause;
 use crate::codec::document_shape::DocumentShape;
 use crate::codec::{self, Codec};
 use crate::thread_end::Entry;
@@ -259,6 +260,8 @@ impl Batch {
     #[pyo3(signature = (documents, limit=None))]
     fn drain_into(&self, documents: &Bound<'_, PyList>, limit: Option<usize>) -> PyResult<usize> {
         let py = documents.py();
+        // Objects of classes are known to the collector from the start, and it would walk over them again and again.
+        let _pause = self.shape.is_some().then(|| Pause::new(py));
         let mut count = 0;
         while limit.is_none_or(|limit| count < limit) {
             let Some(document) = self.next(py)? else { break };

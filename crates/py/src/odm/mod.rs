@@ -11,6 +11,7 @@ mod joining;
 mod json;
 mod keys;
 mod lifetime;
+mod maker;
 mod plan;
 mod raw;
 mod reading;
@@ -35,6 +36,7 @@ use siblings::Siblings;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     instance::register(module)?;
     module.add_class::<Siblings>()?;
+    module.add_class::<maker::OdmMaker>()?;
     module.add_function(wrap_pyfunction!(plan::odm_offset, module)?)?;
     module.add_function(wrap_pyfunction!(lifetime::odm_adopt, module)?)?;
     module.add_function(wrap_pyfunction!(reading::odm_decode_all, module)?)?;

@@ -25,6 +25,8 @@ Reader = Callable[[Any, list[Any], "int | None"], int]
 
 # By shape, and whether dates have a time zone.
 _twins: dict[tuple[Any, bool], Any] = {}
+# What makes a shape, by its hidden model: finding out takes longer than reading a batch.
+_makers: dict[Any, Callable[[Any], Any]] = {}
 
 
 def keys_of(shape: Any) -> list[str] | None:
@@ -188,6 +190,13 @@ def _inner_twin(annotation: Any, tz_aware: bool) -> Any:
 
 def _maker(shape: Any, model: Any) -> Callable[[Any], Any]:
     """Return the function that makes a shape from its hidden model's instance."""
+    found = _makers.get(model)
+    if found is None:
+        found = _makers[model] = _make_maker(shape, model)
+    return found
+
+
+def _make_maker(shape: Any, model: Any) -> Callable[[Any], Any]:
     fields = model.__plan__.fields
     hints = typing.get_type_hints(shape, include_extras=True)
     shown = {_own_name(name): name for name, *_ in _fields_of(shape, hints)}
@@ -220,8 +229,10 @@ def _maker(shape: Any, model: Any) -> Callable[[Any], Any]:
             for name, value in zip(names, values_in(instance), strict=True)
             if value is not None or name in required
         }
+    if not inner and (places := _places(shape, names)):
+        return _core.OdmMaker(shape, places)
     if _takes_in_order(shape, names):
-        return lambda instance: shape(*values_in(instance))
+        return (lambda instance: shape(*converted(instance))) if inner else _core.OdmMaker(shape)
     build = getattr(shape, "model_construct", shape)
     return lambda instance: build(**dict(zip(names, values_in(instance), strict=True)))
 
@@ -239,3 +250,28 @@ def _takes_in_order(shape: Any, names: list[str]) -> bool:
         return False
     taken = inspect.signature(shape).parameters.values()
     return [each.name for each in taken if each.kind is each.POSITIONAL_OR_KEYWORD] == names
+
+
+def _places(shape: Any, names: list[str]) -> list[Any] | None:
+    """Return where a dataclass has its fields, if `__init__` does nothing but set them: members of slots, or names.
+
+    None for a class that has to be called: it has something of its own in `__init__`, `__post_init__`, `__new__` or
+    `__setattr__`, or a field that `__init__` does not take.
+    """
+    if not dataclasses.is_dataclass(shape):
+        return None
+    code = getattr(shape.__init__, "__code__", None)
+    # As `dataclass` writes it. That of a frozen one sets its fields as `object` does, too.
+    is_written = getattr(code, "co_qualname", "") == "__create_fn__.<locals>.__init__"
+    sets_plainly = shape.__dataclass_params__.frozen or shape.__setattr__ is object.__setattr__
+    is_made_plainly = shape.__new__ is object.__new__ and type(shape).__call__ is type.__call__
+    if not is_written or not sets_plainly or not is_made_plainly or hasattr(shape, "__post_init__"):
+        return None
+    fields = [field.name for field in dataclasses.fields(shape)]
+    if sorted(fields) != sorted(names) or inspect.signature(shape).parameters.keys() != set(names):
+        return None
+    members = [inspect.getattr_static(shape, name, None) for name in names]
+    return [
+        member if inspect.ismemberdescriptor(member) else name
+        for name, member in zip(names, members, strict=True)
+    ]
