@@ -1,10 +1,11 @@
 """Write the charts and tables of the benchmark page from a stored result file of the lab.
 
     python tools/docs_benchmarks.py [FILE]        without FILE: docs/benchmarks/report.jsonl.gz
-    python tools/docs_benchmarks.py --cost FILE   only the front page's first chart, of a run that has client CPU
+    python tools/docs_benchmarks.py --cost FILE   only a front page's chart of client CPU: of a run of `languages` the
+                                                  first one, of other runs the one below it
 
-Charts go to `docs/images/cost-*.svg` (client CPU) and `first-*.svg` (all comparisons) and to
-`docs/benchmarks/NAME-*.svg` (one each), light and dark. README.md and docs/index.md take what the first two show.
+Charts go to `docs/images/languages-*.svg` and `cost-*.svg` (client CPU), `first-*.svg` (all comparisons) and to
+`docs/benchmarks/NAME-*.svg` (one each), light and dark. README.md and docs/index.md take what the first ones show.
 Figures go below the marker of `docs/benchmarks/index.md`; the text above it is written by hand.
 """
 
@@ -31,7 +32,6 @@ REPORTS = {"figures": "this run", "web": "a web page in full", "websessions": "w
 IMAGES, PAGES = ROOT / "docs/images", ROOT / "docs/benchmarks"
 # Where the chart of the client's processor time stands on the front pages, and where its pictures are from there.
 FRONTS = {ROOT / "README.md": "docs/images", ROOT / "docs/index.md": "images"}
-COST = ("<!-- cost -->\n", "<!-- /cost -->\n")
 MARKER = "<!-- written by tools/docs_benchmarks.py -->\n"
 
 
@@ -135,7 +135,7 @@ def _times(words: str) -> str:
 
 
 def write_front(content: dict[str, Any]) -> int:
-    """Write the chart of the client's processor time and its place on the front pages; return an exit status."""
+    """Write a chart of the client's processor time and its place on the front pages; return an exit status."""
     found = costs.costs(results.Results(content))
     if not found:
         print(
@@ -143,19 +143,34 @@ def write_front(content: dict[str, Any]) -> int:
             file=sys.stderr,
         )
         return 1
+    kind = "languages" if len(found[0].peers) > 1 else "cost"
     for name, svg in page.cost_pictures(content).items():
-        (IMAGES / f"cost-{name}.svg").write_text(svg, encoding="utf-8")
-    told = content["fingerprint"]
-    server = told["server"].get("version")
-    where = f"one run of the lab on {told['date'][:10]}: CPython {told['python']}, MongoDB {server}"
+        (IMAGES / f"{kind}-{name}.svg").write_text(svg, encoding="utf-8")
     alt = f"Processor time of the client for {len(found)} operations, Mangonel beside its peers"
     for front, images in FRONTS.items():
-        block = f"**{costs.quote(found[0])}**\n({where}).\n\n{wide_and_narrow(f'{images}/cost', alt)}"
-        before, start, rest = front.read_text(encoding="utf-8").partition(COST[0])
-        _, end, after = rest.partition(COST[1])
-        assert end, f"expected {COST[0]!r} and {COST[1]!r} in {front}, got none"
+        where = CONDITIONS[kind](content["fingerprint"], images.removesuffix("images"))
+        block = f"**{costs.quote(found[0])}**\n({where}).\n\n{wide_and_narrow(f'{images}/{kind}', alt)}"
+        before, start, rest = front.read_text(encoding="utf-8").partition(f"<!-- {kind} -->\n")
+        _, end, after = rest.partition(f"<!-- /{kind} -->\n")
+        assert end, f"expected <!-- {kind} --> and <!-- /{kind} --> in {front}, got none"
         front.write_text(f"{before}{start}{block}{end}{after}", encoding="utf-8")
     return 0
+
+
+def _cost_conditions(told: dict[str, Any], _: str) -> str:
+    server = told["server"].get("version")
+    return f"one run of the lab on {told['date'][:10]}: CPython {told['python']}, MongoDB {server}"
+
+
+def _languages_conditions(told: dict[str, Any], docs: str) -> str:
+    return (
+        "user and system time of a process that reads documents of ten fields with its language's official driver; "
+        f"MongoDB {told['server'].get('version')}, {machine(told)}, {told['date'][:10]}: "
+        f"[method, versions and all figures]({docs}benchmarks/languages.md)"
+    )
+
+
+CONDITIONS = {"cost": _cost_conditions, "languages": _languages_conditions}
 
 
 def wide_and_narrow(stem: str, words: str) -> str:

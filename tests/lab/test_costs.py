@@ -34,7 +34,7 @@ def run(*, level: bool = False) -> dict:
 def test_an_operation_is_shown_once_and_by_the_client_s_time():
     found = costs.costs(Results(run()))
 
-    assert [(each.title, each.ours.value, each.peer.value) for each in found] == [
+    assert [(each.title, each.ours.value, each.peers[0][1].value) for each in found] == [
         ("find_one by _id", 13.71, 61.2),
         ("insert_one", 20, 90),
     ]
@@ -42,6 +42,42 @@ def test_an_operation_is_shown_once_and_by_the_client_s_time():
 
 def test_an_operation_that_is_level_is_left_out():
     assert [each.title for each in costs.costs(Results(run(level=True)))] == ["find_one by _id"]
+
+
+def languages() -> dict:
+    """Return a run of programs in several languages, of which one failed."""
+    figures = {
+        "mangonel-program": 40,
+        "pymongo-program": 180,
+        "c-program-typed": 60,
+        "rust-program": 190,
+        "rust-program-typed": 120,
+        "go-program": 150,
+    }
+    return content(
+        [cell("languages", "find-one", name, 100, cpu_us=figure) for name, figure in figures.items()]
+    )
+
+
+def test_of_a_language_s_programs_the_cheapest_is_shown():
+    (found,) = costs.costs(Results(languages()))
+
+    assert {name: figure.value for name, figure in found.peers} == {
+        "PyMongo": 180,
+        "C, structs": 60,
+        "Rust, structs": 120,
+        "Go, bson.D": 150,
+    }
+    assert costs.quote(found) == (
+        "`find_one` costs the client 40.0 µs of processor time with Mangonel, 180 µs with PyMongo, "
+        "60.0 µs with C, structs, 120 µs with Rust, structs, 150 µs with Go, bson.D"
+    )
+    picture = ET.fromstring(page.cost_pictures(languages())["light"])
+    bars = [each.text for each in picture.iter() if each.get("class") in ("value ours", "small")]
+    # The cheapest first; nothing below the picture's edge.
+    assert [text.partition(" µs")[0] for text in bars[1:]] == ["40.0", "60.0", "120", "150", "180"]
+    lowest = max(float(each.get("y", 0)) for each in picture.iter())
+    assert lowest < float(picture.get("viewBox", "").split()[3])
 
 
 def test_the_first_operation_is_one_sentence_to_quote():
@@ -72,6 +108,7 @@ def test_the_front_page_takes_the_sentence_and_counts_what_is_drawn(
     monkeypatch.setattr(tool, "IMAGES", tmp_path)
 
     assert tool.write_front(run()) == 0
+    assert tool.write_front(languages()) == 0
     first, second = front.read_text(), None
     assert tool.write_front(run()) == 0
     second = front.read_text()
@@ -79,4 +116,7 @@ def test_the_front_page_takes_the_sentence_and_counts_what_is_drawn(
     assert first == second
     assert "costs the client 13.7 µs of processor time" in first
     assert "for 2 operations" in first
+    assert "40.0 µs of processor time with Mangonel" in first
+    assert first.index("40.0 µs") < first.index("13.7 µs")
     assert (tmp_path / "cost-narrow-dark.svg").exists()
+    assert (tmp_path / "languages-narrow-dark.svg").exists()

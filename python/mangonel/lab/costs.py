@@ -22,38 +22,49 @@ ENOUGH = 8
 
 @dataclass(frozen=True)
 class Cost:
-    """Client CPU of one operation in µs, ours and a peer's."""
+    """Client CPU of one operation in µs, ours and that of peers."""
 
     title: str
-    peer_name: str
     ours: Estimate
-    peer: Estimate
-    times: Estimate  # how many times ours the peer's is
+    peers: tuple[tuple[str, Estimate], ...]  # names and figures
+    times: Estimate  # how many times ours the first peer's is
 
 
 def costs(results: Results) -> list[Cost]:
-    """Return the operations of a run whose difference is certain: the interval of the ratio does not touch 1."""
+    """Return the operations of a run whose difference from the first peer is certain: its interval does not touch 1."""
     rows = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["rows"]
     found: list[Cost] = []
-    for title, experiment, part, ours, peer in rows:
-        mine, theirs = (results.rows.get((experiment, part, name)) for name in (ours, peer))
-        if mine is None or theirs is None or title in [each.title for each in found]:
+    for title, experiment, part, ours, first, *others in rows:
+        mine = results.rows.get((experiment, part, ours))
+        one = mine.estimate("client") if mine is not None else None
+        times = results.ratio((experiment, part, first), (experiment, part, ours), "client")
+        if one is None or times is None or not times.excludes(1.0) or title in [each.title for each in found]:
             continue
-        one, other = mine.estimate("client"), theirs.estimate("client")
-        times = results.ratio((experiment, part, peer), (experiment, part, ours), "client")
-        if one is None or other is None or times is None or not times.excludes(1.0):
-            continue
-        name = registry.contender(peer).title.removesuffix(", blocking")
-        found.append(Cost(title, name, one, other, times))
+        peers = [_cheapest(results, experiment, part, names.split()) for names in (first, *others)]
+        found.append(Cost(title, one, tuple(peer for peer in peers if peer is not None), times))
     return found[:ENOUGH]
+
+
+def _cheapest(results: Results, experiment: str, part: str, names: list[str]) -> tuple[str, Estimate] | None:
+    rows = (results.rows.get((experiment, part, name)) for name in names)
+    figures = {row.key[2]: row.estimate("client") for row in rows if row is not None and not row.failures}
+    played = {name: figure for name, figure in figures.items() if figure is not None}
+    least = min(played, key=lambda name: played[name].value, default="")
+    if not least:
+        return None
+    title = registry.contender(least).title.removesuffix(", blocking").removeprefix("Python, ")
+    return title, played[least]
 
 
 def quote(cost: Cost) -> str:
     """Return one sentence that can be quoted."""
-    return (
-        f"`{cost.title.partition(' ')[0].rstrip(',')}` costs the client {_us(cost.ours)} of processor time, "
-        f"{cost.peer_name} {_us(cost.peer)}: {cost.times.value:.1f} times as much"
-    )
+    says = f"`{cost.title.partition(' ')[0].rstrip(',')}` costs the client {_us(cost.ours)} of processor time"
+    if len(cost.peers) > 1:
+        return (
+            f"{says} with Mangonel, {', '.join(f'{_us(figure)} with {name}' for name, figure in cost.peers)}"
+        )
+    ((name, figure),) = cost.peers
+    return f"{says}, {name} {_us(figure)}: {cost.times.value:.1f} times as much"
 
 
 def _us(figure: Estimate) -> str:

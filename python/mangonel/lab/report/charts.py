@@ -218,26 +218,26 @@ def picture(rows: Sequence[tuple[str, str, Estimate | None]], style: str, frame:
     return f"{_draw('picture', told, rows, style, most, frame)}\n"
 
 
-def costs(rows: Sequence[tuple[str, Estimate, str, Estimate]], style: str, frame: Frame) -> str:
-    """Return a stand-alone chart of µs: a row each of title, this project's figure, a peer's name and its figure."""
+def costs(
+    rows: Sequence[tuple[str, Estimate, Sequence[tuple[str, Estimate]]]], style: str, frame: Frame
+) -> str:
+    """Return a stand-alone chart of µs: a row each of title, this project's figure, and names and figures of peers."""
     told = "; ".join(
-        f"{title} {duration(ours.value)}, {name} {duration(peer.value)}" for title, ours, name, peer in rows
+        ", ".join([f"{title} {duration(ours.value)}", *(f"{n} {duration(f.value)}" for n, f in peers)])
+        for title, ours, peers in rows
     )
     # Words stand behind the bars, so the longest leaves them room.
     whole = replace(frame, long=frame.width - frame.bar[0] - EDGE)
-    longest = max((max(ours.value, peer.value) for _, ours, _, peer in rows), default=1.0)
+    longest = max((f.value for _, ours, peers in rows for f in (ours, *dict(peers).values())), default=1.0)
     most = longest * whole.long / (whole.long - 170)
-    drawn = [
-        (
-            title,
-            [
-                (f"{duration(ours.value)} Mangonel", ours.value, "ours"),
-                (f"{duration(peer.value)} {name}", peer.value, "peer"),
-            ],
-        )
-        for title, ours, name, peer in rows
-    ]
-    return f"{_draw('costs', told, drawn, style, most, whole)}\n"
+    drawn, y = [], 26
+    for title, ours, peers in rows:
+        bars = [(f"{duration(ours.value)} Mangonel", ours.value, "ours")]
+        for name, figure in sorted(peers, key=lambda peer: peer[1].value):
+            bars.append((f"{duration(figure.value)} {name}", figure.value, "peer"))
+        drawn.append((y, title, bars))
+        y += frame.row - 22 + 21 * len(bars)
+    return f"{_draw('costs', told, drawn, style, most, whole, y + 8)}\n"
 
 
 def style(name: str, size: int = 12) -> str:

@@ -98,7 +98,7 @@ def pictures(content: dict[str, Any]) -> dict[str, str]:
 
 def cost_pictures(content: dict[str, Any]) -> dict[str, str]:
     """Return the chart of the client's processor time in the same way; nothing if the run has no such figures."""
-    rows = [(each.title, each.ours, each.peer_name, each.peer) for each in costs(Results(content))]
+    rows = [(each.title, each.ours, each.peers) for each in costs(Results(content))]
     return {
         f"{width}{name}": charts.costs(rows, charts.style(name, 15), frame)
         for width, frame in charts.FRAMES.items()
