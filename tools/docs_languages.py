@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "python"))
 
-from mangonel.lab import noise, results  # noqa: E402  # of this tree, built or not
+from mangonel.lab import costs, noise, results  # noqa: E402  # of this tree, built or not
 from mangonel.lab.comparisons import is_ours  # noqa: E402
 from mangonel.lab.fingerprint import machine  # noqa: E402
 from mangonel.lab.report import charts  # noqa: E402
@@ -50,7 +50,7 @@ TYPED = {
 AT_ONCE = "find-one-100"
 # Parts whose results are documents: reading fields in place is no answer to those.
 READS = ("find-one", AT_ONCE, "find-30", "find-1000", "iterate", "aggregate", "change-stream")
-APART = (AT_ONCE, "process")  # with tables of their own
+APART = (AT_ONCE, "process", "page")  # with tables of their own
 # The chart's rows, of the part that it shows.
 CHART = ("find-one", "find-30")
 
@@ -106,8 +106,10 @@ def matrix(told: Results, names: Sequence[str], columns: dict[str, tuple[str, ..
             yield f"| {titles.get(part, part)} | " + " | ".join(texts) + " |"
 
 
-def listing(told: Results, rows: list[Row], base: str = OURS) -> Iterator[str]:
-    """Yield a table of one part: each contender's figures and its ratio to ours."""
+def listing(told: Results, rows: list[Row]) -> Iterator[str]:
+    """Yield a table of one part: each contender's figures and its ratio to ours, the cheapest of a part without it."""
+    named = [row.key[2] for row in rows]
+    base = OURS if OURS in named else next(filter(is_ours, named), named[0])
     yield "| program | client CPU [95 %] | of it system | by the clock | server CPU | times Mangonel's [95 %] |"
     yield "|---|---:|---:|---:|---:|---:|"
     for row in rows:
@@ -153,22 +155,6 @@ def ahead(told: Results, names: Sequence[str]) -> Iterator[str]:
             sure = "" if ratio.low > 1 else " (the interval holds 1: not decided)"
             times = ratio.words("{:.2f}".format)
             yield f"- {first.title}: {first.name} is ahead; {ours.name} takes {times} times as much{sure}."
-
-
-def quote(told: Results) -> str:
-    """Return the sentence that can be quoted, with its conditions."""
-    said = []
-    for name in ("C, in place", "C, structs", "Rust", "Go", "Node.js", "PyMongo"):
-        row = found(told, MAIN, "find-one", COLUMNS[name])
-        if row is not None:
-            said.append(f"{name} {charts.duration(value(row))}")
-    ours = found(told, MAIN, "find-one", (OURS,))
-    if ours is None or not said:
-        return ""
-    return (
-        f"A `find_one` of a document of ten fields costs the client {charts.duration(value(ours))} of processor time "
-        f"on Mangonel; {', '.join(said)}."
-    )
 
 
 def picture(told: Results, part: str) -> str:
@@ -276,7 +262,8 @@ def sections(told: Results, plant: Path | None) -> Iterator[str]:
     absent = [f"{each['contender']} ({each['reason']})" for each in content["missing"] if each["contender"]]
     if absent:
         yield f"Missing: {'; '.join(dict.fromkeys(absent))}.\n"
-    yield quote(told) + "\n"
+    if found_costs := costs.costs(told):
+        yield f"{costs.quote(found_costs[0])}.\n"
     for part in CHART:
         yield picture(told, part)
     names = [part for part in parts(told, MAIN) if part not in APART]
@@ -288,7 +275,7 @@ def sections(told: Results, plant: Path | None) -> Iterator[str]:
     )
     yield "## Documents as typed objects\n"
     yield "\n".join(matrix(told, [*names, AT_ONCE], TYPED)) + "\n"
-    if lines := list(ahead(told, [*names, AT_ONCE, "process"])):
+    if lines := list(ahead(told, [*names, AT_ONCE, "process", "page"])):
         yield "## Where another language is ahead\n"
         yield "\n".join(lines) + "\n"
     yield "## Every figure\n"

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import tomllib
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from mangonel.lab.experiment import Size
 pymongo = pytest.importorskip("pymongo", reason="the answers are compared with PyMongo's")
 
 SOURCES = Path(languages.__file__).parent
-ROWS = [row for row in languages.CONTENDERS if row.language == "python"]
+ROWS = [row for row in languages.CONTENDERS if row.language == "python" and "program-page" not in row.offers]
+PAGES = [row for row in languages.CONTENDERS if row.language == "python" and "program-page" in row.offers]
 STORED = 100
 
 
@@ -116,6 +118,30 @@ def test_a_whole_process_inserts_one_document_of_the_data_set(server: Any, colle
     assert digest_documents(database["scratch"].find()) == digest_documents([documents.member(0)])
 
 
+@pytest.mark.parametrize("row", PAGES, ids=[row.row for row in PAGES])
+def test_a_page_is_the_first_documents_as_json_with_its_length(
+    row: Any, server: Any, collection: Any
+) -> None:
+    if reason := row.missing():
+        pytest.skip(reason)
+    site = _program.Site(row.command("page", server.uri, collection.database.name, collection.name))
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{site.port}/", timeout=60) as answer:
+            body = answer.read()
+    finally:
+        site.close()
+    found = json.loads(body)
+
+    assert answer.headers["Content-Length"] == str(len(body))
+    assert [each["_id"] for each in found] == list(range(30))
+    assert {**found[7], "created": found[7]["created"][:19]} == {
+        "_id": 7,
+        **documents.member(7),
+        "created": "2026-01-01T00:07:00",
+    }
+    assert site._process.returncode == 0
+
+
 def test_a_program_that_ends_is_told_with_its_last_words() -> None:
     program = _program.Program(["sh", "-c", "echo broken >&2; exit 3"])
     try:
@@ -129,7 +155,7 @@ def test_the_experiments_are_played_only_by_name_and_every_verb_is_there() -> No
     known = registry.experiments()
     for name in ("languages", "languages-one-core", "languages-idle", "crowd"):
         assert known[name].only_named
-    verbs = {part.id.replace("-", "_") for part in known["languages"].parts(Size())} - {"process"}
+    verbs = {part.id.replace("-", "_") for part in known["languages"].parts(Size())} - {"process", "page"}
     for source in ("c/program.c", "rust/src/main.rs", "go/main.go", "node/program.js"):
         text = (SOURCES / source).read_text()
         assert [verb for verb in verbs if verb not in text] == [], source
@@ -173,11 +199,12 @@ LINTERS = {
     "go": ["go", "vet", "./..."],
     "gofmt": ["gofmt", "-l", "."],
     "node": ["node", "--check", "program.js"],
+    "node-page": ["node", "--check", "page.js"],
     "rustfmt": ["rustfmt", "--check", "--edition", "2024", "src/main.rs", "build.rs"],
     "rust": ["cargo", "clippy", "--quiet", "--locked", "--", "-D", "warnings"],
 }
-FOLDERS = {"gofmt": "go", "rustfmt": "rust"}
-QUICK = ("c", "gofmt", "node", "rustfmt")
+FOLDERS = {"gofmt": "go", "node-page": "node", "rustfmt": "rust"}
+QUICK = ("c", "gofmt", "node", "node-page", "rustfmt")
 
 
 @pytest.mark.parametrize("name", LINTERS)

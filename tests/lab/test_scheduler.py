@@ -18,7 +18,7 @@ from mangonel.lab import fingerprint, registry, results, table
 from mangonel.lab.experiment import Experiment, Size
 from mangonel.lab.record import Plan, Record
 from mangonel.lab.report import page
-from mangonel.lab.samples import ENOUGH, MOST, Player, Round, Samples, disagreeing
+from mangonel.lab.samples import ENOUGH, Player, Round, Samples, disagreeing
 from mangonel.lab.scheduler import Scheduler, line_up
 
 pytest.importorskip("pymongo", reason="the lab's fixtures works with PyMongo, which is not installed")
@@ -361,7 +361,7 @@ def test_a_cast_says_who_plays_an_experiment():
     ("narrow", "seconds", "passes"),
     [
         pytest.param(True, 1000.0, ENOUGH, id="few values agree by chance, so some are taken in any case"),
-        pytest.param(False, 1000.0, MOST, id="while an interval is wide and there is time"),
+        pytest.param(False, 1000.0, Experiment.most_passes, id="while an interval is wide and there is time"),
         pytest.param(False, -1.0, Experiment.passes, id="out of time"),
     ],
 )

@@ -269,6 +269,7 @@ class Experiment:
     # Played only if it is named: it needs more than Python packages.
     only_named: bool = False
     passes: int = 3  # samples of each part that the brief form takes at least
+    most_passes: int = 9  # and at most, however wide the intervals are
     brief_s: float = 5.0  # seconds that the brief form takes at least, by which time is shared out
     #: Scores: the mean of the MB/s of parts, or of other scores, by the names of both.
     composites: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType({})

@@ -20,7 +20,7 @@ from mangonel.lab.protocol import Child, ChildError, Message
 from mangonel.lab.record import Key, Record
 from mangonel.lab.statistics import half_width
 
-ENOUGH, MOST = 6, 9  # passes before narrow intervals end them, and however wide they are
+ENOUGH = 6  # passes before narrow intervals end them
 SHORT = 4  # passes at least of work that waits for nothing, unless its experiment says another number: it is short
 PASSES = 100  # more than an interleaved round has: those of the next one are numbered behind them
 DRIFT = 0.1  # share of writes that may carry another write concern: what a mapper's setup writes
@@ -86,7 +86,7 @@ class Samples:
         least = max(self.experiment.passes, 3 if self.record.plan.all_of_them else 0)
         if self.part.judge in ("client", "user") and not self.part.server and least == Experiment.passes:
             least = SHORT
-        number, most = 0, self.part.samples if self.fixed else max(least, MOST)
+        number, most = 0, self.part.samples if self.fixed else max(least, self.experiment.most_passes)
         while self._playing() and number < most:
             # Few values agree by chance; stopping as soon as they do makes intervals too narrow.
             is_enough = time.monotonic() > until or (number >= ENOUGH and self._is_narrow())

@@ -7,25 +7,31 @@ checks every answer, and its processor time is read from the process's own clock
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import time
+import urllib.request
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from mangonel.lab import documents
 from mangonel.lab.contenders._pymongo_like import uri_with
 from mangonel.lab.contenders.languages import ProgramContender
-from mangonel.lab.contenders.languages._program import Program, run_once
+from mangonel.lab.contenders.languages._program import Program, Site, run_once
 from mangonel.lab.digest import digest, digest_documents
 from mangonel.lab.experiment import Bench, Part, Task, expect
 from mangonel.lab.experiments._parts import Tabled, content
 from mangonel.lab.fixtures import modules
+from mangonel.lab.webload import generate
 
 BUCKET = "languages"  # of the file that is read, and its name
 BASE = 20  # documents that updates change
 MEBIBYTES = 50
 CONNECTIONS = 100
 WAIT_S = 20.0
+SHOWN, AT_ONCE = 30, 32  # documents of a page; requests at a time
 WARM_AT_MOST_S = 30.0
 PROCESSES = 8
 # Documents that a call stores, where it stores some.
@@ -79,7 +85,7 @@ class ProgramTask(Task):
         latest = time.monotonic() + WARM_AT_MOST_S
         while True:
             self.arrange()
-            self.program.ask("run", self.verb, self.count, 0)
+            self.run(0.0)
             if self.program.cpu_ns() > until or time.monotonic() > latest:
                 break
 
@@ -89,9 +95,13 @@ class ProgramTask(Task):
 
     def act(self) -> int:
         before = self.program.cpu_ns()
-        self.told = self.program.ask("run", self.verb, self.count, self.bench.plant)
+        self.told = self.run(self.bench.plant)
         self.told["cpu_ns"] = self.program.cpu_ns() - before
         return self.count
+
+    def run(self, plant: float) -> dict[str, float]:
+        """Let the program do its work, slowed down by a share, and return what it told of its times."""
+        return self.program.ask("run", self.verb, self.count, plant)
 
     def extras(self) -> dict[str, float]:
         """Return what the program told, after its writes were counted: the next sample begins by removing them."""
@@ -149,6 +159,35 @@ class OnceTask(ProgramTask):
         wall, user, system = run_once(self.contender.command(*words))
         self.told = {"wall_ns": wall, "cpu_ns": (user + system) * 1e9, "user_us": user * 1e6}
         return 1
+
+
+class PageTask(ProgramTask):
+    """Requests of a page that the program serves: every answer must have the bytes of the first, checked one."""
+
+    def opened(self) -> Any:
+        if "site" not in self.bench.kept:
+            target = self.bench.target
+            where = uri_with(target), target.database, target.collection
+            self.bench.kept["site"] = Site(self.contender.command("page", *where))
+        return self.bench.kept["site"]
+
+    def verify(self) -> str:
+        """Compare the page with the stored documents; dates are texts in ISO 8601, with or without UTC's zone."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.program.port}/", timeout=WAIT_S) as answer:
+            self._body = answer.read().decode()
+        found = json.loads(self._body)
+        for each in found:
+            each["created"] = datetime.fromisoformat(each["created"]).replace(tzinfo=None)
+        expect("page", found, [{"_id": number, **documents.member(number)} for number in range(SHOWN)])
+        return digest(found)
+
+    def arrange(self) -> None:
+        pass
+
+    def run(self, plant: float) -> dict[str, float]:
+        expect("planted share", plant, 0.0)  # nothing slows a site down by a share
+        seen = generate(self.program.port, self.count, AT_ONCE, expected=self._body)
+        return {"wall_ns": seen.seconds * 1e9}
 
 
 class IdleTask(ProgramTask):
@@ -230,8 +269,8 @@ class CrowdTask(ProgramTask):
 
 
 def started(bench: Bench, contender: ProgramContender) -> Program:
-    """Return a program that is connected; on one core where its experiment says so."""
-    cores = {max(os.sched_getaffinity(0))} if bench.kept.get("one core") else set()
+    """Return a program that is connected; on one core where its experiment says so: none of the server's."""
+    cores = {min(os.sched_getaffinity(0))} if bench.kept.get("one core") else set()
     program = Program(contender.command(), cores)
     try:
         target = bench.target
@@ -255,7 +294,7 @@ def on_one_core(part: Part, bench: Bench) -> Task:
 
 
 EXPERIMENTS = (
-    Tabled("languages", {"gridfs": FileTask, "process": OnceTask, "": ProgramTask}),
+    Tabled("languages", {"gridfs": FileTask, "page": PageTask, "process": OnceTask, "": ProgramTask}),
     Tabled("languages-idle", IdleTask),
     Tabled("languages-one-core", on_one_core),
     Tabled("crowd", CrowdTask),

@@ -16,6 +16,12 @@ from mangonel.lab.contender import Contender
 from mangonel.lab.contenders.languages import _build
 
 TABLE = tomllib.loads(Path(__file__).with_name("languages.toml").read_text(encoding="utf-8"))
+# Packages by the end of a row's name.
+NEEDED = {
+    "uvloop": ["uvloop"],
+    "tornado": ["tornado"],
+    "starlette": ["starlette", "uvicorn", "uvloop", "httptools"],
+}
 FLAG = "program-"  # before each flag, since other experiments have theirs
 
 
@@ -37,7 +43,7 @@ class ProgramContender(Contender):
 
     def command(self, *words: str) -> list[str]:
         """Return the command line of its process."""
-        return [*_build.command(self.language, once=words[:1] == ("once",)), self.row, *words]
+        return [*_build.command(self.language, *words[:1]), self.row, *words]
 
     def installed(self) -> dict[str, dict[str, str]]:
         """Return the versions of driver and runtime, as the program tells them."""
@@ -50,7 +56,7 @@ class ProgramContender(Contender):
 def _contender(
     id: str, title: str, language: str, row: str, offers: list[str], warm_s: float
 ) -> ProgramContender:
-    packages: tuple[str, ...] = ("uvloop",) if row.endswith("uvloop") else ()
+    packages = tuple(name for end, names in NEEDED.items() if row.endswith(end) for name in names)
     packages += ("pymongo",) if row.startswith("pymongo") else ()
     flags = {"floor"} & set(offers) | {FLAG + flag for flag in offers if flag != "floor"}
     flags |= {FLAG + "inserts"} if "writes" in offers else set()

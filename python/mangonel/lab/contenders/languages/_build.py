@@ -32,11 +32,12 @@ def lacking(language: str, tools: Sequence[str]) -> str:
     return f"not installed: {', '.join(absent)}" if absent else ""
 
 
-def command(language: str, *, once: bool = False) -> list[str]:
-    """Return the command that starts a built program; in Python one that inserts once is a program of its own."""
+def command(language: str, work: str = "") -> list[str]:
+    """Return the command that starts a built program; in Python those that insert once or serve are of their own."""
     folder = _folder(language)
+    source = f"{work}.py" if work in ("once", "page") else "program.py"
     return {
-        "python": [sys.executable, str(SOURCES / "python" / ("once.py" if once else "program.py"))],
+        "python": [sys.executable, str(SOURCES / "python" / source)],
         "node": ["node", str(folder / "program.js")],
         "java": ["java", "-cp", f"{folder}/target/classes:{folder}/target/dependency/*", "Program"],
     }.get(language, [str(folder / "program")])

@@ -114,6 +114,18 @@ class Program:
         return f"exit status {self._process.returncode} {words[-SHOWN:]}"
 
 
+class Site(Program):
+    """A program that serves a page, on the port that it prints first."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        super().__init__(command)
+        try:
+            self.port = int(self.read("page")["port"])
+        except BaseException:
+            self.close()
+            raise
+
+
 def run_once(command: Sequence[str]) -> tuple[int, float, float]:
     """Run a command to its end; return its ns by the clock, and its user and system seconds."""
     start = time.perf_counter_ns()

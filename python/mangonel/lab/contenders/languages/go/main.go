@@ -41,16 +41,16 @@ var (
 
 // member is a stored document as a struct.
 type member struct {
-	ID      int32     `bson:"_id"`
-	Name    string    `bson:"name"`
-	Email   string    `bson:"email"`
-	City    string    `bson:"city"`
-	N       int32     `bson:"n"`
-	Age     int32     `bson:"age"`
-	Score   float64   `bson:"score"`
-	Active  bool      `bson:"active"`
-	Created time.Time `bson:"created"`
-	Note    string    `bson:"note"`
+	ID      int32     `bson:"_id" json:"_id"`
+	Name    string    `bson:"name" json:"name"`
+	Email   string    `bson:"email" json:"email"`
+	City    string    `bson:"city" json:"city"`
+	N       int32     `bson:"n" json:"n"`
+	Age     int32     `bson:"age" json:"age"`
+	Score   float64   `bson:"score" json:"score"`
+	Active  bool      `bson:"active" json:"active"`
+	Created time.Time `bson:"created" json:"created"`
+	Note    string    `bson:"note" json:"note"`
 }
 
 // newMember is one that has no id yet: the driver makes it.
@@ -620,6 +620,8 @@ func main() {
 	case len(words) == 2 && words[1] == "version":
 		fmt.Printf("{\"driver\": \"mongo-go-driver %s\", \"runtime\": \"go %s\"}\n",
 			version(), strings.TrimPrefix(runtime.Version(), "go"))
+	case len(words) == 5 && words[1] == "page":
+		err = page(words[2], words[3], words[4])
 	case len(words) == 5:
 		err = once(words[2], words[3], words[4])
 	case len(words) == 1 && words[0] == "go-typed":

@@ -241,6 +241,9 @@ if (kind === "version") {
   const client = new MongoClient(uri);
   await client.db(database).collection(scratch).insertOne(member(0));
   await client.close();
+} else if (kind === "page") {
+  const { serve } = await import("./page.js");
+  serve(...rest);
 } else {
   const work = new Work();
   for await (const line of createInterface({ input: process.stdin })) {

@@ -4,7 +4,7 @@
 //! that serde reads and writes.
 
 use std::error::Error;
-use std::io::{BufRead, Write};
+use std::io::Write;
 use std::time::Instant;
 
 use bson::oid::ObjectId;
@@ -16,6 +16,8 @@ use mongodb::gridfs::GridFsBucket;
 use mongodb::options::{ClientOptions, GridFsBucketOptions, UpdateOneModel, WriteModel};
 use mongodb::{Client, Collection, Database};
 use serde::{Deserialize, Serialize};
+
+mod page;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -436,7 +438,7 @@ async fn timed<T: Counted>(work: &mut Work<T>, words: &[&str]) -> Outcome<String
 
 async fn serve<T: Counted>(is_typed: bool) -> Outcome<()> {
     let mut work: Option<Work<T>> = None;
-    for line in std::io::stdin().lock().lines() {
+    while let Some(line) = tokio::task::spawn_blocking(|| std::io::stdin().lines().next()).await? {
         let line = line?;
         let words: Vec<&str> = line.split_whitespace().collect();
         let told = match respond(&mut work, &words, is_typed).await {
@@ -488,7 +490,9 @@ async fn main() -> Outcome<()> {
             client.shutdown().await;
             Ok(())
         }
-        ["rust-typed"] => serve::<Member>(true).await,
-        _ => serve::<Document>(false).await,
+        [_, "page", uri, database, collection] => page::serve(uri, database, collection).await,
+        // A task of the runtime's: what `main` itself awaits is polled by a thread of its own, which each answer has to wake.
+        ["rust-typed"] => tokio::spawn(serve::<Member>(true)).await?,
+        _ => tokio::spawn(serve::<Document>(false)).await?,
     }
 }
