@@ -67,7 +67,7 @@ def limit_seconds(name: str, milliseconds: Any) -> float:
         TypeError, ValueError: no number of 0 or more.
     """
     if not isinstance(milliseconds, (int, float)):
-        raise TypeError(f"{name} must be a number of milliseconds, not {type(milliseconds)}")
+        raise TypeError(f"expected milliseconds as a number for {name}, got {type(milliseconds).__name__}")
     if not milliseconds >= 0:
         raise ValueError(f"expected {name} of 0 or more, got {milliseconds}; 0 means no limit")
     return milliseconds / 1000.0

@@ -365,7 +365,7 @@ def tracing(option: str, value: Any) -> Any:
     if isinstance(value, bool):
         return {"enabled": value}
     if not isinstance(value, Mapping):
-        raise TypeError(f"{option} must be a bool or a mapping, not {type(value)}")
+        raise TypeError(f"expected a bool or a mapping for {option}, got {type(value).__name__}")
     unknown = set(value) - {"enabled", "query_text_max_length", "query_text_values", "tracer_provider"}
     if unknown:
         raise ConfigurationError(
@@ -377,7 +377,7 @@ def tracing(option: str, value: Any) -> Any:
         non_negative_integer("query_text_max_length", longest)
     shows_values = value.get("query_text_values")
     if shows_values is not None and not isinstance(shows_values, bool):
-        raise TypeError(f"query_text_values must be a bool, not {type(shows_values)}")
+        raise TypeError(f"expected a bool for query_text_values, got {type(shows_values).__name__}")
     return dict(value)
 
 

@@ -22,7 +22,7 @@ def index_list(key_or_list: _IndexKeyHint, direction: int | str | None = None) -
     """
     if direction is not None:
         if not isinstance(key_or_list, str):
-            raise TypeError(f"expected one key as str beside a direction, not {type(key_or_list)}")
+            raise TypeError(f"expected one key as str beside a direction, got {type(key_or_list).__name__}")
         return [(key_or_list, direction)]
     if isinstance(key_or_list, str):
         return [(key_or_list, _ASCENDING)]
@@ -71,11 +71,11 @@ def index_document(keys: _IndexList) -> dict[str, Any]:
     for pair in pairs:
         key, direction = (pair, _ASCENDING) if isinstance(pair, str) else pair
         if not isinstance(key, str):
-            raise TypeError(f"expected each key as str, not {type(key)}")
+            raise TypeError(f"expected each key as str, got {type(key).__name__}")
         # Almost all are numbers: a look at the class before the slow ones.
         if not isinstance(direction, (str, int)) and not isinstance(direction, Mapping):
             raise TypeError(
-                f"expected 1, -1, '2d' or another index specifier for {key!r}, not {type(direction)}"
+                f"expected 1, -1, '2d' or another index specifier for {key!r}, got {type(direction).__name__}"
             )
         document[key] = direction
     return document

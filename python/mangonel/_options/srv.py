@@ -176,7 +176,7 @@ class SrvResolver:
                 ) from error
             if not isinstance(allowed, bool):
                 raise ConfigurationError(
-                    f"srv_host_validator must return a bool for SRV host {host}, not {type(allowed).__name__}"
+                    f"expected srv_host_validator to return a bool for SRV host {host}, got {type(allowed).__name__}"
                 )
             if not allowed:
                 raise ConfigurationError(f"Invalid SRV host: {host} was rejected by srv_host_validator")
