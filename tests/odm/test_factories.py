@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen, MultipleOf, Predicate
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 
 from mangonel.bson import Int64, ObjectId
@@ -22,6 +22,10 @@ from mangonel.odm import (
     Email,
     Embedded,
     Indexed,
+    LineString,
+    MultiLineString,
+    MultiPoint,
+    MultiPolygon,
     OdmError,
     Point,
     Polygon,
@@ -154,6 +158,31 @@ def test_every_example_of_the_strategy_saves_and_loads_equal(db: Connection, tic
     assert _plain(found.to_dict(exclude=["number"])) == before
     assert found.number is not None
     assert (found.is_changed, ticket.is_changed) == (False, False)
+
+
+class Site(Document):
+    __collection__ = "factory_sites"
+    line: Annotated[LineString, Indexed(kind="2dsphere")]
+    area: Annotated[Polygon, Indexed(kind="2dsphere")]
+    spots: Annotated[MultiPoint, Indexed(kind="2dsphere")]
+    lines: Annotated[MultiLineString, Indexed(kind="2dsphere")]
+    areas: Annotated[MultiPolygon, Indexed(kind="2dsphere")]
+
+
+@settings(suppress_health_check=list(HealthCheck), deadline=None)
+@given(sites=st.lists(from_model(Site), min_size=3, max_size=3))
+def test_geometries_vary_and_the_server_indexes_them(db: Connection, sites: list[Site]) -> None:
+    Site.sync_indexes()
+    for site in sites:
+        site.id = ObjectId()
+        site.insert()
+        assert Site.get(site.id) == site
+
+
+@pytest.mark.parametrize("name", ["line", "area", "spots", "lines", "areas"])
+def test_geometries_are_not_one_value_only(name: str) -> None:
+    usual = getattr(make(Site), name)
+    assert getattr(find(from_model(Site), lambda site: getattr(site, name) != usual), name) != usual
 
 
 class Tree(Document):

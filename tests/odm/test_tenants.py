@@ -23,6 +23,7 @@ from mangonel.odm import (
     inc,
     tenant,
 )
+from mangonel.odm.query import watch
 from odm.conftest import Face
 from odm.tenant_deeds import (
     DEEDS,
@@ -345,6 +346,60 @@ def test_a_shard_key_tells_deletions_of_the_tenant(db: Connection, face: Face) -
         face.call(slip, "delete")
         face.call(changes, "close")
         assert face.call(Slip.find(), "count") == 0
+
+
+class Kept(Document):
+    __collection__ = "tenants_kept"
+    __tenant__ = "firm"
+    __collection_options__: ClassVar[dict[str, Any]] = {"changeStreamPreAndPostImages": {"enabled": True}}
+    firm: str = field(default_factory=current_tenant)
+
+
+class Forgotten(Document):
+    __collection__ = "tenants_forgotten"
+    __tenant__ = "firm"
+    firm: str = field(default_factory=current_tenant)
+
+
+def test_documents_before_changes_tell_deletions_of_the_tenant(
+    db: Connection, face: Face, caplog: Any
+) -> None:
+    face.call(Kept, "create_collection")
+    with tenant(THEIRS):
+        others = Kept()
+        face.save(others)
+    with tenant(MINE):
+        mine = Kept()
+        face.save(mine)
+        changes = Kept.watch(max_await_time_ms=50)
+        assert face.call(changes, "try_next") is None
+    with tenant(THEIRS):
+        face.call(others, "delete")
+    with tenant(MINE):
+        face.call(mine, "delete")
+        event = next(found for found in iter(lambda: face.call(changes, "try_next"), 0) if found is not None)
+        assert (event.operation, event.id, event.before) == ("delete", mine.id, mine)
+        face.call(changes, "close")
+        # What the program asks for itself is left alone.
+        plain = Kept.watch(max_await_time_ms=50, full_document_before_change=None)
+        assert face.call(plain, "try_next") is None
+        face.call(plain, "close")
+    assert not caplog.records
+
+
+def test_a_collection_without_documents_before_changes_is_warned_of_once(
+    db: Connection, face: Face, caplog: Any
+) -> None:
+    watch._told.discard(Forgotten)
+    with tenant(MINE):
+        for _ in range(2):
+            changes = Forgotten.watch(max_await_time_ms=50)
+            assert face.call(changes, "try_next") is None
+            face.call(changes, "close")
+    (record,) = caplog.records
+    assert record.name == "mangonel.odm"
+    assert "watch() of Forgotten for one tenant leaves out deletions" in record.getMessage()
+    assert "'tenants_forgotten'" in record.getMessage()
 
 
 def test_wrong_definitions_are_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import io
 from functools import partial
@@ -12,7 +13,7 @@ import pytest
 from mangonel import bson
 from mangonel.bson.datetime_ms import DatetimeMS
 from mangonel.bson.raw_bson import RawBSONDocument
-from mangonel.odm import Connection, Document, Ref, ValidationError, cli, connect, field, related
+from mangonel.odm import Connection, Document, Embedded, Ref, ValidationError, cli, connect, field, related
 from mangonel.server import Server
 
 FAR_MS = 10**17
@@ -195,6 +196,48 @@ def test_a_connections_conversion_of_dates_holds_for_instances(
             face.wait(made.aclose())
     with pytest.raises(ValidationError, match=r"at \$\.at"):
         _ = at_once(db, face, Days.find(), how).at
+
+
+@dataclasses.dataclass
+class Seen:
+    n: int
+    at: Any = None
+
+
+class SeenAt(Embedded):
+    n: int
+    at: dt.datetime | None = None
+
+
+@pytest.mark.parametrize("how", ["all", "first", "iterate", "find_and_update", "aggregate"])
+@pytest.mark.parametrize("shape", [Seen, SeenAt, dict])
+def test_a_connections_conversion_of_dates_holds_for_shapes(
+    how: str, shape: Any, server: Server, db: Connection, face: Any
+) -> None:
+    put(db)
+    made = connect(server.uri, database=db.name, alias="converting", datetime_conversion="DATETIME_AUTO")
+    try:
+        query = Visit.find({"_id": "far0"}).using(made)
+        if how == "aggregate":
+            (found,) = face.call(query, "aggregate", [], **({} if shape is dict else {"into": shape}))
+        elif how == "find_and_update":
+            if shape is dict:
+                pytest.skip("find_and_update() makes no dicts")
+            found = face.call(query.as_(shape), how, {"$set": {"n": 0}})
+        else:
+            asked = query.as_(shape)
+            found = face.collect(asked) if how == "iterate" else face.call(asked, how)
+            found = found if how == "first" else found[0]
+        assert (found["at"] if shape is dict else found.at) == DatetimeMS(FAR_MS)
+    finally:
+        made.close()
+        face.wait(made.aclose())
+
+
+def test_a_shape_of_find_and_update_that_does_not_fit_names_its_place(db: Connection, face: Any) -> None:
+    put(db)
+    with pytest.raises(ValidationError, match=r"at \$\.n of the Visit None in 'visits'"):
+        face.call(Visit.find({"_id": "type0"}).as_(SeenAt), "find_and_update", {"$set": {"name": "x"}})
 
 
 def test_check_lists_what_does_not_fit(db: Connection) -> None:

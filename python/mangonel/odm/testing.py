@@ -405,8 +405,8 @@ def _plain_strategy(st: Any, op: str, argument: Any, checks: dict[str, Any], spe
         return _strategy(st, argument[2])
     if op == "refs":
         return st.lists(_strategy(st, argument[2]), unique_by=repr, **{"max_size": 3, **sizes})
-    if op == "geo" and argument[1] == "Point":
-        return st.builds(geo.Point, st.floats(-180, 180), st.floats(-90, 90))
+    if op == "geo":
+        return _geometries(st, argument[1])
     if op == "object_id":
         return st.binary(min_size=12, max_size=12).map(ObjectId)
     simple: dict[str, Callable[[], Any]] = {
@@ -424,6 +424,39 @@ def _plain_strategy(st: Any, op: str, argument: Any, checks: dict[str, Any], spe
         return st.integers(-(2**63), 2**63 - 1).map(Int64)
     # Each example gets a fresh value, as in `make`.
     return st.builds(lambda: _value({**spec, "nullable": False}))
+
+
+def _geometries(st: Any, name: str) -> Any:
+    """Return the strategy of a geometry that a 2dsphere index takes: distinct points, and rings that do not cross."""
+    if name == "Point":
+        return st.builds(geo.Point, st.floats(-180, 180), st.floats(-90, 90))
+    # Thousandths of a degree: nearer points are one to the server.
+    degrees = st.integers(-80_000, 80_000).map(lambda number: number / 1000)
+    lines = st.lists(st.tuples(degrees, degrees), min_size=2, max_size=5, unique=True)
+    sizes = st.tuples(*[st.integers(2, 9)] * 4)
+    made: dict[str, Callable[[], Any]] = {
+        "LineString": lambda: lines.map(geo.LineString),
+        "Polygon": lambda: st.tuples(sizes, st.booleans()).map(lambda each: geo.Polygon(*_rings(0, *each))),
+        "MultiPoint": lambda: lines.map(geo.MultiPoint),
+        "MultiLineString": lambda: st.lists(lines, min_size=1, max_size=3).map(geo.MultiLineString),
+        # Side by side, since the polygons of one geometry may not overlap.
+        "MultiPolygon": lambda: st.lists(st.tuples(sizes, st.booleans()), min_size=1, max_size=3).map(
+            lambda parts: geo.MultiPolygon([_rings(place, *part) for place, part in enumerate(parts)])
+        ),
+    }
+    return made[name]()
+
+
+def _rings(place: int, sizes: tuple[int, int, int, int], has_hole: bool) -> list[list[tuple[float, float]]]:
+    """Return the rings of a rectangle, with or without a hole, in the band of longitudes of this number."""
+    left, low, width, height = sizes
+    left += 20 * place
+
+    def ring(inset: float) -> list[tuple[float, float]]:
+        west, east, south, north = left + inset, left + width - inset, low + inset, low + height - inset
+        return [(west, south), (east, south), (east, north), (west, north), (west, south)]
+
+    return [ring(0), ring(0.5)] if has_hole else [ring(0)]
 
 
 def _numbers_of(st: Any, op: str, checks: dict[str, Any]) -> Any:

@@ -523,8 +523,22 @@ pub(super) fn pending<'py>(py: Python<'py>, fields: Fields<'_>, index: usize) ->
     match result {
         Ok(Some(made)) => Ok(made),
         Ok(None) => Ok(default_of(py, &field.default)?.unwrap_or_else(|| py.None().into_bound(py))),
-        Err(fault) => Err(value::located(py, plan, index, fault)),
+        Err(fault) => {
+            let error = value::located(py, plan, index, fault);
+            let raw = PyBytes::new(py, &fields.state().raw);
+            Err(placed(py, plan, &raw, error))
+        }
     }
+}
+
+/// The error of a field that is read later than its document, with the place of the document.
+#[cold]
+fn placed(py: Python<'_>, plan: &Plan, raw: &Bound<'_, PyBytes>, error: PyErr) -> PyErr {
+    let made = py
+        .import("mangonel.odm.model.invalid")
+        .and_then(|module| module.getattr("of_pending"))
+        .and_then(|of_pending| of_pending.call1((error.value(py), plan.model.class.bind(py), raw)));
+    made.map_or_else(|other| other, PyErr::from_value)
 }
 
 /// Decodes one field out of a whole document.

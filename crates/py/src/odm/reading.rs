@@ -12,7 +12,6 @@ use super::bits::Bits;
 use super::decode::{Hydrator, codec_of};
 use super::json::Names;
 use super::plan::{OdmModel, Op, Plan};
-use super::raw::Elements;
 use super::siblings::Siblings;
 use crate::codec::collector::Pause;
 use crate::codec::document_shape::{DocumentShape, Shape};
@@ -183,19 +182,20 @@ pub(super) fn odm_drain_joined(
 pub(super) fn odm_rows<'py>(batch: &Bound<'py, Batch>) -> PyResult<Bound<'py, PyList>> {
     let py = batch.py();
     let batch = batch.try_borrow()?;
+    let broken = |error: mangonel_bson::Error| crate::driver::invalid_bson(py, &error.to_string());
     let rows = PyList::empty(py);
     for place in batch.take_ranges(py, None)? {
-        let document = &batch.message()[place];
-        mangonel_bson::validate(document, mangonel_bson::MAX_DEPTH)
-            .map_err(|error| crate::driver::invalid_bson(py, &error.to_string()))?;
         let row = PyList::empty(py);
-        for field in Elements::of(document) {
-            match field.kind {
-                0x03 => row.append(crate::codec::bytes_of(py, field.value)?)?,
-                0x04 => {
+        // What stands inside is checked when it is decoded, by an error that names its document.
+        for field in RawDocument::from_bytes(&batch.message()[place]).map_err(broken)?.fields() {
+            match field.map_err(broken)?.1 {
+                RawValue::Document(document) => row.append(crate::codec::bytes_of(py, document.as_bytes())?)?,
+                RawValue::Array(array) => {
                     let parts = PyList::empty(py);
-                    for part in Elements::of(field.value).filter(|part| part.kind == 0x03) {
-                        parts.append(crate::codec::bytes_of(py, part.value)?)?;
+                    for part in array {
+                        if let RawValue::Document(part) = part.map_err(broken)? {
+                            parts.append(crate::codec::bytes_of(py, part.as_bytes())?)?;
+                        }
                     }
                     row.append(parts)?;
                 }

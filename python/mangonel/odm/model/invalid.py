@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mangonel import _core, bson
+from mangonel.bson.errors import InvalidBSON
 from mangonel.errors import PyMongoError
 from mangonel.odm.errors import ValidationError
 from mangonel.odm.model.codec import TOLERANT
@@ -41,6 +42,22 @@ def undecodable(error: Exception, model: Any, collection: str, data: bytes | Non
     made = ValidationError(message)
     made.document = data  # type: ignore[attr-defined]  # as the core does
     return located(made, model, collection)
+
+
+def of_pending(error: Exception, model: Any, data: bytes) -> Exception:
+    """Return the error of a field that is read later than its document, with the place of the document.
+
+    Args:
+        error: why the field cannot be read.
+        model: the model of the document.
+        data: the document.
+    """
+    if isinstance(error, ValidationError):
+        error.document = data  # type: ignore[attr-defined]  # as the core does
+        return located(error, model, model.__collection_name__())
+    if isinstance(error, InvalidBSON):
+        return undecodable(error, model, model.__collection_name__(), data)
+    return error
 
 
 def id_of(data: bytes) -> Any:

@@ -37,32 +37,32 @@ def keys_of(shape: Any) -> list[str] | None:
     return [field.key for field in model.__plan__.fields.values()]
 
 
-def reader(shape: Any, tz_aware: bool) -> Reader:
-    """Return the function that reads documents from a batch in this shape."""
+def reader(shape: Any, tz_aware: bool, origin: Any = None) -> Reader:
+    """Return the function that reads documents from a batch in this shape; `origin` is their connection."""
     if shape is dict:
         return lambda batch, documents, limit: int(batch.drain_into(documents, limit))
     if is_model(shape):
         model = shape.__model__
         ignores = not shape.__is_document__
         return lambda batch, documents, limit: _core.odm_drain(
-            batch, model, documents, limit, False, None, ignores
+            batch, model, documents, limit, False, None, ignores, origin
         )
     model = twin(shape, tz_aware)
     make = _maker(shape, model)
 
     def read(batch: Any, documents: list[Any], limit: int | None) -> int:
         found: list[Any] = []
-        count = _core.odm_drain(batch, model.__model__, found, limit, False, None, True)
+        count = _core.odm_drain(batch, model.__model__, found, limit, False, None, True, origin)
         documents += map(make, found)
         return count
 
     return read
 
 
-def decode(shape: Any, data: bytes, tz_aware: bool) -> Any:
-    """Return one BSON document in a shape."""
+def decode(shape: Any, data: bytes, tz_aware: bool, origin: Any = None) -> Any:
+    """Return one BSON document in a shape; `origin` is the connection that it comes from."""
     model = shape if is_model(shape) else twin(shape, tz_aware)
-    found = _core.odm_decode_all(model.__model__, data, False, None, True)[0]
+    found = _core.odm_decode_all(model.__model__, data, False, None, True, origin)[0]
     return found if is_model(shape) else _maker(shape, model)(found)
 
 

@@ -102,7 +102,7 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
                 raise undecodable(error, self._model, request.collection.name) from None
             return found
         documents: list[Any] = []
-        read = reader(into, self._model.__tz_aware__)
+        read = reader(into, self._model.__tz_aware__, request.connection)
         batch = cursor._batch
         while True:
             if batch is not None and not batch.is_empty:

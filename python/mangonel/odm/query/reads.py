@@ -104,7 +104,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         for data in found:
             try:
                 if self._shape is not None:
-                    documents.append(decode(self._shape, data, self._model.__tz_aware__))
+                    documents.append(decode(self._shape, data, self._model.__tz_aware__, request.connection))
                     continue
                 documents += _core.odm_decode_all(
                     self._model.__model__, data, lazy, only, False, request.connection

@@ -275,7 +275,7 @@ class Request:
                         self.connection,
                     )
                 else:
-                    drain = reader(query._shape, model.__tz_aware__)
+                    drain = reader(query._shape, model.__tz_aware__, self.connection)
                     drain(batch, documents, limit if is_strict else 1)
             except ValidationError as error:
                 error = located(error, model, self.collection.name)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from mangonel import _core, timeout
+from mangonel._shared.collection.write_support import server_limits_flow
 from mangonel.bson import decode
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import ChangesTwins
@@ -69,6 +71,8 @@ class Changes(Generic[T], ChangesTwins[T]):
             of_model = _of_family(self._query._conditions())
             if self._model.__tenant__ is not None:
                 of_model += watched(self._model, self._options["full_document"])
+                if of_model and "full_document_before_change" not in self._options:
+                    keywords |= await self._limited_flow(_images_flow, self._model, request)
             stages = [*of_model, *self._pipeline]
             self._stream = await self._limited_flow(
                 request.port.call, _watch, raw_collection(request.collection), stages, keywords
@@ -175,6 +179,39 @@ def _of_family(query: dict[str, Any]) -> list[Any]:
         return []
     known = {f"fullDocument.{key}": value for key, value in query.items()}
     return [{"$match": {"$or": [known, {"fullDocument": None}]}}]
+
+
+async def _images_flow(model: Any, request: Any) -> dict[str, Any]:
+    """Return the option that asks for documents before changes, by which a deletion is known as the tenant's.
+
+    Where the collection keeps none, deletions are missing: a warning of the log says so, once for each model.
+    """
+    collection = request.collection
+    limits = await server_limits_flow(collection.database.client, "aggregate")
+    if limits.max_wire_version >= _IMAGES_WIRE_VERSION:
+        options = await request.port.call(_options, collection, request.session)
+        if (options.get("changeStreamPreAndPostImages") or {}).get("enabled"):
+            return {"full_document_before_change": "whenAvailable"}
+    if model not in _told and model.__tenant__ not in model.__shard_key__:
+        _told.add(model)
+        import logging
+
+        logging.getLogger("mangonel.odm").warning(
+            "watch() of %s for one tenant leaves out deletions: the collection %r keeps no documents before changes; "
+            'let it, by collMod or __collection_options__ = {"changeStreamPreAndPostImages": {"enabled": True}}',
+            model.__name__,
+            collection.name,
+        )
+    return {}
+
+
+# MongoDB 6.0.
+_IMAGES_WIRE_VERSION = 17
+_told: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _options(collection: Any, session: dict[str, Any]) -> Any:
+    return collection.options(**session)
 
 
 def _watch(collection: Any, pipeline: list[Any], options: dict[str, Any]) -> Any:

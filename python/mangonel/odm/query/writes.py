@@ -224,10 +224,10 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         if found is None:
             return None
         data = bytes(found.raw)
-        if self._shape is not None:
-            return decode(self._shape, data, self._model.__tz_aware__)
         lazy = self._wish.get("lazy", False)
         try:
+            if self._shape is not None:
+                return decode(self._shape, data, self._model.__tz_aware__, request.connection)
             made = _core.odm_decode_all(
                 self._model.__model__, data, lazy, self._only(), False, request.connection
             )
