@@ -1,116 +1,126 @@
-"""Parts of a sharded collection's chunk map. The routers are scripted: no sharded cluster runs here."""
+"""Parts of a sharded collection's chunk map. Routers are a mongod with a scripted map: no sharded cluster runs here."""
 
 from __future__ import annotations
 
+import contextlib
+import pickle
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from mangonel import MongoClient
-from mangonel.bson import Binary, Int64, MaxKey, MinKey
+from mangonel.bson import Int64, MaxKey, MinKey, ObjectId
 from mangonel.errors import ConfigurationError, OperationFailure
-from tools.scripted_server import Request, ScriptedServer
+from mangonel.read_concern import ReadConcern
+from mangonel.server import Server
+from tools.router import Router, shard_of
 
-UUID = Binary(b"\x07" * 16, 4)
 BOUNDS = [MinKey(), Int64(10), Int64(20), Int64(30), Int64(40), MaxKey()]
+KEYS: list[dict[str, Any]] = [{"customer": 1}, {"customer": "hashed"}, {"customer": 1, "day": 1}]
+# Customers of several types, among them those that bounds fall on, and the last key of an index.
+CUSTOMERS = [*range(50), 10.0, 10.5, "a", None, ObjectId(), {"a": 1}, True, MaxKey(), MinKey()]
+
+Routed = Callable[..., Any]
 
 
-class Router:
-    """Answers as a mongos with one collection, `shop.orders`, sharded by a key."""
+@pytest.fixture
+def routed(server: Server, database_name: str) -> Iterator[Routed]:
+    """A function that fills a collection, which is sharded by a key, and returns it as a router shows it."""
+    with contextlib.ExitStack() as ends:
 
-    def __init__(self, server: ScriptedServer, key: dict[str, Any], **options: Any) -> None:
-        self.key, self.options = key, options
-        hello = {"ok": 1, "ismaster": True, "msg": "isdbgrid", "maxWireVersion": 21, "minWireVersion": 0}
-        hello |= {
-            "maxBsonObjectSize": 1 << 24,
-            "maxMessageSizeBytes": 48_000_000,
-            "maxWriteBatchSize": 100_000,
-        }
-        for name in ("hello", "isMaster", "ismaster"):
-            server.on(name, hello)
-        server.on("aggregate", _batch("shop.orders", [{"_id": n} for n in range(64)]))
-        server.on("listIndexes", self.indexes)
-        server.on("listCollections", _batch("shop.$cmd", [{"name": "orders", "type": "collection"}]))
-        server.on("find", self.find)
-        server.on("endSessions", {"ok": 1})
-        self.finds: list[dict[str, Any]] = []
+        def make(key: dict[str, Any], *, index: dict[str, Any] | None = None, **options: Any) -> Any:
+            assert server.primary is not None
+            with MongoClient[Any](server.uri) as client:
+                orders = client[database_name].orders
+                orders.create_index(list((key if index is None else index).items()))
+                orders.insert_many(
+                    [{"_id": n, "customer": each, "total": n % 3} for n, each in enumerate(CUSTOMERS)]
+                )
+                orders.insert_one({"_id": len(CUSTOMERS), "total": 1})
+            router = Router(server.primary.port, f"{database_name}.orders", key, BOUNDS, **options)
+            ends.enter_context(router)
+            return ends.enter_context(MongoClient[Any](router.uri))[database_name].orders, router
 
-    def indexes(self, request: Request) -> dict[str, Any]:
-        keys = [{"_id": 1}, self.options.get("index", self.key)]
-        return _batch("shop.orders", [{"v": 2, "key": key, "name": f"{n}"} for n, key in enumerate(keys)])
-
-    def find(self, request: Request) -> dict[str, Any]:
-        command = dict(request.command)
-        name = f"{command['$db']}.{command['find']}"
-        if "failure" in self.options and name.startswith("config."):
-            return {"ok": 0, **self.options["failure"]}
-        if name == "config.collections":
-            entry = {"_id": "shop.orders", "uuid": UUID, "key": self.key}
-            return _batch(name, [entry] if self.options.get("is_sharded", True) else [])
-        if name == "config.chunks":
-            assert bytes(command["filter"]["$or"][0]["uuid"]) == bytes(UUID)
-            assert command["sort"] == {"min": 1}
-            return _batch(name, self.chunks())
-        self.finds.append(command)
-        return _batch(name, [{"_id": len(self.finds)}] if "singleBatch" not in command else [])
-
-    def chunks(self) -> list[dict[str, Any]]:
-        pairs = pairwise(BOUNDS)
-        return [
-            {"min": dict.fromkeys(self.key, low), "max": dict.fromkeys(self.key, high), "shard": f"s{n // 2}"}
-            for n, (low, high) in enumerate(pairs)
-        ]
+        yield make
 
 
-def _batch(name: str, documents: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"ok": 1, "cursor": {"id": Int64(0), "ns": name, "firstBatch": documents}}
-
-
-def parts_of(server: ScriptedServer, count: int, **options: Any) -> list[Any]:
-    with MongoClient[Any](server.uri) as client:
-        parts = client.shop.orders.partitions(count, {"total": 1}, **options)
-        for part in parts:
-            part.find().to_list()
-        return parts
-
-
-@pytest.mark.parametrize("key", [{"customer": 1}, {"customer": "hashed"}, {"customer": 1, "day": 1}], ids=str)
+@pytest.mark.parametrize("key", KEYS, ids=str)
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_parts_have_whole_chunks_and_bounds_of_the_shard_key(
-    scripted_server: ScriptedServer, key: dict[str, Any], count: int
+    routed: Routed, key: dict[str, Any], count: int
 ) -> None:
-    router = Router(scripted_server, key)
+    orders, _ = routed(key)
 
-    parts = parts_of(scripted_server, count, by="chunks")
+    parts = orders.partitions(count, by="chunks")
 
+    if key == {"customer": 1} and count > 1:
+        # The last key, which no range has. Documents have no `day`, and a hash is never MaxKey.
+        last = parts.pop()
+        assert last.low is None is last.high
     assert len(parts) == count
     cuts = [5 * place // count for place in range(count + 1)]
-    assert [part.low and part.low["customer"] for part in parts] == [
-        None,
-        *(BOUNDS[cut] for cut in cuts[1:-1]),
-    ]
-    assert [part.high and part.high["customer"] for part in parts] == [
-        *(BOUNDS[cut] for cut in cuts[1:-1]),
-        None,
-    ]
-    shards = [{f"s{n // 2}" for n in range(low, high)} for low, high in pairwise(cuts)]
+    inner = [BOUNDS[cut] for cut in cuts[1:-1]]
+    assert [part.low and part.low["customer"] for part in parts] == [None, *inner]
+    assert [part.high and part.high["customer"] for part in parts] == [*inner, None]
+    shards = [{shard_of(chunk) for chunk in range(low, high)} for low, high in pairwise(cuts)]
     assert [part.shard for part in parts] == [each.pop() if len(each) == 1 else None for each in shards]
-    read = [command for command in router.finds if "singleBatch" not in command]
-    assert all(command["filter"] == {"total": 1} for command in read)
-    if count > 1:
-        assert all(command["hint"] == key for command in read)
-        assert [("min" in command, "max" in command) for command in read] == [
-            (place > 0, place < count - 1) for place in range(count)
-        ]
 
 
-def test_auto_takes_the_chunk_map_if_it_has_enough_chunks(scripted_server: ScriptedServer) -> None:
-    Router(scripted_server, {"customer": 1})
+@pytest.mark.parametrize("options", [{}, {"snapshot": True}], ids=str)
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_parts_have_the_rows_of_find(routed: Routed, key: dict[str, Any], options: dict[str, Any]) -> None:
+    orders, router = routed(key)
 
-    assert "customer" in parts_of(scripted_server, 5)[1].low
-    assert "_id" in parts_of(scripted_server, 6)[1].low
-    assert "_id" in parts_of(scripted_server, 5, by="sample")[1].low
+    parts = orders.partitions(5, {"total": 1}, by="chunks", **options)
+    client = orders.database.client
+    read = [pickle.loads(pickle.dumps(part)).on(client).find().to_list() for part in parts]
+
+    wanted = orders.find({"total": 1}).sort("_id").to_list()
+    assert sorted((each for part in read for each in part), key=lambda each: each["_id"]) == wanted
+    # Each chunk was read from its index.
+    assert sum(map(bool, read)) >= (2 if "hashed" in key.values() else 5)
+    ranges = [each.command for each in router.received("find") if "min" in each.command]
+    assert [command["hint"] for command in ranges] == [key] * 4
+
+
+@pytest.mark.parametrize("level", [None, "snapshot"])
+def test_columns_by_several_cursors_have_the_rows_of_find(routed: Routed, level: str | None) -> None:
+    pa = pytest.importorskip("pyarrow")
+    orders, _ = routed({"customer": 1})
+    orders = orders.with_options(read_concern=ReadConcern(level))
+
+    table = pa.table(orders.find({"total": 1}).to_arrow({"_id": int, "total": int}, parallel=4))
+
+    wanted = [each["_id"] for each in orders.find({"total": 1}, sort={"_id": 1})]
+    assert sorted(table["_id"].to_pylist()) == wanted
+
+
+def test_auto_takes_the_chunk_map_if_it_has_enough_chunks(routed: Routed) -> None:
+    orders, _ = routed({"customer": 1})
+
+    assert "customer" in orders.partitions(5)[1].low
+    assert "_id" in orders.partitions(6)[1].low
+    assert "_id" in orders.partitions(5, by="sample")[1].low
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_order_of_ids_is_not_that_of_another_shard_key(routed: Routed, key: dict[str, Any]) -> None:
+    orders, _ = routed(key)
+
+    parts = orders.partitions(2, ordered=True)
+    assert [each["_id"] for part in parts for each in part.find()] == list(range(len(CUSTOMERS) + 1))
+    with pytest.raises(ConfigurationError, match=r"has another order than _id; use by="):
+        orders.partitions(2, ordered=True, by="chunks")
+
+
+def test_chunks_of_ids_are_in_their_order(routed: Routed) -> None:
+    orders, _ = routed({"_id": 1})
+
+    parts = orders.partitions(5, ordered=True, by="chunks")
+    assert [part.shard for part in parts] == [shard_of(chunk) for chunk in range(5)]
+    assert [each["_id"] for part in parts for each in part.find()] == list(range(len(CUSTOMERS) + 1))
 
 
 LACKS: dict[str, dict[str, Any]] = {
@@ -120,21 +130,18 @@ LACKS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("problem", LACKS)
-def test_without_a_usable_map_auto_samples_and_chunks_raises(
-    scripted_server: ScriptedServer, problem: str
-) -> None:
-    Router(scripted_server, {"customer": 1}, **LACKS[problem])
+def test_without_a_usable_map_auto_samples_and_chunks_raises(routed: Routed, problem: str) -> None:
+    orders, _ = routed({"customer": 1}, **LACKS[problem])
 
-    assert "_id" in parts_of(scripted_server, 2)[1].low
+    assert "_id" in orders.partitions(2)[1].low
     with pytest.raises(ConfigurationError, match=f"{problem}.*use by="):
-        parts_of(scripted_server, 2, by="chunks")
+        orders.partitions(2, by="chunks")
 
 
-def test_map_that_may_not_be_read_is_done_without_unless_it_is_asked_for(
-    scripted_server: ScriptedServer,
-) -> None:
-    Router(scripted_server, {"customer": 1}, failure={"code": 13, "errmsg": "not authorized on config"})
+def test_map_that_may_not_be_read_is_done_without_unless_it_is_asked_for(routed: Routed) -> None:
+    refusal = {"ok": 0, "code": 13, "errmsg": "not authorized on config"}
+    orders, _ = routed({"customer": 1}, failure=refusal)
 
-    assert "_id" in parts_of(scripted_server, 2)[1].low
+    assert "_id" in orders.partitions(2)[1].low
     with pytest.raises(OperationFailure, match="not authorized on config"):
-        parts_of(scripted_server, 2, by="chunks")
+        orders.partitions(2, by="chunks")

@@ -56,10 +56,11 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
             filter, projection: as for `find`. The size of the parts does not depend on the filter.
             snapshot: all parts read the data of one moment, that of this call. Servers keep it for
                 `minSnapshotHistoryWindowInSeconds`, 300 by default. Needs a replica set or sharded cluster of 5.0.
-            ordered: each part returns its documents in the order of `_id`.
+            ordered: each part returns its documents in the order of `_id`. A chunk map of another order is not used.
             by: how the parts are found. "sample": by a sample of `_id`. "chunks": by the chunk map of a sharded
                 collection; bounds are those of the shard key, and a part has whole chunks. "auto": the chunk map where
-                it has at least `count` chunks.
+                it has at least `count` chunks. By the chunk map, a document whose shard key changes meanwhile may be in
+                two parts or in none, unless it is a snapshot; and parts are in the order of the shard key.
             connect: how another process gets its client. None: from the environment variable `MANGONEL_URI`, or, if it
                 is not set, from this client's hosts and options, which suffice if none of them is secret. A string: the
                 name of another environment variable with a URI. A function that can be pickled: called there once; it
@@ -71,7 +72,7 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
             InvalidOperation: a session is bound here; or the collection is a view or a time series, which have no index
                 on `_id`, and `count` is above 1.
             SnapshotUnavailable: the deployment, or the collection, has no snapshot; the message says why.
-            ConfigurationError: `by` is "chunks", and the collection has no usable chunk map.
+            ConfigurationError: `by` is "chunks", and the collection has no usable chunk map; the message says why.
             OperationFailure, AutoReconnect: as for `find`.
 
         Example:

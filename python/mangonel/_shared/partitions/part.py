@@ -279,7 +279,9 @@ async def partitions_flow(
 ) -> list[Any]:
     """Return the parts of a checked query; see `Collection.partitions`."""
     is_snapshot = is_snapshot or cursor._collection._read_concern._level == "snapshot"
-    plan = await plan_flow(cursor, count, by=by, is_snapshot=is_snapshot, finds_last_key=True)
+    plan = await plan_flow(
+        cursor, count, by=by, is_snapshot=is_snapshot, is_ordered=is_ordered, finds_last_key=True
+    )
     return [
         kind._made(cursor, plan, place, connect=connect, is_ordered=is_ordered)
         for place in range(len(plan.ranges))

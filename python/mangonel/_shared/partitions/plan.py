@@ -132,6 +132,7 @@ async def plan_flow(
     *,
     by: str = "sample",
     is_snapshot: bool = False,
+    is_ordered: bool = False,
     finds_last_key: bool = False,
 ) -> Plan:
     """Return at most `count` ranges for a checked query, and one more for a key that an index scan leaves out.
@@ -141,6 +142,7 @@ async def plan_flow(
         count: how many ranges are wanted.
         by: "sample", "chunks" (the chunk map) or "auto": the chunk map where it has enough chunks.
         is_snapshot: choose the moment that all reads share.
+        is_ordered: whether the ranges have to be in the order of `_id`, which few chunk maps are.
         finds_last_key: ask whether the last key, MaxKey, exists, and leave out its range if not.
 
     Raises:
@@ -157,7 +159,7 @@ async def plan_flow(
     ids, moment = await _sample_flow(cursor, size, is_snapshot)
     ranges = None
     if by != "sample":
-        ranges = await _chunks_flow(cursor, count, is_required=by == "chunks")
+        ranges = await _chunks_flow(cursor, count, is_required=by == "chunks", is_ordered=is_ordered)
     if ranges is None:
         cuts = (len(ids) * place // count for place in range(1, count))
         ranges = _between([ids[cut] for cut in cuts if 0 < cut < len(ids)])
@@ -251,7 +253,9 @@ async def _has_last_key_flow(cursor: _Cursor[Any], last: Range, plan: Plan) -> b
 # The chunk map of a sharded cluster.
 
 
-async def _chunks_flow(cursor: _Cursor[Any], count: int, *, is_required: bool) -> list[Range] | None:
+async def _chunks_flow(
+    cursor: _Cursor[Any], count: int, *, is_required: bool, is_ordered: bool
+) -> list[Range] | None:
     """Return ranges made of whole chunks, or None where a sample is better.
 
     Raises:
@@ -266,8 +270,12 @@ async def _chunks_flow(cursor: _Cursor[Any], count: int, *, is_required: bool) -
         entry, chunks = await _chunk_map_flow(collection)
         if not is_required and len(chunks) < count:
             return None
-        problem = "it is not sharded" if entry is None or not chunks else None
-        if entry is not None and problem is None and not await _has_index_flow(cursor, entry["key"]):
+        problem = None
+        if entry is None or not chunks:
+            problem = "it is not sharded"
+        elif is_ordered and dict(entry["key"]) != _BY_ID:
+            problem = f"its shard key {dict(entry['key'])} has another order than _id"
+        elif not await _has_index_flow(cursor, entry["key"]):
             problem = f"no index has exactly the fields of its shard key {dict(entry['key'])}"
     except OperationFailure:
         if is_required:
