@@ -117,6 +117,16 @@ class DyingTarget(_parts_of_tables.Target):
         return stored
 
 
+ROUTER = "MANGONEL_ENGINE_ROUTER"
+"""The environment variable with the URI of a router, by which `rows` is sharded by `n`."""
+
+
+def sharded(database: Any) -> Any:
+    """Return the documents as the collection of a sharded cluster."""
+    database.rows.create_index("n")
+    return MongoClient[Any](os.environ[ROUTER])[database.name].rows
+
+
 STAYS = {"n": {"$gte": 0}}
 """The documents of `documents()`: those of the writers come and go."""
 

@@ -1,7 +1,7 @@
 """Dask with two worker processes: its rows are those of find(), dying workers neither lose nor double any."""
 
 import pyarrow
-from common import STAYS, DyingReader, DyingTarget, die_once, same, started, stored, writers
+from common import ROUTER, STAYS, DyingReader, DyingTarget, die_once, same, sharded, started, stored, writers
 from dask.distributed import Client, LocalCluster
 
 import mangonel.dask
@@ -26,6 +26,9 @@ def main():
             frame = read(database.rows, STAYS, parts=6)
             assert frame.npartitions == 6
             table = pyarrow.Table.from_pandas(frame.compute(), preserve_index=False)
+            same(table.to_pylist(), database.rows)
+            by_chunks = read(sharded(database), STAYS, parts=6, connect=ROUTER)
+            table = pyarrow.Table.from_pandas(by_chunks.compute(), preserve_index=False)
             same(table.to_pylist(), database.rows)
         chosen = frame[["n"]]
         assert int(chosen["n"].sum().compute()) == sum(range(len(table)))

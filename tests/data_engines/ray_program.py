@@ -2,7 +2,18 @@
 
 import pyarrow
 import ray
-from common import STAYS, DyingReader, DyingTarget, die_once, same, started, stored, writers
+from common import (
+    ROUTER,
+    STAYS,
+    DyingReader,
+    DyingTarget,
+    die_once,
+    same,
+    sharded,
+    started,
+    stored,
+    writers,
+)
 
 import mangonel.ray
 from mangonel import _parts_of_tables
@@ -19,6 +30,9 @@ def main():
             source = Source(database.rows, STAYS, parts=6)
             dataset = ray.data.read_datasource(source)
             tables = ray.get(dataset.to_arrow_refs())
+            same(pyarrow.concat_tables(tables).to_pylist(), database.rows)
+            by_chunks = ray.data.read_datasource(Source(sharded(database), STAYS, parts=6, connect=ROUTER))
+            tables = ray.get(by_chunks.to_arrow_refs())
             same(pyarrow.concat_tables(tables).to_pylist(), database.rows)
         # The parts were planned once, for every execution.
         assert len(source.get_read_tasks(99)) == len(source.get_read_tasks(2)) == 6

@@ -2,10 +2,14 @@
 
 import math
 
-from common import STAYS, die_once, same, started, stored, writers
+from common import ROUTER, STAYS, die_once, same, sharded, started, stored, writers
 from spark_session import session
 
+from mangonel import MongoClient
 from mangonel.bson import json_util
+from mangonel.errors import ConfigurationError
+from mangonel.server import start
+from mangonel.spark.options import Options
 
 # As Spark has them: NaN equals itself and is greater than every number, and null is neither true nor false.
 FILTERS = {
@@ -42,7 +46,10 @@ def batch(spark, database):
         frame = load(spark, database, "dying").cache()
         rows = sorted(frame.toArrow().to_pylist(), key=lambda row: row["n"])
         same(rows, database.rows)
+        sharded(database)
+        same(load(spark, database, connect=ROUTER).toArrow().to_pylist(), database.rows)
     looks_once(spark, database)
+    another_deployment(spark, database)
 
     for text, keeps in FILTERS.items():
         pushed = load(spark, database, pushdown="true", sample="2000").filter(text).select("n").toArrow()
@@ -81,6 +88,30 @@ def looks_once(spark, database):
         sampled = {"command.pipeline.0.$sample.size": 50}
         assert database.system.profile.count_documents(sampled) == looks, schema
         database.system.profile.drop()
+
+
+def another_deployment(spark, database):
+    """Fail unless workers, who have MANGONEL_URI, read and store where the option `uri` says."""
+    where = {"database": database.name, "collection": "rows"}
+    with start() as other, MongoClient(other.uri) as client:
+        client[database.name].rows.insert_many([{"_id": number} for number in range(10)])
+        frame = spark.read.format("mangonel").options(**where, uri=other.uri, parts="2").load()
+        assert sorted(row._id for row in frame.collect()) == list(range(10))
+        save(frame, database, "elsewhere", uri=other.uri)
+        assert client[database.name].elsewhere.count_documents({}) == 10
+        assert database.elsewhere.count_documents({}) == 0
+    secret = refusal({**where, "uri": "mongodb://ada:secret@a.example"})
+    assert "the password of 'ada'" in secret
+    assert "secret@" not in secret
+    assert "got both" in refusal({**where, "uri": "mongodb://a.example", "connect": ROUTER})
+
+
+def refusal(options):
+    try:
+        Options(options, frozenset()).client()
+    except ConfigurationError as error:
+        return str(error)
+    return ""
 
 
 main()

@@ -13,12 +13,16 @@ from typing import Any
 import pytest
 
 from mangonel import MongoClient
-from mangonel.server import Server
+from mangonel.bson import MaxKey, MinKey
+from mangonel.server import Server, find_mongod
+from tools.router import Router
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 # Where workers were killed.
 WRITES = {"before_a_commit", "after_a_commit"}
+# Bounds of six chunks of three shards, in the field `n`. Writers' documents have -1.
+CHUNKS = [MinKey(), 1_000, 4_000, 8_000, 12_000, 16_000, MaxKey()]
 KILLS: dict[str, set[str]] = {"spark_stream": WRITES, "lab": set()}
 
 
@@ -50,10 +54,16 @@ def test_rows_are_those_of_the_collection_and_dying_workers_lose_none(
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), str(HERE)]),
         "RAY_USAGE_STATS_ENABLED": "0",
+        # Else Ray's workers give way to all other tests.
+        "RAY_worker_niceness": "0",
         # What a test sees of its own package only.
         "PYTHONDONTWRITEBYTECODE": "1",
+        "MANGONEL_MONGOD": find_mongod(),
     }
     environment.pop("PYTEST_CURRENT_TEST", None)
+    assert server.primary is not None
+    router = Router(server.primary.port, f"{name}.rows", {"n": 1}, CHUNKS)
+    environment["MANGONEL_ENGINE_ROUTER"] = router.uri
     try:
         done = subprocess.run(
             [interpreter, HERE / f"{engine}_program.py", server.uri, name, tmp_path],
@@ -66,6 +76,11 @@ def test_rows_are_those_of_the_collection_and_dying_workers_lose_none(
         )
         assert done.returncode == 0, f"{done.stdout[-1000:]}\n{done.stderr[-6000:]}"
         assert {path.name for path in tmp_path.iterdir()} >= KILLS.get(engine, {"in_a_read", *WRITES})
+        ranges = [each.command for each in router.received("find") if "min" in each.command]
+        # All but the first chunk, in whose place the programs that read no sharded collection have none.
+        assert len(ranges) == (0 if engine in KILLS else 5)
+        assert all(command["hint"] == {"n": 1} for command in ranges)
     finally:
+        router.stop()
         with MongoClient[Any](server.uri) as client:
             client.drop_database(name)

@@ -36,8 +36,8 @@ _SAMPLE = 1_000
 class MangonelSource(DataSource):  # type: ignore[misc]  # Spark's class is untyped here
     """A collection: `spark.read.format("mangonel")` and `frame.write.format("mangonel").mode("append")`.
 
-    Options of both: `database`, `collection`, `uri` (without a password; else set the environment variable
-    `MANGONEL_URI`, or the one that `connect` names).
+    Options of both: `database`, `collection`, `uri` (for driver and workers, without a password; else set the
+    environment variable `MANGONEL_URI`, or the one that `connect` names).
 
     Options of reading: `filter` (extended JSON), `parts` (how many), `snapshot` ("true": all parts read one moment),
     `sample` (how many documents the schema is inferred from; by default all), `on_invalid` as for `Cursor.to_arrow`,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from mangonel._shared.partitions.carry import carried
 from mangonel.errors import ConfigurationError
 
 __all__ = ["ENVIRONMENT", "Options"]
@@ -17,6 +19,16 @@ ENVIRONMENT = "MANGONEL_URI"
 _SPARKS = frozenset({"checkpointlocation", "path"})
 
 
+@dataclass(frozen=True)
+class _Uri:
+    """A URI for workers. A value, so that all parts of one process share a client."""
+
+    uri: str
+
+    def __call__(self) -> str:
+        return self.uri
+
+
 class Options:
     """Checked options of a source.
 
@@ -25,7 +37,7 @@ class Options:
         known: names of the options that the source has, beside those of every source.
 
     Raises:
-        ConfigurationError: an option is unknown, or one that is needed is missing.
+        ConfigurationError: an option is unknown, one that is needed is missing, or two exclude each other.
     """
 
     def __init__(self, given: Mapping[str, str], known: frozenset[str]) -> None:
@@ -37,6 +49,12 @@ class Options:
         for name in ("database", "collection"):
             if not self._given.get(name):
                 raise ConfigurationError(f"expected the option {name!r}, got none")
+        if self.text("uri") and self.text("connect"):
+            # Plans would be of the one deployment, and rows of the other.
+            raise ConfigurationError(
+                "expected one of the options 'uri' and 'connect', got both; 'connect' names the variable of driver and "
+                "workers"
+            )
 
     def text(self, name: str) -> str | None:
         """Return an option as it is, or None."""
@@ -64,21 +82,33 @@ class Options:
         return None if text is None else [each.strip() for each in text.split(",")]
 
     @property
-    def connect(self) -> str | None:
-        """The name of the environment variable with the URI of other processes, or None."""
-        return self._given.get("connect")
+    def connect(self) -> Callable[[], str] | str | None:
+        """How other processes connect: the option `uri`, or the variable that `connect` names. None: MANGONEL_URI."""
+        uri = self.text("uri")
+        return _Uri(uri) if uri else self.text("connect")
 
     def client(self) -> Any:
-        """Return a client of this process."""
+        """Return a client of this process.
+
+        Raises:
+            ConfigurationError: there is no URI, or the option `uri` has a secret, which workers would be sent.
+        """
         from mangonel import MongoClient
 
-        variable = self.connect or ENVIRONMENT
-        uri = self._given.get("uri") or os.environ.get(variable)
+        own, variable = self.text("uri"), self.text("connect") or ENVIRONMENT
+        uri = own or os.environ.get(variable)
         if not uri:
             raise ConfigurationError(
                 f"expected a URI in the option 'uri' or the variable {variable}, got neither"
             )
-        return MongoClient[Any](uri)
+        # It connects with the first operation, so behind this check.
+        client = MongoClient[Any](uri, connect=False)
+        if own and (lacking := carried(client, None).lacking):
+            raise ConfigurationError(
+                f"expected no secret in the option 'uri', which workers are sent, got {lacking}; set the variable "
+                f"{ENVIRONMENT} of driver and workers, or one that the option 'connect' names"
+            )
+        return client
 
     def collection(self, client: Any) -> Any:
         """Return the collection that the options name."""
