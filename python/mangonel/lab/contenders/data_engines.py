@@ -183,8 +183,9 @@ class RoadSide(Side):
         return float(dataset.sum("total")), int(dataset.count())
 
     def ray_dataset(self) -> Any:
+        # Ray's workers give way to every other process, by 15, so on a busy machine they get no processor for minutes.
+        os.environ |= {"MANGONEL_URI": self.uri, "RAY_worker_niceness": "0"}
         ray = importlib.import_module("ray")
-        os.environ["MANGONEL_URI"] = self.uri
         ray.init(num_cpus=2, object_store_memory=400_000_000, include_dashboard=False, log_to_driver=False)
         self.closes = ray.shutdown
         source = named("mangonel.ray:Source")(self.rows, schema=SCHEMA, parts=PARTS)
