@@ -147,9 +147,13 @@ def write_front(content: dict[str, Any]) -> int:
     for name, svg in page.cost_pictures(content).items():
         (IMAGES / f"{kind}-{name}.svg").write_text(svg, encoding="utf-8")
     alt = f"Processor time of the client for {len(found)} operations, Mangonel beside its peers"
+    is_unfit = kind == "languages" and noise.unfit(results.Results(content), is_brief_whole=True)
+    noisy = "; a noisy run, not to be quoted" if is_unfit else ""
     for front, images in FRONTS.items():
         where = CONDITIONS[kind](content["fingerprint"], images.removesuffix("images"))
-        block = f"**{costs.quote(found[0])}**\n({where}).\n\n{wide_and_narrow(f'{images}/{kind}', alt)}"
+        block = (
+            f"**{costs.quote(found[0])}**\n({where}{noisy}).\n\n{wide_and_narrow(f'{images}/{kind}', alt)}"
+        )
         before, start, rest = front.read_text(encoding="utf-8").partition(f"<!-- {kind} -->\n")
         _, end, after = rest.partition(f"<!-- /{kind} -->\n")
         assert end, f"expected <!-- {kind} --> and <!-- /{kind} --> in {front}, got none"

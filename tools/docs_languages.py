@@ -254,10 +254,11 @@ def sections(told: Results, plant: Path | None) -> Iterator[str]:
     content = told.content
     about = content["fingerprint"]
     server = about["server"].get("version")
-    yield f"Taken on {about['date'][:10]}: {machine(about)}. MongoDB {server}, a replica set of one.\n"
+    where = next(row.equipment for rows in parts(told, MAIN).values() for row in rows)
+    kept = f"on {where}" if where else "on no core of its own"
+    yield f"Taken on {about['date'][:10]}: {machine(about)}. MongoDB {server}, a replica set of one {kept}.\n"
     yield f"Versions: {', '.join(f'{name} {number}' for name, number in sorted(about.get('versions', {}).items()))}.\n"
-    # The brief form does less of some experiments, but not of these.
-    if reasons := [each for each in noise.unfit(told) if not each.startswith("the brief form")]:
+    if reasons := noise.unfit(told, is_brief_whole=True):
         yield "**Not to be quoted**: " + "; ".join(reasons) + ".\n"
     absent = [f"{each['contender']} ({each['reason']})" for each in content["missing"] if each["contender"]]
     if absent:

@@ -60,9 +60,9 @@ def quote(cost: Cost) -> str:
     """Return one sentence that can be quoted."""
     says = f"`{cost.title.partition(' ')[0].rstrip(',')}` costs the client {_us(cost.ours)} of processor time"
     if len(cost.peers) > 1:
-        return (
-            f"{says} with Mangonel, {', '.join(f'{_us(figure)} with {name}' for name, figure in cost.peers)}"
-        )
+        peers = sorted(cost.peers, key=lambda peer: peer[1].value)
+        told = ", ".join(f"{name.partition(',')[0]} {_us(figure)}" for name, figure in peers)
+        return f"{says} with Mangonel; {told}"
     ((name, figure),) = cost.peers
     return f"{says}, {name} {_us(figure)}: {cost.times.value:.1f} times as much"
 

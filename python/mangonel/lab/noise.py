@@ -73,8 +73,11 @@ def is_noise(ratio: Estimate, share: float) -> bool:
     return 1 / (1 + share) <= ratio.value <= 1 + share or not ratio.excludes(1.0)
 
 
-def unfit(results: Results) -> list[str]:
-    """Return why the run should not be quoted as a whole; empty if it may be."""
+def unfit(results: Results, *, is_brief_whole: bool = False) -> list[str]:
+    """Return why the run should not be quoted as a whole; empty if it may be.
+
+    `is_brief_whole`: the brief form of these experiments does all of their work.
+    """
     reasons = []
     order = results.content["plan"]["order"]
     marked = {(name, number) for name, number in results.content["marked"]}
@@ -92,7 +95,7 @@ def unfit(results: Results) -> list[str]:
         )
     if (share := floor(results)) is not None and share > UNFIT_FLOOR:
         reasons.append(f"differences below {100 * share:.0f} % cannot be told from noise (median of tables)")
-    if results.content["plan"].get("form") == "brief":
+    if results.content["plan"].get("form") == "brief" and not is_brief_whole:
         reasons.append(
             "the brief form does less work than its marks name, such as files of 8 MiB for 50 MiB; "
             "`mangonel lab run` does it all"
