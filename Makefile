@@ -181,13 +181,13 @@ bench: build    ## Every experiment in full, for the documentation's figures: ho
 
 # Two runs: the figures, and a planted slowdown that has to be found.
 LANGUAGES := target/languages
-LANGUAGES_BUDGET ?= 12m
+LANGUAGES_BUDGET ?= 15m
 bench-languages: build    ## Client CPU in Python, C, Rust, Go, Node.js and Java, where their tools are; writes the page and the front pages' chart
 	$(BIN)/python -m compileall -q python/mangonel
 	MANGONEL_LINT_LANGUAGES=1 $(BIN)/python -m pytest tests/lab/test_languages.py
 	mkdir -p $(LANGUAGES)
 	$(BIN)/mangonel lab run languages languages-one-core languages-idle crowd --brief --budget $(LANGUAGES_BUDGET) -o $(LANGUAGES)/run.jsonl
-	$(BIN)/mangonel lab run languages --brief --rounds 3 --budget 75 --part find-one --part find-30 \
+	$(BIN)/mangonel lab run languages-control --brief --rounds 3 --budget 100 \
 		--contender mangonel-program --contender c-program \
 		--plant mangonel-program=15% --plant c-program=15% -o $(LANGUAGES)/planted.jsonl
 	$(BIN)/python tools/docs_languages.py $(LANGUAGES)/run.jsonl $(LANGUAGES)/planted.jsonl

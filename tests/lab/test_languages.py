@@ -153,7 +153,7 @@ def test_a_program_that_ends_is_told_with_its_last_words() -> None:
 
 def test_the_experiments_are_played_only_by_name_and_every_verb_is_there() -> None:
     known = registry.experiments()
-    for name in ("languages", "languages-one-core", "languages-idle", "crowd"):
+    for name in ("languages", "languages-control", "languages-one-core", "languages-idle", "crowd"):
         assert known[name].only_named
     verbs = {part.id.replace("-", "_") for part in known["languages"].parts(Size())} - {"process", "page"}
     for source in ("c/program.c", "rust/src/main.rs", "go/main.go", "node/program.js"):

@@ -295,6 +295,7 @@ def on_one_core(part: Part, bench: Bench) -> Task:
 
 EXPERIMENTS = (
     Tabled("languages", {"gridfs": FileTask, "page": PageTask, "process": OnceTask, "": ProgramTask}),
+    Tabled("languages-control", ProgramTask),
     Tabled("languages-idle", IdleTask),
     Tabled("languages-one-core", on_one_core),
     Tabled("crowd", CrowdTask),
