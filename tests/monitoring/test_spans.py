@@ -348,6 +348,8 @@ def test_sampler_that_raises_is_not_the_operations_fault(
             return "broken"
 
     provider = trace.TracerProvider(sampler=Broken())
+    # A provider without a processor asks no sampler.
+    provider.add_span_processor(SimpleSpanProcessor(InMemorySpanExporter()))
     things = connect(tracing={"enabled": True, "tracer_provider": provider})[database_name]["things"]
     shown: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", shown.append)

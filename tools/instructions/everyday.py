@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from counted import play
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
 from mangonel import DeleteOne, InsertOne, MongoClient, UpdateOne, bson
 
@@ -132,15 +133,22 @@ def main() -> None:
         # One heartbeat, and then none for an hour.
         uri = f"mongodb://127.0.0.1:{listener.getsockname()[1]}/?heartbeatFrequencyMS=3600000&directConnection=true"
         # Over `find_one_by_id`, `find_one_counted` has what metrics cost, `find_one_unrecorded` what spans cost that
-        # nothing records.
+        # nothing records, and `find_one_recorded` what two spans cost that a processor of the SDK gets.
+        provider = TracerProvider(shutdown_on_exit=False)
+        provider.add_span_processor(SpanProcessor())
         with (
             MongoClient(uri) as client,
             MongoClient(uri, metrics=True) as counting,
             MongoClient(uri, tracing=True) as tracing,
+            MongoClient(uri, tracing={"enabled": True, "tracer_provider": provider}) as recording,
         ):
             observed = {
                 f"find_one_{name}": (lambda people: people.find_one({"_id": 3}), observer["shop"]["people"])
-                for name, observer in (("counted", counting), ("unrecorded", tracing))
+                for name, observer in (
+                    ("counted", counting),
+                    ("unrecorded", tracing),
+                    ("recorded", recording),
+                )
             }
             # The least of several rounds counts: in the first, what watches the server still begins.
             for _ in range(ROUNDS):

@@ -14,11 +14,12 @@ from opentelemetry import trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from mangonel import _core
+from mangonel._observe.own_spans import maker_of
 from mangonel._version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
     from opentelemetry.context import Context
@@ -82,9 +83,7 @@ class Tracer:
         *,
         shows_values: bool = True,
     ) -> None:
-        self._tracer = trace.get_tracer("mangonel", __version__, provider)
-        # Stands for the global provider, which may be set later, or never.
-        self._is_stand_in = isinstance(self._tracer, trace.ProxyTracer)
+        self._take(trace.get_tracer("mangonel", __version__, provider))
         self._longest = query_text_max_length
         self._shows_values = shows_values
         # By session number.
@@ -94,9 +93,17 @@ class Tracer:
         # By name, database and collection.
         self._places: dict[tuple[str, str, str | None], _Place] = {}
 
+    def _take(self, tracer: trace.Tracer) -> None:
+        """Make the spans with this tracer, or in its place."""
+        # Stands for the global provider, which may be set later, or never.
+        self._is_stand_in = isinstance(tracer, trace.ProxyTracer)
+        self._maker = None if self._is_stand_in else maker_of(tracer)
+        # The SDK's takes the same arguments in this order, and more.
+        self.start_span: Callable[..., Span] = (self._maker or tracer).start_span
+
     def transaction_started(self, session: int) -> None:
         """Start the span of a transaction."""
-        span = self._tracer.start_span("transaction", kind=_CLIENT, attributes={"db.system.name": "mongodb"})
+        span = self.start_span("transaction", None, _CLIENT, {"db.system.name": "mongodb"})
         self._transactions[session] = span
 
     def transaction_ended(self, session: int) -> None:
@@ -121,8 +128,10 @@ class Tracer:
             What to tell of its commands and its end; None if nothing records the span.
         """
         # There is no provider yet, so no span can be recorded: cheaper than a span that records nothing.
-        if self._is_stand_in and getattr(trace, "_TRACER_PROVIDER", self) is None:
-            return None
+        if self._is_stand_in:
+            if getattr(trace, "_TRACER_PROVIDER", self) is None:
+                return None
+            self._take(trace.get_tracer("mangonel", __version__))
         if group is not None and group in self._bulks:
             bulk = self._bulks[group]
             return None if bulk is None else bulk.part()
@@ -137,7 +146,9 @@ class Tracer:
         context = None
         if session is not None and session in self._transactions:
             context = trace.set_span_in_context(self._transactions[session])
-        span = self._tracer.start_span(place.summary, context, _CLIENT, place.attributes)
+        elif self._maker is not None and not self._maker.may_record():
+            return None
+        span = self.start_span(place.summary, context, _CLIENT, place.attributes)
         return _Operation(self, place, span) if span.is_recording() else None
 
     def _remember(self, name: str, database: str, collection: str | None) -> _Place:
@@ -176,7 +187,7 @@ class Tracer:
         attributes = place.attributes
         if size is not None and size > 1:
             attributes = {**attributes, "db.operation.batch.size": size}
-        span = self._tracer.start_span(place.summary, context, _CLIENT, attributes)
+        span = self.start_span(place.summary, context, _CLIENT, attributes)
         self._bulks[group] = _Operation(self, place, span) if span.is_recording() else None
         try:
             yield
@@ -300,7 +311,7 @@ class _Operation:
         context = self._context
         if context is None:
             context = self._context = trace.set_span_in_context(self._span)
-        self._command = self._tracer._tracer.start_span(name, context, _CLIENT, attributes)
+        self._command = self._tracer.start_span(name, context, _CLIENT, attributes)
 
     def command_succeeded(self, cursor: int) -> None:
         """End the span of a command that was answered; `cursor`: the id of the cursor that it left open, or 0."""
