@@ -24,6 +24,8 @@ START, END = "<!-- written by tools/library_suites.py -->\n", "<!-- end -->"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mangonel" / "library-suites"
 # Where each client of these tests looks for its server.
 PORT = 27017
+# Seconds: the tool may run beside others at low priority.
+STARTUP = 300
 SHARED = ["pytest", "pytest-timeout", "pymongo==4.20.0", "pytz"]
 
 
@@ -177,9 +179,9 @@ def main() -> int:
     outcomes: dict[str, tuple[Outcome, Outcome]] = {}
     is_equal = True
     for name in names:
-        with start(port=PORT):
+        with start(port=PORT, timeout=STARTUP):
             peer = play(name, SUITES[name], [])
-        with start(port=PORT):
+        with start(port=PORT, timeout=STARTUP):
             own = play(name, SUITES[name], ["-m", "mangonel.compat"])
         outcomes[name] = peer, own
         print(

@@ -137,6 +137,8 @@ for _module in [
     *("pymongo.operations", "pymongo.synchronous.collection", "pymongo.synchronous.cursor"),
 ]:
     COUNTERPARTS[_module].insert(0, "compat._private_names")
+for _module in ["gridfs", "gridfs.grid_file", "gridfs.synchronous", "gridfs.synchronous.grid_file"]:
+    COUNTERPARTS[_module].insert(0, "compat._gridfs")
 COUNTERPARTS["pymongo"].insert(0, "compat._extras")
 COUNTERPARTS["pymongo._version"].insert(0, "compat._extras")
 COUNTERPARTS["pymongo.common"].append("compat._extras")

@@ -1,0 +1,50 @@
+"""GridFS's classes as PyMongo's programs find them: given a foreign database, they make those of `_foreign_files`.
+
+A foreign database is one made of a stand-in for a client, as Ming's, or one of a class that was put in the place of
+`gridfs.synchronous.grid_file.Database`, as mongomock's `enable_gridfs_integration` does. Done to the classes at import.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from mangonel._faces.stand_in import StandInPort
+from mangonel.api import Collection, Cursor, Database
+from mangonel.gridfs import GridFS, GridFSBucket, GridIn, GridOut, GridOutCursor
+
+__all__ = ["Collection", "Cursor", "Database", "GridFS", "GridFSBucket", "GridIn", "GridOut", "GridOutCursor"]
+
+_ALIAS = "gridfs.synchronous.grid_file"
+
+
+def _is_foreign(owner: object, kind: type) -> bool:
+    """Return whether a database or collection is not this driver's own."""
+    if isinstance(owner, kind):
+        return isinstance(getattr(owner, "_port", None), StandInPort)
+    allowed = vars(sys.modules[_ALIAS]).get(kind.__name__, kind) if _ALIAS in sys.modules else kind
+    return isinstance(owner, allowed)
+
+
+def _made_by(own: type, argument: str, kind: type, foreign: str) -> None:
+    """Let a class make an instance of another one where its first argument is foreign."""
+
+    def make(cls: type, *args: Any, **kwargs: Any) -> Any:
+        owner = args[0] if args else kwargs.get(argument)
+        if cls is own and _is_foreign(owner, kind):
+            from mangonel.compat import _foreign_files
+
+            made = getattr(_foreign_files, foreign)
+            # Of a subclass, its own `__init__` runs next.
+            return inherited(made) if issubclass(made, own) else made(*args, **kwargs)
+        return inherited(cls)
+
+    inherited = own.__new__ if "__new__" in vars(own) else super(own, own).__new__
+    own.__new__ = make  # type: ignore[method-assign, assignment]
+
+
+_made_by(GridFS, "database", Database, "ForeignGridFS")
+_made_by(GridFSBucket, "db", Database, "ForeignGridFSBucket")
+_made_by(GridIn, "root_collection", Collection, "ForeignGridIn")
+_made_by(GridOut, "root_collection", Collection, "ForeignGridOut")
+_made_by(GridOutCursor, "collection", Collection, "ForeignFiles")
