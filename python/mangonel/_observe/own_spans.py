@@ -187,7 +187,7 @@ if sdk is not None:
 
         def _add_event(self, event: Any) -> None:
             if not self._events:
-                self._events = self._new_events()
+                self._events = self._new_events()  # type: ignore[no-untyped-call]
             super()._add_event(event)
 
         def _add_link(self, link: Any) -> None:
@@ -242,7 +242,7 @@ def _is_equal(tracer: Any) -> bool:
     probe.sampler = ALWAYS_ON
     attributes = {"db.system.name": "mongodb", "server.port": 27017}
     maker = SpanMaker(probe)
-    parts = []
+    parts: list[tuple[Any, Any]] = []
     for start in (probe.start_span, maker.start_span):
         outer = start("outer", None, SpanKind.CLIENT, attributes)
         inner = start("inner", trace.set_span_in_context(outer), SpanKind.CLIENT, attributes)

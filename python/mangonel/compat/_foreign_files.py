@@ -86,7 +86,9 @@ class ForeignFiles(ForeignCursor):
         *args, **kwargs: passed to its `find`: `skip`, `limit`, `sort` and others.
     """
 
-    def __init__(self, collection: Any, filter: Any = None, *args: Any, session: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self, collection: Any, filter: Any = None, *args: Any, session: Any = None, **kwargs: Any
+    ) -> None:
         if args:
             # The positions of `GridOutCursor`, which are not those of `find`.
             names = ("skip", "limit", "no_cursor_timeout", "sort", "batch_size")
@@ -111,7 +113,7 @@ class ForeignFiles(ForeignCursor):
 
     def to_list(self, length: int | None = None) -> list[ForeignGridOut]:
         """Return the remaining files, at most `length`."""
-        found = []
+        found: list[ForeignGridOut] = []
         while length is None or len(found) < length:
             file = next(self, None)
             if file is None:
@@ -174,6 +176,8 @@ class ForeignSender:
 
 class ForeignGridIn(GridIn):
     """A new file, open for writing."""
+
+    _closed: bool
 
     def __init__(self, root_collection: Any, session: Any = None, **kwargs: Any) -> None:
         _check_acknowledged(root_collection, "root_collection")

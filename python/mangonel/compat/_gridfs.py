@@ -26,7 +26,7 @@ def _is_foreign(owner: object, kind: type) -> bool:
     return isinstance(owner, allowed)
 
 
-def _made_by(own: type, argument: str, kind: type, foreign: str) -> None:
+def _made_by(own: Any, argument: str, kind: type, foreign: str) -> None:
     """Let a class make an instance of another one where its first argument is foreign."""
 
     def make(cls: type, *args: Any, **kwargs: Any) -> Any:
@@ -40,7 +40,7 @@ def _made_by(own: type, argument: str, kind: type, foreign: str) -> None:
         return inherited(cls)
 
     inherited = own.__new__ if "__new__" in vars(own) else super(own, own).__new__
-    own.__new__ = make  # type: ignore[method-assign, assignment]
+    own.__new__ = make
 
 
 _made_by(GridFS, "database", Database, "ForeignGridFS")

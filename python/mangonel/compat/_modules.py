@@ -104,11 +104,14 @@ _ELSEWHERE = {
     "pymongo.encryption_options": ["encryption"],
     "pymongo.encryption_shared": ["encryption"],
     "pymongo.synchronous.encryption": ["encryption"],
-    "pymongo.helpers_shared": ["constants"],
+    "pymongo.helpers_shared": ["compat._internals", "constants"],
     "pymongo.message": ["compat._private_names"],
     "pymongo.mongo_client_shared": ["mongo_client"],
-    "pymongo.pool": ["pool_options"],
-    "pymongo.server_selectors": [],
+    "pymongo.asynchronous.pool": ["compat._internals"],
+    "pymongo.pool": ["pool_options", "compat._internals"],
+    "pymongo.saslprep": ["compat._internals"],
+    "pymongo.server_selectors": ["compat._server_selectors"],
+    "pymongo.synchronous.pool": ["compat._internals"],
     "pymongo.settings_shared": [],
     "pymongo.synchronous": [],
     "pymongo.uri_parser_shared": ["uri_parser", "common"],
@@ -141,7 +144,7 @@ for _module in ["gridfs", "gridfs.grid_file", "gridfs.synchronous", "gridfs.sync
     COUNTERPARTS[_module].insert(0, "compat._gridfs")
 COUNTERPARTS["pymongo"].insert(0, "compat._extras")
 COUNTERPARTS["pymongo._version"].insert(0, "compat._extras")
-COUNTERPARTS["pymongo.common"].append("compat._extras")
+COUNTERPARTS["pymongo.common"] += ["compat._extras", "compat._internals"]
 COUNTERPARTS["pymongo.database"].append("compat._extras")
 COUNTERPARTS["pymongo.hello"].append("compat._extras")
 
