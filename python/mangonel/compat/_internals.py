@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class _OnlyName:
     """Cannot be made nor inherited from: it is a name for `isinstance` and annotations. Connections are in the core."""
 
-    def __init_subclass__(cls, is_name: bool = False) -> None:
-        if not is_name:
+    def __init_subclass__(cls) -> None:
+        if cls.__module__ != __name__:
             _refuse(cls)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
@@ -30,15 +30,15 @@ def _refuse(cls: type) -> NoReturn:
     )
 
 
-class Pool(_OnlyName, is_name=True):
+class Pool(_OnlyName):
     """For `isinstance` only."""
 
 
-class Connection(_OnlyName, is_name=True):
+class Connection(_OnlyName):
     """For `isinstance` only."""
 
 
-class AsyncConnection(_OnlyName, is_name=True):
+class AsyncConnection(_OnlyName):
     """For `isinstance` only."""
 
 
