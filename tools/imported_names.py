@@ -60,23 +60,21 @@ print(json.dumps([has(module, name) for module, name in json.load(sys.stdin)]))
 """
 
 Name = tuple[str, str]
+# So many are fetched by one call of pip.
+_AT_ONCE = 8
 
 
-def wheel_of(requirement: str) -> Path | None:
-    """Return the wheel of a package, fetched if it is not there; None if it has none."""
-    if not (found := _fetched(requirement)):
-        fetch = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--no-deps",
-        ]
-        subprocess.run([*fetch, "--only-binary", ":all:", "--dest", WHEELS, requirement], check=False)
-        found = _fetched(requirement)
-    return found[0] if found else None
+def fetch(requirements: list[str]) -> None:
+    """Fetch the wheels that are not there, several with one call; a package without a wheel alone is left out."""
+    absent = [each for each in requirements if not _fetched(each)]
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    for start in range(0, len(absent), _AT_ONCE):
+        some = absent[start : start + _AT_ONCE]
+        call = [*pip, "--only-binary", ":all:", "--dest", WHEELS]
+        if subprocess.run([*call, *some], stderr=subprocess.DEVNULL, check=False).returncode:
+            # One of them has no wheel.
+            for each in some:
+                subprocess.run([*call, each], stderr=subprocess.DEVNULL, check=False)
 
 
 def _fetched(requirement: str) -> list[Path]:
@@ -169,13 +167,14 @@ def main() -> int:
     WHEELS.mkdir(parents=True, exist_ok=True)
     users: dict[Name, list[str]] = defaultdict(list)
     scanned = 0
+    fetch(PACKAGES.split())
     for requirement in PACKAGES.split():
-        wheel = wheel_of(requirement)
-        if wheel is None:
+        wheels = _fetched(requirement)
+        if not wheels:
             print(f"{requirement} has no wheel: not scanned")
             continue
         scanned += 1
-        for name in names_of(wheel):
+        for name in names_of(wheels[0]):
             users[name].append(requirement.partition("==")[0])
     names = sorted(users)
     peer = had(names, "peer")

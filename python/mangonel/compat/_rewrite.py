@@ -20,8 +20,16 @@ if TYPE_CHECKING:
 
 _SOURCES = {**COUNTERPARTS, **MOTOR_COUNTERPARTS}
 _ROOTS = frozenset([*ROOTS, "motor"])
-# Modules that put names with an underscore on the driver's classes, for programs that run by an alias only.
-_ALIAS_ONLY = frozenset(["compat._extras", "compat._private_names"])
+# Modules for programs that run by an alias only: they change the driver's classes, or stand for PyMongo's inside.
+_ALIAS_ONLY = frozenset(
+    [
+        "compat._extras",
+        "compat._gridfs",
+        "compat._internals",
+        "compat._private_names",
+        "compat._server_selectors",
+    ]
+)
 
 
 class Unchanged(Exception):
