@@ -32,7 +32,7 @@ PACKAGES = """
     maggma==0.77.1 mem0ai==2.2.1 ming==0.17.3 mongo-connector==3.1.1 mongo-thingy==0.17.2
     mongodb-atlas-haystack==5.0.0 mongodb-migrations==1.3.1 mongoengine-plus==1.3.0 mongoengine==0.29.3
     mongojet==0.5.8 mongomock-motor==0.0.36 mongomock==4.3.0 mongoquery==1.4.3 mongotoy==0.1.7
-    montydb==2.5.6 motor==3.7.1 newrelic==14.1.0 odmantic==1.1.0
+    montydb==2.5.6 newrelic==14.1.0 odmantic==1.1.0
     opentelemetry-instrumentation-pymongo==0.66b1 pydantic-mongo==3.1.0 pymodm==0.4.3
     pymongo-auth-aws==1.3.0 pymongo-inmemory==0.5.0 pymongo-migrate==1.0.0 pymongoarrow==1.15.0
     pytest-mongo==6.0.0 pytest-mongodb==2.4.0 quart-mongo==0.1.2 sacred==0.8.7 semantic-kernel==1.45.0

@@ -217,3 +217,15 @@ def test_the_list_of_what_is_missing_is_true():
         timeout=200,
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_a_root_module_has_the_file_that_profilers_look_beside(program):
+    program(
+        """
+import mangonel.compat
+mangonel.compat.install_as_motor()
+import os, pymongo, bson, gridfs, motor, mangonel
+for module in (pymongo, bson, gridfs, motor):
+    assert os.path.dirname(module.__file__) == os.path.dirname(mangonel.__file__)
+"""
+    )

@@ -6,6 +6,7 @@ import datetime
 import itertools
 from typing import Any
 
+import bson
 import pymongo.common
 import pymongo.errors
 import pymongo.helpers_shared
@@ -18,6 +19,7 @@ from pymongo.hello import Hello as PeerHello
 from pymongo.server_description import ServerDescription as PeerServer
 from pymongo.topology_description import TopologyDescription as PeerTopology
 
+from mangonel import bson as mangonel_bson
 from mangonel import errors
 from mangonel.compat import _internals, _server_selectors
 from mangonel.hello import Hello
@@ -111,6 +113,25 @@ def test_a_reply_raises_the_error_that_pymongo_raises(reply: dict[str, Any]) -> 
 
     for more in ([], [None, True], [[1, "ns missing"]], [[11000], True]):
         assert shown(_internals, *more) == shown(pymongo.helpers_shared, *more)
+
+
+def test_documents_become_what_json_writes() -> None:
+    from bson import json_util
+
+    from mangonel.bson import json_util as own
+
+    document = {
+        "i": bson.ObjectId(b"0" * 12),
+        "n": [1, 2**40, {"d": bson.Decimal128("1")}],
+        "t": "x",
+        "b": b"y",
+        "z": None,
+    }
+    mine = {**document, "i": mangonel_bson.ObjectId(b"0" * 12)}
+    mine["n"] = [1, 2**40, {"d": mangonel_bson.Decimal128("1")}]
+    for name in ("DEFAULT_JSON_OPTIONS", "RELAXED_JSON_OPTIONS", "CANONICAL_JSON_OPTIONS"):
+        found = _internals._json_convert(mine, getattr(own, name))
+        assert found == json_util._json_convert(document, getattr(json_util, name))
 
 
 TEXTS = st.text(

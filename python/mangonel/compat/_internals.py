@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from mangonel._options import checks
+from mangonel.bson.json_util import DEFAULT_JSON_OPTIONS, default
 from mangonel.errors import ConfigurationError, WriteConcernError, WTimeoutError, command_error
 from mangonel.options import validate_keyword
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
+    from collections.abc import Callable, Container
 
 
 class _OnlyName:
@@ -121,6 +124,21 @@ def _check_command_response(
         if (response["errmsg"] if code is None else code) in allowable_errors:
             return
     raise command_error(response, max_wire_version)
+
+
+def _json_convert(obj: Any, json_options: Any = DEFAULT_JSON_OPTIONS) -> Any:
+    """Return what `json.dumps` writes as extended JSON: documents as dicts, lists, and each value in its place."""
+
+    def converted(value: Any) -> Any:
+        return _json_convert(value, json_options)
+
+    if isinstance(obj, Mapping):
+        return {key: converted(value) for key, value in obj.items()}
+    if isinstance(obj, Iterable) and not isinstance(obj, (str, bytes)):
+        return list(map(converted, obj))
+    with suppress(TypeError):
+        return default(obj, json_options)
+    return obj
 
 
 # RFC 4013: what a password may not contain, as the tables of RFC 3454.

@@ -144,6 +144,7 @@ for _module in ["gridfs", "gridfs.grid_file", "gridfs.synchronous", "gridfs.sync
     COUNTERPARTS[_module].insert(0, "compat._gridfs")
 COUNTERPARTS["pymongo"].insert(0, "compat._extras")
 COUNTERPARTS["pymongo._version"].insert(0, "compat._extras")
+COUNTERPARTS["bson.json_util"].append("compat._internals")
 COUNTERPARTS["pymongo.common"] += ["compat._extras", "compat._internals"]
 COUNTERPARTS["pymongo.database"].append("compat._extras")
 COUNTERPARTS["pymongo.hello"].append("compat._extras")
