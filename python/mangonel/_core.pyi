@@ -7,7 +7,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any, ClassVar, Literal, Self, TypeAlias, TypeVar, final, overload
+from typing import Any, ClassVar, Literal, ParamSpec, Self, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import Buffer, disjoint_base
 
@@ -90,6 +90,7 @@ __all__ = [
     "_set_dict_layout",
     "ask",
     "begin",
+    "blocking_method",
     "crypto_functions",
     "decode",
     "decode_all",
@@ -156,6 +157,7 @@ __all__ = [
 _DocumentType = TypeVar("_DocumentType", bound=Mapping[str, Any])
 _Int = TypeVar("_Int", bound=int)
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 @disjoint_base
 # Without __eq__, so that checkers report the comparison of an id with a str, which is never equal.
@@ -764,6 +766,7 @@ def transfer(exchange: Exchange) -> bool: ...
 def run_fused(core: Core, operation: Operation, shard: int) -> Any: ...
 def finished_with(value: _T) -> Awaitable[_T]: ...
 def run_now(steps: Coroutine[Any, Any, _T]) -> _T: ...
+def blocking_method(flow: Callable[_P, Coroutine[Any, Any, _T]]) -> Callable[_P, _T]: ...
 def shown_json(document: bytes, longest: int, hidden: Sequence[str] = ..., values: bool = True) -> str: ...
 def ask(exchange: Exchange, event_loop: Any) -> Waiter | int: ...
 def send_some(exchange: Exchange, offset: int) -> int: ...

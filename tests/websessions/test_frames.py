@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 # To load a websession, and to store it changed: in all, and the change with its storing alone.
-MOST = {"memory": (24, 13), "sqlite": (28, 15), "mongodb": (34, 21)}
+MOST = {"memory": (20, 11), "sqlite": (24, 13), "mongodb": (25, 14)}
 
 
 @pytest.mark.parametrize("store", MOST)

@@ -326,7 +326,7 @@ async def test_who_was_first_in_a_batch_knows_it_although_the_next_one_was_quick
         if first:
             assert others.put(earlier, 1)
         next_one.append(changed(earlier if first else news[0], data=b"next"))
-        results = await store._write_many([store._documents.ready(each, 1) for each in news])
+        results = await store._write_many([store._documents.write(each, 1) for each in news])
         assert results == [not first, False, False, True]
         assert (await store.get(record.key)).data == b"next", number
     others.close()

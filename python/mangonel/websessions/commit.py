@@ -27,7 +27,7 @@ from mangonel.websessions.record import Record
 from mangonel.websessions.remember import forget_remembered_flow
 from mangonel.websessions.session import PROOFS
 from mangonel.websessions.stores.meter import Meter
-from mangonel.websessions.writes import next_writes, put_flow
+from mangonel.websessions.writes import next_writes, put_flow, refused_flow
 
 if TYPE_CHECKING:
     from mangonel.websessions.checked_settings import CheckedSettings
@@ -165,7 +165,10 @@ async def _write_flow(
         )
         if sessions.ring is not None:
             fresh = sessions.sealed(fresh, plain)
-        was_put, found = await put_flow(store, fresh, current.version)
+        # As `put_flow` does, without a call of it for what nearly always goes well.
+        was_put, found = await store.put(fresh, current.version), None
+        if not was_put:
+            was_put, found = await refused_flow(store, fresh)
         if was_put:
             session.state.record = fresh
             session.state.label = fresh.label

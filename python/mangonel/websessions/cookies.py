@@ -113,28 +113,23 @@ class CookiePolicy:
             return True
         return bool(self._older) and any(each in header for each in self._older)
 
-    def candidates(self, header: str) -> list[tuple[str, str | None]]:
-        """Return the values of our cookies in the order sent, at most three, and their tokens; None if invalid."""
+    def candidates(self, header: str | None) -> list[tuple[str, str | None, bytes | None]] | None:
+        """Return our cookies in the order sent, at most three; None if `is_in` is false.
+
+        Returns:
+            For each its value, its token and the store's key for that; None for both if it is invalid.
+        """
+        if header is None or (self._start not in header and not self.is_in(header)):
+            return None
         if len(header) > HEADER_LIMIT:
-            return [("", None)]
-        found: list[tuple[str, str | None]] = []
+            return [("", None, None)]
+        found: list[tuple[str, str | None, bytes | None]] = []
         for value in self._values(header)[:CANDIDATES]:
             value = value.strip().strip('"')
             match = self._form.fullmatch(value)
-            if match is None:
-                found.append((value, None))
-            else:
-                found.append((value, self._verified(match) if self._is_signed else value))
+            token = match and (self._verified(match) if self._is_signed else value)
+            found.append((value, token, sha256(self._purpose + token.encode()).digest() if token else None))
         return found
-
-    def keys_in(self, header: str | None) -> list[bytes | None] | None:
-        """Return the store's key for each of our cookies, None for an invalid one; None if `is_in` is false."""
-        if header is None or (self._start not in header and not self.is_in(header)):
-            return None
-        keys: list[bytes | None] = []
-        for _, token in self.candidates(header):
-            keys.append(None if token is None else sha256(self._purpose + token.encode()).digest())
-        return keys
 
     def _verified(self, match: re.Match[str]) -> str | None:
         """Return the token in a value that has a signature; None if none of our keys made it."""

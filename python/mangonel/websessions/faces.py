@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mangonel._core import run_now
+from mangonel._core import blocking_method
 from mangonel.websessions import stateless
 from mangonel.websessions.commit import commit_flow
 from mangonel.websessions.devices import Device, devices_flow, forget_flow
@@ -351,6 +351,23 @@ class BlockingFace(_Face):
 
     waits = False
 
+    load = blocking_method(_Face._load_flow)
+    commit = blocking_method(_Face._commit_flow)
+    save = blocking_method(_Face._save_flow)
+    reload = blocking_method(_Face._reload_flow)
+    is_alive = blocking_method(_Face._is_alive_flow)
+    of = blocking_method(_Face._of_flow)
+    revoke = blocking_method(_Face._revoke_flow)
+    revoke_user = blocking_method(_Face._revoke_user_flow)
+    devices = blocking_method(_Face._devices_flow)
+    forget_device = blocking_method(_Face._forget_flow)
+    export = blocking_method(_Face._export_flow)
+    erase = blocking_method(_Face._erase_flow)
+    setup = blocking_method(_Face._setup_flow)
+    purge = blocking_method(_Face._purge_flow)
+    stats = blocking_method(_Face._stats_flow)
+    run = blocking_method(_Face._run_flow)
+
     def __init__(self, sessions: CheckedSettings[Any], store: Any, epochs: Any) -> None:
         super().__init__(sessions, store, epochs)
         self._own: Any = None  # the store with blocking methods
@@ -363,70 +380,6 @@ class BlockingFace(_Face):
             self._own = _blocking(self._given)
             self._store = self._ready = flows_of(self._own)
         return self._store
-
-    def load(self, request_view: RequestView) -> WebSession[Any]:
-        """As `AsyncFace.load`."""
-        return run_now(self._load_flow(request_view))
-
-    def commit(self, session: WebSession[Any], plan: int | None = None) -> None:
-        """As `AsyncFace.commit`."""
-        run_now(self._commit_flow(session, plan))
-
-    def save(self, session: WebSession[Any]) -> None:
-        """As `AsyncFace.save`."""
-        run_now(self._save_flow(session))
-
-    def reload(self, session: WebSession[Any]) -> bool:
-        """As `AsyncFace.reload`."""
-        return run_now(self._reload_flow(session))
-
-    def is_alive(self, session: WebSession[Any]) -> bool:
-        """As `AsyncFace.is_alive`."""
-        return run_now(self._is_alive_flow(session))
-
-    def of(self, user: str, current: WebSession[Any] | None = None) -> list[Handle]:
-        """As `AsyncFace.of`."""
-        return run_now(self._of_flow(user, current))
-
-    def revoke(self, handle: Handle) -> bool:
-        """As `AsyncFace.revoke`."""
-        return run_now(self._revoke_flow(handle))
-
-    def revoke_user(self, user: str, except_: WebSession[Any] | None = None) -> int:
-        """As `AsyncFace.revoke_user`."""
-        return run_now(self._revoke_user_flow(user, except_))
-
-    def devices(self, user: str, current: WebSession[Any] | None = None) -> list[Device]:
-        """As `AsyncFace.devices`."""
-        return run_now(self._devices_flow(user, current))
-
-    def forget_device(self, device: Device) -> int:
-        """As `AsyncFace.forget_device`."""
-        return run_now(self._forget_flow(device))
-
-    def export(self, user: str) -> dict[str, Any]:
-        """As `AsyncFace.export`."""
-        return run_now(self._export_flow(user))
-
-    def erase(self, user: str) -> int:
-        """As `AsyncFace.erase`."""
-        return run_now(self._erase_flow(user))
-
-    def setup(self) -> None:
-        """As `AsyncFace.setup`."""
-        run_now(self._setup_flow())
-
-    def purge(self, batch: int = 1000) -> int:
-        """As `AsyncFace.purge`."""
-        return run_now(self._purge_flow(batch))
-
-    def stats(self) -> dict[str, int]:
-        """As `AsyncFace.stats`."""
-        return run_now(self._stats_flow())
-
-    def run(self, flow: Callable[[CheckedSettings[Any], Any], Coroutine[Any, Any, T]]) -> T:
-        """As `AsyncFace.run`."""
-        return run_now(self._run_flow(flow))
 
     def close(self) -> None:
         """Close the store that was opened for a URL."""

@@ -45,14 +45,14 @@ async def load_flow(
     """
     session: WebSession[Any] = WebSession(sessions, request_view)
     policy = sessions.cookie
-    keys = policy.keys_in(request_view.cookie)
-    if keys is None:
+    candidates = policy.candidates(request_view.cookie)
+    if candidates is None:
         return session
     if policy.secure and not request_view.is_secure:
         # An id sent over plain http may have been copied, so it is ended.
         sessions.tell_insecure()
         return session
-    for key in keys if known is None else (known,):
+    for _, _, key in candidates if known is None else (("", None, known),):
         if key is None:
             sessions.emit("rejected", reason="malformed")
             continue

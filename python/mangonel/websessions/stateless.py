@@ -33,12 +33,13 @@ async def load_stateless_flow(
     """Return the websession in the cookie of a request, or an empty one."""
     session: WebSession[Any] = WebSession(sessions, request_view)
     policy = sessions.cookie
-    if request_view.cookie is None or not policy.is_in(request_view.cookie):
+    candidates = policy.candidates(request_view.cookie)
+    if candidates is None:
         return session
     if policy.secure and not request_view.is_secure:
         sessions.tell_insecure()
         return session
-    for _, token in policy.candidates(request_view.cookie):
+    for _, token, _ in candidates:
         record = _opened(sessions, token)
         if record is None:
             continue

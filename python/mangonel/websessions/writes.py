@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mangonel.websessions.record import Record
     from mangonel.websessions.stores.protocol import Store
 
-__all__ = ["KEPT", "has_write", "next_writes", "put_flow"]
+__all__ = ["KEPT", "has_write", "next_writes", "put_flow", "refused_flow"]
 
 MARK_BYTES = 6
 
@@ -64,5 +64,10 @@ async def put_flow(store: Store, record: Record, expected: int) -> tuple[bool, R
     """
     if await store.put(record, expected):
         return True, record
+    return await refused_flow(store, record)
+
+
+async def refused_flow(store: Store, record: Record) -> tuple[bool, Record | None]:
+    """Return what `put_flow` does, of a write to which the store has answered False."""
     found = await store.get(record.key)
     return found is not None and has_write(found, record), found

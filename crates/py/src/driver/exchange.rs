@@ -391,6 +391,9 @@ impl Exchange {
                 Ok(self.answer.take().unwrap_or_else(|| py.None()))
             }
             ReplyForm::Apply => {
+                if self.answer.is_none() {
+                    self.check_writes(py)?;
+                }
                 let reply = self.decode(py, self.body(py)?.as_bytes())?;
                 self.applied(py, reply)
             }

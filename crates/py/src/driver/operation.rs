@@ -141,7 +141,8 @@ impl Operation {
     /// `read_preference`: the `$readPreference` document, or None for the primary. `session`: that of the cursor or of
     /// the user, False for none at all, None for an implicit one. `pinned`: the link of an exhaust cursor. `answer`: for
     /// READ_ANSWER the result of a write that goes well; for READ_APPLY, READ_BATCH and READ_FIRST the function that makes it
-    /// of the reply, the batch or the document. `server`: the address of the one that has the cursor.
+    /// of the reply, the batch or the document; without one, READ_APPLY gives the reply of a write that goes well. `server`:
+    /// the address of the one that has the cursor.
     #[new]
     #[pyo3(signature = (database, command, codec, kind, reading, replies=0, read_preference=None, session=None,
                         pinned=None, is_under_way=false, answer=None, server=None))]

@@ -1,6 +1,7 @@
-//! An awaitable that is finished before it is awaited: what `__anext__` returns while a batch lasts.
+//! An awaitable that is finished before it is awaited: what `__anext__` returns while a batch lasts. And flows that never
+//! suspend, run to their end.
 //!
-//! A class of the C API, not a `pyclass`: with the `am_send` slot the interpreter takes the value without raising and
+//! `Finished` is a class of the C API, not a `pyclass`: with the `am_send` slot the interpreter takes the value without raising and
 //! catching a StopIteration for every document. Its methods `send`, `throw` and `close` are a coroutine's, so that a task
 //! takes it.
 
@@ -11,11 +12,12 @@ use std::ptr;
 use mangonel_entries::entries;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyType;
-use pyo3::{ffi, intern};
+use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::{PyTraverseError, PyVisit, ffi, intern};
 
 use super::failure;
 use crate::native::{free, make_class, slot};
+use crate::thread_end::Entry;
 
 #[repr(C)]
 struct Finished {
@@ -25,6 +27,7 @@ struct Finished {
 }
 
 static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+static METHOD: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// Returns an awaitable whose result is `value`.
 pub fn finished(py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
@@ -41,7 +44,8 @@ pub fn finished(py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
 /// Adds the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(finished_with, module)?)?;
-    module.add_function(wrap_pyfunction!(run_now, module)?)
+    module.add_function(wrap_pyfunction!(run_now, module)?)?;
+    module.add_function(wrap_pyfunction!(blocking_method, module)?)
 }
 
 /// Return an awaitable that is finished, and whose result is `value`.
@@ -76,6 +80,52 @@ fn run_now(steps: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         py,
         "expected a blocking flow to run to its end, got it suspended; it awaits something foreign",
     ))
+}
+
+/// Return a method that calls a flow's function and runs the flow as `run_now` does, without a frame of its own.
+#[entries]
+#[pyfunction]
+fn blocking_method(flow: Py<PyAny>) -> BlockingMethod {
+    BlockingMethod { _entry: Entry, flow }
+}
+
+/// A flow of a class as a method that returns its value.
+#[pyclass(frozen, module = "mangonel._core")]
+struct BlockingMethod {
+    _entry: Entry,
+    /// The function that makes the flow; `inspect.signature` reads it.
+    #[pyo3(get, name = "__wrapped__")]
+    flow: Py<PyAny>,
+}
+
+#[entries]
+#[pymethods]
+impl BlockingMethod {
+    #[pyo3(signature = (*arguments, **options))]
+    fn __call__(
+        &self,
+        py: Python<'_>,
+        arguments: &Bound<'_, PyTuple>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Py<PyAny>> {
+        run_now(&self.flow.bind(py).call(arguments, options)?)
+    }
+
+    /// Binds it to an instance, as functions do.
+    fn __get__<'py>(
+        this: Bound<'py, Self>,
+        instance: &Bound<'py, PyAny>,
+        _class: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if instance.is_none() {
+            return Ok(this.into_any());
+        }
+        METHOD.import(this.py(), "types", "MethodType")?.call1((this, instance))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.flow)
+    }
 }
 
 /// A table that the interpreter reads and never writes.

@@ -235,7 +235,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         """
         statement = {"q": filter, "u": replacement}
         command: dict[str, Any] = {"update": self._name, "ordered": True, "updates": [statement]}
-        return self._port.run(self._single_write(command, KIND_RETRYABLE_WRITE, checked_reply))
+        return self._port.run(self._single_write(command, KIND_RETRYABLE_WRITE, None))
 
     def delete_one(
         self,
@@ -377,7 +377,7 @@ class CollectionUpdates(WritingSource, Generic[_DocumentType]):
         self,
         command: dict[str, Any],
         kind: int,
-        answer: Callable[[dict[str, Any] | None], Any],
+        answer: Callable[[dict[str, Any] | None], Any] | None,
         *,
         session: _ClientSession | None = None,
         comment: Any = None,
@@ -418,17 +418,6 @@ def _acknowledged_only(option: str, value: Any, concern: WriteConcern) -> Any:
     if not concern._acknowledged:
         raise ConfigurationError(f"{option} is unsupported for unacknowledged writes.")
     return value
-
-
-def checked_reply(reply: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return a reply without errors; None for an unacknowledged write.
-
-    Raises:
-        WriteError, WriteConcernError: the reply has such an error.
-    """
-    if reply is not None and ("writeErrors" in reply or "writeConcernError" in reply):
-        _raise_write_error(reply)
-    return reply
 
 
 def _update_result(reply: dict[str, Any] | None) -> UpdateResult:

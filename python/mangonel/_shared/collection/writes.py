@@ -8,7 +8,7 @@ from mangonel._light import Generic, Iterable, Iterator, Mapping
 from mangonel._shared.collection.arrow import CollectionArrow
 from mangonel._shared.collection.bulk import CollectionBulkWrite
 from mangonel._shared.collection.find_and_modify import CollectionFindAndModify
-from mangonel._shared.collection.updates import CollectionUpdates, checked_reply
+from mangonel._shared.collection.updates import CollectionUpdates
 from mangonel._shared.collection.write_support import COMMAND_OVERHEAD
 from mangonel._shared.face_result import FaceResult
 from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
@@ -101,7 +101,7 @@ class CollectionWrites(
     def _insert_checked(self, document: Mapping[str, Any], session: _ClientSession | None) -> _core.Operation:
         """Return the operation that inserts one document with its `_id`; the caller starts it."""
         command: dict[str, Any] = {"insert": self._name, "ordered": True, "documents": [document]}
-        return self._single_write(command, KIND_RETRYABLE_WRITE, checked_reply, session=session)
+        return self._single_write(command, KIND_RETRYABLE_WRITE, None, session=session)
 
     def insert_many(
         self,

@@ -208,10 +208,8 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
         """Return the cookie of the request that led to the websession."""
         state, policy = session.state, self._sessions.cookie
         assert state.record is not None
-        for value, token in policy.candidates(state.request_view.cookie or ""):
-            if token is not None and (
-                self._sessions.is_stateless or policy.key_of(token) in (state.record.key, state.alias)
-            ):
+        for value, token, key in policy.candidates(state.request_view.cookie) or ():
+            if token is not None and (self._sessions.is_stateless or key in (state.record.key, state.alias)):
                 return str(value)
         return None
 

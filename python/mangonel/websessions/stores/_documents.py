@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -31,9 +32,8 @@ SECOND = timedelta(seconds=1)
 MOVED = _core.RETRYABLE_CODES
 
 
-def date_of(seconds: float) -> datetime:
-    """Return seconds since the epoch as the server keeps them, in whole milliseconds."""
-    return datetime.fromtimestamp(round(seconds * 1000) / 1000, UTC)
+# Of seconds since the epoch; a record's are whole milliseconds, as the server keeps times.
+date_of = partial(datetime.fromtimestamp, tz=UTC)
 
 
 class Documents:
@@ -75,8 +75,8 @@ class Documents:
         self._to_bytes: Any = bson.encode
         self._raw: Any = import_module(f"{types}.raw_bson").RawBSONDocument
 
-    def ready(self, record: Record, expected: int) -> Write:
-        """Return the write that stores a record over a version."""
+    def document(self, record: Record) -> dict[str, Any]:
+        """Return the document of a record."""
         data: Any = record.data if self._decode is None or not record.data else self._decode(record.data)
         document = {
             "_id": record.key,
@@ -99,11 +99,11 @@ class Documents:
             document["b"] = record.label
         if record.epoch:
             document["r"] = record.epoch
-        return Write(record, expected, document)
+        return document
 
-    def encoded(self, write: Write) -> Write:
-        """Return the write encoded: an error in it is raised here, before it goes with other requests' writes."""
-        return replace(write, document=self._raw(self._to_bytes(write.document)))
+    def write(self, record: Record, expected: int) -> Write:
+        """Return the write of a record, encoded, so that an error in it is raised before it goes with other writes."""
+        return Write(record, expected, self._raw(self._to_bytes(self.document(record))))
 
     def record(self, document: dict[str, Any]) -> Record:
         """Return the record of a document."""
@@ -128,16 +128,15 @@ class Documents:
             document["w"],
         )
 
-    def arrived(self, write: Write, document: dict[str, Any] | None) -> bool:
-        """Return whether a write is among those that made the stored record; `document` has the fields of `LOOK`.
+    def arrived(self, record: Record, document: dict[str, Any] | None) -> bool:
+        """Return whether the write of a record is among those that made the stored one, by its fields in `LOOK`.
 
         Raises:
             StoreError: too many writes followed to tell.
         """
         if document is None:
             return False
-        found = replace(write.record, version=document["v"], writes=document["w"])
-        return has_write(found, write.record)
+        return has_write(replace(record, version=document["v"], writes=document["w"]), record)
 
     def may_repeat(self, error: Exception) -> bool:
         """Return whether a write with this error should be sent again."""
@@ -159,7 +158,7 @@ class Documents:
 
 
 class Write(Struct, frozen=True, gc=False):
-    """A record, the version that must be stored before, and the record's document."""
+    """A record, the version that must be stored before, and the record's document, encoded."""
 
     record: Record
     expected: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 
 __all__ = ["Shared"]
 
@@ -18,24 +18,25 @@ UNDER_WAY = 2
 # Calls in one command; the server works in batches of this size anyway.
 MOST = 64
 
+Arguments = ParamSpec("Arguments")
 Asked = TypeVar("Asked")
 Answer = TypeVar("Answer")
 
 
-class Shared(Generic[Asked, Answer]):
+class Shared(Generic[Arguments, Asked, Answer]):
     """Calls of one kind on one event loop.
 
     Args:
         alone: makes one call.
         together: makes several calls in one command; returns the results in order, an exception for each that failed.
-        prepare: makes a call ready to go with others. Its error ends only this call.
+        prepare: makes of a call's arguments what `together` takes. Its error ends only this call.
     """
 
     def __init__(
         self,
-        alone: Callable[[Asked], Awaitable[Answer]],
+        alone: Callable[Arguments, Awaitable[Answer]],
         together: Callable[[list[Asked]], Awaitable[Sequence[Answer | BaseException]]],
-        prepare: Callable[[Asked], Asked] | None = None,
+        prepare: Callable[Arguments, Asked],
     ) -> None:
         self._alone = alone
         self._together = together
@@ -44,17 +45,16 @@ class Shared(Generic[Asked, Answer]):
         self._busy = 0
         self._senders: set[asyncio.Task[None]] = set()
 
-    async def call(self, asked: Asked) -> Answer:
+    async def call(self, *arguments: Arguments.args, **options: Arguments.kwargs) -> Answer:
         """Make a call, alone or together with others."""
         if self._busy >= UNDER_WAY:
-            if self._prepare is not None:
-                asked = self._prepare(asked)
+            asked = self._prepare(*arguments, **options)
             future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
             self._waiting.append((asked, future))
             return await future
         self._busy += 1
         try:
-            return await self._alone(asked)
+            return await self._alone(*arguments, **options)
         finally:
             self._busy -= 1
             if self._waiting:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -67,12 +66,45 @@ class _Flows:
         document = await found if self.waits else found
         return self._record(document) if document is not None else None
 
-    async def put(self, record: Record, expected: int) -> bool:
-        """Write if the stored version is `expected`: an insert, or a replacement with the version in its filter."""
-        write = self._documents.ready(record, expected)
+    async def put(self, record: Record, expected: int, *, is_again: bool = False) -> bool:
+        """Write if the stored version is `expected`: an insert, or a replacement with the version in its filter.
+
+        Args:
+            is_again: it was sent before, so that it may be refused because it had arrived.
+        """
         if not self._is_set_up:
             await self._set_up()
-        return await self._write_one(write)
+        documents = self._documents
+        document = documents.document(record)
+        # Ending a websession must survive a failover. Most records go on, and are not asked.
+        is_final = (record.next is not None or not record.sid) and record.is_final
+        collection = documents.sure if is_final else documents.plain
+        was_put: bool
+        while True:
+            try:
+                if not expected:
+                    done = collection.insert_one(document)
+                    if self.waits:
+                        await done
+                    return True
+                selector = {"_id": record.key, "v": expected}
+                if documents.is_peer:
+                    done = collection.replace_one(selector, document)
+                    was_put = (await done if self.waits else done).matched_count == 1
+                else:
+                    done = collection._replace_checked(selector, document)
+                    was_put = (await done if self.waits else done)["n"] == 1
+            except self._duplicate:
+                was_put = False
+            except self._failures as error:
+                if is_again or not self._repeats or not documents.may_repeat(error):
+                    raise
+                is_again = True
+                continue
+            if was_put or not is_again:
+                return was_put
+            found = await self._plain.find_one({"_id": record.key}, LOOK)
+            return documents.arrived(record, found)
 
     async def _set_up(self) -> None:
         # Once for each process, by the first request; the others need not wait, since records work without indexes.
@@ -85,42 +117,9 @@ class _Flows:
             self._is_set_up = False
             raise
 
-    async def _write_one(self, write: Write) -> bool:
-        try:
-            return await self._put(write)
-        except self._failures as error:
-            if not self._repeats or not self._documents.may_repeat(error):
-                raise
-        # Refused now: because of another request's write, or because this very record had arrived.
-        return await self._put(write) or await self._has(write)
-
-    async def _has(self, write: Write) -> bool:
-        return self._documents.arrived(write, await self._plain.find_one({"_id": write.record.key}, LOOK))
-
-    async def _put(self, write: Write) -> bool:
-        # Ending a websession must survive a failover.
-        collection = self._documents.sure if write.record.is_final else self._documents.plain
-        if write.expected:
-            selector = {"_id": write.record.key, "v": write.expected}
-            if self._documents.is_peer:
-                done = collection.replace_one(selector, write.document)
-                return bool((await done if self.waits else done).matched_count)
-            done = collection._replace_checked(selector, write.document)
-            return bool((await done if self.waits else done)["n"])
-        try:
-            done = collection.insert_one(write.document)
-            if self.waits:
-                await done
-        except self._duplicate:
-            return False
-        return True
-
     async def touch(self, key: bytes, expires: float) -> bool:
         """Move `e`."""
-        return await self._touch_one((key, date_of(expires)))
-
-    async def _touch_one(self, touch: tuple[bytes, datetime]) -> bool:
-        selector, change = {"_id": touch[0]}, {"$set": {"e": touch[1]}}
+        selector, change = {"_id": key}, {"$set": {"e": date_of(expires)}}
         try:
             result = await self._plain.update_one(selector, change)
         except self._failures as error:
@@ -199,10 +198,10 @@ class MongoStore(_Flows):
             collection, durable=durable, documents=documents, client=client, repeats=repeats, sets_up=sets_up
         )
         self._loop: Any = None
-        self._loads: Shared[bytes, Record | None]
-        self._inserts: Shared[Write, bool]
-        self._writes: Shared[Write, bool]
-        self._touches: Shared[tuple[bytes, datetime], bool]
+        self._loads: Shared[[bytes], bytes, Record | None]
+        self._inserts: Shared[[Record, int], Write, bool]
+        self._writes: Shared[[Record, int], Write, bool]
+        self._touches: Shared[[bytes, float], tuple[bytes, float], bool]
 
     async def get(self, key: bytes) -> Record | None:
         """Return the record, which may have expired."""
@@ -210,25 +209,22 @@ class MongoStore(_Flows):
             self._enter()
         return await self._loads.call(key)
 
-    async def put(self, record: Record, expected: int) -> bool:
-        """Write if the stored version is `expected`: an insert, or a replacement with the version in its filter."""
+    async def put(self, record: Record, expected: int, *, is_again: bool = False) -> bool:
+        """As for threads; together with other requests' writes."""
         if self._loop is not asyncio.get_running_loop():
             self._enter()
-        write = self._documents.ready(record, expected)
-        if not self._is_set_up:
-            await self._set_up()
-        if record.is_final:
+        if is_again or record.is_final:
             # Alone: the command that ended a websession must be known, and it waits for a majority.
-            return await self._write_one(write)
-        return await (self._writes if expected else self._inserts).call(write)
+            return await super().put(record, expected, is_again=is_again)
+        return await (self._writes if expected else self._inserts).call(record, expected)
 
     def _enter(self) -> None:
         # The shared state belongs to a loop, as do its waiters.
         self._loop = asyncio.get_running_loop()
-        self._loads = Shared(super().get, self._load_many)
-        self._inserts = Shared(self._write_one, self._insert_many, self._documents.encoded)
-        self._writes = Shared(self._write_one, self._write_many, self._documents.encoded)
-        self._touches = Shared(self._touch_one, self._touch_many)
+        self._loads = Shared(super().get, self._load_many, lambda key: key)
+        self._inserts = Shared(super().put, self._insert_many, self._documents.write)
+        self._writes = Shared(super().put, self._write_many, self._documents.write)
+        self._touches = Shared(super().touch, self._touch_many, lambda key, expires: (key, expires))
 
     async def _load_many(self, keys: list[bytes]) -> list[Record | None]:
         # A batch of the requested size, so that one reply has all documents.
@@ -238,11 +234,8 @@ class MongoStore(_Flows):
 
     async def _each(self, writes: list[Write]) -> Sequence[bool | BaseException]:
         """Write each record separately, because the server refused one of them; some have arrived."""
-
-        async def again(write: Write) -> bool:
-            return await self._put(write) or await self._has(write)
-
-        return await asyncio.gather(*map(again, writes), return_exceptions=True)
+        puts = (self.put(each.record, each.expected, is_again=True) for each in writes)
+        return await asyncio.gather(*puts, return_exceptions=True)
 
     async def _insert_many(self, writes: list[Write]) -> Sequence[bool | BaseException]:
         try:
@@ -299,7 +292,7 @@ class MongoStore(_Flows):
         found: list[bool | BaseException] = []
         for write in writes:
             try:
-                found.append(self._documents.arrived(write, stored.get(write.record.key)))
+                found.append(self._documents.arrived(write.record, stored.get(write.record.key)))
             except StoreError as error:
                 found.append(error)
         return found
@@ -308,14 +301,17 @@ class MongoStore(_Flows):
         """Move `e`."""
         if self._loop is not asyncio.get_running_loop():
             self._enter()
-        return await self._touches.call((key, date_of(expires)))
+        return await self._touches.call(key, expires)
 
-    async def _touch_many(self, touches: list[tuple[bytes, datetime]]) -> Sequence[bool | BaseException]:
-        commands = [self._documents.update_one({"_id": key}, {"$set": {"e": at}}) for key, at in touches]
+    async def _touch_many(self, touches: list[tuple[bytes, float]]) -> Sequence[bool | BaseException]:
+        commands = [
+            self._documents.update_one({"_id": key}, {"$set": {"e": date_of(at)}}) for key, at in touches
+        ]
         try:
             result = await self._plain.bulk_write(commands, ordered=False)
         except self._documents.bulk_failure:
-            return await asyncio.gather(*map(self._touch_one, touches), return_exceptions=True)
+            alone = (super(MongoStore, self).touch(key, at) for key, at in touches)
+            return await asyncio.gather(*alone, return_exceptions=True)
         except self._failures as error:
             if not self._repeats or not self._documents.may_repeat(error):
                 raise
