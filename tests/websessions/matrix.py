@@ -433,7 +433,7 @@ class Played:
         """Return what a page shows."""
         self.count["read"] += 1
         answer = await send("", cookie)
-        self.must(answer.status == 200, f"a read was answered {answer.status}")
+        self.must(answer.status == 200, f"a read was answered {answer.status}: {answer.body!r}")
         return answer.found
 
     def must(self, holds: bool, said: str) -> None:
@@ -506,7 +506,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=40, help="rounds in a cell before the next one")
+    parser.add_argument("--store", action="append", choices=STORES, help="only this one; may be repeated")
     given = parser.parse_args()
+    stores = given.store or STORES
     # Every refused write is told, and each is awaited here.
     logging.disable(logging.CRITICAL)
     count: Counter[str] = Counter()
@@ -516,10 +518,11 @@ def main() -> None:
 
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         urls = {"memory": "memory:matrix", "sqlite": f"sqlite:///{folder}/w.db?timeout={TIMEOUT_S}"}
-        urls |= {"directory": f"files://{folder}/files", "single_file": f"file://{folder}/one"}
+        urls |= {"directory": f"files://{folder}/files?timeout={TIMEOUT_S}"}
+        urls |= {"single_file": f"file://{folder}/one?timeout={TIMEOUT_S}"}
         server = stack.enter_context(start(replica_set=1))
         urls["mongodb"] = server.uri.replace("/?", f"/matrix?socketTimeoutMS={TIMEOUT_S}000&")
-        for name in STORES:
+        for name in stores:
             if name not in urls:
                 urls[name] = f"{stack.enter_context(running(name)).url}?timeout={TIMEOUT_S}"
         for url in urls.values():
@@ -527,7 +530,7 @@ def main() -> None:
         until = time.monotonic() + given.seconds
         turn = 0
         while time.monotonic() < until:
-            for name in STORES:
+            for name in stores:
                 for framework in DEFINED:
                     asyncio.run(
                         play(framework, name, urls[name], given.seed + turn, given.rounds, until, count)

@@ -2,7 +2,7 @@
 
 The cache class may lose the last second, the durable class may not; each has its own tables. All writes are
 acknowledged. The scenarios: A new visitors, B known readers, C known writers, D a mix of them, E anonymous readers, F
-twenty writers on one websession, G a login and the next page, H a store that stalls.
+twenty writers on one websession, G a login and the next page, H a store that stalls. And sessions of other packages.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from mangonel.lab.contenders.drivers import WIRE
 from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, Size, Task
 from mangonel.lab.experiments._parts import Tabled
+from mangonel.lab.experiments._peers import PeerTask
 from mangonel.lab.experiments._visits import (
     BYSTANDERS_PER_SECOND,
     PAYLOAD,
@@ -105,6 +106,9 @@ EXPERIMENT = WebSessionsExperiment(
         "stall": StallTask,
         "anonymous-counted": CountTask,
         "layer": LayerTask,
+        "flask": PeerTask,
+        "starlette": PeerTask,
+        "django": PeerTask,
         "": SiteTask,
     },
     _figures,

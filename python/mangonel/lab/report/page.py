@@ -24,7 +24,15 @@ from mangonel.lab.table import Line
 HERE = Path(__file__).parent
 # Experiments that plot rate against cost, and the contenders there that do less: no database, or no sessions.
 PLOTTED = ("find-one", "find-30", "insert", "tasks", "threads", "web", "websessions")
-LESS = ("page-nothing", "page-ready", "page-thin", "web-none")
+LESS = (
+    "page-nothing",
+    "page-ready",
+    "page-thin",
+    "web-none",
+    "flask-none",
+    "starlette-none",
+    "django-none",
+)
 FEWEST = 3  # dots that make a plot worth its room
 PERCENTILES = (50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9)
 # Experiments whose parts are rates, and the part of the name that groups them.

@@ -31,7 +31,7 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("websessions in files need flock, which this system lacks; use sqlite:") from error
 
-__all__ = ["BlockingDirectoryStore", "DirectoryStore", "InThreads", "locked_file"]
+__all__ = ["TIMEOUT", "BlockingDirectoryStore", "DirectoryStore", "InThreads", "locked_file"]
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from mangonel.websessions.record import (
     version_of,
     with_expires,
 )
-from mangonel.websessions.stores.directory import InThreads, locked_file
+from mangonel.websessions.stores.directory import TIMEOUT, InThreads, locked_file
 from mangonel.websessions.stores.urls import StoreURL
 
 __all__ = ["BlockingSingleFileStore", "SingleFileStore"]
@@ -131,10 +131,15 @@ class BlockingSingleFileStore:
 
 
 class SingleFileStore(InThreads):
-    """Websessions in one file, on an event loop."""
+    """Websessions in one file, on an event loop.
 
-    def __init__(self, path: str) -> None:
-        super().__init__(BlockingSingleFileStore(path), threads=2)
+    Args:
+        path: path of the file.
+        timeout: seconds that a call may take.
+    """
+
+    def __init__(self, path: str, *, timeout: float = TIMEOUT) -> None:
+        super().__init__(BlockingSingleFileStore(path), threads=2, timeout=timeout)
 
     async def find(self, user: str) -> list[Record]:
         """As `Finds.find`."""
@@ -143,17 +148,19 @@ class SingleFileStore(InThreads):
 
 
 def from_url(url: StoreURL) -> SingleFileStore:
-    """Return a store for `file:///path/to/file`."""
-    return SingleFileStore(_path(url))
+    """Return a store for `file:///path/to/file?timeout=…`."""
+    path, timeout = _parts(url)
+    return SingleFileStore(path, timeout=timeout)
 
 
 def blocking_from_url(url: StoreURL) -> BlockingSingleFileStore:
     """Return the same for threads."""
-    return BlockingSingleFileStore(_path(url))
+    return BlockingSingleFileStore(_parts(url)[0])
 
 
-def _path(url: StoreURL) -> str:
+def _parts(url: StoreURL) -> tuple[str, float]:
+    timeout = url.take("timeout", TIMEOUT, float)
     url.finish()
     if url.netloc or url.path in ("", "/"):
         raise UsageError("expected a file's absolute path, as file:///var/lib/app/sessions")
-    return url.path
+    return url.path, timeout
