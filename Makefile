@@ -184,7 +184,6 @@ LANGUAGES := target/languages
 LANGUAGES_BUDGET ?= 15m
 bench-languages: build    ## Client CPU in Python, C, Rust, Go, Node.js and Java, where their tools are; writes the page and the front pages' chart
 	$(BIN)/python -m compileall -q python/mangonel
-	MANGONEL_LINT_LANGUAGES=1 $(BIN)/python -m pytest tests/lab/test_languages.py
 	mkdir -p $(LANGUAGES)
 	$(BIN)/mangonel lab run languages languages-one-core languages-idle crowd --brief --budget $(LANGUAGES_BUDGET) -o $(LANGUAGES)/run.jsonl
 	$(BIN)/mangonel lab run languages-control --brief --rounds 3 --budget 100 \
@@ -192,6 +191,7 @@ bench-languages: build    ## Client CPU in Python, C, Rust, Go, Node.js and Java
 		--plant mangonel-program=15% --plant c-program=15% -o $(LANGUAGES)/planted.jsonl
 	$(BIN)/python tools/docs_languages.py $(LANGUAGES)/run.jsonl $(LANGUAGES)/planted.jsonl
 	$(BIN)/python tools/docs_benchmarks.py --cost $(LANGUAGES)/run.jsonl
+	MANGONEL_LINT_LANGUAGES=1 $(BIN)/python -m pytest tests/lab/test_languages.py
 
 lint: build    ## Formatting, clippy, types, floors, stubs; the parts side by side
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint-types lint-rust lint-stubs lint-floors lint-text
