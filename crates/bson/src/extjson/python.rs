@@ -37,13 +37,13 @@ pub enum Number<'a> {
 /// Every number with this many digits fits an i64.
 const SAFE_DIGITS: usize = 18;
 
-/// The values of hex digits; 0xFF for all other bytes.
-const HEX_VALUES: [u8; 256] = {
-    let mut table = [0xFF; 256];
+/// The values of hex digits; -1 for all other bytes.
+const HEX_VALUES: [i32; 256] = {
+    let mut table = [-1; 256];
     let mut i = 0;
     while i < HEX.len() {
-        table[HEX[i] as usize] = i as u8;
-        table[HEX[i].to_ascii_uppercase() as usize] = i as u8;
+        table[HEX[i] as usize] = i as i32;
+        table[HEX[i].to_ascii_uppercase() as usize] = i as i32;
         i += 1;
     }
     table
@@ -179,11 +179,7 @@ impl<'a> Scanner<'a> {
                     self.at += 1;
                     return Some(Text::Escaped);
                 }
-                b'\\' => {
-                    self.at += 1;
-                    let c = self.escape()?;
-                    self.characters.push(c);
-                }
+                b'\\' => self.escapes()?,
                 0x80.. => {
                     let mut size = 0;
                     for c in self.text[self.at..].chars().take_while(|c| !c.is_ascii()) {
@@ -203,44 +199,43 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// Reads escapes that follow one another: text of another alphabet is often nothing else.
     #[inline]
-    fn escape(&mut self) -> Option<u32> {
-        let letter = self.peek()?;
-        self.at += 1;
-        Some(u32::from(match letter {
-            b'u' => return self.unicode_escape(),
-            b'"' | b'\\' | b'/' => letter,
+    fn escapes(&mut self) -> Option<()> {
+        while let Some([b'\\', letter, digits @ ..]) = self.rest().first_chunk::<6>() {
+            if *letter != b'u' {
+                break;
+            }
+            let first = code_unit(*digits)?;
+            self.at += 6;
+            let c = if matches!(first, 0xD800..=0xDFFF) { self.second_half(first)? } else { first };
+            self.characters.push(c);
+        }
+        if self.peek() != Some(b'\\') {
+            return Some(());
+        }
+        let c = match self.rest().get(1)? {
+            letter @ (b'"' | b'\\' | b'/') => *letter,
             b'b' => 0x08,
             b'f' => 0x0C,
             b'n' => b'\n',
             b'r' => b'\r',
             b't' => b'\t',
             _ => return None,
-        }))
+        };
+        self.at += 2;
+        self.characters.push(u32::from(c));
+        Some(())
     }
 
     /// Half of a surrogate pair, which a Python string can hold, returns nothing.
     #[inline]
-    fn unicode_escape(&mut self) -> Option<u32> {
-        let first = self.four_hex()?;
-        if !(0xD800..=0xDFFF).contains(&first) {
-            return Some(first);
-        }
-        self.word("\\u")?;
-        let second = self.four_hex()?;
+    fn second_half(&mut self, first: u32) -> Option<u32> {
+        let [b'\\', b'u', digits @ ..] = self.rest().first_chunk::<6>()? else { return None };
+        let second = code_unit(*digits)?;
         (first <= 0xDBFF && (0xDC00..=0xDFFF).contains(&second)).then_some(())?;
+        self.at += 6;
         Some(0x1_0000 + ((first - 0xD800) << 10) + (second - 0xDC00))
-    }
-
-    #[inline]
-    fn four_hex(&mut self) -> Option<u32> {
-        let digits = self.rest().first_chunk::<4>()?.map(|digit| HEX_VALUES[usize::from(digit)]);
-        // Other bytes than digits give more than one bit.
-        if digits.iter().fold(0, |all, digit| all | digit) > 15 {
-            return None;
-        }
-        self.at += 4;
-        Some(digits.iter().fold(0, |code, digit| code << 4 | u32::from(*digit)))
     }
 
     /// Reads an integer of up to eighteen digits; returns nothing for other numbers.
@@ -284,7 +279,7 @@ impl<'a> Scanner<'a> {
         }
         let mut decimals = 0;
         if next == Some(&b'.') {
-            decimals = digits(&rest[at + 1..], &mut value);
+            decimals = many_digits(&rest[at + 1..], &mut value);
             if decimals == 0 {
                 return None;
             }
@@ -307,8 +302,41 @@ impl<'a> Scanner<'a> {
             let size = value as f64 / POWERS[decimals];
             return Some(Number::Float(if is_negative { -size } else { size }));
         }
+        if !has_exponent && count + decimals <= LONGEST_QUOTIENT {
+            let size = nearest_quotient(value, decimals);
+            return Some(Number::Float(if is_negative { -size } else { size }));
+        }
         self.text.get(start..self.at)?.parse().ok().map(Number::Float)
     }
+}
+
+/// The number of four hex digits.
+#[inline]
+fn code_unit(digits: [u8; 4]) -> Option<u32> {
+    // What is no digit makes the whole negative.
+    let code = digits.iter().fold(0, |code, digit| code << 4 | HEX_VALUES[usize::from(*digit)]);
+    u32::try_from(code).ok()
+}
+
+/// Digits of which every number fits a u64, so also the power of ten of as many decimals.
+const LONGEST_QUOTIENT: usize = 19;
+
+/// The double that is nearest to `value / 10^decimals`, for at most `LONGEST_QUOTIENT` decimals.
+#[inline]
+fn nearest_quotient(value: u64, decimals: usize) -> f64 {
+    // Exact: the powers are doubles without an error.
+    let power = POWERS[decimals] as u64;
+    let (up, power_up) = (value.leading_zeros(), power.leading_zeros());
+    if up == 64 {
+        return 0.0;
+    }
+    // Both have their highest bit set then, so that the quotient has 63 or 64 bits.
+    let (value, power) = (u128::from(value << up) << 63, power << power_up);
+    let quotient = (value / u128::from(power)) as u64;
+    // Ten bits or more are rounded away. The lowest of them stands for the remainder, so that no tie is taken for one.
+    let rest = u64::from(quotient.wrapping_mul(power) != value as u64);
+    let exponent = 1023 + u64::from(power_up) - u64::from(up) - 63;
+    (quotient | rest) as f64 * f64::from_bits(exponent << 52)
 }
 
 /// Continues a number, and returns its count of digits from the start. A number that is too long wraps.
@@ -326,6 +354,36 @@ fn digits(bytes: &[u8], value: &mut u64) -> usize {
     }
     *value = number;
     count
+}
+
+/// As `digits`, where there are mostly more than eight: a fraction as a program writes it.
+#[inline]
+fn many_digits(bytes: &[u8], value: &mut u64) -> usize {
+    let mut count = 0;
+    while let Some(number) = bytes.get(count..).and_then(<[u8]>::first_chunk).and_then(eight_digits) {
+        *value = value.wrapping_mul(100_000_000).wrapping_add(number);
+        count += 8;
+    }
+    count + digits(&bytes[count..], value)
+}
+
+/// The number of eight digits; `None` if a byte is none.
+#[inline]
+fn eight_digits(bytes: &[u8; 8]) -> Option<u64> {
+    const HIGH_HALVES: u64 = 0xF0F0_F0F0_F0F0_F0F0;
+    const EVERY_OTHER: u64 = 0x0000_00FF_0000_00FF;
+    let word = u64::from_le_bytes(*bytes);
+    // A digit is 0x30 to 0x39, so neither it nor its sum with 6 has another upper half.
+    let (halves, sums) = (word & HIGH_HALVES, word.wrapping_add(0x0606_0606_0606_0606) & HIGH_HALVES);
+    if halves != 0x3030_3030_3030_3030 || sums != halves {
+        return None;
+    }
+    // The first digit stands lowest: pairs, then fours, then all eight are put together side by side.
+    let word = word & !HIGH_HALVES;
+    let pairs = word.wrapping_mul(10).wrapping_add(word >> 8);
+    let (odd, even) = (pairs & EVERY_OTHER, pairs >> 16 & EVERY_OTHER);
+    let all = odd.wrapping_mul(100 + (1_000_000 << 32)).wrapping_add(even.wrapping_mul(1 + (10_000 << 32)));
+    Some(all >> 32)
 }
 
 /// Counts the bytes at the start that are ASCII without a need for escapes.
@@ -594,6 +652,15 @@ mod tests {
             "0.9007199254740993",
             "179.999999999999",
             "-73.98765432101",
+            "0.84442185152504812",
+            "0.000000000000000000",
+            "9999999999999999.999",
+            "9007199254740993.000",
+            "9007199254740992.500",
+            "9007199254740993.001",
+            "1801439850948198.599",
+            "0.9999999999999999999",
+            "0.1000000000000000055",
         ] {
             let Some(Number::Float(found)) = Scanner::new(text).number() else { panic!("{text}") };
             assert_eq!(found.to_bits(), text.parse::<f64>().unwrap().to_bits(), "{text}");
