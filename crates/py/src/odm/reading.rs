@@ -189,7 +189,9 @@ pub(super) fn odm_rows<'py>(batch: &Bound<'py, Batch>) -> PyResult<Bound<'py, Py
         // What stands inside is checked when it is decoded, by an error that names its document.
         for field in RawDocument::from_bytes(&batch.message()[place]).map_err(broken)?.fields() {
             match field.map_err(broken)?.1 {
-                RawValue::Document(document) => row.append(crate::codec::bytes_of(py, document.as_bytes())?)?,
+                RawValue::Document(document) => {
+                    row.append(crate::codec::bytes_of(py, document.as_bytes())?)?
+                }
                 RawValue::Array(array) => {
                     let parts = PyList::empty(py);
                     for part in array {
