@@ -27,7 +27,7 @@ GRANT = 8
 
 @functools.lru_cache(64)
 def numbers_in(payload: bytes) -> str:
-    """Return the customer numbers of a frame as text; parsed on demand, since they would be millions of objects."""
+    """Return the customer numbers of a frame as text, parsed only on demand: there would be millions of objects."""
     return b",".join(NUMBER.findall(payload)).decode()
 
 

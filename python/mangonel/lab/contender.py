@@ -81,7 +81,9 @@ class Contender:
     program: Callable[[str, Target], str] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)  # variables its worker process gets
     copy_of: str = ""  # for the null control, the contender this one repeats under a second name
-    unsuited: Callable[[str], str] | None = None  # returns why it cannot work with a deployment's URI, or ""
+    unsuited: Callable[[str], str] | None = (
+        None  # returns why a deployment is unsuitable, given its URI, or ""
+    )
 
     @property
     def is_floor(self) -> bool:

@@ -1,4 +1,4 @@
-"""What operations cost the client's processor (`costs.toml`): the figure that this project is about.
+"""The client's processor time for each operation (`costs.toml`): the figure that this project is about.
 
 Unlike wall-clock time, it hardly depends on the network, the server and other work of the machine. Reads only a result
 file.

@@ -232,7 +232,7 @@ def _close_all() -> None:
 
 
 def _locked_shards(path: str) -> list[Any]:
-    """Hold the locks that another process holds which never finishes writing."""
+    """Hold the locks of a writer that never finishes."""
     import fcntl
 
     held = []

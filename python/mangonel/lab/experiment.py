@@ -52,7 +52,7 @@ class Part:
     needs: frozenset[str]  # capability flags a contender must offer
     operations: int  # operations per sample; times are divided by it
     samples: int = 3  # samples per round. The first is not different from the others: warm-up comes before
-    unit: str = "operation"  # what one operation is, for the table
+    unit: str = "operation"  # the name of one operation, for the table
     write_concern: str = ""  # stated for everything that writes, "" for reads
     refuses: frozenset[str] = frozenset()  # flags that keep a contender out
     meter: str = "self"  # whose processor time counts: "self", or "children" for parts that start programs

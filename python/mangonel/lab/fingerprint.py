@@ -15,7 +15,7 @@ from mangonel import _core
 from mangonel.lab.cores import available
 from mangonel.lab.sentinel import pressure, read, ticks
 
-# The facts that two comparable results share, and how a difference is named.
+# The facts that two comparable results share, and the name of a difference.
 SAME = {"cpu": "processor", "cores": "cores", "memory_gb": "memory in GiB", "virtual": "virtual machine"}
 
 

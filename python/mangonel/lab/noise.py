@@ -44,7 +44,7 @@ def marked_rounds(
 
 
 def replaced(order: list[dict[str, Any]], marked: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
-    """Return the rounds that do not count: of a disturbed round and its repetition, the busier one."""
+    """Return the rounds that do not count: the busier one of each disturbed round and its repetition."""
     disturbed = set(marked)
     looks = {(e["experiment"], e["round"]): e.get("sentinel", {}).get("loop_ns", 0) for e in order}
     left_out = set()

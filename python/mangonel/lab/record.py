@@ -123,7 +123,7 @@ class Record:
             self._write(line)
 
     def tell_once(self, kind: str, **entry: Any) -> None:
-        """Record an event that may recur in every round, such as an absence with its reason, only the first time."""
+        """Record an event only once, although it recurs in every round, such as an absence with its reason."""
         text = json.dumps([kind, entry])
         if text not in self._told:
             self._told.add(text)
@@ -170,7 +170,7 @@ def assemble(lines: Iterable[Line]) -> dict[str, Any]:
             cells.setdefault(key, {**entry, "rounds": [], "failures": [], "closed_ns": []})
         elif kind == "round":
             cell["rounds"].append(entry)
-        elif kind == "closed":  # how long a client took to close: part of no operation
+        elif kind == "closed":  # the time for closing a client, which belongs to no operation
             cell["closed_ns"].append(entry["ns"])
         elif kind == "failure":  # voids a cell
             cell["failures"].append(entry["reason"])

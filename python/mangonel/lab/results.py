@@ -62,7 +62,7 @@ class Row:
     floor: bool = False
     version: int = 1
     references: Sequence[str] = ()
-    equipment: str = ""  # where what measures was kept, "" for nowhere
+    equipment: str = ""  # the cores of the measuring equipment, "" if it was not pinned
     # How long the contender's client took to close; no other figure includes it.
     closed_ns: list[int] = field(default_factory=list)
     figures: dict[str, dict[int, list[float]]] = field(default_factory=dict)

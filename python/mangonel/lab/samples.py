@@ -35,7 +35,7 @@ class Player:
     child: Child
     scratch: str  # what its worker writes to, as the fixtures inspect it
     digest: str = ""
-    out: bool = False  # it plays no more, in this part
+    out: bool = False  # it has left this part
     samples: list[Message] = field(default_factory=list)
 
 

@@ -10,7 +10,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median as median  # for those who work with what is here
+from statistics import median as median  # re-exported for users of this module
 from typing import TypeAlias
 
 Rounds: TypeAlias = Sequence[Sequence[float]]  # per round, its samples

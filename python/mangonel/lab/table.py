@@ -21,7 +21,7 @@ from mangonel.lab.sentinel import DISTURBED
 from mangonel.lab.statistics import Estimate
 
 Write = Callable[[str], None]
-# What a part may be judged by besides the latencies of a constant rate.
+# The figures that may judge a part, besides the latencies of a constant rate.
 CLOCKS = ("wall", "client", "user")
 STYLES = {"best": "bold", "noise": "dim", "failed": "red", "": ""}
 

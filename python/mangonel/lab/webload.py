@@ -97,7 +97,7 @@ class Seen:
     # One for each response, in ascending order; at a constant rate from the due time.
     latencies_us: list[int]
     services_us: list[int]  # the same from the moment of sending: what a closed loop would have told
-    lags_us: list[int]  # how late the generator sent, ascending; empty for closed loops
+    lags_us: list[int]  # the generator's lateness for each request, ascending; empty for closed loops
     waiting: int  # the most requests that were due and had no connection free
     cpu_s: float  # the generator's own processor time
 

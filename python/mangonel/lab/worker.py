@@ -20,7 +20,7 @@ from mangonel.lab.contender import Target
 from mangonel.lab.experiment import Bench, Part, Size, Task
 
 BEST_OF = 5
-INTERVAL_S = 0.0002  # between two looks at the stack
+INTERVAL_S = 0.0002  # the interval between two samples of the stack
 WHO = {"self": resource.RUSAGE_SELF, "children": resource.RUSAGE_CHILDREN}
 
 
@@ -139,7 +139,7 @@ def _measure(part: Part, task: Task, plant: float) -> dict[str, Any]:
 
 
 def _profile(task: Task, paths: dict[str, str]) -> None:
-    """Play a sample under pyinstrument and one under cProfile, and write their recordings."""
+    """Play one sample under pyinstrument and another under cProfile, and write the recordings."""
     import cProfile
 
     from pyinstrument import Profiler

@@ -20,7 +20,7 @@ from mangonel.lab.scheduler import FIXTURES
 LOOPBACK_BYTES = 256 << 20
 PIECE = bytes(1 << 20)
 PROGRAMS = ("ab", "wrk", "nginx", "valgrind")
-Finding = tuple[str, str, str]  # what was looked at, what was found, and what is wrong with it, or ""
+Finding = tuple[str, str, str]  # the check, its result, and the fault or ""
 
 
 def doctor_command(options: argparse.Namespace) -> int:

@@ -27,9 +27,9 @@ from mangonel.lab.contenders._pymongo_like import uri_with
 from mangonel.lab.contenders.raw import RawSocket
 from mangonel.lab.experiment import Bench, Size
 
-CORPUS = "perftest_corpus"  # what a task writes
+CORPUS = "perftest_corpus"  # the collection that a task writes to
 BUCKET = "perftest_fs"
-LINES = "perftest_lines"  # what is exported
+LINES = "perftest_lines"  # the collection that is exported
 CHUNK = 5000
 AT_A_TIME = 2  # files of a helper
 

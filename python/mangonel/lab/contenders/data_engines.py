@@ -24,7 +24,6 @@ from mangonel.lab.contenders.engines import COLLECTION, SCHEMA
 
 PARTS = 8
 CONNECTOR = "org.mongodb.spark:mongo-spark-connector_2.13:10.5.0"
-_PARTITIONER = "com.mongodb.spark.sql.connector.read.partitioner.SamplePartitioner"
 
 
 class Side:
@@ -39,7 +38,7 @@ class Side:
         self.prepared: Any = None
 
     def once(self, make: Any) -> Any:
-        """Return what the first call made: a plan is made once, and read by every sample."""
+        """Return the result of the first call: a plan is made once, and read by every sample."""
         if self.prepared is None:
             self.prepared = make()
         return self.prepared
@@ -234,7 +233,7 @@ def _needs_java(uri: str) -> str:
     return "" if shutil.which("java") else "not installed: Java"
 
 
-# What plays in the part of this name.
+# The methods that play, by the name of the part.
 _SIDES: dict[str, tuple[str, type[Side], str, tuple[str, ...]]] = {
     "ray-mangonel": ("mangonel.ray", OurRaySide, "ray", ("mangonel", "ray")),
     "ray-own": ("Ray's read_mongo", RaySide, "ray", ("pymongo", "pymongoarrow", "ray")),

@@ -149,7 +149,7 @@ def memory_of(side: Side, name: str) -> dict[str, int]:
     side.table(name, FEW)
     gc.collect()
     before = _status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak so far is forgotten
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     table = side.table(name)
     # Measured before the table is used.
     growth = _status("VmHWM") - before

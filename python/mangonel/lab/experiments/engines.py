@@ -27,7 +27,7 @@ def row(number: int) -> dict[str, Any]:
 
 
 class EngineTask(Task):
-    """One query over a collection that has an index on what a hundredth of the rows have in common."""
+    """One query over a collection with an index on the value that a hundredth of the rows share."""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         self.verb, _, share = part.id.partition("-")

@@ -1,6 +1,6 @@
-"""The eighteen operations that programs are made of, one at a time on both faces: what each costs the client.
+"""The client's cost of the eighteen operations that programs are made of, one at a time on both faces.
 
-Every sample is so many calls, written as users write them, the arguments made anew each time. Two of the operations
+Every sample is a number of calls, written as users write them, with new arguments each time. Two of the operations
 send nothing; they are called a hundred times for each operation of the others.
 """
 
@@ -14,7 +14,7 @@ from mangonel.lab.digest import digest
 from mangonel.lab.experiment import Bench, Part, expect
 from mangonel.lab.experiments._parts import CallsTask, Tabled
 
-STORED = 20  # documents that the reads and changes are asked of
+STORED = 20  # documents for the reads and changes
 REPEATS = 100
 TEN = range(10)
 BELOW_TEN = {"n": {"$lt": 10}}
@@ -126,7 +126,7 @@ class AsyncEveryday(Everyday):
 
 
 class EverydayTask(CallsTask):
-    """So many calls of one operation."""
+    """Repeated calls of one operation."""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         super().__init__(part, bench)
@@ -145,13 +145,13 @@ class EverydayTask(CallsTask):
         return [number % STORED for number in range(count)]
 
     def verify(self) -> str:
-        """Store the people, and compare what the operation says of the last of them."""
+        """Store the people, and compare the result of the operation for the last of them."""
         people = self._operations.people
         self.bench.run(people.delete_many({}))
         self.bench.run(
             self.adapter.insert_many([{"_id": number, **person(number)} for number in range(STORED)])
         )
-        self.arguments(STORED)  # those that leave are there
+        self.arguments(STORED)  # the documents to delete exist
         told = told_by(self.bench.run(self._call(STORED - 1)))
         expect("people", self.bench.run(people.count_documents({"n": {"$gte": 0}})), STORED)
         return digest(told)
@@ -164,7 +164,7 @@ class EverydayTask(CallsTask):
 
 
 def told_by(result: Any) -> Any:
-    """Return what a result says: the counts of a write, or a document, a list or a number as it is."""
+    """Return a result in comparable form: the counts of a write; a document, a list or a number unchanged."""
     names = ("inserted_count", "matched_count", "modified_count", "deleted_count")
     counts = {name: getattr(result, name) for name in names if hasattr(result, name)}
     if hasattr(result, "inserted_ids"):

@@ -1,4 +1,4 @@
-"""The same work by programs in several languages: what each costs its process.
+"""The same work by programs in several languages, and the cost to the process of each.
 
 Every contender is a process of its own that the worker speaks with, those in Python too. It makes the same documents,
 checks every answer, and its processor time is read from the process's own clock, which counts all of its threads.
@@ -51,7 +51,7 @@ CROWD = {
 
 
 class ProgramTask(Task):
-    """So many calls of one verb of the contender's program."""
+    """Repeated calls of one verb of the contender's program."""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         assert isinstance(bench.contender, ProgramContender)
@@ -76,8 +76,8 @@ class ProgramTask(Task):
     def warm_up(self) -> None:
         """Repeat samples until the process has worked for as long as its runtime needs, at least once.
 
-        By its processor time: on a busy machine a JIT compiler would get little of a time by the clock. The driver is
-        warm after a program's first part, so later ones take a third.
+        Measured in processor time: on a busy machine, a JIT compiler would get little of a period of wall-clock time.
+            The driver is warm after a program's first part, so later ones take a third.
         """
         share = 1 / 3 if self.program.is_warm else 1.0
         self.program.is_warm = True
@@ -104,7 +104,7 @@ class ProgramTask(Task):
         return self.program.ask("run", self.verb, self.count, plant)
 
     def extras(self) -> dict[str, float]:
-        """Return what the program told, after its writes were counted: the next sample begins by removing them."""
+        """Return the program's report, after its writes were counted: the next sample begins by removing them."""
         if self.expected is not None:
             expect("documents", self.scratch().count_documents({}), self.expected)
         return dict(self.told)
@@ -191,7 +191,7 @@ class PageTask(ProgramTask):
 
 
 class IdleTask(ProgramTask):
-    """A client that keeps a hundred connections and does nothing: what each of them adds to the process's memory.
+    """The memory that each of a hundred idle connections adds to the process.
 
     Drivers open them in the background, some of them slowly; those that are open after a while are counted.
     """

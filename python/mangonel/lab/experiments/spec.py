@@ -89,7 +89,7 @@ class WriteTask(SpecTask):
         self._arguments = [made]
 
     def check(self) -> str:
-        """Count the written documents; a mixed write leaves none, and its result has the counts."""
+        """Check the number of written documents; a mixed write leaves none, so its result is checked."""
         count = self.part.operations
         expect("documents", self.call("count"), 0 if self._is_mixed else count)
         if not self._is_mixed:

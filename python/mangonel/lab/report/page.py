@@ -33,7 +33,7 @@ LESS = (
     "starlette-none",
     "django-none",
 )
-FEWEST = 3  # dots that make a plot worth its room
+FEWEST = 3  # the fewest dots of a plot
 PERCENTILES = (50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9)
 # Experiments whose parts are rates, and the part of the name that groups them.
 OFFERED: dict[str, Callable[[str], str]] = {

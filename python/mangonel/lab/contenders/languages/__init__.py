@@ -22,7 +22,7 @@ NEEDED = {
     "tornado": ["tornado"],
     "starlette": ["starlette", "uvicorn", "uvloop", "httptools"],
 }
-FLAG = "program-"  # before each flag, since other experiments have theirs
+FLAG = "program-"  # prefix of each flag, since other experiments have their own
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class ProgramContender(Contender):
     warm_s: float = 0.3
 
     def missing(self) -> str:
-        """Return what its tools lack, or ""."""
+        """Return the missing tool, or ""."""
         return super().missing() or _build.lacking(self.language, TABLE["tools"][self.language])
 
     def prepare(self) -> None:

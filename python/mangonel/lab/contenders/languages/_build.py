@@ -25,7 +25,7 @@ class BuildError(Exception):
 
 
 def lacking(language: str, tools: Sequence[str]) -> str:
-    """Return what the language's program cannot be built without, or ""."""
+    """Return the missing tool without which the language's program cannot be built, or ""."""
     absent = [name for name in tools if shutil.which(name) is None]
     if language == "c" and not absent and not _flags():
         absent = [f"{LIBRARY} (Debian: libmongoc-dev)"]
@@ -111,7 +111,7 @@ def _run(folder: Path, *words: str) -> None:
 
 @functools.cache
 def _flags() -> list[list[str]]:
-    """Return the compiler's and the linker's words for the C driver; nothing if it is not there."""
+    """Return the options of compiler and linker for the C driver; none if it is not installed."""
     found = []
     for kind in ("--cflags", "--libs"):
         told = subprocess.run(["pkg-config", kind, LIBRARY], capture_output=True, text=True, check=False)

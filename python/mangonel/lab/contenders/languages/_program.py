@@ -16,7 +16,7 @@ from typing import IO, Any
 from mangonel.lab.fixtures import modules
 from mangonel.lab.sentinel import cpu_ns
 
-SHOWN = 500  # characters of its last words
+SHOWN = 500  # characters of its final error output
 END_S = 20.0
 
 
@@ -28,7 +28,7 @@ class Program:
     """A running program; with `cores`, it starts on those alone, so that its runtime counts them."""
 
     def __init__(self, command: Sequence[str], cores: Collection[int] = ()) -> None:
-        self.is_warm = False  # it has done a part's work before
+        self.is_warm = False  # whether it has already done a part's work
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
         before = os.sched_getaffinity(0)
         if cores:

@@ -67,7 +67,7 @@ class Work:
             self.scratch.insert_many([member(number) for number in range(count)])
 
     def answer(self, verb: str) -> str:
-        """Return what a verb reads as extended JSON, for the comparison between all programs."""
+        """Return the result of a verb as extended JSON, for the comparison between all programs."""
         text: Any = importlib.import_module(
             "mangonel.bson.json_util" if self.name == "mangonel" else "bson.json_util"
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 from members import BASE, BUCKET, FILE_NAME, KEYS, expect, member
 
-IDLE_S = 20.0  # as long as the lab waits
+IDLE_S = 20.0  # the lab's own time limit
 PIPELINE = [{"$match": {"_id": {"$lt": 10}}}, {"$project": {"name": 1, "n": 1}}]
 
 
@@ -86,7 +86,7 @@ class Work:
             await self.scratch.insert_many([member(number) for number in range(count)])
 
     def answer(self, verb: str) -> str:
-        """Return what a verb reads as extended JSON, for the comparison between all programs."""
+        """Return the result of a verb as extended JSON, for the comparison between all programs."""
         text: Any = importlib.import_module(
             "mangonel.bson.json_util" if self.name == "mangonel" else "bson.json_util"
         )

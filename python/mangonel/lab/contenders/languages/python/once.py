@@ -21,7 +21,7 @@ DOCUMENT = {
 
 
 def main() -> None:
-    """Do it on the row's face."""
+    """Run the program on the row's face."""
     row, _, uri, database, scratch = sys.argv[1:]
     driver = import_module("pymongo" if row.startswith("pymongo") else "mangonel")
     if not row.endswith(("asyncio", "uvloop")):

@@ -74,7 +74,7 @@ def _run(work: Any, verb: str, count: str, plant: str) -> dict[str, Any]:
     call(int(count))
     share = float(plant)
     if share > 0:
-        # An artificial slowdown, to test the lab: so much more processor time.
+        # An artificial slowdown, to test the lab: a share of additional processor time.
         until = time.process_time_ns() + int((sum(_usage()) - sum(before)) * 1000 * share)
         while time.process_time_ns() < until:
             pass
