@@ -1,4 +1,4 @@
-"""The lab's rows for Ray, Dask and Spark: all contenders of an engine give the same answer, and count what is below."""
+"""The lab's rows for Ray, Dask and Spark: contenders of an engine give the same answer, and count their workers."""
 
 import os
 import sys

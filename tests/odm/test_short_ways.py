@@ -85,7 +85,7 @@ class Numbered(Whole):
 
 
 def without_dicts(value: Any) -> Any:
-    """The same mappings, as nothing that the core knows."""
+    """The same mappings in a class that the core does not know."""
     if isinstance(value, dict):
         return MappingProxyType({key: without_dicts(item) for key, item in value.items()})
     if isinstance(value, (list, tuple)):

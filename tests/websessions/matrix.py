@@ -3,9 +3,9 @@
 A round of a visitor sends requests with one cookie at once: writes of one key, of keys of their own, increments, and at
 most one of `MOVERS`. Afterwards the browser's cookie must show what some serial order of the acknowledged requests
 gives, and ids that have ended must be dead. Half of the visitors are remembered: when their websession has expired, or
-the browser has dropped its cookie, their writes come side by side with one token, which logs in once; a copy of a token
-that was used ends what it led to. Several visitors play their rounds at the same time, since most of a round
-is waiting. `python tests/websessions/matrix.py --seconds 600 --seed 1` plays all stores.
+the browser has dropped its cookie, their writes come side by side with one token, which logs in once; a copy of a used
+token ends the websession that the token led to. Several visitors play their rounds at the same time, since most of a
+round is waiting. `python tests/websessions/matrix.py --seconds 600 --seed 1` plays all stores.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 //! methods and functions, `native::enter` and `native::counted` say it for the slots of the other classes. A thread may have
 //! none of these below it and yet be the one that lets go of the last reference to an instance; that is what [`Entry`] is for.
 
-/// The first field of each class whose other fields hold references: where an instance goes, so may what they refer to, and
-/// with that any code runs, in any thread.
+/// The first field of each class whose other fields hold references: dropping an instance may drop its
+/// references, and so run any code in any thread.
 #[derive(Default)]
 pub struct Entry;
 

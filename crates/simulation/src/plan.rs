@@ -15,7 +15,7 @@ use crate::server::login::{PASSWORD, USER};
 use crate::server::member::{Duty, Mischief};
 use crate::wire;
 
-/// What a worker does, again and again.
+/// The work that a worker repeats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
     /// Inserts documents, several at once now and then.

@@ -40,7 +40,7 @@ from mangonel._faces.deadline import within
 from mangonel._faces.port import LARGEST_MESSAGE
 from mangonel._faces.secure import Secured
 from mangonel._faces.sockets import begin_lookup, is_numeric, resolve, tune
-from mangonel._faces.streams import Stream, forget, until_done
+from mangonel._faces.streams import Stream, close_on, forget, until_done
 from mangonel.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -479,15 +479,7 @@ class _Connection:
 
     def close(self) -> None:
         """Close the socket; callable from any thread."""
-        loop = self._home.loop
-        if loop.is_closed() or asyncio._get_running_loop() is loop:
-            self._close()
-        else:
-            try:
-                loop.call_soon_threadsafe(self._close)
-            except RuntimeError:
-                # The loop was closed at this moment.
-                self._close()
+        close_on(self._home.loop, self._close)
 
     def interrupt(self) -> None:
         """Do nothing: code that uses the connection runs on the loop's thread, and closes it itself."""

@@ -152,15 +152,7 @@ class Stream(BufferedProtocol):
 
     def close(self) -> None:
         """Close the connection; callable from any thread."""
-        loop = self._loop
-        if loop.is_closed() or asyncio._get_running_loop() is loop:
-            self._close()
-        else:
-            try:
-                loop.call_soon_threadsafe(self._close)
-            except RuntimeError:
-                # The loop was closed in this moment.
-                self._close()
+        close_on(self._loop, self._close)
 
     def interrupt(self) -> None:
         """Do nothing: no thread is ever inside a system call on the connection."""
@@ -253,3 +245,15 @@ def forget(future: asyncio.Future[Any]) -> None:
     """Discard the result of `future` without the loop's warning about it."""
     if not future.cancel() and not future.cancelled():
         future.exception()
+
+
+def close_on(loop: asyncio.AbstractEventLoop, close: Callable[[], None]) -> None:
+    """Call `close` on its loop, from any thread; here if the loop is closed."""
+    if loop.is_closed() or asyncio._get_running_loop() is loop:
+        close()
+    else:
+        try:
+            loop.call_soon_threadsafe(close)
+        except RuntimeError:
+            # The loop was closed at this moment.
+            close()

@@ -5,7 +5,7 @@ marks stand behind paths: `lines#` is the number of rows, `lines.0-` is set if a
 place that a moved row had before, `labels.0@` is the key of a row of a dict, and `address?` names the class of the
 embedded document, or is "" for none.
 
-What a form brings back as it was is left alone, so a value that no form can carry is not changed by one.
+A field that a form sends back unchanged is left alone, so a form cannot change a value that it cannot express.
 """
 
 from __future__ import annotations

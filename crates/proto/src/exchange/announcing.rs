@@ -233,7 +233,7 @@ impl Exchange {
         }
     }
 
-    /// Whether the owner was told of the start of this command, or will be, and so has to be told of its end.
+    /// Whether the owner gets the start of this command, and therefore needs its end.
     fn is_span_open(&self, facts: &CommandFacts) -> bool {
         self.operation.is_traced && !facts.is_sensitive && self.authenticating_command().is_none()
     }

@@ -21,7 +21,7 @@ use crate::time::Instant;
 use crate::topology::HelloRequest;
 use crate::topology::{self, Address, Cause, ServerDescription, is_state_change};
 
-/// What a connection has come to on its way to be usable.
+/// The progress of a connection's handshake.
 pub(super) struct Handshake {
     /// What is sent next or was sent last; `None` while a question is open.
     command: Option<Command>,
@@ -40,7 +40,7 @@ impl Handshake {
     }
 }
 
-/// What authentication needs and the core cannot give: it takes too long under a lock.
+/// A question of authentication that takes too long to answer under the lock.
 #[derive(Clone, Debug)]
 pub enum Question {
     /// Derive the keys of a password.
@@ -239,7 +239,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Does what the authentication wants next, as far as it can be done here.
+    /// Takes the next steps of authentication that need no question.
     fn go_on(&mut self, client: &mut Client, now: Instant) {
         loop {
             let Some(authentication) = self.authentication() else { return self.establish(client, now) };

@@ -83,7 +83,7 @@ pub enum Step {
 
 /// What it is busy with, and what it needs for that alone.
 enum Phase {
-    /// Waiting for the user's word on the servers that suit.
+    /// Waiting for the user's choice among the suitable servers.
     Choosing(Box<Candidates>),
     /// Waiting for the deployment to change, since no server suits; or the user refused all of those that do.
     Selecting {

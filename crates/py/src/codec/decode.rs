@@ -81,12 +81,6 @@ impl<'a, 'py> Decoder<'a, 'py> {
         self.finish(made)
     }
 
-    /// Decodes the value of this element type that fills the whole buffer.
-    pub(crate) fn single(&mut self, kind: u8) -> Made<'py> {
-        let made = self.value(kind, self.data.len())?;
-        self.finish(made)
-    }
-
     /// Checks that nothing is left.
     fn finish(&self, made: Bound<'py, PyAny>) -> Made<'py> {
         match self.data.len() - self.position {

@@ -182,15 +182,6 @@ pub fn decode_document(py: Python<'_>, bytes: &[u8], codec: &Codec) -> PyResult<
     made.map(Bound::unbind).map_err(|fault| into_exception(py, fault, None))
 }
 
-/// Decodes bytes that are exactly one value of this element type.
-///
-/// # Errors
-/// As `decode_document`.
-pub fn decode_value(py: Python<'_>, kind: u8, bytes: &[u8], codec: &Codec) -> PyResult<Py<PyAny>> {
-    let made = Decoder::new(py, codec, bytes).single(kind);
-    made.map(Bound::unbind).map_err(|fault| into_exception(py, fault, None))
-}
-
 /// Return a document as BSON.
 ///
 /// Args:

@@ -141,7 +141,7 @@ pub fn insist(py: Python<'_>, object: &Bound<'_, PyAny>, mut call: impl FnMut() 
     }
 }
 
-/// Whether what such a call raised can only be the exception of a signal handler; these run in the main thread alone.
+/// Whether an error of such a call can only come from a signal handler; these run only in the main thread.
 pub fn is_of_a_signal_handler(py: Python<'_>, error: &PyErr) -> bool {
     // A lock that was released twice, a loop that was closed: the calls' own, and known to do no harm.
     is_main_thread() && !error.get_type(py).is(py.get_type::<PyRuntimeError>())

@@ -285,7 +285,7 @@ fn is_exactly(kind: &Type, given: &Bound<'_, PyAny>) -> bool {
     }
 }
 
-/// Whether a default that was never stored is still what it was.
+/// Whether a default that was never stored is unchanged.
 fn is_bare(field: &Field, found: &Bound<'_, PyAny>) -> bool {
     match &field.default {
         Default::Value(_) => true,

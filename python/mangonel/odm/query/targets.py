@@ -247,7 +247,7 @@ def _marks(model: Any) -> list[str]:
 
 
 def touches(model: Any, update: Any) -> bool:
-    """Whether an update may store a reference under "deny", or make a deleted document count again."""
+    """Whether an update may store a reference under "deny", or restore a document that was marked as deleted."""
     fields = denying(model)
     if not fields:
         return False
