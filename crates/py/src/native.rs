@@ -1,5 +1,5 @@
-//! What the classes written against the C API have in common: how they are made, how a slot's body is run, how an
-//! instance's memory goes back. Knows none of the classes.
+//! Shared by the classes written against the C API: how they are made, how a slot's body runs, how an
+//! instance's memory is freed. Knows none of the classes.
 use std::ffi::{CStr, c_int, c_ulong, c_void};
 
 use pyo3::ffi;

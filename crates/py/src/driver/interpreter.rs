@@ -1,5 +1,5 @@
-//! The state of the interpreter around a call: an exception that is pending, one of a signal handler that meets the
-//! driver's own calls, an interpreter that is ending. The one place where drops and threads may look for either.
+//! The state of the interpreter around a call: a pending exception, an exception of a signal handler in the
+//! driver's own calls, an ending interpreter. Drops and threads check for these only through this module.
 
 use std::os::raw::{c_int, c_void};
 
@@ -11,9 +11,9 @@ use pyo3::pyclass::boolean_struct::True;
 
 use crate::thread_end::never_unwind_this_thread;
 
-/// What may have something left to do in Python, when a drop could not do it.
+/// An owner of Python work that a drop could not do.
 pub trait Deliver {
-    /// Does what is left.
+    /// Does the pending work.
     fn deliver_rest(&self, py: Python<'_>);
 }
 
@@ -66,8 +66,8 @@ impl Drop for PendingError {
     }
 }
 
-/// Has what a drop left to do done where Python code may run: in the main thread by its next pending call, where signal
-/// handlers may raise and are heard; in others at once, since none run there.
+/// Does a drop's pending work where Python code may run: in the main thread by its next pending call, where
+/// exceptions of signal handlers are raised; in other threads at once, since no signal handlers run there.
 pub fn deliver_soon<T: Deliver + PyClass<Frozen = True> + Sync>(owner: &Py<T>) {
     never_unwind_this_thread();
     Python::try_attach(|py| {
@@ -80,8 +80,8 @@ pub fn deliver_soon<T: Deliver + PyClass<Frozen = True> + Sync>(owner: &Py<T>) {
     });
 }
 
-/// Has the interpreter call a function of this file with a reference, in the main thread and soon. Gives the reference back
-/// where too many calls are pending already.
+/// Asks the interpreter to call a function of this file with a reference, soon and in the main thread.
+/// Returns the reference if too many calls are pending.
 fn call_soon(
     py: Python<'_>,
     function: extern "C" fn(*mut c_void) -> c_int,
@@ -124,8 +124,8 @@ pub fn raise_soon(py: Python<'_>, error: PyErr, object: &Bound<'_, PyAny>) {
 /// How often one of the driver's own calls is made when the exceptions of signal handlers interrupt it.
 const TRIES: u32 = 3;
 
-/// Runs queued work that nothing else will do. The exception of a signal handler may come before anything
-/// was done, so what it interrupts is called again. It is raised afterwards: what is to be raised soon would interrupt that.
+/// Runs queued work that nothing else will do. An exception of a signal handler may interrupt a call before
+/// it did anything, so the call is repeated, and the exception is raised afterwards.
 pub fn insist(py: Python<'_>, object: &Bound<'_, PyAny>, mut call: impl FnMut() -> PyResult<()>) {
     let mut errors = Vec::new();
     for _ in 0..TRIES {
@@ -143,7 +143,7 @@ pub fn insist(py: Python<'_>, object: &Bound<'_, PyAny>, mut call: impl FnMut() 
 
 /// Whether an error of such a call can only come from a signal handler; these run only in the main thread.
 pub fn is_of_a_signal_handler(py: Python<'_>, error: &PyErr) -> bool {
-    // A lock that was released twice, a loop that was closed: the calls' own, and known to do no harm.
+    // A lock that was released twice, or a closed loop: errors of the calls themselves, which are harmless.
     is_main_thread() && !error.get_type(py).is(py.get_type::<PyRuntimeError>())
 }
 

@@ -19,8 +19,8 @@ use super::tls::Tls;
 use super::waiter::Waiter;
 use crate::thread_end::Entry;
 
-/// How long a connection rests before it is looked at again. A server that closed it within this time is noticed by
-/// the operation that meets it.
+/// How long a connection may be idle before it is probed. If the server closes it earlier, the next operation
+/// notices.
 const PROBE_AFTER: Duration = Duration::from_secs(1);
 
 /// One connection. It is itself the buffer to receive into: `link.received(sock.recv_into(link))`.
@@ -43,13 +43,13 @@ pub struct Link {
     /// The engine that encrypts and decrypts for the paths that skip the socket object; none for plain connections, and
     /// while a call is inside it.
     pub(crate) tls: Option<Box<Tls>>,
-    /// What it may mean that the server ends the connection before its first reply.
+    /// The likely reason if the server ends the connection before its first reply.
     closing_hint: Option<String>,
     /// Whether a reply was read.
     has_spoken: bool,
     /// Whether a thread is inside a system call on `fd`, which therefore must not be closed and given to another file.
     pub(crate) is_busy: bool,
-    /// Whether the thread that is in there has to close the connection when it comes out.
+    /// Whether that thread must close the connection after its call.
     is_doomed: bool,
     /// Whether `fd` is as `socket::prepare` makes it, for good.
     pub(crate) is_prepared: bool,
@@ -60,7 +60,8 @@ pub struct Link {
     /// The future that is resolved when a whole message has arrived; asyncio's faces only.
     #[pyo3(get, set)]
     pub(crate) waiter: Option<Py<Waiter>>,
-    /// Where the data of the chunks that are due goes, for the paths that skip the socket object; none for other replies.
+    /// The target of expected chunks' data, for the paths that skip the socket object; none for other
+    /// replies.
     pub(crate) direct_receive: Option<Box<DirectReceive>>,
     /// The working memory of compression, made when the first compressed message comes or goes.
     packer: Option<Box<compress::Codec>>,
@@ -70,7 +71,7 @@ pub struct Link {
 const WORTH_DETACHING: usize = 16 * 1024;
 
 impl Link {
-    /// Makes the books of a connection that was just opened.
+    /// Makes the state of a connection that was just opened.
     pub fn new(id: LinkId, shard: u32, transport: Py<PyAny>, fd: i32) -> Self {
         Link {
             _entry: Entry,
@@ -113,7 +114,7 @@ impl Link {
         // Not borrowed while other threads may run, one of which may want to close it.
         let mut packer = packer.unwrap_or_default();
         let mut unpack = || packer.decompress(&message).map_err(ProtocolError::from);
-        // Few bytes may claim to become many, so the claim counts.
+        // Few bytes may decompress to many, so the claimed size decides.
         let claimed = message.get(20..24).map_or(0, |size| size[2] | size[3]);
         let unpacked =
             if claimed > 0 || message.len() > WORTH_DETACHING { py.detach(unpack) } else { unpack() };
@@ -164,7 +165,7 @@ impl Link {
         self.tls.as_ref().map(|tls| tls.owner(py))
     }
 
-    /// Says what went wrong with the connection, and what to do when it ended before its first reply.
+    /// Describes the connection's error, with a remedy if it ended before its first reply.
     pub(crate) fn describe(&self, py: Python<'_>, error: &PyErr) -> String {
         let message = error.value(py).to_string();
         if self.has_spoken || !error.is_instance_of::<PyConnectionError>(py) {
@@ -190,19 +191,19 @@ impl Link {
         self.transport.take().map(|transport| (transport, "close"))
     }
 
-    /// Lets the face close what [`end`](Self::end) took out, or wake the thread that waits in it.
+    /// Lets the face close the transport from [`end`](Self::end), or wake the thread that waits in it.
     pub(crate) fn finish(py: Python<'_>, ending: Option<(Py<PyAny>, &'static str)>) {
         let Some((transport, method)) = ending else { return };
         interpreter::insist(py, transport.bind(py), || transport.call_method0(py, method).map(drop));
     }
 
-    /// Lends the books to a thread that will be inside system calls on `fd`.
+    /// Lends the state to a thread that will be inside system calls on `fd`.
     pub(crate) fn enter(&mut self) -> Deframer {
         self.is_busy = true;
         std::mem::take(&mut self.deframer)
     }
 
-    /// Takes the books back; what the connection's end left to do is for [`finish`](Self::finish).
+    /// Takes the state back; the result is for [`finish`](Self::finish) if the connection has ended.
     pub(crate) fn leave(&mut self, py: Python<'_>, deframer: Deframer) -> Option<(Py<PyAny>, &'static str)> {
         self.deframer = deframer;
         self.is_busy = false;
@@ -255,8 +256,8 @@ impl Link {
         self.probe = fd;
     }
 
-    /// Whether the server closed the connection, or said something unasked, while it was idle for a while. Costs a
-    /// system call after a second of rest, and nothing before.
+    /// Whether the server closed the connection, or sent unexpected data, while it was idle. Costs a system
+    /// call after a second of idleness, and nothing before.
     #[getter]
     pub(crate) fn is_stale(&self) -> bool {
         self.probe >= 0 && self.idle_since.elapsed() > PROBE_AFTER && super::socket::has_ended(self.probe)

@@ -1,4 +1,4 @@
-//! What the core has counted, as one tuple for Python: copied under the lock, made without it.
+//! The core's counts as one tuple for Python: copied under the lock, converted without it.
 
 use mangonel_proto::metrics::{CHECK_OUT_FAILURES, CLOSE_REASONS, Histogram};
 use pyo3::prelude::*;

@@ -66,7 +66,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     transfer::register(module)
 }
 
-/// Adds what the core knows of codes and commands and Python decides by, too.
+/// Adds the core's tables of codes and commands that Python uses, too.
 fn add_tables(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     module.add("NOT_PRIMARY_CODES", PyFrozenSet::new(py, codes::state_changes())?)?;

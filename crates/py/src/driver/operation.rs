@@ -26,9 +26,10 @@ pub enum ReplyForm {
     Document,
     /// The whole reply, even an error.
     Unchecked,
-    /// The first document of the cursor's batch, or None; or what the operation's answer, a function, makes of that.
+    /// The first document of the cursor's batch, or None; passed through the operation's `answer` function,
+    /// if any.
     First,
-    /// The cursor, as a `Batch`; or what the answer makes of that.
+    /// The cursor, as a `Batch`; passed through the `answer` function, if any.
     Batch,
     /// The same, but raw: the batch is handed out as one bytes object.
     RawBatch,
@@ -38,7 +39,7 @@ pub enum ReplyForm {
     Answer,
     /// The reply's bytes.
     Raw,
-    /// What the operation's answer, a function, makes of the whole reply; of None when there is no reply.
+    /// The result of the operation's `answer` function for the whole reply, or for None without a reply.
     Apply,
     /// The whole reply without its cursor, and the cursor as a `Batch` or None.
     WithBatch,
@@ -127,7 +128,7 @@ pub struct Operation {
     pub(crate) operation: Option<CoreOperation>,
     pub(crate) reading: ReplyForm,
     pub(crate) codec: Py<Codec>,
-    /// What a write that went well is answered with, or the function that reads its reply or batch.
+    /// The result of a successful write, or the function that reads its reply or batch.
     pub(crate) answer: Option<Py<PyAny>>,
     /// Where the data of the chunks in its reply goes, and at which of its bytes.
     pub(crate) sink: Option<(Py<ChunkTarget>, usize)>,
@@ -201,7 +202,7 @@ impl Operation {
         self.sink = Some((target, at));
     }
 
-    /// Have its reply held back until the exchange's `release`; return how it is to be read then.
+    /// Hold its reply back until the exchange's `release`; return the form for reading it then.
     fn hold(&mut self) -> usize {
         let reading = std::mem::replace(&mut self.reading, ReplyForm::Held);
         // What is to be decrypted must be in one piece.
@@ -240,7 +241,7 @@ impl Operation {
         Ok(())
     }
 
-    /// Have listeners hear nothing of it: it is the driver's own affair.
+    /// Publish no events: it is an internal operation.
     fn silence(&mut self) {
         if let Some(operation) = &mut self.operation {
             operation.is_silent = true;
@@ -254,7 +255,7 @@ impl Operation {
         }
     }
 
-    /// Have listeners take it for a part of the group.
+    /// Make listeners see it as a part of the group.
     fn join(&mut self, group: i64) {
         if let Some(operation) = &mut self.operation {
             operation.group = Some(group);
@@ -360,7 +361,7 @@ impl WriteCommand {
 }
 
 impl WriteCommand {
-    /// Returns how many of so many bytes are left for documents: a long `let` or comment takes its part.
+    /// Returns how many of `max_size` bytes are left for documents beside a long `let` or comment.
     pub(crate) fn room(&self, max_size: usize) -> usize {
         max_size.saturating_sub(self.head.len())
     }

@@ -1,5 +1,5 @@
-//! What the core leaves to do in Python once its lock is released: connections to close, threads to wake and to start, events
-//! to tell of.
+//! The core's Python work for when its lock is released: connections to close, threads to wake and to start,
+//! events to publish.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -15,14 +15,14 @@ use super::core::{Core, KEEP_UP, Role, State};
 use super::link::Link;
 use super::{events, interpreter};
 
-/// What must happen in Python once the lock is released.
+/// Python work for when the lock is released.
 #[derive(Default)]
 pub struct Pending {
     pub closing: Vec<Py<Link>>,
     pub interrupting: Vec<Py<Link>>,
     pub waking: Vec<Py<PyAny>>,
     pub starting: Vec<(Address, Role)>,
-    /// Whether the thread that looks after the pools is to be started.
+    /// Whether the thread that maintains the pools must be started.
     pub is_upkeep_due: bool,
     pub killing: Vec<(Address, [u8; 16])>,
     /// Those that need no order between threads: a command's, a pool's.
@@ -31,7 +31,7 @@ pub struct Pending {
     pub has_deployment_events: bool,
 }
 
-/// Events of the deployment in the order in which they came about, which is the order in which listeners hear of them.
+/// Events of the deployment in their order, which listeners see.
 #[derive(Default)]
 pub struct DeploymentEvents {
     pub events: VecDeque<Event>,
@@ -39,8 +39,8 @@ pub struct DeploymentEvents {
     teller: Option<ThreadId>,
 }
 
-/// How long a thread waits for another one that is calling the listeners, so that `close()` returns when all is told. The
-/// other one may itself be waiting in a listener for something that this one holds.
+/// How long a thread waits for another one that is calling the listeners, so that `close()` returns after all
+/// events. Limited, since the other one may be waiting in a listener for something that this one holds.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 impl Pending {
@@ -56,7 +56,7 @@ impl Pending {
         self
     }
 
-    /// Closes, wakes and starts. An error of one of them must not keep the others from theirs.
+    /// Closes, wakes and starts. An error in one must not prevent the others.
     pub fn deliver(self, core: &Core, py: Python<'_>) {
         // First, so that an event cannot follow the effects of its waiter.
         if !self.events.is_empty()

@@ -1,4 +1,4 @@
-//! An awaitable that is finished before it is awaited: what `__anext__` returns while a batch lasts. And flows that never
+//! An awaitable that is finished before it is awaited: the result of `__anext__` while a batch lasts. And flows that never
 //! suspend, run to their end.
 //!
 //! `Finished` is a class of the C API, not a `pyclass`: with the `am_send` slot the interpreter takes the value without raising and

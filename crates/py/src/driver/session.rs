@@ -1,5 +1,5 @@
-//! Sessions in Python's hands: the implicit one of a cursor, given back on drop, and those that users open.
-//! The state of an opened one stays in the core behind its lock; here is its name.
+//! Sessions as Python objects: the implicit one of a cursor, given back on drop, and explicit ones. The state
+//! of an explicit session stays in the core behind its lock; the object holds its id.
 
 use mangonel_bson::RawDocument;
 use mangonel_entries::entries;
@@ -24,7 +24,7 @@ pub struct ImplicitSession {
 }
 
 impl ImplicitSession {
-    /// Puts a session into Python's hands.
+    /// Wraps a session for Python.
     pub fn new(core: Py<Core>, session: ServerSession) -> Self {
         ImplicitSession { core, session: Some(session) }
     }
@@ -44,7 +44,7 @@ impl Drop for ImplicitSession {
     }
 }
 
-/// A session that the user opened. Dropping it ends it, without a word to the server.
+/// An explicit session. Dropping it ends it without sending anything.
 #[pyclass(frozen, module = "mangonel._core")]
 pub struct Session {
     core: Py<Core>,
@@ -163,7 +163,7 @@ impl Session {
         self.look(|session| session.transaction.is_active()).unwrap_or(false)
     }
 
-    /// Whether a transaction was started of which the server knows nothing yet.
+    /// Whether a transaction was started that has not reached the server yet.
     #[getter]
     fn is_starting(&self) -> bool {
         self.look(|session| session.transaction.state() == TransactionState::Starting).unwrap_or(false)
@@ -206,7 +206,7 @@ impl Session {
         outcome.map_err(|WrongState(message)| failure::invalid_operation(py, message))
     }
 
-    /// The transaction was ended, or that was given up.
+    /// Records that the transaction has ended, or that ending it was given up.
     fn finish_end(&self, py: Python<'_>, how: &str) -> PyResult<()> {
         let end = end_of(how)?;
         let now = self.core.get().now();

@@ -1,5 +1,5 @@
-//! What a tracer is told of one operation: its start, each command sent and answered, its end. The tracer is
-//! `_observe/tracing.py`. Without one nothing of this runs; an operation that it does not record costs one call.
+//! Reports one operation to the tracer: its start, each command sent and answered, its end. The tracer is
+//! `_observe/tracing.py`. Without one, nothing here runs; an operation that is not recorded costs one call.
 
 use mangonel_proto::events::{CommandEnd, CommandFailure};
 use mangonel_proto::exchange::{Exchange as CoreExchange, Step};
@@ -41,7 +41,7 @@ impl Traced {
         }
     }
 
-    /// Tells what has happened since the last call.
+    /// Reports everything since the last call.
     pub fn follow(&self, py: Python<'_>, core: &Core, inner: &mut CoreExchange) {
         if let Some(facts) = inner.take_command_start() {
             let session = core.peek(|state| inner.stamped_session(&state.client));
@@ -98,8 +98,8 @@ impl Traced {
     }
 }
 
-/// Shows what an exporter or a sampler raised: it is not the operation's fault. What is no `Exception`, as a
-/// `KeyboardInterrupt`, is raised soon.
+/// Prints an exception of an exporter or a sampler, since it is not the operation's fault. Others than
+/// `Exception`, such as `KeyboardInterrupt`, are raised soon.
 fn show(py: Python<'_>, error: PyErr, object: &Bound<'_, PyAny>) {
     match error.is_instance_of::<PyException>(py) {
         true => error.write_unraisable(py, Some(object)),

@@ -32,7 +32,7 @@ enum State {
     Cancelled(Option<Py<PyAny>>),
 }
 
-/// A future for one reply, as far as asyncio's tasks and `asyncio.wait` ask for one.
+/// A future for one reply, with the methods that asyncio's tasks and `asyncio.wait` use.
 #[pyclass(module = "mangonel._core", weakref)]
 pub struct Waiter {
     _entry: Entry,
@@ -57,7 +57,8 @@ impl Waiter {
         let event_loop = slf.try_borrow()?.event_loop.clone_ref(py);
         let outer = READING.replace(Some((event_loop, Vec::new())));
         let mut result = Self::run(slf, Self::outcome(py, error));
-        // Whom these wake goes through the loop's queue, or tasks that need no reply could keep the loop for themselves.
+        // Tasks woken by these go through the loop's queue; otherwise tasks that need no reply could
+        // monopolise the loop.
         let woken = READING.replace(outer);
         for waiter in woken.map(|(_, waiters)| waiters).unwrap_or_default() {
             let waiter = waiter.bind(py);

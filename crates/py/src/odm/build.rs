@@ -1,5 +1,6 @@
-//! New instances of dicts, embedded documents included: where each value goes is said by the plan alone. What takes more
-//! than that (unknown keys, tags, alternatives, constructors of the program's) is left to the program half, as are errors.
+//! Makes new instances from dicts, embedded documents included, as far as the plan alone decides where each
+//! value goes. Everything else (unknown keys, tags, alternatives, the program's own constructors) and all
+//! errors are left to the Python half.
 use mangonel_entries::entries;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -19,7 +20,7 @@ pub(super) fn odm_build<'py>(
     model: &Bound<'py, OdmModel>,
     values: &Bound<'py, PyDict>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    // What is wrong is said by the program half, which sees it too.
+    // The Python half finds the same fault and reports it.
     Ok(instance(model.get().model.0, values).unwrap_or_default())
 }
 
@@ -64,7 +65,8 @@ pub(super) fn instance<'py>(
     Ok(Some(made))
 }
 
-/// A value with instances, and geometries, in place of the dicts that stand for them; None where only the program half can tell which.
+/// A value with instances and geometries in place of their dicts; None if only the Python half can tell
+/// which.
 fn part<'py>(kind: &Type, given: Bound<'py, PyAny>) -> Result<Option<Bound<'py, PyAny>>, Fault> {
     if !has_embedded(kind) || given.is_none() || is_instance(&given) {
         return Ok(Some(given));

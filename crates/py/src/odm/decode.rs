@@ -1,5 +1,6 @@
-//! BSON straight into the slots of instances: the next expected key is compared first, values are checked by type, and
-//! no Python code runs for a model without load hooks. What the plan does not say, the codec's decoder does.
+//! Decodes BSON straight into the slots of instances: the next expected key is compared first, values are
+//! checked by type, and no Python code runs for a model without load hooks. The codec's decoder handles
+//! everything outside of the plan.
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyType};
@@ -144,7 +145,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         (self.is_lazy && field.lazy != 0 || field.lazy == 2) && kind != 0x0A
     }
 
-    /// Fills what was missing, and keeps what later reads and saves need.
+    /// Fills missing fields, and keeps the data for later reads and saves.
     #[inline]
     fn finish(
         &mut self,
@@ -337,7 +338,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         }
     }
 
-    /// A value of a type that is rarer, or that is not what was expected.
+    /// A value of a rarer or unexpected type.
     #[inline(never)]
     fn other(&mut self, kind: &'static Type, found: u8, end: usize) -> Made<'py> {
         match (&kind.op, found) {
@@ -452,7 +453,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         Err(value::mismatch(kind, &made))
     }
 
-    /// The same for a value that is none of those it may be.
+    /// The same for a value that matches no alternative.
     #[cold]
     fn wrong_value(&self, kind: &Type, made: Bound<'py, PyAny>) -> Made<'py> {
         if kind.cast.is_some()

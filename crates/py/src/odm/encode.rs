@@ -1,5 +1,5 @@
-//! Instances to BSON, field by field as the plan says. Types are checked once more on the way: what stands inside a list
-//! or a dict may have been changed since it was set.
+//! Encodes instances to BSON, field by field by the plan. Types are checked again, since the contents of a
+//! list or dict may have changed since it was set.
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{
@@ -271,7 +271,7 @@ impl<'a, 'py> Writer<'a, 'py> {
     }
 }
 
-/// Whether a value is exactly of the plain class that the type names; false says nothing.
+/// Whether a value is exactly of the plain class of the type; false decides nothing.
 #[inline]
 fn is_exactly(kind: &Type, given: &Bound<'_, PyAny>) -> bool {
     match kind.op {

@@ -1,5 +1,5 @@
-//! What an instance of a model is in memory: a head of this shape, then a slot for each field, which Python's own member
-//! descriptors read at their own speed. A slot that is NULL has its value elsewhere: still raw, or not loaded at all.
+//! The layout of a model's instance in memory: a head, then a slot for each field, which Python's own member
+//! descriptors read at full speed. The value of a NULL slot is elsewhere: still raw, or not loaded at all.
 //!
 //! Instances are reached through a pointer that is copied freely, and read and written one value at a time. No reference
 //! into one lasts: Python code, which runs between any two steps, may do what it likes with the same instance.
@@ -100,9 +100,9 @@ pub(super) struct State {
     pub saved: Vec<(usize, Option<Vec<u8>>)>,
     /// Whole elements of keys that no field has.
     pub extra: Vec<u8>,
-    /// What `extra` was when the save under way began, if it is part of it.
+    /// The value of `extra` at the start of the running save, if it is part of the save.
     pub sent_extra: Option<Vec<u8>>,
-    /// What `extra` was last saved as, newer than `raw`.
+    /// The last saved value of `extra`, newer than `raw`.
     pub stored_extra: Option<Vec<u8>>,
     /// Fields of an embedded document that were not stored and got their defaults.
     pub absent: Bits,
@@ -112,7 +112,7 @@ pub(super) struct State {
     dirty: Rest,
     /// Likewise of those that were null.
     nulls: Rest,
-    /// What `saved` becomes when the server agrees.
+    /// The next value of `saved`, if the server accepts the save.
     pub draft: Vec<(usize, Option<Vec<u8>>)>,
     /// The conditions of the update under way, as elements of a query.
     pub guard: Vec<u8>,
@@ -121,13 +121,14 @@ pub(super) struct State {
 }
 
 impl State {
-    /// What a field was saved as, if it was since its document was loaded; None inside: removed.
+    /// The saved value of a field, if it was saved since its document was loaded; an inner None means
+    /// removed.
     pub(super) fn kept(&self, index: usize) -> Option<&Option<Vec<u8>>> {
         let at = self.saved.binary_search_by_key(&index, |(saved, _)| *saved).ok()?;
         Some(&self.saved[at].1)
     }
 
-    /// Takes what a field was saved as.
+    /// Records the saved value of a field.
     pub(super) fn keep(&mut self, index: usize, value: Option<Vec<u8>>) {
         match self.saved.binary_search_by_key(&index, |(saved, _)| *saved) {
             Ok(at) => self.saved[at].1 = value,

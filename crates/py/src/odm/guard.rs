@@ -1,7 +1,8 @@
-//! What the stored document must still be for an update that depends on it: conditions that go into the update's query.
+//! The conditions on the stored document of an update that depends on it; they are added to the update's
+//! query.
 //!
-//! A condition compares whole values, as they were loaded. The same values with their keys in another order do not
-//! fulfil it; `adopt` then takes over the stored bytes of what means the same, and the update is built again.
+//! A condition compares whole values as they were loaded. Equal values with their keys in another order do
+//! not meet it; then `adopt` takes over the stored bytes, and the update is built again.
 use super::raw::{Element, Elements, Finder, append, close, open, same};
 
 /// Conditions on paths, as elements of a query.

@@ -86,7 +86,7 @@ unsafe extern "C" fn tp_init(
     })
 }
 
-/// Whether a class makes its instances as the base does, so that nothing of the program's runs meanwhile.
+/// Whether a class makes its instances as the base does, so that no code of the program runs.
 pub(super) fn is_made_plainly(py: Python<'_>, model: &Model) -> bool {
     let class = model.class.bind(py).as_type_ptr();
     // SAFETY: live classes, whose slots do not change but with the class's methods, under the GIL.
@@ -109,7 +109,7 @@ fn missing(fields: Fields<'_>) -> impl Iterator<Item = usize> {
     })
 }
 
-/// One error of all that is wrong with the values of an instance: its `faults` have each by itself.
+/// One error for all faults of an instance's values; `faults` lists each.
 #[cold]
 fn joined(py: Python<'_>, fields: Fields<'_>, mut faults: Vec<(usize, PyErr)>) -> PyErr {
     // What code of the program raised is none of ours to name together with others.

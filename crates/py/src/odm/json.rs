@@ -1,5 +1,6 @@
-//! Documents as JSON that names their attributes, embedded ones included, and has defaults where keys are missing: what
-//! an instance's own JSON is, made of bytes alone. Knows Python only while the shape is made; writing needs no GIL.
+//! Writes documents as JSON that names attributes, embedded ones included, with defaults for missing keys.
+//! The result is an instance's own JSON, made from bytes alone. Knows Python only while the shape is made;
+//! writing needs no GIL.
 use pyo3::prelude::*;
 
 use super::bits::Bits;
@@ -11,7 +12,7 @@ use super::value::default_of;
 use crate::codec::datetime::split;
 use crate::codec::encode::Name;
 
-/// What a value is, as far as its JSON differs from that of its bytes.
+/// The kind of a value whose JSON differs from that of its bytes.
 enum Kind {
     Plain,
     Date,

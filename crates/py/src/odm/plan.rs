@@ -119,7 +119,7 @@ pub(super) enum CheckKind {
     Predicate,
 }
 
-/// What a value is in Python, and so which BSON types it takes.
+/// The Python type of a value, which decides the BSON types that it accepts.
 pub(super) enum Op {
     Any,
     Str,
@@ -176,11 +176,11 @@ pub(super) enum Op {
     },
 }
 
-/// A type and what it takes besides.
+/// A type with its options.
 pub(super) struct Type {
     pub op: Op,
     pub nullable: bool,
-    /// How it is called in errors.
+    /// Its name in errors.
     pub label: String,
     /// Called with a value of another type, in models that cast.
     pub cast: Option<Py<PyAny>>,
@@ -232,7 +232,7 @@ pub(super) struct Tags {
     pub own: Vec<u8>,
 }
 
-/// What becomes of keys that no field has.
+/// The treatment of unknown keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unknown {
     Keep,
@@ -385,7 +385,7 @@ impl OdmModel {
         Ok(())
     }
 
-    /// Forget the plan: a subclass came, and the tags are others now.
+    /// Forget the plan, since a new subclass changes the tags.
     fn reset(&self) {
         self.model.0.plan.set(None);
     }

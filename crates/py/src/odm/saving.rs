@@ -1,5 +1,5 @@
-//! What is sent to store an instance: the whole of it, the smallest update of what changed, the query it is found by; and
-//! what holds once the server has answered.
+//! The commands that store an instance: the whole document, the smallest update of its changes, the query
+//! that finds it; and its state after the server's answer.
 
 use mangonel_entries::entries;
 use mangonel_proto::message::{Command, Replies};
@@ -31,7 +31,7 @@ pub(super) fn odm_encode<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py,
     crate::codec::bytes_of(py, &out)
 }
 
-/// Takes what an update carries out of the pending changes, and says that it is under way.
+/// Takes the changes of an update out of the pending ones, and marks the save as running.
 ///
 /// Building an update runs code of the program, which may begin another one: so this is asked at the end.
 fn begin(py: Python<'_>, fields: Fields<'_>, update: Update) -> PyResult<()> {
@@ -121,7 +121,8 @@ pub(super) fn odm_guard<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Boun
     crate::codec::bytes_of(py, &out).map(Some)
 }
 
-/// End what `odm_update` or `odm_begin` began: the changes are stored, or they are changes again. None: unknown.
+/// End the save that `odm_update` or `odm_begin` began: its changes are stored, or pending again. None:
+///     unknown.
 #[entries]
 #[pyfunction]
 pub(super) fn odm_settle(object: &Bound<'_, PyAny>, is_stored: Option<bool>) -> PyResult<()> {

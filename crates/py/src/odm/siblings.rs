@@ -1,4 +1,4 @@
-//! What was loaded together: the ids in each reference field of one batch, so that asking for one fetches all.
+//! Documents loaded together: the ids in each reference field of one batch, so that fetching one fetches all.
 use crate::thread_end::Entry;
 use mangonel_entries::entries;
 use pyo3::prelude::*;

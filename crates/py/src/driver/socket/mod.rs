@@ -43,8 +43,8 @@ fn outcome(moved: isize) -> io::Result<Progress> {
     }
 }
 
-/// How long a call may wait before signals are looked at. One that came between that look and the call, or to another
-/// thread, does not interrupt it.
+/// How long a call may wait before it checks for signals. A signal between the last check and the call, or in
+/// another thread, does not interrupt the call.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// A plain socket, and how long it may take.
@@ -63,7 +63,7 @@ pub enum Ended {
     Whole,
     Closed,
     TimedOut,
-    /// By a signal, which is to be looked at before going on; or there is nothing more for now.
+    /// By a signal, which must be handled before continuing; or there is no more data for now.
     Interrupted,
     Failed(io::Error),
     /// By Python code, such as an `ssl.SSLError`.
@@ -103,7 +103,7 @@ impl Socket {
         Ended::Whole
     }
 
-    /// Receives something into `window`, and says how much in `received`.
+    /// Receives some bytes into `window`, and sets `received` to their number.
     pub fn receive_some(self, window: &mut [u8], received: &mut usize) -> Ended {
         self.receive_by(&mut || receive(self.fd, window, When::Ready), received)
     }

@@ -1,4 +1,5 @@
-//! Who is told of a document before it is touched: transactions, which put their documents back when they are aborted.
+//! The observer that is called before a document is touched: transactions restore their documents when they
+//!     are aborted.
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use mangonel_entries::entries;
