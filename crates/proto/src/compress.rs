@@ -1,8 +1,8 @@
 //! OP_COMPRESSED: wraps and unwraps whole messages with snappy, zlib or zstd. Knows no command but the names
 //! of those that must never be compressed, and no connection. Spec: compression/OP_COMPRESSED.
 //!
-//! What a server claims is checked before memory is spent on it: a message may not say it grows past the
-//! largest message a server may send, and must then grow to exactly what it said.
+//! A server's claim is checked before memory is spent on it: the claimed size may not exceed the largest
+//! message, and the message must decompress to exactly that size.
 
 use std::fmt;
 
@@ -72,18 +72,18 @@ pub fn negotiate<'a>(
     client.iter().copied().find(|one| server.clone().into_iter().any(|name| name == one.name()))
 }
 
-/// Tells whether a command of this name may be compressed: it holds no credentials, and does not come before it is
-/// agreed how.
+/// Returns whether a command of this name may be compressed: it holds no credentials, and is not part of the
+/// negotiation.
 pub fn is_compressible(command_name: &str) -> bool {
     !is_secret(command_name) && !is_hello(command_name)
 }
 
-/// Why a message could not be compressed or decompressed. Nothing of it may be used.
+/// Why a message could not be compressed or decompressed. No part of it may be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CompressError {
     /// The message ends before its own header or prefix does.
     Truncated {
-        /// Bytes there were.
+        /// The number of bytes.
         found: usize,
     },
     /// The message is not OP_COMPRESSED, or holds another OP_COMPRESSED.
@@ -241,7 +241,7 @@ impl Codec {
                         stream
                     }
                     kept => {
-                        // Values out of range cannot get past the URI's validation; clamp rather than panic.
+                        // The URI's validation refuses values out of range; clamp rather than panic.
                         let compression = match level {
                             0..=9 => flate2::Compression::new(level.unsigned_abs()),
                             _ => flate2::Compression::default(),

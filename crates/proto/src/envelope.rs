@@ -1,5 +1,6 @@
-//! What every command carries besides its own fields: session, transaction number, cluster time, API version, database
-//! and read preference. Stamped anew for each attempt. Spec: message "global command arguments", server-selection.
+//! The fields that the driver adds to every command: session, transaction number, cluster time, API version,
+//! database and read preference. Stamped anew for each attempt. Spec: message "global command arguments",
+//! server-selection.
 
 use mangonel_bson::{RawDocument, writer};
 
@@ -20,11 +21,11 @@ pub struct Envelope<'a> {
     pub cluster_time: Option<&'a [u8]>,
     /// The server API's fields as a document, or nothing.
     pub server_api: &'a [u8],
-    /// The `maxTimeMS` that is left of the operation's time.
+    /// The rest of the operation's time, as `maxTimeMS`.
     pub max_time_ms: Option<i64>,
     /// The database.
     pub database: &'a str,
-    /// What `$readPreference` says; see [`wire_preference`].
+    /// The value of `$readPreference`; see [`wire_preference`].
     pub read_preference: Option<&'a ReadPreference>,
 }
 
@@ -61,7 +62,7 @@ impl Envelope<'_> {
 
 static PRIMARY_PREFERRED: ReadPreference = ReadPreference::from_mode(Mode::PrimaryPreferred);
 
-/// Returns what `$readPreference` has to say to a server of this type in a deployment of that type.
+/// Returns the value of `$readPreference` for a server of this type in a deployment of that type.
 ///
 /// `asked`: the preference of the operation, `None` for the primary. Only reads carry one.
 pub fn wire_preference(
@@ -73,7 +74,7 @@ pub fn wire_preference(
     let is_primary = asked.is_none_or(|asked| asked.mode() == Mode::Primary);
     match (topology, server) {
         (_, ServerType::Standalone) => None,
-        // A member that was named directly must answer a read even when it is a secondary.
+        // A directly connected member must answer a read even if it is a secondary.
         (TopologyType::Single, server) if server != ServerType::Mongos && is_primary => {
             is_read.then_some(&PRIMARY_PREFERRED)
         }

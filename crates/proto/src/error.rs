@@ -1,4 +1,4 @@
-//! What can go wrong in the core, by the question it answers. The binding turns each into an exception class.
+//! The core's errors, one enum for each question. The binding turns each into an exception class.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ pub struct ProtocolError {
 }
 
 impl ProtocolError {
-    /// Makes an error that says what was expected and what was found.
+    /// Makes an error with the message.
     pub fn new(message: impl Into<String>) -> Self {
         ProtocolError { message: message.into(), is_out_of_memory: false }
     }
 
-    /// Makes the error of a message that there is no memory for; the peer is not at fault.
+    /// Makes the error for a message that is too large for the memory; the peer is not at fault.
     pub fn out_of_memory(size: usize) -> Self {
         ProtocolError { message: format!("no memory for a message of {size} bytes"), is_out_of_memory: true }
     }
 
-    /// Returns whether memory is what was missing.
+    /// Returns whether the cause is a lack of memory.
     pub fn is_out_of_memory(&self) -> bool {
         self.is_out_of_memory
     }
@@ -47,21 +47,20 @@ pub enum Failure {
     ServerSelection(String),
     /// No connection became free in time. Nothing was sent.
     WaitQueue(String),
-    /// The operation's time is over, or what is left is less than the way to the server takes. Nothing was sent in
-    /// this attempt.
+    /// The operation's time is over, or the rest is less than a round trip. Nothing was sent in this attempt.
     TimeLimit(String),
     /// The connection broke, or its read timed out; the command may or may not have run.
     Network {
-        /// What happened, with the server's address.
+        /// The error, with the server's address.
         message: String,
         /// Whether waiting took too long, rather than the connection breaking.
         timed_out: bool,
     },
-    /// The server answered with bytes that are no answer.
+    /// The server's answer is invalid.
     Protocol(String),
-    /// The server said `ok: 0`; the reply bytes hold why.
+    /// The server said `ok: 0`; the reply has the reason.
     Command,
-    /// The server refused the user, or could not be believed.
+    /// The server refused the user, or could not prove its identity.
     Authentication {
         /// Who could not authenticate where, why, and what may help.
         message: String,
@@ -70,14 +69,14 @@ pub enum Failure {
         /// The server's reply as BSON; empty when it did not refuse by itself.
         reply: Vec<u8>,
     },
-    /// What authentication asked for outside the core could not be had.
+    /// A question of authentication could not be answered outside of the core.
     Unanswered,
     /// The server cannot work with this driver or these options.
     Configuration(String),
-    /// The call does not fit to the state of its session.
+    /// The call is not allowed in the state of its session.
     Usage(&'static str),
     /// The client was closed.
     Closed,
-    /// The command is larger than the server takes.
+    /// The command is too large for the server.
     TooLarge(String),
 }

@@ -1,4 +1,5 @@
-//! What the user's listeners, loggers and tracers hear of, as plain values in one queue. Calls nothing, and makes
+//! The events for the user's listeners, loggers and tracers, as plain values in one queue. Calls nothing, and
+//! makes
 //! nothing that is not requested: each kind has its bit in [`Interests`].
 //! Spec: command-logging-and-monitoring, connection-monitoring-and-pooling, server-discovery-and-monitoring.
 
@@ -32,7 +33,7 @@ impl Interests {
     }
 }
 
-/// What all events of one command that was sent once have in common.
+/// The common facts of all events of one sent command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommandFacts {
     /// The command's name: its first key.
@@ -43,7 +44,7 @@ pub struct CommandFacts {
     pub address: Address,
     /// The `requestID` of its message.
     pub request_id: i32,
-    /// What ties the attempts of an operation together, and the commands of one bulk write.
+    /// The common id of an operation's attempts, and of the commands of one bulk write.
     pub operation_id: i64,
     /// The connection it is sent on.
     pub link: LinkId,
@@ -57,7 +58,7 @@ pub struct CommandFacts {
     pub reply_shape: ReplyShape,
 }
 
-/// What listeners are shown a reply as; what its caller asked for.
+/// The form in which listeners see a reply, as requested by its caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReplyShape {
     /// A document.
@@ -72,31 +73,32 @@ pub enum ReplyShape {
 /// Why a command has no reply that says `ok`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommandFailure {
-    /// The server said so in this reply, a whole BSON document; of a sensitive command only what may be shown.
+    /// The server refused in this reply, a whole BSON document; for a sensitive command only the public
+    /// fields.
     Reply(Vec<u8>),
     /// The connection broke.
     Network(String),
     /// No reply came in time.
     Timeout(String),
-    /// What came is no reply.
+    /// The received message is no reply.
     Protocol(String),
     /// Its caller did not wait for it.
     Cancelled(String),
 }
 
-/// How a command ended that its owner makes a span of.
+/// How a traced command ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommandEnd {
-    /// The server did it, or needs not answer.
+    /// The server has answered, or no answer is expected.
     Answered {
-        /// The cursor that the server has open for it, or 0.
+        /// The open cursor on the server, or 0.
         cursor: i64,
     },
     /// The server refused it.
     Refused {
         /// The server's code.
         code: Option<i64>,
-        /// What the server says.
+        /// The server's message.
         message: Box<str>,
     },
     /// There is no answer.
@@ -128,7 +130,7 @@ impl CloseReason {
     }
 }
 
-/// Why nothing was checked out.
+/// Why a check-out failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CheckOutFailure {
     /// No connection became free in time.
@@ -150,12 +152,12 @@ impl CheckOutFailure {
     }
 }
 
-/// Something that happened to the pool of one server, or to a connection of it.
+/// An event of one server's pool or of its connections.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PoolEvent {
-    /// It was made, paused.
+    /// The pool was made, paused.
     Created,
-    /// It hands out connections from now on.
+    /// The pool hands out connections from now on.
     Ready,
     /// Its connections are not to be used again.
     Cleared {
@@ -191,7 +193,7 @@ pub enum PoolEvent {
     CheckOutFailed {
         /// Why.
         reason: CheckOutFailure,
-        /// What went wrong with the connection, when that is why.
+        /// The connection's error, if that is the reason.
         error: Option<Box<str>>,
         /// Since it asked.
         duration: Duration,
@@ -210,14 +212,14 @@ pub enum PoolEvent {
     },
 }
 
-/// What happened while a server was chosen.
+/// An event of server selection.
 #[derive(Clone, PartialEq, Debug)]
 pub enum SelectionEvent {
-    /// The operation asks for a server.
+    /// The operation needs a server.
     Started,
-    /// None suits; it waits for the deployment to change.
+    /// No server is suitable; it waits for the deployment to change.
     Waiting {
-        /// How long at most.
+        /// The longest wait.
         remaining: Duration,
     },
     /// It goes to this server.
@@ -225,14 +227,14 @@ pub enum SelectionEvent {
         /// The server.
         address: Address,
     },
-    /// None suits, and there is no time left.
+    /// No server is suitable, and the time is over.
     Failed {
         /// Why.
         message: String,
     },
 }
 
-/// One thing that happened.
+/// One event.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
     /// A command is about to be sent.
@@ -271,11 +273,11 @@ pub enum Event {
     Selection {
         /// The name of the operation's command.
         operation: Box<str>,
-        /// What its commands will be told apart by.
+        /// The operation id of its commands.
         operation_id: i64,
         /// Which servers suit, for people to read.
         selector: String,
-        /// The deployment, as it was known then.
+        /// The deployment at that time.
         description: Arc<TopologyDescription>,
         /// What.
         event: SelectionEvent,
@@ -312,7 +314,7 @@ impl EventQueue {
         self.waiting.push_back(event);
     }
 
-    /// Appends what one pool noted.
+    /// Appends the events of one pool.
     pub fn push_log(&mut self, address: &Address, log: Vec<PoolEvent>) {
         let events = log.into_iter().map(|event| Event::Pool { address: address.clone(), event });
         self.waiting.extend(events);
@@ -323,12 +325,12 @@ impl EventQueue {
         self.waiting.is_empty()
     }
 
-    /// Takes all that waits, in the order it happened.
+    /// Takes all queued events, in order.
     pub fn take(&mut self) -> VecDeque<Event> {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Forgets all that waits: in a forked child it is the parent's.
+    /// Drops all queued events: in a forked child, they are the parent's.
     pub fn clear(&mut self) {
         self.waiting.clear();
     }

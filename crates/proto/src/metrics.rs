@@ -1,5 +1,5 @@
-//! What a client counts of its operations, connections and servers, once it is asked to. Plain numbers that only grow,
-//! but for the cursors that are open. Calls nothing and keeps no clock.
+//! The counts of a client's operations, connections and servers, if requested. Plain numbers that only grow,
+//! except those of open cursors. Calls nothing and keeps no clock.
 //! Spec: the names and bounds are OpenTelemetry's conventions for databases.
 
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ pub const BOUNDS: [u64; 16] = [
 
 const BUCKETS: usize = BOUNDS.len() + 1;
 
-/// How many operations of their own names, places and outcomes are told apart; the rest are counted together.
+/// How many series of operations, by name, place and outcome, are counted; the rest are counted together.
 const MOST_SERIES: usize = 2000;
 
 /// The name, database and collection under which the rest is counted.
@@ -74,7 +74,7 @@ impl Histogram {
     }
 }
 
-/// What operations that are counted together have in common.
+/// The key of operations that are counted together.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct OperationKey {
     /// The name of the command.
@@ -100,7 +100,7 @@ pub struct Series {
     pub durations: Histogram,
 }
 
-/// What is counted of the pools of one server, as listeners hear it.
+/// The counts of one server's pools, in the terms of pool events.
 #[derive(Clone, Debug, Default)]
 pub struct PoolCounts {
     /// Connections begun to be opened.
@@ -144,7 +144,7 @@ impl PoolCounts {
     }
 }
 
-/// What a client has counted since it was asked to.
+/// A client's counts since counting began.
 #[derive(Debug, Default)]
 pub struct Metrics {
     operations: Vec<Series>,
@@ -167,7 +167,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Counts an operation that is over. What is looked at first is what costs least.
+    /// Counts a finished operation. The cheapest checks come first.
     #[inline]
     pub(crate) fn add_operation(&mut self, key: Key<'_>, duration: Duration) {
         let slot = key.slot();
@@ -218,7 +218,7 @@ impl Metrics {
         self.cursors.len()
     }
 
-    /// A server has told of a cursor that it has open.
+    /// A server has opened a cursor.
     pub(crate) fn note_open_cursor(&mut self, id: i64, link: Option<LinkId>) {
         self.cursors.insert(id, link);
     }
@@ -234,7 +234,7 @@ impl Metrics {
     }
 }
 
-/// What an [`OperationKey`] is made of.
+/// The source of an [`OperationKey`].
 #[derive(Clone, Copy)]
 pub(crate) struct Key<'a> {
     /// The bytes of the command from the kind of its first field to the end of what names its collection.

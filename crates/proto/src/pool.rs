@@ -1,4 +1,5 @@
-//! Connection pool bookkeeping: who is idle, who is out, who waits. Opens no socket and keeps no clock.
+//! Connection pool bookkeeping: idle connections, those in use, and waiters. Opens no socket and keeps no
+//!     clock.
 //! Spec: connection-monitoring-and-pooling.
 //!
 //! The laws:
@@ -17,7 +18,7 @@ use crate::metrics::PoolCounts;
 use crate::options::PoolOptions;
 use crate::time::Instant;
 
-/// What a check-out is answered with.
+/// The result of a check-out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CheckOut {
     /// Use this connection.
@@ -51,9 +52,9 @@ pub struct Pool {
     /// Links to be closed by the owner, and waiters to be woken; drained after every call.
     closing: Vec<LinkId>,
     woken: Vec<ExchangeId>,
-    /// What listeners are to hear, when there are any: connections given back and closed.
+    /// Events for listeners, if there are any: connections checked in and closed.
     log: Vec<PoolEvent>,
-    /// What is counted of it; read by few, so that counting must cost nothing.
+    /// Its counts, which few programs read, so counting must cost nothing.
     counts: Box<PoolCounts>,
     is_observed: bool,
     is_closed: bool,
@@ -82,27 +83,27 @@ impl Pool {
         }
     }
 
-    /// Keeps a log of connections given back and closed from now on, or none any more.
+    /// Starts or stops the log of connections checked in and closed.
     pub fn set_observed(&mut self, is_observed: bool) {
         self.is_observed = is_observed;
     }
 
-    /// Returns what happened since the last call, in order, while it is observed.
+    /// Returns the log since the last call, in order, if it is observed.
     pub fn take_log(&mut self) -> Vec<PoolEvent> {
         std::mem::take(&mut self.log)
     }
 
-    /// Returns what was counted of it.
+    /// Returns its counts.
     pub fn counts(&self) -> &PoolCounts {
         &self.counts
     }
 
-    /// Returns what was counted of it, to count more.
+    /// Returns its counts, to be changed.
     pub(crate) fn counts_mut(&mut self) -> &mut PoolCounts {
         &mut self.counts
     }
 
-    /// Returns the number that connections opened now belong to.
+    /// Returns the generation of connections opened now.
     pub fn generation(&self) -> u32 {
         self.generation
     }
@@ -152,7 +153,7 @@ impl Pool {
     pub fn abandon(&mut self, exchange: ExchangeId, now: Instant) {
         self.waiters.retain(|waiter| *waiter != exchange);
         match self.grants.remove(&exchange) {
-            // Its owner never heard of it.
+            // Its owner does not know it yet.
             Some(CheckOut::Ready(link)) => self.take_back(link, now),
             Some(CheckOut::Establish) => self.failed(None, now),
             Some(CheckOut::Wait) | None => {}
@@ -176,7 +177,7 @@ impl Pool {
                 self.idle.push(Idle { link, since: now });
             }
             Some(_) => self.shut(link, CloseReason::Stale),
-            // One that the books have lost was in use when the pool was closed, or cleared and interrupting.
+            // An unknown connection was in use when the pool was closed, or cleared with interruption.
             None => {
                 self.shut(link, if self.is_closed { CloseReason::PoolClosed } else { CloseReason::Stale })
             }
@@ -262,7 +263,7 @@ impl Pool {
                 .is_none_or(|(service, generation)| *generation == self.service_generation(*service))
     }
 
-    /// Closes what has been idle for too long.
+    /// Closes connections that were idle for too long.
     pub fn prune(&mut self, now: Instant) {
         let Some(longest) = self.options.max_idle_time else { return };
         // The last one given back is the last in the list, so the oldest come first.
@@ -319,7 +320,7 @@ impl Pool {
     pub fn close(&mut self) {
         self.is_closed = true;
         self.clear();
-        // Listeners hear of these when their exchanges give them up.
+        // Their exchanges publish the events when they give them up.
         self.closing.extend(self.out.drain().map(|(link, _)| link));
         self.woken.extend(self.waiters.drain(..));
     }

@@ -1,4 +1,5 @@
-//! What the driver itself must know of a reply: one pass over its top-level keys, nothing decoded for the user.
+//! The facts of a reply that the driver itself needs: one pass over its top-level keys, nothing decoded for
+//!     the user.
 //! Spec: server-discovery-and-monitoring (cluster time), retryable-reads, retryable-writes (error labels).
 
 use std::ops::Range;
@@ -43,13 +44,14 @@ pub struct Facts {
     pub code: Option<i64>,
     /// The code of a `writeConcernError`.
     pub write_concern_code: Option<i64>,
-    /// Whether the command failed since the server is no primary any more, or is recovering; the exchange finds that out.
+    /// Whether the command failed because the server is no longer primary, or is recovering; set by the
+    /// exchange.
     pub is_state_change: bool,
     /// Whether a write failed or its write concern did.
     pub has_write_errors: bool,
     /// What the server says of the error.
     pub labels: Labels,
-    /// What an overloaded server wants its waits to be multiples of.
+    /// The base of the waits that an overloaded server asks for.
     pub base_backoff: Option<Duration>,
     /// The cursor, when the reply has one.
     pub cursor: Option<CursorFacts>,
@@ -98,7 +100,7 @@ impl Facts {
                 }
                 (b"baseBackoffMS", value) => {
                     let milliseconds = value.as_i64_lenient().and_then(|value| u64::try_from(value).ok());
-                    // Without any wait, clients that were sent away would come back together.
+                    // Without a wait, refused clients would return at the same time.
                     facts.base_backoff = milliseconds.filter(|&value| value > 0).map(Duration::from_millis);
                 }
                 _ => {}

@@ -14,14 +14,14 @@ const BASE_BACKOFF: Duration = Duration::from_millis(100);
 /// The longest wait for an overloaded server.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
-/// What a reply allows.
+/// The kind of retry that a reply allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Again {
     /// Nothing: the reply is the answer.
     No,
     /// Another attempt, where the rules for repeating this kind of command hold.
     Now,
-    /// Another attempt for any command, after a wait: the server had too much to do and did nothing.
+    /// Another attempt for any command, after a wait: the overloaded server did nothing.
     AfterBackoff,
 }
 

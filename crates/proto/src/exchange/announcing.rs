@@ -1,5 +1,5 @@
-//! What listeners hear of a command and of its check-out: one start, and one end for each start. Nothing is made while
-//! there is no listener. Spec: command-logging-and-monitoring, connection-monitoring-and-pooling.
+//! Publishes the events of a command and of its check-out: one start, and one end for each start. Nothing is
+//! made while there is no listener. Spec: command-logging-and-monitoring, connection-monitoring-and-pooling.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::message::Replies;
 use crate::secret_commands::{is_hello, is_secret};
 use crate::time::Instant;
 
-/// What listeners have heard of an exchange.
+/// The published events of an exchange.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     /// What they call the operation; its first request's number unless its caller chose one.
     operation_id: Option<i64>,
-    /// Whether they know that it waits for a server.
+    /// Whether its wait for a server was published.
     is_selecting: bool,
     command: Announcement,
     /// What the owner, which makes spans, has not taken yet; `None` where it makes none.
@@ -42,7 +42,7 @@ struct Untold {
     end: Option<CommandEnd>,
 }
 
-/// How much listeners have heard of the attempt in flight.
+/// The published events of the attempt in flight.
 #[derive(Debug, Default)]
 enum Announcement {
     /// There is no listener, or both its ends were reported.
@@ -54,7 +54,7 @@ enum Announcement {
     Started(Arc<CommandFacts>, Instant),
 }
 
-/// The check-out that listeners have heard the start of, and not the end.
+/// The check-out whose start was published, and whose end was not.
 #[derive(Debug, Default)]
 struct CheckOutNotes {
     asked: Option<Instant>,
@@ -83,7 +83,7 @@ impl Exchange {
         let sent = authenticating.unwrap_or(&self.operation.command);
         let name = sent.name();
         let is_heard = client.wants(Interests::COMMANDS);
-        // All of it is copied only for who looks at it.
+        // The whole command is copied only if a listener needs it.
         let is_shown = is_heard || authenticating.is_some() || is_hello(name);
         let mut command = if is_shown { sent.to_document() } else { Vec::new() };
         let database = match authenticating {
@@ -240,7 +240,8 @@ impl Exchange {
 
     /// Tells listeners how far the choice of a server has come; its start comes by itself.
     pub(super) fn announce_selection(&mut self, client: &mut Client, event: SelectionEvent) {
-        // The search for a server that prepares a bulk write is told of when it waits or fails; the write tells the rest.
+        // The server selection that prepares a bulk write is published only if it waits or fails; the write
+        // publishes the rest.
         let is_at_once = matches!(event, SelectionEvent::Succeeded { .. }) && !self.heard.is_selecting;
         let is_quiet = self.operation.is_silent && (self.operation.command.name() == "ping" || is_at_once);
         if !client.wants(Interests::SELECTION) || is_quiet {
@@ -325,7 +326,7 @@ impl Exchange {
         }
     }
 
-    /// Keeps why a connection cannot be made, for listeners to hear when it is given up.
+    /// Keeps the reason why a connection cannot be made, for the event when it is given up.
     pub(super) fn note_trouble(&mut self, message: &str) {
         if self.heard.check_out.asked.is_some() {
             self.heard.check_out.trouble = Some(message.into());
@@ -367,7 +368,8 @@ impl Exchange {
     }
 
     fn take_announced(&mut self, client: &mut Client, now: Instant) -> Option<(Arc<CommandFacts>, Instant)> {
-        // A face that sends in a way of its own may not have asked; a late start is better than an end without one.
+        // A face with its own way of sending may have left this out; a late start is better than an end
+        // without one.
         self.announce(client, now);
         match std::mem::take(&mut self.heard.command) {
             Announcement::Started(facts, started) => Some((facts, started)),
@@ -387,7 +389,7 @@ fn holds_credentials(command: &[u8]) -> bool {
     command.is_ok_and(|command| matches!(command.get("speculativeAuthenticate"), Ok(Some(_)) | Err(_)))
 }
 
-/// Copies what may be shown of a sensitive command's error.
+/// Copies the public fields of a sensitive command's error.
 fn harmless(body: RawDocument<'_>) -> Vec<u8> {
     let mut shown = Vec::new();
     let start = writer::begin_document(&mut shown);

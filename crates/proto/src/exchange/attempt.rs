@@ -23,8 +23,8 @@ impl Exchange {
     pub(super) fn send(&mut self, client: &mut Client, now: Instant) {
         let Some(server) = self.server.clone() else { return self.fail(Failure::Closed) };
         if self.session.is_none() {
-            // What the selected server said counts: another thread may have found it gone in the meantime, and the
-            // session of a cursor has to go along all the same.
+            // The selected server's description decides: another thread may have marked it as unknown
+            // meanwhile, but a cursor's session must be sent all the same.
             let has_sessions = server.logical_session_timeout_minutes.is_some()
                 || server.server_type == ServerType::LoadBalancer;
             match std::mem::replace(&mut self.operation.session, SessionChoice::None) {
@@ -66,7 +66,7 @@ impl Exchange {
             }
         };
         let explicit = self.explicit.as_ref().and_then(|explicit| client.session(explicit.id));
-        // A command of the user's own may be a read, and a write does not mind.
+        // A command of the user may be a read, and this does not matter to a write.
         let is_read = match self.operation.kind {
             Kind::Command => !stamp.as_ref().is_some_and(|stamp| stamp.is_in_transaction),
             kind => kind.is_read(),
@@ -239,7 +239,7 @@ impl Exchange {
         self.until.is_none_or(|until| end < until).then_some(end)
     }
 
-    /// Leaves the overloaded server alone for a while, then tries again: there, or elsewhere if the user wants it so.
+    /// Waits before it tries an overloaded server again; if the user wants so, another server.
     fn wait_out(&mut self, client: &mut Client, until: Instant, message: &[u8]) {
         self.keep_failure(message);
         self.count_retry(client);
@@ -252,7 +252,7 @@ impl Exchange {
         self.enter(Phase::BackingOff(until));
     }
 
-    /// Keeps the result of this attempt, unless it wrote nothing and an earlier one says more.
+    /// Keeps the result of this attempt, unless it wrote nothing and an earlier result is more informative.
     fn keep_failure(&mut self, message: &[u8]) {
         let failed = self.failed.take();
         if self.facts.labels.wrote_nothing && matches!(self.earlier, Earlier::Kept(_)) {

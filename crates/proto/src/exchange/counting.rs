@@ -1,5 +1,5 @@
-//! What is counted of an exchange: how long it took, how long it waited, what it opened. Most of it only where the client
-//! counts. Names: OpenTelemetry's conventions for databases.
+//! Counts an exchange: its duration, its waits, its new connections. Most of this only if the client counts.
+//! Names: OpenTelemetry's conventions for databases.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::metrics::{Key, PoolCounts, target_of};
 use crate::operation::Kind;
 use crate::time::Instant;
 
-/// Since when it does what is counted.
+/// The start times of the counted activities.
 #[derive(Debug)]
 pub(super) struct Counted {
     started: Instant,
@@ -84,12 +84,12 @@ impl Exchange {
         }
     }
 
-    /// None was, and it waits.
+    /// No server was chosen, and it waits.
     pub(super) fn count_waiting_for_server(&mut self, now: Instant) {
         self.counted.selecting.get_or_insert(now);
     }
 
-    /// None was, and there is no time left.
+    /// No server was chosen, and the time is over.
     pub(super) fn count_no_server(&mut self, client: &mut Client) {
         self.counted.selecting = None;
         if let Some(metrics) = client.metrics.as_mut().filter(|_| !self.operation.is_silent) {
@@ -102,13 +102,13 @@ impl Exchange {
         self.counted.asked = Some(now);
     }
 
-    /// One was got at once, and is counted already.
+    /// A connection was available at once, and is counted already.
     #[inline]
     pub(super) fn count_no_wait(&mut self) {
         self.counted.asked = None;
     }
 
-    /// A connection was got that had to be waited for or opened.
+    /// A connection was obtained after a wait, or after opening it.
     #[inline]
     pub(super) fn count_checked_out(&mut self, client: &mut Client, now: Instant) {
         if let Some(asked) = self.counted.asked.take() {
@@ -121,7 +121,7 @@ impl Exchange {
         self.count_in_pool(client, |counts| counts.waits.add(duration));
     }
 
-    /// Counts in the books of the pool, or of those that are gone.
+    /// Counts for the pool, or for closed pools.
     fn count_in_pool(&self, client: &mut Client, count: impl FnOnce(&mut PoolCounts)) {
         match (self.pool(client), &self.server) {
             (Some(pool), _) => count(pool.counts_mut()),
@@ -158,7 +158,7 @@ impl Exchange {
         }
     }
 
-    /// A reply to the command arrived: it may have told of a cursor, or of the end of one.
+    /// A reply arrived: it may have opened a cursor, or ended one.
     #[inline]
     pub(super) fn count_cursors(&self, client: &mut Client, link: Option<LinkId>) {
         let open = self.facts.cursor.as_ref().map_or(0, |cursor| cursor.id);

@@ -1,4 +1,5 @@
-//! How an exchange ends, or an attempt of it: connections that broke, what is said of the server then, and what is given back.
+//! Ends an exchange or an attempt: broken connections, their meaning for the server, and the return of
+//!     resources.
 //! Spec: server-discovery-and-monitoring (error handling), connection-monitoring-and-pooling, sessions.
 
 use std::time::Duration;
@@ -13,20 +14,20 @@ use crate::retry;
 use crate::time::Instant;
 use crate::topology::{self, ApplicationError, Cause};
 
-/// Commands whose reply tells of a cursor.
+/// Commands whose reply has a cursor.
 const OPENS_CURSOR: &[&str] = &["find", "aggregate", "listCollections", "listIndexes", "bulkWrite"];
 
 /// Why this side closed a connection in use.
 const INTERRUPTED: &str = "the connection was closed here, because the server did not answer a heartbeat in time \
                            (connectTimeoutMS)";
 
-/// What to do when the time of an operation was over before its reply came.
+/// The remedy in the error for an operation whose time was over before its reply came.
 const TIME_LIMIT_REMEDY: &str = ": no reply before the operation's time limit, and it may have been done \
                                  nevertheless: raise timeoutMS, or the argument of timeout()";
 
 impl Exchange {
-    /// What arrived cannot be a message, or is not the one that was due. The link is closed; nothing is retried, for
-    /// the outcome at the peer is unknown.
+    /// The received bytes are no message, or not the expected one. The link is closed; nothing is retried,
+    /// since the outcome at the peer is unknown.
     pub fn handle_protocol_error(&mut self, client: &mut Client, message: &str, now: Instant) {
         self.announce_failure(client, CommandFailure::Protocol(message.to_owned()), now);
         self.drop_link(client, now);
@@ -72,7 +73,7 @@ impl Exchange {
                 self.drop_link(client, now);
                 self.spoil_session(client);
                 self.fail(Failure::Network { message, timed_out });
-                // All the time that the limit allows is over, so nothing is left for another attempt.
+                // The operation's time is over, so there is no other attempt.
                 let is_spent = timed_out && self.until.is_some();
                 let may = !is_spent && retry::after_network_error(self.operation.kind, &client.options);
                 if may && self.may_retry(client, now) {
@@ -102,7 +103,7 @@ impl Exchange {
         }
     }
 
-    /// Whether the pool was cleared and closed the connection in use, so that the server is not who did.
+    /// Whether the pool, and not the server, closed the connection in use, because it was cleared.
     fn is_interrupted(&self, client: &mut Client) -> bool {
         let link = self.link.filter(|_| self.is_in_flight());
         link.is_some_and(|link| self.pool(client).is_some_and(|pool| !pool.is_out(link)))
@@ -166,7 +167,7 @@ impl Exchange {
         self.count_end(client, now);
     }
 
-    /// Tells the topology of an error on the connection; returns what it means for the caller besides.
+    /// Reports an error on the connection to the topology; returns its further meaning for the caller.
     pub(super) fn report(
         &mut self,
         client: &mut Client,
@@ -175,8 +176,8 @@ impl Exchange {
         message: &str,
         now: Instant,
     ) -> Besides {
-        // A connection that cannot be made may say no more than that the server has too much to do; its monitor will
-        // find out (client-backpressure).
+        // A connection that cannot be made may only mean that the server is overloaded; its monitor will find
+        // out (client-backpressure).
         let is_overload = phase == topology::Phase::BeforeHandshake
             && matches!(cause, Cause::Network | Cause::Timeout)
             && !self.is_authenticating();
@@ -262,7 +263,7 @@ impl Exchange {
         }
     }
 
-    /// The exchange has its result, and the connection stays or has gone back.
+    /// The exchange has its result, and the connection is kept or was checked in.
     #[inline]
     pub(super) fn finish(&mut self, client: &mut Client, stay: Stay, now: Instant) {
         self.enter(Phase::Done(stay));
@@ -300,7 +301,7 @@ impl Exchange {
         self.enter(Phase::Done(Stay::No));
     }
 
-    /// Fails since the client was closed; of a write, how an attempt ended that was sent says more.
+    /// Fails, since the client was closed; for a write, the end of a sent attempt is more informative.
     pub(super) fn fail_closed(&mut self) {
         self.fail(Failure::Closed);
         if !self.operation.kind.is_read() {
@@ -308,7 +309,7 @@ impl Exchange {
         }
     }
 
-    /// Has the caller told of this, too, if there is a failure.
+    /// Adds this to a failure.
     pub(super) fn note_besides(&mut self, besides: Besides) {
         if let Some(failed) = &mut self.failed {
             failed.besides = besides;
@@ -322,7 +323,7 @@ impl Failed {
     }
 }
 
-/// Says that a reply took too long, and what to do.
+/// Returns the message for a late reply, with the remedy.
 fn late_reply(limit: Option<Duration>) -> String {
     let limit = limit.map_or(String::new(), |limit| format!(" ({} ms)", limit.as_millis()));
     format!(

@@ -1,4 +1,4 @@
-//! An exchange in a session that the user opened: what it takes from there, what it leaves behind, where that binds it.
+//! An exchange in an explicit session: the fields it takes from there, the state it leaves, and its pinning.
 //! Spec: sessions, transactions, causal-consistency, snapshot-sessions.
 
 use mangonel_bson::RawDocument;
@@ -16,11 +16,11 @@ use crate::transaction::{End, Pin, is_commit_unknown};
 /// The oldest wire version that reads from a snapshot outside a transaction: MongoDB 5.0.
 const SNAPSHOT_WIRE_VERSION: i32 = 13;
 
-/// What an exchange must know of its explicit session.
+/// The facts about an exchange's explicit session.
 pub(super) struct Explicit {
     pub(super) id: SessionId,
     is_in_transaction: bool,
-    /// Whether its command, as it was stamped last, starts the transaction.
+    /// Whether its last stamped command starts the transaction.
     is_starting: bool,
     /// The number of its retryable write, the same in every attempt.
     number: Option<i64>,
@@ -29,7 +29,7 @@ pub(super) struct Explicit {
 }
 
 impl Exchange {
-    /// Looks at the session before anything else; false when there is none, and the exchange is done.
+    /// Checks the session first; false if it does not exist, and the exchange is done.
     pub(super) fn enter_session(&mut self, client: &mut Client, now: Instant) -> bool {
         let SessionChoice::Explicit(id) = self.operation.session else { return true };
         let Some(session) = client.session_mut(id) else {
@@ -105,7 +105,7 @@ impl Exchange {
         Ok(Some(stamp))
     }
 
-    /// What was stamped is not sent, or is sent again: a transaction that it would have started has to be started anew.
+    /// The stamped command is not sent, or is sent again: a transaction that it starts must be started again.
     pub(super) fn unsend_session(&mut self, client: &mut Client) {
         let Some(explicit) = &mut self.explicit else { return };
         if std::mem::take(&mut explicit.is_starting)
@@ -115,7 +115,7 @@ impl Exchange {
         }
     }
 
-    /// The server had too much to do to look at the command, which will be sent again as if it were the first time.
+    /// The overloaded server ignored the command, which will be sent again as if for the first time.
     pub(super) fn put_off_session(&mut self, client: &mut Client, now: Instant) {
         let Some(explicit) = &self.explicit else { return };
         let is_end = self.operation.kind.end().is_some();
@@ -137,7 +137,7 @@ impl Exchange {
         }
     }
 
-    /// The state of the session on the server is not known any more.
+    /// The session's state on the server is unknown from now on.
     pub(super) fn spoil_session(&mut self, client: &mut Client) {
         if let Some(session) = &mut self.session {
             session.is_dirty = true;
@@ -149,7 +149,8 @@ impl Exchange {
         }
     }
 
-    /// The exchange is over: after a failure that says nothing of the transaction, that may go on elsewhere.
+    /// The exchange is over: after a failure that does not concern the transaction, the latter may continue
+    ///     elsewhere.
     pub(super) fn leave_session(&mut self, client: &mut Client, now: Instant) {
         if self.is_in_transaction() && self.is_line_failure() {
             self.unpin_session(client, now);
@@ -179,7 +180,7 @@ impl Exchange {
             return;
         };
         let link = client.session_mut(explicit.id).and_then(|session| session.transaction.unpin());
-        // What the exchange itself holds goes back with it.
+        // The connection of the exchange itself is checked in with it.
         client.give_back_pinned(link.filter(|link| self.link != Some(*link)), now);
     }
 

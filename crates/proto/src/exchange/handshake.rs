@@ -1,5 +1,5 @@
-//! The conversation that makes a new connection usable: hello, then the commands of authentication; and the second half
-//! of it once more when the server asks for it later. Spec: mongodb-handshake; auth; OP_COMPRESSED.
+//! The conversation that makes a new connection usable: hello, then authentication; and authentication again,
+//! when the server asks for it later. Spec: mongodb-handshake; auth; OP_COMPRESSED.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,9 +45,9 @@ impl Handshake {
 pub enum Question {
     /// Derive the keys of a password.
     Keys(KeyRequest),
-    /// Say the next word of a mechanism that lives outside the core.
+    /// Make the next message of a mechanism outside of the core.
     Word(Mechanism, Prompt),
-    /// Let the user choose among the servers that suit. Quickly done, and so not for another thread.
+    /// Let the user choose among the suitable servers. This is quick, so it needs no other thread.
     Servers(Vec<Arc<ServerDescription>>),
 }
 
@@ -114,7 +114,7 @@ impl Exchange {
         self.go_on(client, now);
     }
 
-    /// What was asked for cannot be had; why, is the owner's to tell. It says nothing about the server.
+    /// The question has no answer; the owner knows the reason. This does not concern the server.
     pub fn handle_no_answer(&mut self, client: &mut Client, now: Instant) {
         if self.step() == Step::Ask {
             self.drop_link(client, now);
@@ -166,7 +166,7 @@ impl Exchange {
         !self.facts.ok && !self.attempts.has_reauthenticated && client.options.login.is_some()
     }
 
-    /// The server wants to see the user's credentials once more; the command did not run.
+    /// The server asks for the user's credentials again; the command did not run.
     pub(super) fn begin_reauthentication(&mut self, client: &mut Client, now: Instant) {
         self.attempts.has_reauthenticated = true;
         let token = self.link.map_or(0, |link| client.token(link));
@@ -199,7 +199,7 @@ impl Exchange {
         if let Some(time) = facts.cluster_time.clone() {
             client.advance_cluster_time(&reply.as_bytes()[time]);
         }
-        // A server that is about to go away says so to a user as to anyone.
+        // A server that shuts down may say so during authentication, too.
         if !facts.ok && (is_hello || is_state_change(facts.code, errmsg)) {
             let message = format!("{}: the handshake was refused: {errmsg}", self.address());
             let besides = self.report(client, self.progress(), Cause::Reply(reply), &message, now);
@@ -332,7 +332,7 @@ impl Exchange {
             _ => (None, Vec::new()),
         };
         self.fail(Failure::Authentication { message, code, reply });
-        // Nothing was sent now; how an attempt ended that was sent says more.
+        // Nothing was sent now, so the end of an earlier attempt is more informative.
         self.report_earlier();
         self.end_session(client, now);
     }
@@ -345,7 +345,8 @@ impl Exchange {
         self.end_session(client, now);
     }
 
-    /// Says who could not authenticate how and where, why, and what may help. Never the password.
+    /// Returns the message: the user, the mechanism, the server, the reason and the remedy; never the
+    ///     password.
     fn explain(&self, client: &Client, error: &AuthError) -> String {
         let Some(login) = &client.options.login else { return error.to_string() };
         let credential = login.credential();

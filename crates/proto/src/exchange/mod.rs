@@ -54,7 +54,7 @@ use crate::session::ServerSession;
 use crate::time::Instant;
 use crate::topology::{Address, ServerDescription};
 
-/// A socket that is given no time at all is a non-blocking one, which is something else.
+/// A timeout of zero makes a socket non-blocking.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
 /// How long to wait before an unreachable server is tried again (SDAM: `minHeartbeatFrequencyMS`).
@@ -62,7 +62,7 @@ const RECONNECT_DELAY: Duration = Duration::from_millis(500);
 
 static PRIMARY: ReadPreference = ReadPreference::PRIMARY;
 
-/// What the owner has to do next.
+/// The owner's next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Open a connection, then [`Exchange::handle_connected`] or [`Exchange::handle_network_error`].
@@ -81,7 +81,7 @@ pub enum Step {
     Done,
 }
 
-/// What it is busy with, and what it needs for that alone.
+/// The phase of an exchange, with its data.
 enum Phase {
     /// Waiting for the user's choice among the suitable servers.
     Choosing(Box<Candidates>),
@@ -89,7 +89,7 @@ enum Phase {
     Selecting {
         refused_by_user: usize,
     },
-    /// Listeners are told that a connection will be asked for.
+    /// The check-out is announced to listeners.
     Announced,
     /// Waiting in a pool's queue.
     Waiting {
@@ -103,7 +103,7 @@ enum Phase {
     Handshake(Box<Handshake>),
     /// Authenticating once more, on a connection that works, because the server asked for it.
     Reauthenticating(Box<Handshake>),
-    /// The command goes out, or did: then its reply is awaited.
+    /// The command is being sent, or its reply is awaited.
     InFlight {
         is_sent: bool,
     },
@@ -119,9 +119,9 @@ struct Candidates(Vec<Arc<ServerDescription>>);
 enum Stay {
     /// It does.
     No,
-    /// The server sends more replies on it without being asked.
+    /// The server sends more replies on it without a request.
     MoreToCome,
-    /// It is the only one that knows the cursor: no other one leads to this service behind the balancer.
+    /// Only this connection leads to the cursor's service behind the balancer.
     WithCursor,
 }
 
@@ -131,23 +131,23 @@ struct Failed {
     besides: Besides,
 }
 
-/// What the caller is told besides the failure.
+/// Further facts for the caller about the failure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Besides {
     Nothing,
-    /// A connection could not be made, perhaps since the server has too much to do.
+    /// A connection could not be made, perhaps since the server is overloaded.
     Overload,
-    /// Only the end of its time kept it from another attempt.
+    /// Without a time limit there would be another attempt.
     OutOfTime,
 }
 
 /// The result of the attempt before the last one.
 enum Earlier {
-    /// There was none, or it says nothing more.
+    /// There was none, or it is no more informative.
     None,
-    /// Another attempt followed. This is what the caller is told when the last one says less.
+    /// Another attempt followed. The caller gets this result if the last one is less informative.
     Kept(Box<Attempt>),
-    /// The caller is told of it; this message answered it, and is empty when none did.
+    /// The caller gets it; this is the reply to it, empty if there was none.
     Told(Vec<u8>),
 }
 
@@ -158,14 +158,14 @@ struct Attempt {
     reply: Vec<u8>,
 }
 
-/// How often the command was tried, and what that means for the next time.
+/// The number of attempts, and its consequences for the next one.
 #[derive(Default)]
 struct Attempts {
-    /// How often it was sent before the last time.
+    /// The number of attempts before the last one.
     retries: u32,
-    /// Whether a server had too much to do, so that other rules for retries hold.
+    /// Whether a server was overloaded, so that other rules for retries apply.
     met_overload: bool,
-    /// Whether it carries a number by which the server knows a repetition.
+    /// Whether it carries a transaction number, by which the server recognises a repetition.
     has_transaction_number: bool,
     /// Whether it authenticated once more already; a second time would not help.
     has_reauthenticated: bool,
@@ -187,7 +187,7 @@ pub struct Exchange {
     request_id: i32,
     attempts: Attempts,
     session: Option<ServerSession>,
-    /// What it must know of the session that the user opened; then there is no other.
+    /// The facts about the explicit session, if it has one.
     explicit: Option<Box<explicit::Explicit>>,
     /// When its last attempt began.
     begun: Instant,
@@ -327,7 +327,7 @@ impl Exchange {
         self.request_id
     }
 
-    /// Returns what the connection that it wants to open is to be called.
+    /// Returns the name of the connection to open.
     pub fn opening(&self) -> Option<LinkId> {
         match self.phase {
             Phase::Connecting { opening } => Some(opening),
@@ -389,12 +389,13 @@ impl Exchange {
         self.failed.as_ref().map(|failed| &failed.failure)
     }
 
-    /// Returns what the driver itself read from the reply.
+    /// Returns the facts that the driver itself read from the reply.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
 
-    /// Reads another body in place of the reply's: where its cursor and its batch are. What the reply meant, it has said.
+    /// Reads cursor and batch of another body in place of the reply's. The other facts stay those of the
+    /// reply.
     ///
     /// # Errors
     /// When it is no reply.
@@ -498,7 +499,7 @@ impl Exchange {
         *is_sent = true;
         if self.operation.replies == Replies::None {
             self.facts = Facts { ok: true, ..Facts::default() };
-            // A connection that could not be made before says nothing any more.
+            // An earlier failure to connect no longer matters.
             self.failed = None;
             self.announce_unacknowledged(client, now);
             self.check_in(client, now);
@@ -506,8 +507,8 @@ impl Exchange {
         }
     }
 
-    /// The server had closed the link before the message that is due was sent on it. Another one is taken, and no attempt was
-    /// made; but what is bound to this link fails.
+    /// The server had closed the link before the message was sent on it. Another link is taken, and no
+    /// attempt was made; but a pinned exchange fails.
     pub fn handle_link_lost(&mut self, client: &mut Client, now: Instant) {
         match self.phase {
             Phase::InFlight { is_sent: false } if self.needs_its_link(client) => {
@@ -529,7 +530,7 @@ impl Exchange {
     /// It was woken: a connection may have been granted to it, or the deployment may have changed.
     pub fn handle_wake(&mut self, client: &mut Client, now: Instant) {
         if client.is_closed() && matches!(self.phase, Phase::Selecting { .. } | Phase::Waiting { .. }) {
-            // What it was granted before has to be given back all the same.
+            // A granted connection must be given back all the same.
             let id = self.id;
             if let Some(pool) = self.pool(client) {
                 pool.abandon(id, now);
@@ -589,7 +590,7 @@ impl Exchange {
                     "no connection to {address} became free within {longest} s: {out} in use, {pending} being \
                      opened, {waiting} waiting; raise maxPoolSize or the time limit",
                 )));
-                // That no connection became free says less than how the attempt ended that was sent before.
+                // The end of an earlier attempt is more informative than the wait queue's timeout.
                 if self.report_earlier() && self.until.is_some() {
                     self.note_besides(Besides::OutOfTime);
                 }
@@ -604,7 +605,8 @@ impl Exchange {
     #[inline]
     fn enter(&mut self, next: Phase) {
         let left = std::mem::replace(&mut self.phase, next);
-        // Asked on the way of every command: most phases own nothing, and the compiler calls a function to find that out.
+        // On the path of every command: most phases own nothing, but the compiler would call a function to
+        //     find out.
         if matches!(left, Phase::Choosing(_) | Phase::Handshake(_) | Phase::Reauthenticating(_)) {
             drop(left);
         } else {

@@ -1,4 +1,4 @@
-//! Where an exchange goes: server selection, check-out, and waiting when neither is to be had.
+//! Finds a server and a connection for an exchange: server selection, check-out, and waiting for either.
 //! Spec: server-selection, connection-monitoring-and-pooling.
 
 use std::sync::Arc;
@@ -59,7 +59,8 @@ impl Exchange {
         }
     }
 
-    /// The user has chosen among the servers that suit; none is no error, for others may turn up.
+    /// Takes the user's choice among the suitable servers; an empty choice is no error, since others may turn
+    /// up.
     pub(super) fn handle_choice(
         &mut self,
         client: &mut Client,
@@ -94,7 +95,7 @@ impl Exchange {
                 }
                 self.server = Some(server);
                 if client.wants(Interests::POOLS) && !self.is_pinned(client) {
-                    // Listeners hear of it before it is made, since what they do may need the connection.
+                    // Announced to listeners first, since they may need the connection themselves.
                     self.announce_check_out(client, now);
                     self.enter(Phase::Announced);
                 } else {
@@ -199,7 +200,7 @@ impl Exchange {
         self.name_spare_connection(client, now);
     }
 
-    /// The connection opened in the background is left to the next check-out.
+    /// Leaves the connection opened in the background to the next check-out.
     pub(super) fn put_by(&mut self, client: &mut Client, now: Instant) {
         self.enter(Phase::Done(Stay::No));
         match (self.link.take(), self.pool(client)) {
@@ -214,8 +215,8 @@ impl Exchange {
         self.until.map_or(end, |until| end.min(until))
     }
 
-    /// No connection could be made. Nothing was sent, so any command is safe to retry; the monitor will
-    /// tell when it is of no use. Who turned retries off is told at once.
+    /// No connection could be made. Nothing was sent, so any command is safe to retry, until the monitor
+    /// finds the server gone. Without retries, the exchange fails at once.
     pub(super) fn back_off(
         &mut self,
         client: &mut Client,
@@ -243,7 +244,7 @@ impl Exchange {
 
     pub(super) fn fail_selection(&mut self, client: &mut Client, now: Instant) {
         self.count_no_server(client);
-        // That no server could be selected again says less than why another one was needed.
+        // The reason why another server was needed is more informative than the failed selection.
         if self.report_earlier() {
             if self.until == Some(self.selection_deadline(client)) {
                 self.note_besides(Besides::OutOfTime);

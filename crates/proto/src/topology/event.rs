@@ -1,5 +1,5 @@
-//! What the topology tells the user's listeners, and what it asks of the floors around it: values in two queues.
-//! Calls nothing. Spec: server-discovery-and-monitoring-logging-and-monitoring.
+//! The topology's events for listeners and effects for the floors around it: values in two queues. Calls
+//! nothing. Spec: server-discovery-and-monitoring-logging-and-monitoring.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::description::{ServerDescription, TopologyDescription};
 pub enum Event {
     /// The client began to look at its deployment.
     TopologyOpening,
-    /// What is known of the deployment changed.
+    /// The deployment's description changed.
     TopologyDescriptionChanged {
         /// Before.
         previous: Arc<TopologyDescription>,
@@ -28,7 +28,7 @@ pub enum Event {
         /// The server.
         address: Address,
     },
-    /// What is known of a server changed.
+    /// A server's description changed.
     ServerDescriptionChanged {
         /// Before.
         previous: Arc<ServerDescription>,
@@ -123,6 +123,6 @@ pub enum Effect {
         /// The server.
         address: Address,
     },
-    /// Let those who wait for a server try again.
+    /// Let exchanges that wait for a server try again.
     WakeSelections,
 }

@@ -1,4 +1,4 @@
-//! Errors that operations met, and what each tells about the server. Changes nothing; see [`super::Topology`].
+//! Errors of operations and their meaning for the server. Changes nothing; see [`super::Topology`].
 //! Spec: server-discovery-and-monitoring, "Error handling"; client-backpressure.
 
 use mangonel_bson::{ObjectId, RawDocument, RawValue};
@@ -7,10 +7,10 @@ use super::address::Address;
 use super::description::TopologyVersion;
 use crate::codes;
 
-/// The server said that it cannot serve just now; sent with labels by servers and by the pool.
+/// The label of an overloaded server's errors; servers and the pool add it.
 pub const SYSTEM_OVERLOADED_ERROR: &str = "SystemOverloadedError";
 
-/// How far a connection had come when an error was met on it.
+/// The phase of a connection at the time of an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     /// Connecting, saying hello or authenticating.
@@ -32,7 +32,7 @@ pub enum Cause<'a> {
     Reply(RawDocument<'a>),
 }
 
-/// An error met by an operation, with what is needed to tell whether it still matters.
+/// An operation's error, with the facts that decide whether it still matters.
 #[derive(Clone, Copy, Debug)]
 pub struct ApplicationError<'a> {
     /// The server it was met on.
@@ -54,7 +54,7 @@ pub struct ApplicationError<'a> {
     pub message: &'a str,
 }
 
-/// What an error tells about its server.
+/// The meaning of an error for its server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     /// Nothing.

@@ -1,4 +1,4 @@
-//! What a monitor or a pinger wants done next, and which hello it asks for. Spec: server-monitoring.
+//! The next step of a monitor or a pinger, and the hello that it sends. Spec: server-monitoring.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub enum HelloRequest {
     },
 }
 
-/// What a monitor wants done next.
+/// The next step of a monitor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Drop the connection, if there is one, and open a new one.

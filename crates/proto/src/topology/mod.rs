@@ -1,5 +1,5 @@
-//! The deployment as the client sees it: takes what monitors and operations met, keeps one description, and
-//! queues what follows for pools, faces and listeners. Opens no socket, keeps no clock, runs no command.
+//! The deployment as the client sees it: takes the results of monitors and operations, keeps one description,
+//! and queues the effects for pools, faces and listeners. Opens no socket, keeps no clock, runs no command.
 //! Spec: server-discovery-and-monitoring; load-balancers.
 //!
 //! The face drives a monitor of each server with [`Topology::poll_monitor`] and the `handle_monitor_*`
@@ -35,7 +35,7 @@ pub use self::monitor::{Failure, MonitorSettings, ServerMonitoringMode};
 use self::rtt::RttPinger;
 use crate::time::Instant;
 
-/// What the user said about the deployment.
+/// The user's settings for the deployment.
 #[derive(Clone, Debug, Default)]
 pub struct TopologySettings {
     /// Addresses to begin with.
@@ -73,7 +73,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Begins with what the settings tell. The first effects open a pool and start a monitor for each seed.
+    /// Begins with the settings. The first effects open a pool and start a monitor for each seed.
     pub fn new(settings: TopologySettings, now: Instant) -> Topology {
         let topology_type = match &settings {
             settings if settings.is_load_balanced => TopologyType::LoadBalanced,
@@ -113,7 +113,7 @@ impl Topology {
         topology
     }
 
-    /// Returns what is known now. The value never changes; ask again for a newer one.
+    /// Returns the current description. The value never changes; ask again for a newer one.
     pub fn description(&self) -> &Arc<TopologyDescription> {
         &self.description
     }
@@ -138,7 +138,7 @@ impl Topology {
         self.events.pop_front()
     }
 
-    /// Has events made from now on, or not any more.
+    /// Starts or stops making events.
     pub fn set_listened(&mut self, is_listened: bool) {
         self.settings.has_listeners = is_listened;
     }
@@ -361,7 +361,7 @@ impl Topology {
         self.replace(next, now);
     }
 
-    /// Puts a new description in, and does what follows from the servers that came, went and lost their rank.
+    /// Stores a new description, and queues the effects of added, removed and demoted servers.
     fn replace(&mut self, next: TopologyDescription, now: Instant) {
         let previous = Arc::clone(&self.description);
         let next = Arc::new(next);
@@ -375,7 +375,7 @@ impl Topology {
         for (address, server) in &next.servers {
             match previous.servers.get(address) {
                 None => self.open_server(address, now),
-                // Replaced by a newer primary: find out soon what it is now.
+                // Replaced by a newer primary: check it again soon.
                 Some(old) if old.server_type == ServerType::RSPrimary && is_marked_stale(server) => {
                     self.request_check(address, now);
                 }
