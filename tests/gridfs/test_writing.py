@@ -44,6 +44,16 @@ def test_any_buffer_is_written(face: Any, bucket: Any, data: Any) -> None:
     assert face.wait(face.wait(bucket.open_download_stream(file_id)).read()) == bytes(data)
 
 
+def test_one_connection_is_enough(face: Any, standalone: Any, database_name: str) -> None:
+    client = face.client(standalone.uri, maxPoolSize=1, waitQueueTimeoutMS=20_000)
+    bucket = face.bucket_class(client[database_name], chunk_size_bytes=10)
+    # The first meets no connection, the others an idle one; each bucket is empty and asks for its indexes.
+    for data in (b"", b"12345678901"):
+        file_id = face.wait(bucket.upload_from_stream("file", data))
+        assert face.wait(face.wait(bucket.open_download_stream(file_id)).read()) == data
+        face.wait(bucket.delete(file_id))
+
+
 def test_file_object_is_read_to_its_end(face: Any, bucket: Any) -> None:
     class Trickle(io.RawIOBase):
         left = 35

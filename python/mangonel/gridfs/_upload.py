@@ -173,6 +173,10 @@ class ChunkSender:
 
     # Indexes.
 
+    def _waits_for_connection(self, started: Any) -> bool:
+        # On the blocking face, a request that has one keeps it until it is finished: two uploads would wait for ever.
+        return not self._port.is_async and self._port.may_wait(started)
+
     async def _ensure_indexes_flow(self) -> None:
         """Create the bucket's indexes if it is empty; an upload must not index a full collection."""
         if self._has_indexes:
@@ -182,9 +186,15 @@ class ChunkSender:
         # A transaction cannot create indexes on a collection with documents.
         session = None if is_in_transaction(self._session) else self._session
         # The second request is sent before the first reply, except in a session, which runs one command at a time.
-        later = self._port.start(_any_document(parts[1][0], None)) if session is None else None
+        earlier = self._port.start(_any_document(parts[0][0], session))
+        later = None
+        if session is None and not self._waits_for_connection(earlier):
+            later = self._port.start(_any_document(parts[1][0], None))
+            if self._waits_for_connection(later):
+                self._port.give_up(later)
+                later = None
         try:
-            first = await self._port.arun(_any_document(parts[0][0], session))
+            first = await self._port.finish(earlier)
         except BaseException:
             if later is not None:
                 self._port.give_up(later)
