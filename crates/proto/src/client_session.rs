@@ -5,6 +5,7 @@ use mangonel_bson::{RawDocument, RawValue, writer};
 
 use crate::operation::Kind;
 use crate::session::ServerSession;
+use crate::topology::Address;
 use crate::transaction::{End, State, Transaction, releases_pin};
 
 /// Reads that see the session's earlier operations (causal-consistency, "read commands").
@@ -257,10 +258,12 @@ impl ClientSession {
         releases_pin(body)
     }
 
-    /// The connection broke under one of its commands, or its reply was no reply.
-    pub fn handle_broken_connection(&mut self) {
+    /// The connection broke under one of its commands, or its reply was no reply. `left_cursor_at`: where the command may
+    /// have left a cursor open. It is killed with the session, once that is over: before, more may run in it.
+    pub fn handle_broken_connection(&mut self, left_cursor_at: Option<Address>) {
         if let Some(server) = &mut self.server {
             server.is_dirty = true;
+            server.left_cursor_at = left_cursor_at.or(server.left_cursor_at.take());
         }
     }
 

@@ -8,6 +8,7 @@ use bench::*;
 use mangonel_proto::client::Action;
 use mangonel_proto::client_session::ClientSession;
 use mangonel_proto::error::Failure;
+use mangonel_proto::events::{Event, Interests};
 use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::message::Replies;
 use mangonel_proto::operation::{Kind, SessionChoice};
@@ -167,6 +168,39 @@ fn a_link_closed_before_anything_was_sent_is_no_attempt() {
     assert_eq!((exchange.step(), exchange.retries()), (Step::Write, 0));
     bench.reply(&mut exchange, &json!({"ok": 1}));
     assert_eq!((exchange.failure(), bench.sizes()), (None, (1, 0, 0, 0)));
+}
+
+#[test]
+fn listeners_hear_a_command_once_whose_link_was_lost_before_it_was_sent() {
+    let mut bench = Bench::standalone();
+    bench.run(insert());
+    bench.client.set_interests(Interests::COMMANDS);
+    let mut exchange = bench.begin(insert());
+    exchange.handle_link_lost(&mut bench.client, bench.now);
+    // A face announces before every message, and so before the hello of the next connection.
+    assert!(!exchange.is_announcement_due());
+    bench.connect(&mut exchange);
+    exchange.announce(&mut bench.client, bench.now);
+    bench.reply(&mut exchange, &json!({"ok": 1}));
+    let events = bench.client.poll_events();
+    let started = events.iter().filter(|event| matches!(event, Event::CommandStarted { .. }));
+    assert_eq!((started.count(), events.len()), (1, 2));
+}
+
+#[test]
+fn the_cursor_of_a_cancelled_find_is_killed_when_its_explicit_session_ends() {
+    let mut bench = Bench::primary();
+    let session = bench.client.open_session(ClientSession::new(true, false));
+    let mut operation = find();
+    operation.session = SessionChoice::Explicit(session);
+    let mut exchange = bench.sent(operation);
+    let id = bench.client.session(session).unwrap().server().unwrap().id;
+    let server = exchange.server().cloned().unwrap();
+    bench.client.poll_actions();
+    exchange.close(&mut bench.client, bench.now);
+    assert_eq!(bench.client.poll_actions(), []);
+    bench.client.end_session(session, bench.now);
+    assert_eq!(bench.client.poll_actions(), [Action::KillSession(server, id)]);
 }
 
 // Server selection and handshakes

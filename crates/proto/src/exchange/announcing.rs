@@ -160,6 +160,11 @@ impl Exchange {
         }
     }
 
+    /// The command that was stamped is not sent, so listeners hear nothing of it.
+    pub(super) fn drop_announcement(&mut self) {
+        self.heard.command = Announcement::Nothing;
+    }
+
     /// Records that an authentication command will be sent, if there is a listener. The hello before it is no event.
     pub(super) fn prepare_authentication_announcement(&mut self, client: &Client) {
         if client.wants(Interests::COMMANDS) {

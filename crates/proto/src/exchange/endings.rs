@@ -273,11 +273,15 @@ impl Exchange {
         }
     }
 
-    /// Remembers that the command may have left an unused cursor open. An explicit session's cursor stays:
-    /// killing the session would end what else runs in it.
+    /// Whether its reply may tell of a cursor.
+    pub(super) fn opens_cursor(&self) -> bool {
+        OPENS_CURSOR.contains(&self.operation.command.name())
+    }
+
+    /// Remembers that the command may have left an unused cursor open in the session that is its own.
     pub(super) fn note_left_cursor(&mut self) {
-        let Some(session) = &mut self.session else { return };
-        if OPENS_CURSOR.contains(&self.operation.command.name()) {
+        let opens_cursor = self.opens_cursor();
+        if let Some(session) = self.session.as_mut().filter(|_| opens_cursor) {
             session.is_dirty = true;
             session.left_cursor_at = self.server.as_ref().map(|server| server.address.clone());
         }

@@ -143,9 +143,11 @@ impl Exchange {
             session.is_dirty = true;
         }
         self.note_left_cursor();
+        let left_cursor_at =
+            self.server().filter(|_| self.opens_cursor() && !self.is_in_transaction()).cloned();
         let explicit = self.explicit.as_ref();
         if let Some(session) = explicit.and_then(|explicit| client.session_mut(explicit.id)) {
-            session.handle_broken_connection();
+            session.handle_broken_connection(left_cursor_at);
         }
     }
 

@@ -512,9 +512,11 @@ impl Exchange {
     pub fn handle_link_lost(&mut self, client: &mut Client, now: Instant) {
         match self.phase {
             Phase::InFlight { is_sent: false } if self.needs_its_link(client) => {
+                self.drop_announcement();
                 self.fail_pinned(client, now)
             }
             Phase::InFlight { is_sent: false } => {
+                self.drop_announcement();
                 self.drop_link(client, now);
                 self.unsend_session(client);
                 self.select(client, now);
