@@ -25,8 +25,8 @@ type Change = Box<dyn FnOnce(&mut Client, Instant)>;
 
 /// What is asked for.
 pub(crate) enum Ask {
-    /// Run this.
-    Run(Box<Operation>),
+    /// Run this, and lay chunks of its replies into so much memory.
+    Run(Box<Operation>, Option<usize>),
     /// Wait so long.
     Sleep(Duration),
     /// Do this with the client.
@@ -60,6 +60,8 @@ pub(crate) struct Ending {
     pub(crate) pinned: Option<LinkId>,
     /// The session of an open cursor.
     pub(crate) session: Option<ServerSession>,
+    /// Where chunks were laid.
+    pub(crate) room: Option<Vec<u8>>,
 }
 
 impl Ending {
@@ -129,7 +131,12 @@ impl Desk {
 
     /// Runs an operation.
     pub(crate) async fn run(&self, operation: Operation) -> Box<Ending> {
-        self.ask(Ask::Run(Box::new(operation))).await
+        self.ask(Ask::Run(Box::new(operation), None)).await
+    }
+
+    /// Runs an operation whose reply's chunks are laid aside, into so many bytes of memory.
+    pub(crate) async fn run_filtered(&self, operation: Operation, size: usize) -> Box<Ending> {
+        self.ask(Ask::Run(Box::new(operation), Some(size))).await
     }
 
     /// Waits so many milliseconds.

@@ -81,14 +81,42 @@ impl World {
             Kind::Cancel(client, worker) => {
                 let client = client as usize % self.drivers.len();
                 let worker = worker as usize % self.plan.clients[client].workers.len();
+                if self.drivers[client].asleep_until(now).is_some() {
+                    return;
+                }
                 self.cancel(client, worker);
                 self.follow_up(client);
             }
-            Kind::Forge(target, times) => {
+            Kind::Forge(target, how, times) => {
                 if let Some(member) = self.member(target) {
-                    self.set.members[member].forgeries += times;
+                    let met = std::iter::repeat_n(how, times as usize);
+                    self.set.members[member].forgeries.extend(met);
                 }
             }
+            Kind::Expire => self.set.logins.valid_from += 1,
+            Kind::Suspend(client, milliseconds) => {
+                let client = client as usize % self.drivers.len();
+                self.drivers[client].suspend(now, now + ms(milliseconds));
+                self.healed = self.healed.max(now + ms(milliseconds));
+            }
+            Kind::Unname(client, target, milliseconds) => {
+                let client = client as usize % self.drivers.len();
+                if let Some(member) = self.member(target)
+                    && self.unnamed.insert((client, member))
+                {
+                    self.undo_after(milliseconds, Undo::Name(client, member));
+                }
+            }
+            Kind::Distrust(target, milliseconds) => {
+                if let Some(member) = self.member(target)
+                    && self.distrusted.insert(member)
+                {
+                    self.undo_after(milliseconds, Undo::Trust(member));
+                }
+            }
+            Kind::Name(routers) => self.named = routers,
+            Kind::Drop => self.set.drop_orders(),
+            Kind::Forget => self.set.forget_log(),
             Kind::Jump(target, seconds) => {
                 if let Some(member) = self.member(target) {
                     self.set.members[member].skew = seconds;

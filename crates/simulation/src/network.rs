@@ -63,6 +63,8 @@ pub struct Line {
     pub inbound: Vec<u8>,
     /// The compressor of the last message that the member has received, whose answer gets the same one.
     pub packs: Option<u8>,
+    /// How many bytes the member's system has taken that its process, which stands still, has not read.
+    pub unread: usize,
     /// How many whole messages the member has received.
     pub messages: u64,
     ways: [Way; 2],
@@ -122,6 +124,7 @@ impl Network {
             inbound: Vec::new(),
             packs: None,
             messages: 0,
+            unread: 0,
             ways: [Way::default(), Way::default()],
         });
         self.open.insert(line);
@@ -145,6 +148,16 @@ impl Network {
     /// Has the connection break after so many bytes more.
     pub fn cut_after(&mut self, line: usize, to_server: bool, bytes: usize) {
         self.lines[line].ways[usize::from(to_server)].cut_after = Some(bytes);
+    }
+
+    /// Whether the system takes so many bytes more for the member, when it takes `most` that were not read.
+    pub fn has_room(&self, line: usize, bytes: usize, most: usize) -> bool {
+        let waiting = self.lines[line].ways[1].sent.iter().map(|chunk| match chunk {
+            Chunk::Bytes(bytes) => bytes.len(),
+            Chunk::End => 0,
+        });
+        let waiting: usize = waiting.sum::<usize>() + self.lines[line].unread;
+        waiting == 0 || waiting + bytes <= most
     }
 
     /// Puts a chunk on its way. Returns what arrives when.

@@ -11,7 +11,7 @@ use mangonel_proto::topology::{Address, MonitorSettings, ServerMonitoringMode, T
 
 use crate::chance::Chance;
 use crate::queue::ms;
-use crate::server::login::{PASSWORD, USER};
+use crate::server::login::{Forgery, PASSWORD, USER};
 use crate::server::member::{Duty, Mischief};
 use crate::wire;
 
@@ -32,6 +32,10 @@ pub enum Work {
     Watch,
     /// Writes that must not be sent twice, and some that are not answered.
     Plain,
+    /// Reads a file whose chunks are laid aside while they arrive.
+    Fetch,
+    /// Writes to several collections with one command.
+    Bulk,
 }
 
 /// Which member something happens to.
@@ -93,8 +97,22 @@ pub enum Kind {
     Cancel(u64, u64),
     /// A member's clock jumps by so many seconds.
     Jump(Target, i64),
-    /// The next logins at a member end with a proof that is none.
-    Forge(Target, u32),
+    /// The next logins at a member are answered by an impostor.
+    Forge(Target, Forgery, u32),
+    /// Tokens that were given out so far are not good any more.
+    Expire,
+    /// A client's process is suspended for so many milliseconds.
+    Suspend(u64, u64),
+    /// A member's name cannot be looked up by a client for so many milliseconds.
+    Unname(u64, Target, u64),
+    /// A member shows a certificate that is not trusted for so many milliseconds.
+    Distrust(Target, u64),
+    /// DNS names these routers from now on, a bit for each; 0 for no answer.
+    Name(u64),
+    /// The collection that streams follow is dropped, and made anew.
+    Drop,
+    /// Members forget the oldest part of their logs.
+    Forget,
 }
 
 /// What happens when.
@@ -117,6 +135,8 @@ pub struct ClientPlan {
     pub is_watchful: bool,
     /// Which events it listens to.
     pub interests: u8,
+    /// Whether it counts what it does.
+    pub is_counting: bool,
 }
 
 /// A whole run.
@@ -130,8 +150,14 @@ pub struct Plan {
     pub latency: Vec<Vec<u64>>,
     /// How many of 100 chunks are split.
     pub split: u64,
-    /// How many services a load balancer has before the set; 0 for none, and clients that connect to members.
+    /// How many routers stand before the set; 0 for none, and clients that connect to members.
     pub routers: usize,
+    /// Whether clients know the routers by their own names; else they are behind a load balancer.
+    pub is_cluster: bool,
+    /// Whether clients take the routers' names from DNS, and how many of them at most; 0 for all.
+    pub srv: Option<usize>,
+    /// How many bytes a connection takes that its member has not read.
+    pub buffer: usize,
     /// Whether there is a user, as whom all clients log in.
     pub has_user: bool,
     /// Whether hello takes the first step of a login.
@@ -172,9 +198,9 @@ impl Plan {
         }
         if has_user && chance.percent(30) {
             let at = chance.between(200, end);
-            let kind = Kind::Forge(target(&mut chance, members.len()), chance.pick(&[1, 1, 5]));
+            let forgery = chance.pick(Forgery::ALL);
+            let kind = Kind::Forge(target(&mut chance, members.len()), forgery, chance.pick(&[1, 1, 5]));
             faults.push(Fault { at, kind });
-            faults.sort_by_key(|fault| fault.at);
         }
         let has_many = chance.percent(60);
         let routers = if Chance::new(seed, 5).percent(15) { chance.pick(&[1, 2, 3]) } else { 0 };
@@ -182,12 +208,15 @@ impl Plan {
             let topology = &mut client.options.topology;
             (topology.seeds, topology.set_name, topology.is_load_balanced) = (vec![address(0)], None, true);
         }
-        Plan {
+        let mut plan = Plan {
             seed,
             members,
             latency,
             split,
             routers,
+            is_cluster: false,
+            srv: None,
+            buffer: usize::MAX,
             has_user,
             is_speculative: chance.percent(70),
             compressors: if has_many { vec!["snappy", "zstd", "zlib"] } else { vec!["zlib"] },
@@ -195,7 +224,95 @@ impl Plan {
             clients,
             faults,
             end,
+        };
+        plan.widen(&mut Chance::new(seed, 6));
+        plan.faults.sort_by_key(|fault| fault.at);
+        plan
+    }
+
+    /// Whether clients reach the routers by a load balancer.
+    pub fn is_balanced(&self) -> bool {
+        self.routers > 0 && !self.is_cluster
+    }
+
+    /// Draws what is rarer than the rest.
+    fn widen(&mut self, chance: &mut Chance) {
+        let count = self.members.len();
+        self.buffer = chance.pick(&[usize::MAX, usize::MAX, 4_000, 300]);
+        if count > 2 && self.members[count - 1].0 == Duty::Bearing && chance.percent(15) {
+            self.members[count - 1] = (Duty::Delayed, 0);
         }
+        if self.routers == 0 && chance.percent(14) {
+            self.put_routers_before(chance);
+        }
+        for _ in 0..chance.pick(&[0, 0, 0, 1, 1, 2]) {
+            let at = chance.between(200, self.end);
+            let kind = rare_kind(chance, count);
+            self.faults.push(Fault { at, kind });
+        }
+        if self.has_user {
+            for client in &mut self.clients {
+                client.options.login = Some(other_login(chance, client.options.login.take()));
+            }
+            for _ in 0..chance.pick(&[0, 1, 3]) {
+                self.faults.push(Fault { at: chance.between(200, self.end), kind: Kind::Expire });
+            }
+        }
+    }
+
+    fn put_routers_before(&mut self, chance: &mut Chance) {
+        let routers = chance.pick(&[1, 2, 3]).min(self.members.len());
+        (self.routers, self.is_cluster) = (routers, true);
+        for client in &mut self.clients {
+            let topology = &mut client.options.topology;
+            (topology.seeds, topology.set_name) = ((0..routers).map(address).collect(), None);
+        }
+        if routers > 1 && chance.percent(50) {
+            self.srv = Some(chance.pick(&[0, 0, 1, 2]));
+            // DNS is not asked more often than once a minute.
+            self.end = chance.between(70_000, 140_000);
+            for _ in 0..chance.between(1, 3) {
+                let kind = Kind::Name(chance.below(1 << routers));
+                self.faults.push(Fault { at: chance.between(200, self.end), kind });
+            }
+        }
+    }
+}
+
+/// Returns a way to log in that the plan's own draw does not know, or what it drew.
+fn other_login(chance: &mut Chance, drawn: Option<Login>) -> Login {
+    let mechanism = chance.pick(&[
+        None,
+        None,
+        Some(Mechanism::X509),
+        Some(Mechanism::Plain),
+        Some(Mechanism::Oidc),
+        Some(Mechanism::Aws),
+        Some(Mechanism::Gssapi),
+    ]);
+    let mut seed = [0; 32];
+    seed[..16].copy_from_slice(&chance.bytes());
+    let Some(mechanism) = mechanism else { return drawn.unwrap_or_else(|| login(chance)) };
+    let has_name = matches!(mechanism, Mechanism::Plain | Mechanism::Aws | Mechanism::Gssapi);
+    let has_password = matches!(mechanism, Mechanism::Plain | Mechanism::Aws);
+    let credential = Credential {
+        username: has_name.then(|| USER.into()),
+        password: has_password.then(|| Secret::new(PASSWORD)),
+        source: "$external".into(),
+        mechanism: Some(mechanism),
+    };
+    Login::new(credential, seed)
+}
+
+/// What happens in few runs.
+fn rare_kind(chance: &mut Chance, members: usize) -> Kind {
+    let target = target(chance, members);
+    match chance.below(6) {
+        0 | 1 => Kind::Suspend(chance.number(), chance.pick(&[20, 400, 3_000, 12_000])),
+        2 => Kind::Unname(chance.number(), target, chance.between(100, 4_000)),
+        3 => Kind::Distrust(target, chance.between(100, 4_000)),
+        4 => Kind::Drop,
+        _ => Kind::Forget,
     }
 }
 
@@ -244,13 +361,16 @@ fn client(chance: &mut Chance, members: usize) -> ClientPlan {
         Work::Browse,
         Work::Watch,
         Work::Plain,
+        Work::Fetch,
+        Work::Bulk,
     ];
     let workers = (0..chance.between(1, 5)).map(|_| chance.pick(WORKS)).collect();
     ClientPlan {
         workers,
         options: options(chance, members),
         is_watchful: chance.percent(50),
-        interests: chance.pick(&[0, 0, 0, 0xFF, 1, 2, 4, 8, 16]),
+        interests: chance.pick(&[0, 0, 0, 0xFF, 0xFF, 1, 2, 4, 8, 16]),
+        is_counting: chance.percent(30),
     }
 }
 

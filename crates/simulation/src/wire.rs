@@ -85,6 +85,8 @@ pub struct Request<'a> {
     pub name: &'a str,
     /// The documents of a sequence or of the array of that name.
     pub documents: Vec<RawDocument<'a>>,
+    /// The namespaces that the operations of a bulk write name by their positions.
+    pub namespaces: Vec<RawDocument<'a>>,
     /// The session.
     pub session: Option<[u8; 16]>,
     /// The number in it.
@@ -125,6 +127,7 @@ impl<'a> Request<'a> {
             body,
             name: body.iter().next()?.ok()?.key,
             documents: Vec::new(),
+            namespaces: Vec::new(),
             session: None,
             number: None,
             is_starting: false,
@@ -146,10 +149,12 @@ impl<'a> Request<'a> {
         while rest.first() == Some(&1) {
             let size = word(rest, 1) as usize;
             let section = rest.get(5..1 + size)?;
-            let mut documents = &section[section.iter().position(|byte| *byte == 0)? + 1..];
+            let (name, documents) = section.split_at(section.iter().position(|byte| *byte == 0)?);
+            let into = if name == b"nsInfo" { &mut request.namespaces } else { &mut request.documents };
+            let mut documents = &documents[1..];
             while !documents.is_empty() {
                 let (document, behind) = RawDocument::prefix(documents).ok()?;
-                request.documents.push(document);
+                into.push(document);
                 documents = behind;
             }
             rest = &rest[1 + size..];

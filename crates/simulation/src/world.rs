@@ -1,7 +1,7 @@
 //! The world: one queue of events in virtual time, and what each event does. Everything in it follows from its plan.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use mangonel_proto::time::Instant;
@@ -40,6 +40,10 @@ pub(crate) enum Event {
     Undo(Undo),
     /// A client's kernel finds out that a connection is dead.
     KeepAlive(usize),
+    /// A client asks DNS for the routers.
+    Resolve(usize),
+    /// A connection may have room again for what a worker sends; the number is that of its wait.
+    Drained(usize, usize, u64),
 }
 
 /// The end of something that happened.
@@ -50,6 +54,8 @@ pub(crate) enum Undo {
     Unblock(usize, usize, bool),
     Rejoin(usize),
     Hasten(usize, usize, u64),
+    Name(usize, usize),
+    Trust(usize),
 }
 
 /// What a run came to.
@@ -85,6 +91,12 @@ pub(crate) struct World {
     pub(crate) report: Report,
     /// When nothing happens any more that is not the clients' doing.
     pub(crate) healed: Instant,
+    /// The routers that DNS names, a bit for each; 0 for no answer.
+    pub(crate) named: u64,
+    /// Which member's name which client cannot look up.
+    pub(crate) unnamed: BTreeSet<(usize, usize)>,
+    /// The members whose certificates are not trusted.
+    pub(crate) distrusted: BTreeSet<usize>,
 }
 
 /// Plays a plan. `traced`: whether what was said is kept.
@@ -103,7 +115,7 @@ impl World {
     fn new(plan: Plan, traced: bool) -> Self {
         let seed = plan.seed;
         let mut set = Set::new(&plan.members, Chance::new(seed, 2), &workload::documents());
-        set.routers = plan.routers;
+        (set.routers, set.is_cluster) = (plan.routers, plan.is_cluster);
         set.logins.is_required = plan.has_user;
         set.logins.is_speculative = plan.is_speculative;
         set.compressors.clone_from(&plan.compressors);
@@ -119,13 +131,18 @@ impl World {
             trace: Trace::new(traced),
             report: Report::default(),
             healed: EPOCH,
+            named: u64::MAX,
+            unnamed: BTreeSet::new(),
+            distrusted: BTreeSet::new(),
             plan,
         };
         for number in 0..world.plan.clients.len() {
             let chance = Chance::new(seed, 100 + number as u64);
-            let end = EPOCH + ms(world.plan.end);
-            let driver = Driver::new(number, &world.plan.clients[number], chance, &world.ledger, end);
+            let driver = Driver::new(number, &world.plan, chance, &world.ledger);
             world.drivers.push(driver);
+            if world.plan.srv.is_some() {
+                world.queue.after(ms(60_000), Event::Resolve(number));
+            }
             for worker in 0..world.plan.clients[number].workers.len() {
                 world.queue.after(ms(worker as u64), Event::Begin(number, worker));
             }
@@ -186,6 +203,9 @@ impl World {
         self.trace.stir(sequence);
         self.trace.stir(now.0.as_nanos() as u64);
         self.set.now = now;
+        if let Some(until) = self.asleep_until(&event) {
+            return self.queue.at(until, event);
+        }
         match event {
             Event::Server(event) => self.set.handle(event, now),
             Event::Opened(line) => self.opened(line),
@@ -206,6 +226,14 @@ impl World {
                 self.begin(client, worker);
                 self.follow_up(client);
             }
+            Event::Resolve(client) => {
+                self.resolve(client);
+                self.follow_up(client);
+            }
+            Event::Drained(client, worker, ticket) => {
+                self.go_on_writing(client, worker, ticket);
+                self.follow_up(client);
+            }
             Event::Fault(number) => self.cause(number),
             Event::Undo(undo) => self.undo(undo),
             Event::KeepAlive(line) => {
@@ -218,6 +246,22 @@ impl World {
             }
         }
         self.drain_set();
+    }
+
+    /// Returns when a client runs again that an event is for and that is suspended.
+    fn asleep_until(&self, event: &Event) -> Option<Instant> {
+        let client = match *event {
+            Event::Timer(client, ..)
+            | Event::KeepUp(client)
+            | Event::Begin(client, _)
+            | Event::Resolve(client)
+            | Event::Drained(client, ..) => client,
+            Event::Opened(line) | Event::KeepAlive(line) | Event::Arrives(line, false) => {
+                self.network.lines[line].client
+            }
+            _ => return None,
+        };
+        self.drivers[client].asleep_until(self.queue.now())
     }
 
     /// Sends and closes what the set wants, and notes what it will do later.
@@ -308,9 +352,13 @@ impl World {
         let known = &mut self.network.lines[line];
         // A process that stands still does not keep its kernel from taking connections.
         (known.is_server_open, known.boot) = (member.state != State::Down, member.boot);
-        let is_open = known.is_server_open;
+        let (is_open, host) = (known.is_server_open, known.member);
         let client = known.client;
-        if is_open {
+        if is_open && self.distrusted.contains(&host) {
+            // The client ends the connection once it has seen the certificate.
+            self.hang_up_server(line);
+            self.client_hears_end(line);
+        } else if is_open {
             self.client_connected(line);
         } else {
             self.client_hears_end(line);
@@ -368,6 +416,9 @@ impl World {
                     self.blame(format!("client {} sent what is no message", self.network.lines[line].client))
                 }
             }
+            if self.set.members[member].state == State::Paused {
+                self.network.lines[line].unread += length;
+            }
             self.set.receive(member, line, &message);
             self.drain_set();
         }
@@ -377,6 +428,9 @@ impl World {
         match undo {
             Undo::Restart(member) => self.set.restart(member),
             Undo::Resume(member) => {
+                for line in self.network.lines.iter_mut().filter(|line| line.member == member) {
+                    line.unread = 0;
+                }
                 for (line, message) in self.set.resume(member) {
                     if self.network.lines[line].is_server_open {
                         self.set.receive(member, line, &message);
@@ -395,6 +449,8 @@ impl World {
                     slow.remove(found);
                 }
             }
+            Undo::Name(client, member) => drop(self.unnamed.remove(&(client, member))),
+            Undo::Trust(member) => drop(self.distrusted.remove(&member)),
         }
         let now = self.queue.now();
         self.trace.note(now, Who::World, Who::World, || format!("{undo:?}"));

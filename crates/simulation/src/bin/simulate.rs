@@ -9,9 +9,10 @@ use mangonel_simulation::picture::draw;
 use mangonel_simulation::shrink::shrink;
 use mangonel_simulation::{Plan, play};
 
-const USAGE: &str = "usage: simulate [--seed N | --seeds FIRST COUNT | --seconds S] [--html FILE] [--words]
+const USAGE: &str = "usage: simulate [--seed N | --seeds FIRST COUNT | --list FIRST COUNT | --seconds S] [--html FILE] [--words]
   --seed N              play one seed
   --seeds FIRST COUNT   play so many, from the first
+  --list FIRST COUNT    play so many, and list all that fail
   --seconds S           play new seeds for so long (60)
   --html FILE           draw the failing run, or that of --seed
   --words               print all that is said in the run of --seed";
@@ -19,6 +20,7 @@ const USAGE: &str = "usage: simulate [--seed N | --seeds FIRST COUNT | --seconds
 enum Choice {
     One(u64),
     Range(u64, u64),
+    List(u64, u64),
     Time(u64),
 }
 
@@ -36,6 +38,7 @@ fn arguments() -> Option<Arguments> {
         match name.as_str() {
             "--seed" => found.choice = Choice::One(number()?),
             "--seeds" => found.choice = Choice::Range(number()?, number()?),
+            "--list" => found.choice = Choice::List(number()?, number()?),
             "--seconds" => found.choice = Choice::Time(number()?),
             "--html" => found.html = Some(given.next()?),
             "--words" => found.has_words = true,
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
     let failed = match arguments.choice {
         Choice::One(seed) => return show(seed, &arguments),
         Choice::Range(first, count) => run(first, count, None),
+        Choice::List(first, count) => return list(first, count),
         Choice::Time(seconds) => run(new_seed(), u64::MAX, Some(Duration::from_secs(seconds))),
     };
     let Some(seed) = failed else { return ExitCode::SUCCESS };
@@ -94,6 +98,20 @@ fn show(seed: u64, arguments: &Arguments) -> ExitCode {
     }
     explain(seed, arguments.html.as_deref());
     ExitCode::FAILURE
+}
+
+/// Plays seeds, and says of each that fails how.
+fn list(first: u64, count: u64) -> ExitCode {
+    let failed = (first..first.saturating_add(count)).filter(|seed| {
+        let (report, _) = play(&Plan::new(*seed), false);
+        if let Some(violation) = report.violations.first() {
+            println!("seed {seed}: {violation}");
+        }
+        !report.violations.is_empty()
+    });
+    let failed = failed.count();
+    println!("{failed} of {count} seeds failed");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Plays seeds on all processors. Returns the first that was found to fail.

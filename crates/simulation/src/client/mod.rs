@@ -1,12 +1,14 @@
 //! The clients: each drives the real core as the faces do, with connections of the simulated network in place of sockets.
 
 mod observer;
+mod room;
 mod steps;
 mod upkeep;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use mangonel_proto::client::Client;
 use mangonel_proto::compress::Codec;
@@ -18,12 +20,14 @@ use mangonel_proto::time::Instant;
 use mangonel_proto::topology::Address;
 
 pub(crate) use self::observer::Observer;
+use self::room::Room;
 pub(crate) use self::steps::member_of;
 use crate::chance::Chance;
 use crate::desk::{Desk, Flow};
-use crate::judge::Ledger;
-use crate::plan::ClientPlan;
-use crate::queue::EPOCH;
+use crate::judge::{Heard, Ledger};
+use crate::plan::Plan;
+use crate::queue::{EPOCH, ms};
+use crate::server::member::Duty;
 use crate::workload;
 
 /// Who waits for something.
@@ -57,6 +61,12 @@ pub(crate) struct Worker {
     pub(crate) queued: Option<Queued>,
     /// Whether a server said that it has too much to do.
     pub(crate) met_overload: bool,
+    /// Since when the connection has no room for what it sends.
+    pub(crate) full_since: Option<Instant>,
+    /// How often a server wanted the user to log in once more.
+    pub(crate) logins: u32,
+    /// Where the chunks of its operation are laid while they arrive.
+    pub(crate) room: Option<Room>,
 }
 
 /// A place in a wait queue.
@@ -99,18 +109,29 @@ pub(crate) struct Driver {
     pub(crate) ended: (u64, u64),
     /// Since when it takes a member for the primary.
     pub(crate) primary: Option<(usize, Instant)>,
+    /// When its process was suspended, and until when.
+    naps: Vec<(Instant, Instant)>,
+    /// The routers that DNS named when it asked last.
+    pub(crate) named: Option<u64>,
+    /// The newest token that its provider has given out.
+    pub(crate) token: u64,
+    /// What listeners have heard.
+    pub(crate) heard: Heard,
+    /// How many operations have ended that are counted, and how many commands were sent again.
+    pub(crate) counted: u64,
 }
 
 impl Driver {
-    pub(crate) fn new(
-        number: usize,
-        plan: &ClientPlan,
-        mut chance: Chance,
-        ledger: &Rc<RefCell<Ledger>>,
-        end: Instant,
-    ) -> Self {
+    pub(crate) fn new(number: usize, whole: &Plan, mut chance: Chance, ledger: &Rc<RefCell<Ledger>>) -> Self {
+        let (plan, end) = (&whole.clients[number], EPOCH + ms(whole.end));
+        // A world that waits for DNS lasts long.
+        let pace = if whole.srv.is_some() { 40 } else { 1 };
+        let has_delayed = whole.members.iter().any(|(duty, _)| *duty == Duty::Delayed);
         let interests = Interests(plan.interests);
         let mut client = Client::observed(plan.options.clone(), interests, chance.bytes(), EPOCH);
+        if plan.is_counting {
+            client.begin_counting();
+        }
         let shard = client.open_shard();
         let workers = plan.workers.iter().enumerate().map(|(worker, work)| {
             let desk = Desk::new();
@@ -122,6 +143,8 @@ impl Driver {
                 ledger: Rc::clone(ledger),
                 chance: Chance::new(chance.number(), 7),
                 end,
+                pace,
+                has_delayed,
             });
             Worker::new(desk, Some(flow))
         });
@@ -139,7 +162,28 @@ impl Driver {
             keeps_up: false,
             ended: (0, 0),
             primary: None,
+            naps: Vec::new(),
+            named: None,
+            token: 0,
+            heard: Heard::default(),
+            counted: 0,
         }
+    }
+
+    /// Has its process stand still.
+    pub(crate) fn suspend(&mut self, now: Instant, until: Instant) {
+        self.naps.push((now, until));
+    }
+
+    /// Returns when it runs again; `None` while it runs.
+    pub(crate) fn asleep_until(&self, now: Instant) -> Option<Instant> {
+        self.naps.iter().map(|(_, until)| *until).max().filter(|until| *until > now)
+    }
+
+    /// Returns how long it stood still since a moment.
+    pub(crate) fn slept_since(&self, begun: Instant) -> Duration {
+        let naps = self.naps.iter().filter(|(_, until)| *until > begun);
+        naps.map(|(since, until)| until.saturating_since(*since)).sum()
     }
 
     /// Whether all workloads are over.
@@ -181,6 +225,9 @@ impl Worker {
             message: Vec::new(),
             queued: None,
             met_overload: false,
+            full_since: None,
+            logins: 0,
+            room: None,
         }
     }
 

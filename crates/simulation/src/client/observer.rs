@@ -42,6 +42,9 @@ impl World {
         let observer = driver.observers.entry((member, is_pinger)).or_default();
         (observer.ticket, observer.is_resting) = (ticket, false);
         let limit = match step {
+            Step::Connect { .. } if self.unnamed.contains(&(client, member)) => {
+                return self.observer_lost(client, member, is_pinger, false);
+            }
             Step::Connect { timeout } => {
                 self.drop_observer_line(client, member, is_pinger);
                 let line = self.open_line(client, Owner::Observer(member, is_pinger), member);

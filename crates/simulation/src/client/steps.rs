@@ -3,6 +3,8 @@
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
+use mangonel_proto::auth::Mechanism;
+use mangonel_proto::auth::external::{Hidden, Prompt, Word};
 use mangonel_proto::auth::scram::{KeyCache, KeyRequest, Keys};
 use mangonel_proto::compress::Codec;
 use mangonel_proto::exchange::{Answer, Exchange, Question, Step};
@@ -12,12 +14,14 @@ use mangonel_proto::operation::Operation;
 use mangonel_proto::pool::Pool;
 use mangonel_proto::read_preference::Mode;
 
+use super::room::{Room, Taken};
 use super::{Agent, Link};
 use crate::desk::{Ask, Ending};
 use crate::network::{Chunk, Owner};
 use crate::packing;
 use crate::plan;
 use crate::queue::ms;
+use crate::server::login::{LOGINS, REAUTHENTICATION_REQUIRED, TOKEN};
 use crate::server::member::Duty;
 use crate::trace::Who;
 use crate::wire::Request;
@@ -25,6 +29,8 @@ use crate::world::{Event, World};
 
 /// How long the derivation of keys takes.
 const DERIVING: Duration = ms(5);
+/// How long a worker waits before it looks whether a full connection has room.
+const DRAINING: Duration = ms(10);
 
 /// Returns the member of an address.
 pub(crate) fn member_of(address: &str) -> usize {
@@ -60,7 +66,8 @@ impl World {
                     self.queue.after(delay, Event::Timer(client, Agent::Worker(worker), ticket));
                     return;
                 }
-                Some(Ask::Run(operation)) => {
+                Some(Ask::Run(operation, room)) => {
+                    place.room = room.map(Room::new);
                     self.run_operation(client, worker, *operation);
                     return;
                 }
@@ -75,6 +82,7 @@ impl World {
         let exchange = Exchange::begin(&mut driver.client, driver.shard, operation, now);
         let place = &mut driver.workers[worker];
         (place.begun, place.sends, place.queued, place.met_overload) = (now, 0, None, false);
+        (place.logins, place.full_since) = (0, None);
         place.message.clear();
         place.exchange = Some(exchange);
         self.drive(client, worker);
@@ -89,7 +97,6 @@ impl World {
             let place = &mut driver.workers[worker];
             place.ticket = ticket;
             let Some(exchange) = &mut place.exchange else { return };
-            exchange.announce(&mut driver.client, now);
             if exchange.is_check_out_due() {
                 exchange.handle_check_out(&mut driver.client, now);
                 continue;
@@ -108,6 +115,12 @@ impl World {
             });
             match step {
                 Step::Connect => {
+                    let host = exchange.server().map_or(0, |server| member_of(server.as_str()));
+                    if place.opening.is_none() && self.unnamed.contains(&(client, host)) {
+                        let message = "the name is not known";
+                        exchange.handle_name_error(&mut driver.client, message, now);
+                        continue;
+                    }
                     if place.opening.is_none() {
                         let member = exchange.server().map_or(0, |server| member_of(server.as_str()));
                         let pool = driver.client.pool(&plan::address(member), driver.shard);
@@ -145,7 +158,7 @@ impl World {
                             exchange.handle_answer(&mut driver.client, Answer::Servers(chosen), now);
                         }
                         // Another thread derives them.
-                        Some(Question::Keys(_)) => {
+                        Some(Question::Keys(_) | Question::Word(..)) => {
                             let left = exchange.answer_timeout(now).unwrap_or(DERIVING).min(DERIVING);
                             self.queue.after(left, Event::Timer(client, agent, ticket));
                             return;
@@ -166,11 +179,13 @@ impl World {
         let Some(exchange) = &mut place.exchange else { return false };
         let Some(link) = exchange.link() else { return false };
         let Some(known) = driver.links.get_mut(&link) else {
+            place.full_since = None;
             let message = "another thread closed the connection";
             exchange.handle_network_error(&mut driver.client, message, false, now);
             return true;
         };
         if known.is_lost {
+            place.full_since = None;
             exchange.handle_link_lost(&mut driver.client, now);
             let goes_on = exchange.step() != Step::Write || exchange.link() != Some(link);
             if !goes_on {
@@ -179,8 +194,10 @@ impl World {
             return goes_on;
         }
         let line = known.line;
-        let is_command = !exchange.is_handshake();
+        exchange.announce(&mut driver.client, now);
         let message = exchange.outbound().to_vec();
+        let is_login = Request::read(&message).is_some_and(|request| LOGINS.contains(&request.name));
+        let is_command = !exchange.is_handshake() && !is_login;
         let compressor = driver.client.compressor(link).filter(|_| exchange.may_compress());
         let mut packed = Vec::new();
         if let Some(compressor) = compressor
@@ -189,24 +206,49 @@ impl World {
             self.blame(format!("client {client} could not compress a message"));
             return false;
         }
-        let is_answered = exchange.expects_reply();
-        exchange.handle_sent(&mut driver.client, now);
-        if is_command {
+        // Part of it may go out at once, so this counts as sending it.
+        if is_command && place.full_since.is_none() {
             place.sends += 1;
-        }
-        if is_command {
-            if let Some(request) = Request::read(&message) {
-                self.judge_send(client, worker, &request);
-            } else {
-                self.blame(format!("client {client} sends what is no message"));
+            match Request::read(&message) {
+                Some(request) => self.judge_send(client, worker, &request),
+                None => self.blame(format!("client {client} sends what is no message")),
             }
         }
+        let driver = &mut self.drivers[client];
+        let place = &mut driver.workers[worker];
+        if !self.network.has_room(line, message.len(), self.plan.buffer) {
+            // The system takes it once the server has read some; till then the step goes on.
+            place.full_since.get_or_insert(now);
+            let ticket = place.ticket;
+            self.queue.after(DRAINING, Event::Drained(client, worker, ticket));
+            self.limit(client, worker);
+            return false;
+        }
+        place.full_since = None;
+        if let Some(room) = place.room.as_mut().filter(|_| is_command) {
+            // What an earlier attempt received is not this one's.
+            *room = Room::new(room.bytes.len());
+        }
+        let Some(exchange) = &mut place.exchange else { return false };
+        let is_answered = exchange.expects_reply();
+        let sent = if packed.is_empty() { message.len() } else { packed.len() };
+        driver.client.count_bytes(sent, 0);
+        exchange.handle_sent(&mut driver.client, now);
         self.send(line, true, Chunk::Bytes(if packed.is_empty() { message } else { packed }));
         if !is_answered {
             return true;
         }
         self.limit(client, worker);
         false
+    }
+
+    /// Sends what a connection had no room for, if it has now.
+    pub(crate) fn go_on_writing(&mut self, client: usize, worker: usize, ticket: u64) {
+        let place = &self.drivers[client].workers[worker];
+        let is_writing = place.exchange.as_ref().is_some_and(|exchange| exchange.step() == Step::Write);
+        if place.ticket == ticket && is_writing && self.write_out(client, worker) {
+            self.drive(client, worker);
+        }
     }
 
     /// Notes when the step that was just begun takes too long.
@@ -247,6 +289,10 @@ impl World {
         let place = &mut driver.workers[worker];
         let Some(mut exchange) = place.exchange.take() else { return };
         let is_kept = exchange.keeps_link();
+        exchange.count_end(&mut driver.client, now);
+        if !exchange.operation().is_silent {
+            driver.counted += 1;
+        }
         let message = exchange.take_earlier_reply().unwrap_or_else(|| std::mem::take(&mut place.message));
         let has_cursor = exchange.facts().cursor.as_ref().is_some_and(|cursor| cursor.id != 0);
         let session = if exchange.failure().is_none() && has_cursor { exchange.take_session() } else { None };
@@ -264,6 +310,7 @@ impl World {
             is_cancelled: false,
             server: exchange.server().cloned(),
             session,
+            room: place.room.take().map(|room| room.bytes),
         };
         exchange.give_up(&mut driver.client, is_kept && pinned.is_none(), now);
         self.note_link(client, worker);
@@ -271,8 +318,10 @@ impl World {
         let wants_secondary =
             exchange.operation().read_preference.as_ref().is_some_and(|wish| wish.mode() == Mode::Secondary);
         let bearing = self.plan.members.iter().filter(|(duty, _)| *duty == Duty::Bearing).count();
-        // A set of one has no secondary to read from.
-        if bearing > 1 || !wants_secondary {
+        let has_tags =
+            exchange.operation().read_preference.as_ref().is_some_and(|wish| !wish.tag_sets().is_empty());
+        // A set of one has no secondary to read from, and no member with every tag.
+        if (bearing > 1 || !wants_secondary) && !has_tags {
             let counted = &mut self.drivers[client].ended;
             *counted = (counted.0 + 1, counted.1 + u64::from(ending.is_ok()));
         }
@@ -288,6 +337,10 @@ impl World {
         let Some(mut exchange) = place.exchange.take() else { return };
         let is_kept = exchange.keeps_link();
         exchange.give_up(&mut driver.client, is_kept, now);
+        place.room = None;
+        if !exchange.operation().is_silent {
+            driver.counted += 1;
+        }
         let opening = place.opening.take();
         let ending = Ending {
             begun: Some(place.begun),
@@ -326,13 +379,18 @@ impl World {
         match exchange.step() {
             Step::Wait | Step::Sleep(_) => exchange.handle_timeout(&mut driver.client, now),
             Step::Ask => {
-                if let Some(Question::Keys(request)) = exchange.question() {
-                    let answer = Answer::Keys(derived(&request));
-                    exchange.handle_answer(&mut driver.client, answer, now);
-                }
+                let answer = match exchange.question() {
+                    Some(Question::Keys(request)) => Answer::Keys(derived(&request)),
+                    Some(Question::Word(mechanism, prompt)) => {
+                        Answer::Word(next_word(mechanism, &prompt, &mut driver.token))
+                    }
+                    _ => return,
+                };
+                exchange.handle_answer(&mut driver.client, answer, now);
             }
             _ => {
                 let opening = place.opening.take();
+                place.full_since = None;
                 exchange.handle_network_error(&mut driver.client, "timed out", true, now);
                 if let Some(line) = opening {
                     self.close_client(line);
@@ -398,6 +456,21 @@ impl World {
             return;
         };
         let (mut left, mut is_whole) = (bytes, false);
+        let mut filtered = None;
+        let start;
+        let place = &mut driver.workers[worker];
+        let is_command = place.exchange.as_ref().is_some_and(|exchange| !exchange.is_handshake());
+        if let Some(room) = place.room.as_mut().filter(|room| is_command && !room.is_plain) {
+            match room.take_in(bytes) {
+                Taken::Part => return,
+                Taken::Whole(message) => (left, filtered) = (&[], Some(message)),
+                Taken::Plain(message) => {
+                    room.is_plain = true;
+                    start = message;
+                    left = &start;
+                }
+            }
+        }
         while !left.is_empty() {
             let window = known.deframer.window();
             let count = left.len().min(window.len());
@@ -415,12 +488,18 @@ impl World {
         if !left.is_empty() {
             return self.blame(format!("client {client} got more than one message on {link:?}"));
         }
-        let Some(message) = known.deframer.message().filter(|_| is_whole).map(<[u8]>::to_vec) else {
-            return;
+        let message = match filtered {
+            Some(message) => message,
+            None => {
+                let Some(message) = known.deframer.message().filter(|_| is_whole).map(<[u8]>::to_vec) else {
+                    return;
+                };
+                if known.deframer.consume().is_err() {
+                    return self.blame(format!("client {client} cannot read on behind a message"));
+                }
+                message
+            }
         };
-        if known.deframer.consume().is_err() {
-            return self.blame(format!("client {client} cannot read on behind a message"));
-        }
         let message = match packing::is_packed(&message).then(|| known.codec.decompress(&message)) {
             None => message,
             Some(Ok(message)) => message,
@@ -432,9 +511,14 @@ impl World {
         let driver = &mut self.drivers[client];
         let place = &mut driver.workers[worker];
         let Some(exchange) = &mut place.exchange else { return };
-        let is_command = !exchange.is_handshake();
+        // A message that was not for the filter says nothing of the next.
+        place.room.iter_mut().for_each(|room| room.is_plain = false);
+        driver.client.count_bytes(0, message.len());
+        let asked = Request::read(exchange.outbound());
+        let is_command = is_command && asked.is_none_or(|asked| !LOGINS.contains(&asked.name));
         exchange.handle_reply(&mut driver.client, &message, now);
         if is_command {
+            place.logins += u32::from(exchange.facts().code == Some(REAUTHENTICATION_REQUIRED));
             place.met_overload |= exchange.facts().labels.is_overloaded || overloads(&message);
             place.message = message;
         }
@@ -485,6 +569,7 @@ impl World {
         let now = self.queue.now();
         self.note_break(client, worker);
         let driver = &mut self.drivers[client];
+        driver.workers[worker].full_since = None;
         if let Some(exchange) = &mut driver.workers[worker].exchange {
             exchange.handle_network_error(&mut driver.client, "connection reset", false, now);
         }
@@ -508,6 +593,24 @@ impl World {
         debug_assert_eq!(*server, plan::address(member_of(server.as_str())));
         Some(member_of(server.as_str()))
     }
+}
+
+/// Returns what a client says next in a mechanism that the core knows only the order of.
+fn next_word(mechanism: Mechanism, prompt: &Prompt, token: &mut u64) -> Word {
+    if mechanism == Mechanism::Oidc {
+        if prompt.refused.is_some_and(|refused| refused >= *token) {
+            *token += 1;
+        }
+        // The core takes 0 for no token.
+        *token = (*token).max(1);
+        let payload = Hidden(format!("{TOKEN}{token}").into_bytes());
+        return Word { payload, token: *token, has_successor: true, is_last: true };
+    }
+    let said = prompt.challenge.as_deref().and_then(|challenge| challenge.strip_prefix(b"challenge "));
+    let said: u32 = said.and_then(|said| std::str::from_utf8(said).ok()?.parse().ok()).unwrap_or_default();
+    let most = if mechanism == Mechanism::Gssapi { 2 } else { 1 };
+    let payload = Hidden(format!("word {said}").into_bytes());
+    Word { payload, token: 0, has_successor: false, is_last: said == most }
 }
 
 /// Derives keys, each once: it takes more of the machine's time than a whole run.

@@ -1,15 +1,19 @@
 //! What a client wants done after every change: connections closed, exchanges woken, members watched.
 
+use std::time::Duration;
+
 use mangonel_bson::{append_binary, writer};
 use mangonel_proto::client::Action;
 use mangonel_proto::exchange::Exchange;
 use mangonel_proto::ids::LinkId;
 use mangonel_proto::message::Command;
 use mangonel_proto::operation::{Kind, Operation, SessionChoice};
+use mangonel_proto::topology::Address;
 
 use super::Worker;
 use super::steps::member_of;
 use crate::desk::Desk;
+use crate::plan;
 use crate::queue::ms;
 use crate::wire::append_document;
 use crate::world::{Event, World};
@@ -34,7 +38,8 @@ impl World {
             for action in self.drivers[client].client.poll_actions() {
                 self.act(client, action);
             }
-            self.drivers[client].client.poll_events();
+            let events = self.drivers[client].client.poll_events();
+            self.judge_events(client, events);
         }
         let now = self.queue.now();
         let driver = &mut self.drivers[client];
@@ -124,6 +129,24 @@ impl World {
                     self.run_besides(client, operation);
                 }
             }
+        }
+    }
+
+    /// Asks DNS for the routers.
+    pub(crate) fn resolve(&mut self, client: usize) {
+        /// How long an answer is good for.
+        const TTL: Duration = ms(5_000);
+        let (now, named, count) = (self.queue.now(), self.named, self.plan.routers);
+        let hosts: Vec<Address> =
+            (0..count).filter(|router| named >> router & 1 == 1).map(plan::address).collect();
+        let driver = &mut self.drivers[client];
+        let answer = (!hosts.is_empty()).then_some((hosts, TTL));
+        if answer.is_some() {
+            driver.named = Some(named);
+        }
+        let next = driver.client.follow_srv(answer, self.plan.srv.unwrap_or_default(), now);
+        if let Some(next) = next {
+            self.queue.after(next, Event::Resolve(client));
         }
     }
 

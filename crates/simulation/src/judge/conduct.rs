@@ -6,6 +6,7 @@ use mangonel_proto::message::read_reply;
 use super::Use;
 use crate::network::Owner;
 use crate::packing;
+use crate::server::login::LOGINS;
 use crate::wire::Request;
 use crate::world::World;
 
@@ -14,7 +15,7 @@ impl World {
     pub(crate) fn judge_command(&mut self, line: usize, request: &Request<'_>) {
         let known = &self.network.lines[line];
         let is_hello = matches!(request.name, "hello" | "isMaster");
-        let is_login = matches!(request.name, "saslStart" | "saslContinue");
+        let is_login = LOGINS.contains(&request.name);
         let is_observer = matches!(known.owner, Owner::Observer(..));
         let says_who = request.body.get_document("client").is_ok_and(|told| told.is_some());
         let packed = known.packs.map(|compressor| packing::NAMES[usize::from(compressor)]);
@@ -24,7 +25,7 @@ impl World {
         } else if known.messages > 1 && is_hello && matches!(known.owner, Owner::Link(_)) {
             broken.push("was sent again on a connection of the pool".into());
         }
-        if self.plan.routers > 0 && is_observer {
+        if self.plan.is_balanced() && is_observer {
             broken.push("was sent by a monitor to a load balancer".into());
         }
         if is_login && is_observer {
@@ -52,7 +53,13 @@ impl World {
         let place = &driver.workers[worker];
         let Some(exchange) = &place.exchange else { return };
         let mut broken: Vec<String> = Vec::new();
-        if driver.told > 0 && request.session.is_some() && request.cluster_time < Some(driver.told) {
+        // What waited for room was written before.
+        let is_fresh = place.full_since.is_none();
+        if is_fresh
+            && driver.told > 0
+            && request.session.is_some()
+            && request.cluster_time < Some(driver.told)
+        {
             broken.push(format!("gossips {:?}, was told {}", request.cluster_time, driver.told));
         }
         if let Some(limit) = driver.client.options().timeout.filter(|_| exchange.is_limited()) {
@@ -69,6 +76,7 @@ impl World {
         if request.name == "commitTransaction"
             && place.sends > 1
             && !place.met_overload
+            && place.logins == 0
             && !request.wants_majority
         {
             broken.push("repeats a commit without asking for a majority".into());

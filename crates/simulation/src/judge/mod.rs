@@ -2,8 +2,11 @@
 //! members' log is what is true.
 
 mod conduct;
+mod events;
 mod outcome;
 mod pools;
+
+pub(crate) use self::events::Heard;
 
 use std::collections::BTreeMap;
 
@@ -51,6 +54,8 @@ pub(crate) struct Ledger {
     pub(crate) counts: BTreeMap<i64, Vec<(i64, Instant)>>,
     /// What each stream showed: where it began, and the intents.
     pub(crate) streams: Vec<Stream>,
+    /// How often a stream was told that its place in the log is gone.
+    pub(crate) losses: u32,
     uses: BTreeMap<[u8; 16], Use>,
     /// Sessions whose state on the server is not known, and the exchange that left them so.
     spoiled: BTreeMap<[u8; 16], ExchangeId>,

@@ -11,7 +11,10 @@ use mangonel_proto::read_preference::Mode;
 use super::Verdict;
 use crate::client::{Driver, member_of};
 use crate::desk::Ending;
+use crate::plan::Kind as Happening;
 use crate::queue::ms;
+use crate::server::answer::SIDES;
+use crate::server::member::Duty;
 use crate::workload::{ACCOUNTS, START_BALANCE};
 use crate::world::World;
 
@@ -63,10 +66,10 @@ impl World {
                     | Failure::Authentication { .. }
             )
         );
-        if says_nothing_sent && ending.sends > 0 {
+        if says_nothing_sent && ending.sends > place.logins {
             broken.push(format!("says that nothing was sent, and was sent {} times: {how}", ending.sends));
         }
-        if ending.is_overload && ending.sends > 0 {
+        if ending.is_overload && ending.sends > place.logins {
             broken.push(format!("says that the server did nothing, and was sent {} times", ending.sends));
         }
         if let (Some(Failure::Authentication { message, .. }), 0) =
@@ -96,7 +99,7 @@ impl World {
         }
         if let Some(limit) = options.timeout.filter(|_| exchange.operation().limit == Limit::OfClient) {
             let spent = now.saturating_since(place.begun);
-            if spent > limit + ms(SLACK_MS) {
+            if spent > limit + ms(SLACK_MS) + driver.slept_since(place.begun) {
                 broken.push(format!("took {spent:?}, and its limit is {limit:?}"));
             }
         }
@@ -113,7 +116,7 @@ impl World {
             (true, false) => (1 + options.max_adaptive_retries).max(usual),
             (false, false) => usual,
         };
-        if ending.sends > most {
+        if ending.sends > most.saturating_add(place.logins) {
             broken.push(format!("was sent {} times, at most {most} are allowed", ending.sends));
         }
         if let (None, Some(server)) = (&ending.failure, &ending.server)
@@ -123,6 +126,18 @@ impl World {
             let known = driver.primary.filter(|(member, _)| *member == member_of(server.as_str()));
             if preference.mode() == Mode::Secondary && known.is_some_and(|(_, since)| since < place.begun) {
                 broken.push("wants a secondary, and went to the primary".into());
+            }
+            let (member, is_direct) = (member_of(server.as_str()), self.plan.routers == 0);
+            let knows_primary = driver.primary.is_some_and(|(_, since)| since < place.begun);
+            let is_stale = self.plan.members.get(member).is_some_and(|(duty, _)| *duty == Duty::Delayed);
+            if is_direct && is_stale && knows_primary && preference.max_staleness_seconds().is_some() {
+                broken.push("went to a member that is staler than it allows".into());
+            }
+            let is_strict = matches!(preference.mode(), Mode::Secondary | Mode::Nearest);
+            let side = [("side".to_owned(), SIDES[member % 2].to_owned())];
+            let suits = preference.tag_sets().iter().any(|set| set.is_matched_by(&side));
+            if is_direct && is_strict && !preference.tag_sets().is_empty() && !suits {
+                broken.push("went to a member that has not the tags".into());
             }
         }
         for what in broken {
@@ -149,13 +164,15 @@ impl World {
             return;
         }
         self.judge_closed();
+        self.judge_last_words();
         self.judge_liveliness();
         let Some(primary) = self.set.primary() else {
             return self.blame("the members elected no primary in the end".into());
         };
         let log = &self.set.members[primary].data.log;
         let mut broken = Vec::new();
-        for (number, member) in self.set.members.iter().enumerate().filter(|(_, member)| member.is_bearing())
+        let follows = |duty: Duty| matches!(duty, Duty::Bearing | Duty::Hidden);
+        for (number, member) in self.set.members.iter().enumerate().filter(|(_, member)| follows(member.duty))
         {
             let theirs = &member.data.log;
             // The last no-op may still be on its way.
@@ -173,6 +190,10 @@ impl World {
             }
         }
         let ledger = self.ledger.borrow();
+        let may_lose = self.plan.faults.iter().any(|fault| fault.kind == Happening::Forget);
+        if ledger.losses > 0 && !may_lose {
+            broken.push("a stream was told that its place in the log is gone, and it is not".into());
+        }
         let mut safe: Vec<(usize, i64)> = Vec::new();
         for (intent, known) in &ledger.writes {
             let (count, position) = found.get(intent).copied().unwrap_or_default();

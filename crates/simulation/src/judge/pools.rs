@@ -1,9 +1,11 @@
 //! Pools: their limits, the order in which waiters are served, and what is left when nothing goes on.
 
+use std::collections::BTreeSet;
+
 use mangonel_proto::exchange::Step;
 use mangonel_proto::pool::Pool;
 
-use crate::client::Queued;
+use crate::client::{Queued, member_of};
 use crate::plan;
 use crate::world::World;
 
@@ -33,7 +35,7 @@ impl World {
         }
         // Behind a load balancer generations are counted for each service.
         let is_kept =
-            |link: &&crate::client::Link| link.is_stale && link.user.is_none() && self.plan.routers == 0;
+            |link: &&crate::client::Link| link.is_stale && link.user.is_none() && !self.plan.is_balanced();
         if broken.is_none() && driver.links.values().find(is_kept).is_some() {
             broken = Some("an idle connection outlived the clearing of its pool".into());
         }
@@ -102,6 +104,26 @@ impl World {
             if open != known {
                 self.blame(format!("client {client} has {open} connections open, and knows of {known}"));
             }
+            self.judge_books(client);
+            self.judge_routers(client);
+        }
+    }
+
+    /// A client uses the routers that DNS named when it asked last, as many as it may.
+    fn judge_routers(&mut self, client: usize) {
+        let driver = &self.drivers[client];
+        let (Some(most), Some(named)) = (self.plan.srv, driver.named) else { return };
+        let allowed: BTreeSet<usize> =
+            (0..self.plan.routers).filter(|router| named >> router & 1 == 1).collect();
+        let known: BTreeSet<usize> =
+            driver.client.description().servers.keys().map(|address| member_of(address.as_str())).collect();
+        let wanted = if most == 0 { allowed.len() } else { allowed.len().min(most) };
+        let is_connected_elsewhere =
+            driver.links.values().any(|link| !known.contains(&self.network.lines[link.line].member));
+        if known.len() != wanted || !known.is_subset(&allowed) || is_connected_elsewhere {
+            self.blame(format!(
+                "client {client} uses routers {known:?}, DNS names {allowed:?}, {wanted} of them"
+            ));
         }
     }
 

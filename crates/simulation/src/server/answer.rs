@@ -18,6 +18,11 @@ pub const NO_SUCH_TRANSACTION: i64 = 251;
 /// `WriteConflict`.
 pub const WRITE_CONFLICT: i64 = 112;
 
+/// The values of the tag that members have, in turn.
+pub const SIDES: [&str; 2] = ["left", "right"];
+/// By how much a delayed member is behind, in seconds.
+const DELAY: i64 = 600;
+
 /// Returns a member's address.
 pub fn address(number: usize) -> String {
     format!("m{number}.example:27017")
@@ -32,7 +37,14 @@ impl Set {
         request: &Request<'_>,
         fill: impl FnOnce(&mut Vec<u8>),
     ) {
-        let body = self.made(number, fill);
+        let has_token = self.is_cluster && request.is_in_transaction;
+        let host = self.host_of(line).unwrap_or_default();
+        let body = self.made(number, |out| {
+            fill(out);
+            if has_token {
+                append_document(out, "recoveryToken", |out| writer::append_i32(out, "host", host as i32));
+            }
+        });
         if request.is_answered {
             self.send(line, request.id, &body, false);
         }
@@ -106,6 +118,17 @@ impl Set {
         (ObjectId::from_bytes(process), self.members[number].counter)
     }
 
+    fn append_own_hello(&self, number: usize, line: usize, out: &mut Vec<u8>) {
+        if self.routers == 0 {
+            return self.append_hello(number, line, out);
+        }
+        self.append_router_hello(number, line, out);
+        if self.is_cluster {
+            let (process, counter) = self.version(number);
+            append_version(out, process, counter);
+        }
+    }
+
     /// Appends the fields of hello.
     pub(crate) fn append_hello(&self, number: usize, connection: usize, out: &mut Vec<u8>) {
         let member = &self.members[number];
@@ -115,6 +138,10 @@ impl Set {
         writer::append_bool(out, "isWritablePrimary", is_primary);
         writer::append_bool(out, "ismaster", is_primary);
         writer::append_bool(out, "secondary", !is_primary && !is_arbiter);
+        if is_arbiter || member.duty == Duty::Delayed {
+            writer::append_bool(out, "passive", true);
+        }
+        append_document(out, "tags", |out| writer::append_str(out, "side", SIDES[number % 2]));
         writer::append_str(out, "setName", "rs0");
         writer::append_i32(out, "setVersion", 1);
         writer::append_str(out, "me", &address(number));
@@ -123,6 +150,10 @@ impl Set {
         };
         let hosts: Vec<String> = of(Duty::Bearing).collect();
         append_strings(out, "hosts", hosts.iter().map(String::as_str));
+        let passives: Vec<String> = of(Duty::Delayed).collect();
+        if !passives.is_empty() {
+            append_strings(out, "passives", passives.iter().map(String::as_str));
+        }
         let arbiters: Vec<String> = of(Duty::Arbiter).collect();
         if !arbiters.is_empty() {
             append_strings(out, "arbiters", arbiters.iter().map(String::as_str));
@@ -142,8 +173,10 @@ impl Set {
             writer::append_str(out, "primary", &address(primary));
         }
         let length = member.data.log.len();
+        let delay = if member.duty == Duty::Delayed { DELAY } else { 0 };
         append_document(out, "lastWrite", |out| {
-            writer::append_datetime(out, "lastWriteDate", (member.data.time_at(length) >> 32) as i64 * 1000);
+            let seconds = (member.data.time_at(length) >> 32) as i64 - delay;
+            writer::append_datetime(out, "lastWriteDate", seconds * 1000);
         });
         let (process, counter) = self.version(number);
         append_version(out, process, counter);
@@ -164,7 +197,7 @@ impl Set {
 
     /// Answers hello, or holds the answer back until something changes.
     pub(crate) fn hello(&mut self, number: usize, line: usize, request: &Request<'_>, message: &[u8]) {
-        if self.routers > 0 && request.body.get_bool_lenient("loadBalanced").ok().flatten() != Some(true) {
+        if self.is_balanced() && request.body.get_bool_lenient("loadBalanced").ok().flatten() != Some(true) {
             self.complaints.push("hello does not say that it comes by a load balancer".into());
         }
         let known = request.body.get_document("topologyVersion").ok().flatten();
@@ -180,7 +213,7 @@ impl Set {
             }
             _ => {
                 let mut more = Vec::new();
-                self.append_login(line, request, &mut more);
+                self.append_login(number, line, request, &mut more);
                 let wanted = request.body.get_array("compression").ok().flatten();
                 let wanted = wanted.into_iter().flat_map(|names| names.iter()).flatten();
                 let common: Vec<&str> = wanted
@@ -191,11 +224,7 @@ impl Set {
                     .copied()
                     .collect();
                 let body = self.made(number, |out| {
-                    if self.routers > 0 {
-                        self.append_router_hello(number, line, out);
-                    } else {
-                        self.append_hello(number, line, out);
-                    }
+                    self.append_own_hello(number, line, out);
                     out.extend_from_slice(&more);
                     if !common.is_empty() {
                         append_strings(out, "compression", common);
@@ -222,7 +251,7 @@ impl Set {
         response_to: i32,
         longest: i64,
     ) {
-        let body = self.made(number, |out| self.append_hello(number, line, out));
+        let body = self.made(number, |out| self.append_own_hello(number, line, out));
         let sent = self.send(line, response_to, &body, true);
         let mut next = message;
         // Each answers the one before it.
@@ -246,6 +275,9 @@ fn reason(code: i64) -> &'static str {
         91 | 11600 => "shutdown in progress",
         189 | 11602 => "interrupted by a change of state",
         43 => "cursor not found",
+        260 => "the collection was dropped",
+        286 => "the resume point is no longer in the log",
+        391 => "the user has to log in once more",
         50 => "operation exceeded time limit",
         WRITE_CONFLICT => "write conflict; please retry",
         NO_SUCH_TRANSACTION => "no such transaction",

@@ -4,19 +4,21 @@ use mangonel_bson::{RawDocument, writer};
 
 use super::answer::{NO_SUCH_TRANSACTION, OVERLOADED};
 use super::log::{Write, collection};
-use super::login::UNAUTHORIZED;
-use super::member::{Cursor, Held, Mischief, State, Wait};
+use super::login::{LOGINS, REAUTHENTICATION_REQUIRED, UNAUTHORIZED};
+use super::member::{Cursor, Duty, Held, Mischief, State, Wait};
 use super::router::NO_PRIMARY;
 use super::set::{Out, Set};
 use crate::queue::ms;
 use crate::wire::{Level, Request, append_document, append_strings};
 
 /// Commands that a member that is no primary refuses.
-const WRITES: &[&str] = &["insert", "update", "delete", "commitTransaction", "abortTransaction"];
+const WRITES: &[&str] = &["insert", "update", "delete", "bulkWrite", "commitTransaction", "abortTransaction"];
 /// What the driver asks for itself; fail points leave it alone.
 const OWN: &[&str] = &["hello", "isMaster", "killCursors", "endSessions", "killSessions"];
 /// `WriteConcernFailed`: the time for it was over.
 const WRITE_CONCERN_TIMEOUT: i64 = 64;
+/// How many milliseconds a read of a delayed member takes at most.
+const LONGEST_READ: u64 = 2_000;
 /// `DuplicateKey`.
 const DUPLICATE_KEY: i32 = 11000;
 
@@ -27,6 +29,7 @@ impl Set {
             self.out.push(Out::Close(line));
             return;
         };
+        self.hosts.insert(line, number);
         let Some(number) = self.route(number, &request) else {
             return self.refuse(number, line, &request, NO_PRIMARY);
         };
@@ -36,9 +39,13 @@ impl Set {
         if let Some(time) = request.cluster_time {
             self.members[number].clock = self.members[number].clock.max(time);
         }
-        let is_login = matches!(request.name, "saslStart" | "saslContinue");
-        if !is_login && request.name != "hello" && request.name != "isMaster" && !self.logins.is_in(line) {
+        let is_login = LOGINS.contains(&request.name);
+        let is_hello = matches!(request.name, "hello" | "isMaster");
+        if !is_login && !is_hello && !self.logins.is_in(line) {
             return self.refuse(number, line, &request, UNAUTHORIZED);
+        }
+        if !is_login && !is_hello && self.logins.has_expired(line) {
+            return self.refuse(number, line, &request, REAUTHENTICATION_REQUIRED);
         }
         let is_own = OWN.contains(&request.name);
         let mischief = if is_own { None } else { self.members[number].mischief.pop_front() };
@@ -186,7 +193,8 @@ impl Set {
                 self.write_in_transaction(number, line, request);
             }
             "insert" | "update" | "delete" => self.write_now(number, line, request, message),
-            "saslStart" | "saslContinue" => self.log_in(number, line, request),
+            "saslStart" | "saslContinue" | "authenticate" => self.log_in(number, line, request),
+            "bulkWrite" => self.bulk_write(number, line, request, message),
             "find" => self.find(number, line, request, message),
             "aggregate" => self.aggregate(number, line, request, message),
             "getMore" => self.get_more(number, line, request, message, false),
@@ -221,7 +229,10 @@ impl Set {
                 return false;
             }
         }
-        let until = request.max_time.map(|limit| self.now + ms(limit));
+        // A delayed member would have it in ten minutes; its operator lets nothing wait so long.
+        let is_delayed = self.members[number].duty == Duty::Delayed;
+        let limit = request.max_time.or(is_delayed.then_some(LONGEST_READ));
+        let until = limit.map(|limit| self.now + ms(limit));
         self.wake_at(number, until);
         let wait = Wait::Time { time, is_majority };
         self.members[number].held.push(Held { line, message: message.to_vec(), wait, until });
@@ -259,39 +270,12 @@ impl Set {
         let Some(collection) = collection(request.collection()) else {
             return self.refuse(number, line, request, 73);
         };
-        let session = request.session.zip(request.number);
-        let mut done = Vec::new();
-        if let Some((session, number_of)) = session {
-            let known = self.members[number].data.rows.get(&session).cloned().unwrap_or_default();
-            let active = self.members[number].transactions.get(&session).map_or(0, |known| known.number);
-            if number_of < known.number.max(active) {
-                return self.refuse(number, line, request, 225);
-            }
-            if known.number == number_of {
-                if known.is_transaction {
-                    return self.refuse(number, line, request, 256);
-                }
-                done = known.statements;
-            }
-            // A newer number ends what went on in the session.
-            self.members[number].transactions.remove(&session);
-        }
-        let mut duplicate = None;
-        for (statement, document) in request.documents.iter().enumerate() {
-            if done.contains(&(statement as i32)) {
-                continue;
-            }
-            let length = self.members[number].data.log.len();
-            match made(self, number, request, collection, document, statement as i32, length) {
-                Some(write) => {
-                    self.write(number, session, false, vec![write]);
-                }
-                None => {
-                    duplicate = Some(statement as i32);
-                    break;
-                }
-            }
-        }
+        let statements: Vec<Statement<'_>> = request
+            .documents
+            .iter()
+            .map(|document| Statement { name: request.name, collection, document: *document })
+            .collect();
+        let Some(duplicate) = self.write_statements(number, line, request, &statements) else { return };
         let reply = self.made(number, |out| {
             writer::append_double(out, "ok", 1.0);
             writer::append_i32(out, "n", duplicate.unwrap_or(request.documents.len() as i32));
@@ -306,6 +290,95 @@ impl Set {
             }
         });
         self.answer_when_safe(number, line, request, message, reply);
+    }
+
+    /// Writes to several collections; each operation names its own by its position.
+    fn bulk_write(&mut self, number: usize, line: usize, request: &Request<'_>, message: &[u8]) {
+        let named = request.namespaces.iter().map(|info| {
+            let namespace = info.get_str("ns").ok().flatten().unwrap_or_default();
+            collection(namespace.split_once('.').map_or("", |(_, name)| name))
+        });
+        let named: Vec<Option<u8>> = named.collect();
+        let statements = request.documents.iter().map(|operation| {
+            let name = operation.iter().next()?.ok()?.key;
+            let place = operation.get_i64_lenient(name).ok()??;
+            let collection = named.get(usize::try_from(place).ok()?).copied()??;
+            let part = if name == "insert" { "document" } else { "updateMods" };
+            let document = operation.get_document(part).ok()??;
+            Some(Statement { name, collection, document })
+        });
+        let Some(statements) = statements.collect::<Option<Vec<_>>>() else {
+            return self.refuse(number, line, request, 73);
+        };
+        let Some(duplicate) = self.write_statements(number, line, request, &statements) else { return };
+        let reply = self.made(number, |out| {
+            writer::append_double(out, "ok", 1.0);
+            append_document(out, "cursor", |out| {
+                writer::append_i64(out, "id", 0);
+                let batch = writer::begin_array(out, "firstBatch");
+                for position in 0..duplicate.map_or(statements.len(), |position| position as usize + 1) {
+                    let is_wrong = Some(position as i32) == duplicate;
+                    append_document(out, &position.to_string(), |out| {
+                        writer::append_double(out, "ok", if is_wrong { 0.0 } else { 1.0 });
+                        writer::append_i32(out, "idx", position as i32);
+                        if is_wrong {
+                            writer::append_i32(out, "code", DUPLICATE_KEY);
+                        }
+                    });
+                }
+                writer::end_document(out, batch);
+                writer::append_str(out, "ns", "admin.$cmd.bulkWrite");
+            });
+            writer::append_i32(out, "nErrors", i32::from(duplicate.is_some()));
+        });
+        self.answer_when_safe(number, line, request, message, reply);
+    }
+
+    /// Does the statements of a write that the session has not done yet. Returns the position of one whose key is taken;
+    /// `None` when the command was refused.
+    fn write_statements(
+        &mut self,
+        number: usize,
+        line: usize,
+        request: &Request<'_>,
+        statements: &[Statement<'_>],
+    ) -> Option<Option<i32>> {
+        let session = request.session.zip(request.number);
+        let mut done = Vec::new();
+        if let Some((session, number_of)) = session {
+            let known = self.members[number].data.rows.get(&session).cloned().unwrap_or_default();
+            let active = self.members[number].transactions.get(&session).map_or(0, |known| known.number);
+            let code = if number_of < known.number.max(active) {
+                Some(225)
+            } else if known.number == number_of && known.is_transaction {
+                Some(256)
+            } else {
+                None
+            };
+            if let Some(code) = code {
+                self.refuse(number, line, request, code);
+                return None;
+            }
+            if known.number == number_of {
+                done = known.statements;
+            }
+            // A newer number ends what went on in the session.
+            self.members[number].transactions.remove(&session);
+        }
+        for (position, statement) in statements.iter().enumerate() {
+            let position = position as i32;
+            if done.contains(&position) {
+                continue;
+            }
+            let length = self.members[number].data.log.len();
+            match made(self, number, request.intent, statement, position, length) {
+                Some(write) => {
+                    self.write(number, session, false, vec![write]);
+                }
+                None => return Some(Some(position)),
+            }
+        }
+        Some(None)
     }
 
     fn give_up_transaction(&mut self, number: usize, request: &Request<'_>) {
@@ -358,9 +431,11 @@ impl Set {
             None
         };
         let of = self.members[number].transactions.get(&session).map(|known| known.line);
-        let is_end = matches!(request.name, "commitTransaction" | "abortTransaction");
-        if self.routers > 0 && code.is_none() && !is_end && of != Some(line) {
+        if self.is_balanced() && code.is_none() && of != Some(line) {
             self.complaints.push(format!("{} left the connection of its transaction", request.name));
+        }
+        if self.is_cluster && code.is_none() && of.and_then(|of| self.host_of(of)) != self.host_of(line) {
+            self.complaints.push(format!("{} left the router of its transaction", request.name));
         }
         if let Some(code) = code {
             self.refuse(number, line, request, code);
@@ -369,32 +444,39 @@ impl Set {
     }
 }
 
-/// Makes the write of one statement; `None` when its key is taken.
+/// One write of a command.
+pub(super) struct Statement<'a> {
+    pub(super) name: &'a str,
+    pub(super) collection: u8,
+    pub(super) document: RawDocument<'a>,
+}
+
+/// Makes the write of one statement; `None` when its key is taken. `intent`: what the command as a whole is called.
 pub(super) fn made(
     set: &Set,
     number: usize,
-    request: &Request<'_>,
-    collection: u8,
-    document: &RawDocument<'_>,
-    statement: i32,
+    intent: Option<i64>,
+    statement: &Statement<'_>,
+    position: i32,
     length: usize,
 ) -> Option<Write> {
+    let Statement { name, collection, document } = *statement;
     let data = &set.members[number].data;
     let integer = |key| document.get_i64_lenient(key).ok().flatten();
     let key = integer("_id").or_else(|| integer("q")).unwrap_or_default();
-    let intent = integer("intent").or(request.intent).unwrap_or_default();
+    let intent = integer("intent").or(intent).unwrap_or_default();
     let known = data.value(collection, key, length);
-    let value = match request.name {
+    let value = match name {
         "insert" if known.is_some() => return None,
         "insert" => integer("value"),
         "update" => Some(known.unwrap_or_default() + integer("add").unwrap_or_default()),
         _ => None,
     };
-    Some(Write { collection, key, value, intent, statement })
+    Some(Write { collection, key, value, intent, statement: position })
 }
 
 fn is_write(request: &Request<'_>) -> bool {
-    matches!(request.name, "insert" | "update" | "delete" | "commitTransaction")
+    matches!(request.name, "insert" | "update" | "delete" | "bulkWrite" | "commitTransaction")
 }
 
 fn is_read(request: &Request<'_>) -> bool {

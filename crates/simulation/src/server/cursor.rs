@@ -4,14 +4,19 @@ use std::collections::VecDeque;
 
 use mangonel_bson::{RawDocument, RawValue, writer};
 
-use super::log::{COLLECTIONS, collection};
+use super::log::{CHUNKS, COLLECTIONS, collection};
 use super::member::{Cursor, Held, Wait};
-use super::set::Set;
+use super::set::{DROPPED, Set};
 use crate::queue::ms;
 use crate::wire::{Level, Request, append_document, append_time};
 
 /// How many documents a first batch has unless the command says.
 const FIRST_BATCH: usize = 101;
+
+/// `ChangeStreamHistoryLost`.
+pub(crate) const HISTORY_LOST: i64 = 286;
+/// `InvalidResumeToken`: one behind which nothing comes, since the collection was dropped.
+pub(crate) const INVALID_RESUME_TOKEN: i64 = 260;
 
 /// A change that a stream shows: the position behind it, and the write.
 struct Change {
@@ -74,7 +79,7 @@ impl Set {
         } else {
             self.open_cursor(
                 number,
-                Cursor { line, session: request.session, rest, seen: None, used: self.now },
+                Cursor { line, session: request.session, collection, rest, seen: None, used: self.now },
             )
         };
         let is_snapshot = request.level == Level::Snapshot && !request.is_in_transaction;
@@ -82,15 +87,15 @@ impl Set {
             self.write(number, None, false, Vec::new());
         }
         let reply = self.made(number, |out| {
-            writer::append_double(out, "ok", 1.0);
             append_document(out, "cursor", |out| {
-                append_documents(out, "firstBatch", &batch);
+                append_documents(out, "firstBatch", collection, &batch);
                 writer::append_i64(out, "id", id);
                 writer::append_str(out, "ns", &format!("shop.{}", COLLECTIONS[usize::from(collection)]));
                 if is_snapshot {
                     append_time(out, "atClusterTime", at);
                 }
             });
+            writer::append_double(out, "ok", 1.0);
         });
         self.answer_when_safe(number, line, request, message, reply);
     }
@@ -108,9 +113,23 @@ impl Set {
             _ => None,
         });
         let Some(options) = stage else { return self.refuse(number, line, request, 40324) };
-        let token = options.get_document("resumeAfter").ok().flatten();
+        let token =
+            ["resumeAfter", "startAfter"].iter().find_map(|key| options.get_document(key).ok().flatten());
         let token = token.and_then(|token| token.get_i64_lenient("_data").ok().flatten());
         let start = options.get_timestamp("startAtOperationTime").ok().flatten();
+        let is_lost = token.is_some_and(|token| (token as usize >> 16) < self.oldest);
+        if is_lost {
+            return self.refuse(number, line, request, HISTORY_LOST);
+        }
+        let resumed = options.get_document("resumeAfter").ok().flatten().is_some();
+        let dropped = token.filter(|_| resumed).is_some_and(|token| {
+            let (entries, writes) = (token as usize >> 16, token as usize & 0xFFFF);
+            let last = self.members[number].data.log.get(entries).zip(writes.checked_sub(1));
+            last.and_then(|(entry, last)| entry.writes.get(last)).is_some_and(|write| write.intent <= DROPPED)
+        });
+        if dropped {
+            return self.refuse(number, line, request, INVALID_RESUME_TOKEN);
+        }
         let member = &self.members[number];
         let seen = match (token, start) {
             (Some(token), _) => (token as usize >> 16, token as usize & 0xFFFF),
@@ -121,6 +140,7 @@ impl Set {
         let cursor = Cursor {
             line,
             session: request.session,
+            collection: 0,
             rest: VecDeque::new(),
             seen: Some(seen),
             used: self.now,
@@ -147,9 +167,13 @@ impl Set {
             return self.refuse(number, line, request, 50738);
         }
         cursor.used = now;
-        if self.routers > 0 && cursor.line != line {
+        let (of, is_stream) = (cursor.line, cursor.seen.is_some());
+        if self.is_strange(of, line) {
             self.complaints.push(format!("getMore of cursor {id} came on another connection than its own"));
         }
+        let Some(cursor) = self.members[number].cursors.get_mut(&id).filter(|_| is_stream || size > 0) else {
+            return self.refuse(number, line, request, 43);
+        };
         if let Some((entries, _)) = cursor.seen {
             if entries >= commit && !has_waited {
                 let until = Some(now + ms(request.max_time.unwrap_or(1000)));
@@ -159,18 +183,19 @@ impl Set {
             }
             return self.answer_changes(number, line, request, id, "nextBatch");
         }
+        let collection = cursor.collection;
         let batch: Vec<(i64, i64)> = cursor.rest.drain(..size.min(cursor.rest.len())).collect();
         let left = if cursor.rest.is_empty() { 0 } else { id };
         if left == 0 {
             self.members[number].cursors.remove(&id);
         }
         self.answer(number, line, request, |out| {
-            writer::append_double(out, "ok", 1.0);
             append_document(out, "cursor", |out| {
-                append_documents(out, "nextBatch", &batch);
+                append_documents(out, "nextBatch", collection, &batch);
                 writer::append_i64(out, "id", left);
-                writer::append_str(out, "ns", "shop.shelf");
+                writer::append_str(out, "ns", &format!("shop.{}", COLLECTIONS[usize::from(collection)]));
             });
+            writer::append_double(out, "ok", 1.0);
         });
     }
 
@@ -182,18 +207,24 @@ impl Set {
             return self.refuse(number, line, request, 43);
         };
         let (mut entries, mut writes) = cursor.seen.unwrap_or_default();
-        let mut changes: Vec<Change> = Vec::new();
-        while entries < commit && changes.len() < 5 {
+        let (mut changes, mut end): (Vec<Change>, _) = (Vec::new(), None);
+        while entries < commit && changes.len() < 5 && end.is_none() {
             let entry = &member.data.log[entries];
             for (position, write) in entry.writes.iter().enumerate().skip(writes) {
                 if write.collection == 0 {
                     let behind = (entries, position + 1);
                     changes.push(Change { behind, key: write.key, intent: write.intent });
+                    // Nothing comes behind the end of the collection.
+                    end = (write.intent <= DROPPED).then_some(behind).or(end);
                 }
             }
             (entries, writes) = (entries + 1, 0);
         }
         cursor.seen = Some((entries, writes));
+        let (behind_all, id) = (end.unwrap_or((entries, 0)), if end.is_some() { 0 } else { id });
+        if end.is_some() {
+            member.cursors.retain(|_, cursor| cursor.seen != Some((entries, writes)) || cursor.line != line);
+        }
         self.answer(number, line, request, |out| {
             writer::append_double(out, "ok", 1.0);
             append_document(out, "cursor", |out| {
@@ -206,7 +237,7 @@ impl Set {
                     });
                 }
                 writer::end_document(out, start);
-                append_token(out, "postBatchResumeToken", (entries, 0));
+                append_token(out, "postBatchResumeToken", behind_all);
                 writer::append_i64(out, "id", id);
                 writer::append_str(out, "ns", "shop.orders");
             });
@@ -216,9 +247,18 @@ impl Set {
     pub(super) fn kill_cursors(&mut self, number: usize, line: usize, request: &Request<'_>) {
         let named = request.body.get_array("cursors").ok().flatten();
         for id in named.iter().flat_map(|ids| ids.iter()).flatten().filter_map(|id| id.as_i64_lenient()) {
-            self.members[number].cursors.remove(&id);
+            if let Some(cursor) = self.members[number].cursors.remove(&id)
+                && self.is_strange(cursor.line, line)
+            {
+                self.complaints.push(format!("killCursors of {id} came on another connection than its own"));
+            }
         }
         self.agree(number, line, request);
+    }
+
+    /// Whether a cursor that was opened on one connection cannot be used on the other.
+    fn is_strange(&self, of: usize, line: usize) -> bool {
+        (self.is_balanced() && of != line) || (self.is_cluster && self.host_of(of) != self.host_of(line))
     }
 }
 
@@ -226,12 +266,21 @@ fn append_token(out: &mut Vec<u8>, key: &str, behind: (usize, usize)) {
     append_document(out, key, |out| writer::append_i64(out, "_data", (behind.0 << 16 | behind.1) as i64));
 }
 
-fn append_documents(out: &mut Vec<u8>, key: &str, documents: &[(i64, i64)]) {
+/// Returns the bytes of a chunk, by its number and its size.
+pub(crate) fn chunk_bytes(number: i64, size: i64) -> Vec<u8> {
+    (0..size).map(|at| (number * 31 + at * 7 + at / 256) as u8).collect()
+}
+
+fn append_documents(out: &mut Vec<u8>, key: &str, collection: u8, documents: &[(i64, i64)]) {
     let start = writer::begin_array(out, key);
     for (position, (id, value)) in documents.iter().enumerate() {
         append_document(out, &position.to_string(), |out| {
             writer::append_i64(out, "_id", *id);
-            writer::append_i64(out, "value", *value);
+            if collection == CHUNKS {
+                writer::append_binary(out, "data", 0, &chunk_bytes(*id, *value));
+            } else {
+                writer::append_i64(out, "value", *value);
+            }
         });
     }
     writer::end_document(out, start);

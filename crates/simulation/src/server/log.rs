@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The collections of the world; a number names one.
-pub const COLLECTIONS: &[&str] = &["orders", "counters", "accounts", "shelf"];
+pub const COLLECTIONS: &[&str] = &["orders", "counters", "accounts", "shelf", "files.chunks"];
+/// The number of the one whose documents carry bytes in place of values.
+pub(crate) const CHUNKS: u8 = 4;
 
 /// Returns the number of a collection.
 pub fn collection(name: &str) -> Option<u8> {

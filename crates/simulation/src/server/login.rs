@@ -1,4 +1,5 @@
-//! Users: SCRAM as a server does it, with arithmetic of its own. There is one user, whom every member knows, or none.
+//! Users: SCRAM as a server does it, with arithmetic of its own; of other mechanisms the order of their messages. There is
+//! one user, whom every member knows, or none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -27,12 +28,50 @@ pub(crate) const UNAUTHORIZED: i64 = 13;
 const SALT: &[u8] = b"of the simulated";
 const ITERATIONS: u32 = 4096;
 
+/// `ReauthenticationRequired`.
+pub(crate) const REAUTHENTICATION_REQUIRED: i64 = 391;
+/// The commands of logins.
+pub(crate) const LOGINS: &[&str] = &["saslStart", "saslContinue", "authenticate"];
+/// How a token begins; its number follows.
+pub(crate) const TOKEN: &str = "token ";
+
+/// What an impostor says in place of the member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Forgery {
+    /// A proof that is none.
+    Proof,
+    /// A nonce that does not continue the client's.
+    Nonce,
+    /// So few rounds of hashing that the password is soon guessed.
+    Rounds,
+    /// That the login is done, before it has proved anything.
+    End,
+    /// What is no message of the login.
+    Noise,
+}
+
+impl Forgery {
+    /// All of them.
+    pub const ALL: &[Forgery] =
+        &[Forgery::Proof, Forgery::Nonce, Forgery::Rounds, Forgery::End, Forgery::Noise];
+}
+
 /// How far a connection has come.
 enum Progress {
     /// The client has said its first message.
     Begun { hash: Hash, client_first: String, server_first: String },
+    /// The client has said so many messages of a mechanism that others know more of.
+    Halfway { mechanism: String, words: u32 },
+    /// The user is in, by the token of this number where there is one.
+    Done(Option<u64>),
+}
+
+/// What a member says in a login.
+enum Said {
+    /// There is more to say.
+    More(Vec<u8>),
     /// The user is in.
-    Done,
+    Last(Vec<u8>),
 }
 
 /// The logins of all connections of a set.
@@ -44,6 +83,8 @@ pub struct Logins {
     pub is_speculative: bool,
     /// How many logins were refused although the user was right.
     pub refusals: u64,
+    /// The first token that is still good.
+    pub valid_from: u64,
     lines: BTreeMap<usize, Progress>,
     nonces: BTreeSet<String>,
 }
@@ -51,18 +92,40 @@ pub struct Logins {
 impl Logins {
     /// Whether a connection may send commands.
     pub fn is_in(&self, line: usize) -> bool {
-        !self.is_required || matches!(self.lines.get(&line), Some(Progress::Done))
+        !self.is_required || matches!(self.lines.get(&line), Some(Progress::Done(_)))
     }
 
-    /// Takes the client's first message; returns the answer, `None` when it cannot be read.
-    fn begin(&mut self, line: usize, start: RawDocument<'_>, complaints: &mut Vec<String>) -> Option<String> {
-        let hash = match start.get_str("mechanism").ok()?? {
+    /// Whether the token that a connection was opened with is good no more.
+    pub fn has_expired(&self, line: usize) -> bool {
+        matches!(self.lines.get(&line), Some(Progress::Done(Some(token))) if *token < self.valid_from)
+    }
+
+    /// Takes the client's first message; returns the answer, `None` when it cannot be read or is refused.
+    fn begin(&mut self, line: usize, start: RawDocument<'_>, complaints: &mut Vec<String>) -> Option<Said> {
+        let mechanism = start.get_str("mechanism").ok()??;
+        if mechanism == "MONGODB-X509" {
+            self.lines.insert(line, Progress::Done(None));
+            return Some(Said::Last(Vec::new()));
+        }
+        let payload = start.get_binary("payload").ok()??.bytes;
+        let hash = match mechanism {
             "SCRAM-SHA-1" => Hash::Sha1,
             "SCRAM-SHA-256" => Hash::Sha256,
+            "PLAIN" => {
+                let is_right = payload == format!("\0{USER}\0{PASSWORD}").as_bytes();
+                return is_right.then(|| self.let_in(line, None));
+            }
+            "MONGODB-OIDC" => {
+                let token = std::str::from_utf8(payload).ok()?.strip_prefix(TOKEN)?.parse().ok()?;
+                return (token >= self.valid_from).then(|| self.let_in(line, Some(token)));
+            }
+            "MONGODB-AWS" | "GSSAPI" => {
+                self.lines.insert(line, Progress::Halfway { mechanism: mechanism.into(), words: 1 });
+                return Some(Said::More(b"challenge 1".to_vec()));
+            }
             _ => return None,
         };
-        let payload = start.get_binary("payload").ok()??;
-        let client_first = std::str::from_utf8(payload.bytes).ok()?.strip_prefix("n,,")?.to_owned();
+        let client_first = std::str::from_utf8(payload).ok()?.strip_prefix("n,,")?.to_owned();
         let nonce = client_first.strip_prefix(&format!("n={USER},r="))?.to_owned();
         let server_first = format!("r={nonce}{line:08},s={},i={ITERATIONS}", BASE64.encode(SALT));
         if !self.nonces.insert(nonce) {
@@ -70,7 +133,26 @@ impl Logins {
         }
         let begun = Progress::Begun { hash, client_first, server_first: server_first.clone() };
         self.lines.insert(line, begun);
-        Some(server_first)
+        Some(Said::More(server_first.into_bytes()))
+    }
+
+    fn let_in(&mut self, line: usize, token: Option<u64>) -> Said {
+        self.lines.insert(line, Progress::Done(token));
+        Said::Last(Vec::new())
+    }
+
+    /// Takes what the client says next.
+    fn go_on(&mut self, line: usize, payload: &[u8], complaints: &mut Vec<String>) -> Option<Said> {
+        let Some(Progress::Halfway { mechanism, words }) = self.lines.get_mut(&line) else {
+            return self.prove(line, payload, complaints).map(|proof| Said::Last(proof.into_bytes()));
+        };
+        if payload != format!("word {words}").as_bytes() {
+            complaints.push(format!("word {words} of {mechanism} is another one"));
+        }
+        *words += 1;
+        let most = if mechanism == "GSSAPI" { 3 } else { 2 };
+        let said = format!("challenge {words}").into_bytes();
+        Some(if *words == most { self.let_in(line, None) } else { Said::More(said) })
     }
 
     /// Takes the client's proof; returns the server's, `None` when it is wrong.
@@ -93,7 +175,7 @@ impl Logins {
             complaints.push("a proof of the right password is wrong".into());
             return None;
         }
-        self.lines.insert(line, Progress::Done);
+        self.lines.insert(line, Progress::Done(None));
         Some(format!("v={}", BASE64.encode(mac(hash, &keys.server, said.as_bytes()))))
     }
 
@@ -105,7 +187,13 @@ impl Logins {
 
 impl Set {
     /// Appends what hello says to a client that has a user.
-    pub(crate) fn append_login(&mut self, line: usize, request: &Request<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn append_login(
+        &mut self,
+        number: usize,
+        line: usize,
+        request: &Request<'_>,
+        out: &mut Vec<u8>,
+    ) {
         if !self.logins.is_required {
             return;
         }
@@ -114,47 +202,72 @@ impl Set {
         }
         let start = request.body.get_document("speculativeAuthenticate").ok().flatten();
         let start = start.filter(|_| self.logins.is_speculative);
-        if let Some(answer) = start.and_then(|start| self.logins.begin(line, start, &mut self.complaints)) {
-            append_document(out, "speculativeAuthenticate", |out| {
-                append_conversation(out, &answer, false);
-            });
+        // An impostor has no answer ready.
+        let start = start.filter(|_| self.members[number].forgeries.is_empty());
+        if let Some(said) = start.and_then(|start| self.logins.begin(line, start, &mut self.complaints)) {
+            append_document(out, "speculativeAuthenticate", |out| append_said(out, said));
         }
     }
 
     /// Answers a step of a login.
     pub(crate) fn log_in(&mut self, number: usize, line: usize, request: &Request<'_>) {
-        let is_last = request.name == "saslContinue";
-        let answer = if is_last {
-            let payload = request.body.get_binary("payload").ok().flatten();
-            payload.and_then(|payload| self.logins.prove(line, payload.bytes, &mut self.complaints))
-        } else {
+        let is_first = request.name != "saslContinue";
+        let said = if is_first {
             self.logins.begin(line, request.body, &mut self.complaints)
+        } else {
+            let payload = request.body.get_binary("payload").ok().flatten();
+            payload.and_then(|payload| self.logins.go_on(line, payload.bytes, &mut self.complaints))
         };
-        let forges = is_last && self.members[number].forgeries > 0;
-        match answer {
-            None => self.refuse(number, line, request, AUTHENTICATION_FAILED),
-            Some(_) if forges => {
-                // Who does not know the password cannot say this; the client must not go on.
-                self.members[number].forgeries -= 1;
-                self.logins.refusals += 1;
-                self.logins.forget(line);
-                let forged = format!("v={}", BASE64.encode([0; 32]));
-                self.answer(number, line, request, |out| append_step(out, &forged, true));
+        let is_scram =
+            request.body.get_str("mechanism").ok().flatten().is_some_and(|name| name.starts_with("SCRAM"));
+        let forgery = self.members[number].forgeries.front().copied();
+        let forged = match (forgery, said.as_ref()) {
+            (Some(Forgery::Proof), Some(Said::Last(proof))) if !is_first && !proof.is_empty() => {
+                Some(Said::Last(format!("v={}", BASE64.encode([0; 32])).into_bytes()))
             }
-            Some(answer) => self.answer(number, line, request, |out| append_step(out, &answer, is_last)),
+            (Some(how), Some(Said::More(right))) if is_first && is_scram => forged(how, right),
+            _ => None,
+        };
+        if forged.is_some() {
+            // Who does not know the password cannot say more; the client must not go on.
+            self.members[number].forgeries.pop_front();
+            self.logins.refusals += 1;
+            self.logins.forget(line);
+        }
+        match forged.or(said) {
+            None => {
+                // A token that was taken back is refused, too.
+                self.logins.refusals += u64::from(self.logins.valid_from > 0);
+                self.refuse(number, line, request, AUTHENTICATION_FAILED);
+            }
+            Some(said) => self.answer(number, line, request, |out| {
+                writer::append_double(out, "ok", 1.0);
+                append_said(out, said);
+            }),
         }
     }
 }
 
-fn append_step(out: &mut Vec<u8>, payload: &str, is_done: bool) {
-    writer::append_double(out, "ok", 1.0);
-    append_conversation(out, payload, is_done);
+/// Returns what an impostor says in place of the first answer.
+fn forged(how: Forgery, right: &[u8]) -> Option<Said> {
+    let right = String::from_utf8_lossy(right);
+    match how {
+        Forgery::Proof => None,
+        Forgery::Nonce => Some(Said::More(right.replacen("r=", "r=x", 1).into_bytes())),
+        Forgery::Rounds => Some(Said::More(right.replace(&format!("i={ITERATIONS}"), "i=1").into_bytes())),
+        Forgery::End => Some(Said::Last(right.as_bytes().to_vec())),
+        Forgery::Noise => Some(Said::More(b"noise".to_vec())),
+    }
 }
 
-fn append_conversation(out: &mut Vec<u8>, payload: &str, is_done: bool) {
+fn append_said(out: &mut Vec<u8>, said: Said) {
+    let (payload, is_done) = match said {
+        Said::More(payload) => (payload, false),
+        Said::Last(payload) => (payload, true),
+    };
     writer::append_i32(out, "conversationId", 1);
     writer::append_bool(out, "done", is_done);
-    writer::append_binary(out, "payload", 0, payload.as_bytes());
+    writer::append_binary(out, "payload", 0, &payload);
 }
 
 /// What a server keeps of a user.

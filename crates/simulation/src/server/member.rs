@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use mangonel_proto::time::Instant;
 
 use super::log::{Data, Write};
+use super::login::Forgery;
 
 /// Whether its process runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +27,8 @@ pub enum Duty {
     Hidden,
     /// Votes only.
     Arbiter,
+    /// Holds data of ten minutes ago, and is never elected.
+    Delayed,
 }
 
 /// What the next command is to meet, as a fail point would have it.
@@ -52,6 +55,8 @@ pub struct Cursor {
     pub line: usize,
     /// The session that opened it.
     pub session: Option<[u8; 16]>,
+    /// The collection.
+    pub collection: u8,
     /// The documents that are left; a change stream has none.
     pub rest: VecDeque<(i64, i64)>,
     /// How far a change stream has looked: entries, and writes of the one behind them.
@@ -151,8 +156,8 @@ pub struct Member {
     pub held: Vec<Held>,
     /// What the next commands are to meet.
     pub mischief: VecDeque<Mischief>,
-    /// How many of the next logins it ends with a proof that is none.
-    pub forgeries: u32,
+    /// What the next logins meet that an impostor answers.
+    pub forgeries: VecDeque<Forgery>,
     /// What arrived while it was paused.
     pub inbox: Vec<(usize, Vec<u8>)>,
     /// Whether it is about to fetch.
@@ -183,7 +188,7 @@ impl Member {
             transactions: BTreeMap::new(),
             held: Vec::new(),
             mischief: VecDeque::new(),
-            forgeries: 0,
+            forgeries: VecDeque::new(),
             inbox: Vec::new(),
             is_fetching: false,
             elected: now,
@@ -207,7 +212,7 @@ impl Member {
         self.held.clear();
         self.inbox.clear();
         self.mischief.clear();
-        self.forgeries = 0;
+        self.forgeries.clear();
         self.is_primary = false;
     }
 }

@@ -1,7 +1,7 @@
 //! The simulated servers: a replica set whose members behave towards a driver as MongoDB's manuals and specifications
 //! say. Knows no network: bytes come in with the number of their connection, answers go out with it.
 
-mod answer;
+pub mod answer;
 mod command;
 pub mod cursor;
 pub mod log;

@@ -1,8 +1,9 @@
-//! Routers behind a load balancer, in a simple form: a connection ends at one of them, and each knows the same set. The
-//! balancer stands on the first member's host, and is down with it.
+//! Routers, in a simple form: each knows the same set. Behind a load balancer, which stands on the first member's host
+//! and is down with it, a connection ends at one of them; in a cluster each has a name, and a member's host.
 
 use mangonel_bson::{ObjectId, writer};
 
+use super::login::LOGINS;
 use super::member::State;
 use super::set::Set;
 use crate::wire::Request;
@@ -13,7 +14,8 @@ pub(crate) const NO_PRIMARY: i64 = 133;
 impl Set {
     /// Returns the member that a command is for; `None` when there is none. Without routers it is the one asked.
     pub(crate) fn route(&self, number: usize, request: &Request<'_>) -> Option<usize> {
-        if self.routers == 0 || matches!(request.name, "hello" | "isMaster" | "saslStart" | "saslContinue") {
+        if self.routers == 0 || LOGINS.contains(&request.name) || matches!(request.name, "hello" | "isMaster")
+        {
             return Some(number);
         }
         let cursor = match request.name {
@@ -48,7 +50,9 @@ impl Set {
         writer::append_bool(out, "isWritablePrimary", true);
         writer::append_bool(out, "ismaster", true);
         writer::append_str(out, "msg", "isdbgrid");
-        writer::append_object_id(out, "serviceId", ObjectId::from_bytes(service));
+        if !self.is_cluster {
+            writer::append_object_id(out, "serviceId", ObjectId::from_bytes(service));
+        }
         self.append_limits(number, line, out);
     }
 }

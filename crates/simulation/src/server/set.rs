@@ -1,7 +1,7 @@
 //! The replica set: who is primary, how the log spreads, what a majority has. Spec: none is needed beyond what servers'
 //! manuals say: elections by term, a commit point, and rollback of what no majority had.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ const TICK: u64 = 250;
 const LONGEST_ALONE: Duration = ms(1800);
 /// How many entries a member fetches at once.
 const FETCHED: usize = 40;
+/// Below it are the intents of drops, which are no client's.
+pub(crate) const DROPPED: i64 = -1_000;
 /// Time of day at the epoch of the world.
 const SECONDS_AT_EPOCH: u64 = 1_700_000_000;
 
@@ -60,14 +62,24 @@ pub struct Set {
     pub(crate) next_message: i32,
     /// What clients did that they must not.
     pub complaints: Vec<String>,
-    /// How many services a load balancer has before the set; 0 for none.
+    /// How many routers stand before the set; 0 for none.
     pub routers: usize,
+    /// Whether the routers are known by their own names; else they are behind a load balancer.
+    pub is_cluster: bool,
+    /// The member on whose host each connection ends.
+    pub(crate) hosts: BTreeMap<usize, usize>,
+    /// The first entry of the log that streams can still begin behind.
+    pub(crate) oldest: usize,
     /// Who has proved to be the user.
     pub logins: Logins,
     /// The compressors that its members have, by their names.
     pub compressors: Vec<&'static str>,
     /// After how many milliseconds an unused cursor is closed.
     pub cursor_timeout: u64,
+    /// Whether all have the first documents, so that what follows is newer than what a delayed member fetches.
+    has_begun: bool,
+    /// How often the collection was dropped that streams follow.
+    drops: i64,
     /// How often entries were rolled back.
     pub rollbacks: u64,
     /// How often a primary was elected.
@@ -89,9 +101,14 @@ impl Set {
             next_message: 1,
             complaints: Vec::new(),
             routers: 0,
+            is_cluster: false,
+            hosts: BTreeMap::new(),
+            oldest: 0,
             logins: Logins::default(),
             compressors: Vec::new(),
             cursor_timeout: 600_000,
+            has_begun: false,
+            drops: 0,
             rollbacks: 0,
             elections: 0,
         };
@@ -114,6 +131,7 @@ impl Set {
         for member in 0..duties.len() {
             set.fetch_now(member);
         }
+        set.has_begun = true;
         set
     }
 
@@ -124,6 +142,30 @@ impl Set {
             member.is_primary && member.is_up()
         });
         primaries.max_by_key(|&member| self.members[member].term)
+    }
+
+    /// Whether clients reach the routers by a load balancer.
+    pub fn is_balanced(&self) -> bool {
+        self.routers > 0 && !self.is_cluster
+    }
+
+    /// Returns the member on whose host a connection ends: that of its router, in a cluster.
+    pub(crate) fn host_of(&self, line: usize) -> Option<usize> {
+        self.hosts.get(&line).copied()
+    }
+
+    /// Drops the collection that streams follow, and makes it anew.
+    pub fn drop_orders(&mut self) {
+        let Some(number) = self.primary() else { return };
+        self.drops += 1;
+        let intent = DROPPED - self.drops;
+        let write = Write { collection: 0, key: intent, value: None, intent, statement: 0 };
+        self.write(number, None, false, vec![write]);
+    }
+
+    /// Has members forget the part of their logs that a majority has.
+    pub fn forget_log(&mut self) {
+        self.oldest = self.members.iter().map(|member| member.commit).max().unwrap_or_default();
     }
 
     /// Whether two members hear of each other.
@@ -345,7 +387,8 @@ impl Set {
         if self.members[number].is_primary {
             self.step_down(number);
         }
-        if !self.members[number].is_bearing() || !self.members[number].is_up() {
+        let is_delayed = self.has_begun && self.members[number].duty == Duty::Delayed;
+        if is_delayed || !self.members[number].is_bearing() || !self.members[number].is_up() {
             return false;
         }
         let (theirs, own) = (&self.members[source].data.log, &self.members[number].data.log);

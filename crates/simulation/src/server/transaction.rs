@@ -3,7 +3,7 @@
 use mangonel_bson::writer;
 
 use super::answer::{NO_SUCH_TRANSACTION, WRITE_CONFLICT};
-use super::command::made;
+use super::command::{Statement, made};
 use super::log::collection;
 use super::set::Set;
 use crate::wire::Request;
@@ -21,7 +21,8 @@ impl Set {
             else {
                 return;
             };
-            let write = made(self, number, request, collection, document, statement as i32, snapshot);
+            let made_of = Statement { name: request.name, collection, document: *document };
+            let write = made(self, number, request.intent, &made_of, statement as i32, snapshot);
             let Some(mut write) = write else {
                 self.members[number].transactions.remove(&session);
                 return self.refuse(number, line, request, 11000);
@@ -61,6 +62,12 @@ impl Set {
         let Some((session, wanted)) = request.session.zip(request.number) else {
             return self.refuse(number, line, request, 72);
         };
+        let begun_at =
+            self.members[number].transactions.get(&session).and_then(|known| self.host_of(known.line));
+        let has_token = request.body.get_document("recoveryToken").is_ok_and(|token| token.is_some());
+        if self.is_cluster && begun_at.is_some_and(|host| Some(host) != self.host_of(line)) && !has_token {
+            self.complaints.push("a commit by another router has no recoveryToken".into());
+        }
         let row = self.members[number].data.rows.get(&session).cloned().unwrap_or_default();
         let is_committed = row.number == wanted && row.is_transaction;
         if !is_committed {

@@ -11,13 +11,15 @@ use std::rc::Rc;
 use mangonel_bson::{append_i32, append_i64, append_str, writer};
 use mangonel_proto::message::Command;
 use mangonel_proto::operation::{Kind, Operation};
-use mangonel_proto::read_preference::{Mode, ReadPreference};
+use mangonel_proto::read_preference::{Mode, ReadPreference, TagSet};
 use mangonel_proto::time::Instant;
 
 use crate::chance::Chance;
 use crate::desk::{Desk, Ending, Flow};
 use crate::judge::{Ledger, Verdict};
 use crate::plan::Work;
+use crate::server::answer::SIDES;
+use crate::server::log::CHUNKS;
 use crate::wire::append_document;
 
 /// How many accounts there are.
@@ -28,6 +30,8 @@ pub(crate) const START_BALANCE: i64 = 100;
 const COUNTERS: u64 = 3;
 /// How many documents never change.
 const SHELF: i64 = 25;
+/// The sizes of a file's chunks: below and above what is laid aside.
+const CHUNK_SIZES: &[i64] = &[3_000, 1_500, 40, 2_048, 9_000, 900];
 
 /// Where a worker works.
 pub(crate) struct Place {
@@ -38,6 +42,10 @@ pub(crate) struct Place {
     pub(crate) ledger: Rc<RefCell<Ledger>>,
     pub(crate) chance: Chance,
     pub(crate) end: Instant,
+    /// How much longer its pauses are than usual.
+    pub(crate) pace: u64,
+    /// Whether a member is delayed, which reads do not want.
+    pub(crate) has_delayed: bool,
 }
 
 /// Returns what the set has at first.
@@ -45,7 +53,8 @@ pub(crate) fn documents() -> Vec<(u8, i64, i64)> {
     let counters = (0..COUNTERS as i64).map(|key| (1, key, 0));
     let accounts = (0..ACCOUNTS).map(|key| (2, key, START_BALANCE));
     let shelf = (0..SHELF).map(|key| (3, key, key * 7));
-    counters.chain(accounts).chain(shelf).collect()
+    let chunks = CHUNK_SIZES.iter().zip(0..).map(|(size, number)| (CHUNKS, number, *size));
+    counters.chain(accounts).chain(shelf).chain(chunks).collect()
 }
 
 /// Makes the work of a worker.
@@ -64,10 +73,12 @@ pub(crate) fn flow(mut place: Place) -> Flow {
                 Work::Transfer => transactions::transfer(&mut place, turn).await,
                 Work::Causal => transactions::causal(&mut place, turn).await,
                 Work::Browse => reads::browse(&mut place).await,
+                Work::Fetch => reads::fetch(&mut place).await,
+                Work::Bulk => writes::bulk(&mut place, turn).await,
                 Work::Watch => {}
             }
             let pause = place.chance.pick(&[0, 1, 5, 20, 80]);
-            place.desk.sleep(pause).await;
+            place.desk.sleep(pause * place.pace).await;
         }
     })
 }
@@ -87,7 +98,18 @@ impl Place {
             Mode::SecondaryPreferred,
             Mode::Nearest,
         ]);
-        (mode != Mode::Primary).then(|| ReadPreference::from_mode(mode))
+        let side = |side: &str| TagSet(vec![("side".into(), side.into())]);
+        let tags = match self.chance.below(8) {
+            0 => vec![side(SIDES[1])],
+            1 => vec![side(SIDES[0]), TagSet::default()],
+            _ => Vec::new(),
+        };
+        let is_bounded = self.has_delayed || self.chance.percent(15);
+        let staleness = if is_bounded { 120 } else { -1 };
+        (mode != Mode::Primary).then(|| {
+            ReadPreference::new(mode, tags, staleness, None)
+                .expect("only the primary's takes nothing besides")
+        })
     }
 
     /// Enters how a write ended.

@@ -1,30 +1,86 @@
 //! Reads of what does not change, batch by batch.
 
 use mangonel_bson::{append_i64, append_str, writer};
-use mangonel_proto::operation::{Kind, SessionChoice};
+use mangonel_proto::chunk_filter::{LAID, Laid, read_laid};
+use mangonel_proto::operation::{Kind, Operation, SessionChoice};
 
-use super::{Place, SHELF, command, command_of};
-use crate::server::cursor::batch_of;
+use super::{CHUNK_SIZES, Place, SHELF, command, command_of};
+use crate::desk::Ending;
+use crate::server::cursor::{batch_of, chunk_bytes};
+use crate::wire::documents_of;
 
 /// Reads the shelf through a cursor, to the end or not.
 pub(super) async fn browse(place: &mut Place) {
+    let mut seen: Vec<(i64, i64)> = Vec::new();
+    let mut take = |ending: &Ending| {
+        let document = ending.document().and_then(|body| body.get_document("cursor").ok().flatten());
+        seen.extend(document.map(|cursor| batch_of(cursor, "_id", "value")).unwrap_or_default());
+    };
+    let is_whole = scroll(place, "shelf", None, &mut take).await;
+    let expected: Vec<(i64, i64)> = (0..SHELF).map(|key| (key, key * 7)).collect();
+    if is_whole && seen != expected {
+        place.blame(format!("a cursor showed {} documents of {SHELF}, or others", seen.len()));
+    }
+}
+
+/// Reads a file whose chunks are laid aside while they arrive.
+pub(super) async fn fetch(place: &mut Place) {
+    // Not always is there room for all of them.
+    let room = place.chance.pick(&[20_000, 20_000, 4_000]);
+    let mut seen: Vec<Vec<u8>> = Vec::new();
+    let mut take = |ending: &Ending| seen.extend(chunks_of(ending));
+    let is_whole = scroll(place, "files.chunks", Some(room), &mut take).await;
+    let expected: Vec<Vec<u8>> =
+        CHUNK_SIZES.iter().zip(0..).map(|(size, number)| chunk_bytes(number, *size)).collect();
+    if is_whole && seen != expected {
+        let sizes: Vec<usize> = seen.iter().map(Vec::len).collect();
+        place.blame(format!("a file has other chunks, of {sizes:?} bytes"));
+    }
+}
+
+/// Returns the chunks of a batch: of each document its data, or what was laid aside.
+fn chunks_of(ending: &Ending) -> Vec<Vec<u8>> {
+    let Some(body) = ending.document() else { return Vec::new() };
+    let laid = body.get_binary(LAID).ok().flatten().map(|bytes| read_laid(bytes.bytes)).unwrap_or_default();
+    let cursor = body.get_document("cursor").ok().flatten();
+    let batch = cursor.and_then(|cursor| {
+        let first = cursor.get_array("firstBatch").ok().flatten();
+        first.or_else(|| cursor.get_array("nextBatch").ok().flatten())
+    });
+    let documents = batch.into_iter().flat_map(documents_of).zip(0u32..);
+    let chunks = documents.map(|(document, index)| match laid.iter().find(|laid| laid.index == index) {
+        Some(Laid { at, size, .. }) => {
+            let room = ending.room.as_deref().unwrap_or_default();
+            room.get(*at as usize..*at as usize + *size as usize).unwrap_or_default().to_vec()
+        }
+        None => document.get_binary("data").ok().flatten().map_or(Vec::new(), |data| data.bytes.to_vec()),
+    });
+    chunks.collect()
+}
+
+/// Reads a collection through a cursor. Returns whether to the end.
+async fn scroll(
+    place: &mut Place,
+    collection: &str,
+    room: Option<usize>,
+    take: &mut dyn FnMut(&Ending),
+) -> bool {
     let size = place.chance.between(2, 12) as i64;
     let preference = place.preference();
-    let mut operation = command("find", "shelf", Kind::Read, |out| append_i64(out, "batchSize", size));
+    let mut operation = command("find", collection, Kind::Read, |out| append_i64(out, "batchSize", size));
     operation.read_preference = preference.clone();
-    let mut ending = place.desk.run(operation).await;
-    let mut seen: Vec<(i64, i64)> = Vec::new();
+    let mut ending = run(place, operation, room).await;
     let mut pinned = None;
     loop {
         pinned = ending.pinned.take().or(pinned);
         let Some(cursor) = ending.facts.cursor.clone().filter(|_| ending.is_ok()) else {
-            return place.desk.release(pinned, false).await;
+            place.desk.release(pinned, false).await;
+            return false;
         };
-        let document = ending.document().and_then(|body| body.get_document("cursor").ok().flatten());
-        seen.extend(document.map(|cursor| batch_of(cursor, "_id", "value")).unwrap_or_default());
+        take(&ending);
         if cursor.id == 0 {
             place.desk.release(pinned, true).await;
-            break;
+            return true;
         }
         if place.chance.percent(5) {
             // Longer than a cursor of some servers lives.
@@ -36,25 +92,29 @@ pub(super) async fn browse(place: &mut Place) {
             if let Some(session) = session {
                 place.desk.with(move |client, now| client.give_back_session(session, now)).await;
             }
-            let mut kill = command("killCursors", "shelf", Kind::ReadOnce, |out| {
+            let mut kill = command("killCursors", collection, Kind::ReadOnce, |out| {
                 let array = writer::begin_array(out, "cursors");
                 append_i64(out, "0", cursor.id);
                 writer::end_document(out, array);
             });
             (kill.server, kill.session, kill.pinned) = (server, SessionChoice::None, pinned);
             place.desk.run(kill).await;
-            return place.desk.release(pinned, true).await;
+            place.desk.release(pinned, true).await;
+            return false;
         }
         let mut more = command_of("getMore", cursor.id, Kind::ReadOnce, |out| {
-            append_str(out, "collection", "shelf");
+            append_str(out, "collection", collection);
             append_i64(out, "batchSize", size);
         });
         (more.server, more.read_preference, more.pinned) = (server, preference.clone(), pinned);
         more.session = session.map_or(SessionChoice::None, SessionChoice::Of);
-        ending = place.desk.run(more).await;
+        ending = run(place, more, room).await;
     }
-    let expected: Vec<(i64, i64)> = (0..SHELF).map(|key| (key, key * 7)).collect();
-    if seen != expected {
-        place.blame(format!("a cursor showed {} documents of {SHELF}, or others", seen.len()));
+}
+
+async fn run(place: &Place, operation: Operation, room: Option<usize>) -> Box<Ending> {
+    match room {
+        Some(size) => place.desk.run_filtered(operation, size).await,
+        None => place.desk.run(operation).await,
     }
 }

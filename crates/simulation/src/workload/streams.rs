@@ -7,7 +7,7 @@ use mangonel_proto::operation::{Kind, SessionChoice};
 use super::{Place, command, command_of};
 use crate::desk::Ending;
 use crate::judge::Stream;
-use crate::server::cursor::batch_of;
+use crate::server::cursor::{HISTORY_LOST, INVALID_RESUME_TOKEN, batch_of};
 use crate::wire::append_document;
 
 /// `CursorNotFound`.
@@ -15,18 +15,18 @@ const CURSOR_NOT_FOUND: i64 = 43;
 
 /// Follows the inserts to the end of the work.
 pub(super) async fn watch(place: &mut Place) {
-    let number = place.ledger.borrow().streams.len();
-    place.ledger.borrow_mut().streams.push(Stream::default());
+    let mut number = begin(place);
     let preference = place.preference();
-    let mut token: Option<i64> = None;
+    let (mut token, mut is_over): (Option<i64>, bool) = (None, false);
     while place.desk.now() < place.end {
-        let after = token;
+        // Behind the end of a collection nothing is resumed.
+        let (after, how) = (token, if is_over { "startAfter" } else { "resumeAfter" });
         let mut open = command("aggregate", "orders", Kind::Read, |out| {
             let stages = writer::begin_array(out, "pipeline");
             append_document(out, "0", |out| {
                 append_document(out, "$changeStream", |out| {
                     if let Some(token) = after {
-                        append_document(out, "resumeAfter", |out| append_i64(out, "_data", token));
+                        append_document(out, how, |out| append_i64(out, "_data", token));
                     }
                 });
             });
@@ -36,19 +36,29 @@ pub(super) async fn watch(place: &mut Place) {
         open.read_preference = preference.clone();
         let mut ending = place.desk.run(open).await;
         if !ending.is_ok() {
+            match ending.facts.code {
+                Some(HISTORY_LOST) => {
+                    place.ledger.borrow_mut().losses += 1;
+                    (number, token, is_over) = (begin(place), None, false);
+                }
+                Some(INVALID_RESUME_TOKEN) => place.blame("a stream cannot be resumed".into()),
+                _ => {}
+            }
             place.desk.sleep(50).await;
             continue;
         }
+        is_over = false;
         let mut pinned = None;
         while let Some(cursor) = ending.facts.cursor.clone().filter(|_| ending.is_ok()) {
             pinned = ending.pinned.take().or(pinned);
             take(place, number, &ending, &mut token);
             let (server, session) = (ending.server.clone(), ending.session.take());
-            if cursor.id == 0 || place.desk.now() >= place.end {
+            is_over = cursor.id == 0;
+            if is_over || place.desk.now() >= place.end {
                 if let Some(session) = session {
                     place.desk.with(move |client, now| client.give_back_session(session, now)).await;
                 }
-                return place.desk.release(pinned, false).await;
+                break;
             }
             let mut more = command_of("getMore", cursor.id, Kind::ReadOnce, |out| {
                 append_str(out, "collection", "orders");
@@ -59,10 +69,17 @@ pub(super) async fn watch(place: &mut Place) {
             ending = place.desk.run(more).await;
         }
         place.desk.release(pinned, false).await;
-        if !is_resumable(&ending) {
+        if !is_over && !is_resumable(&ending) {
             place.desk.sleep(20).await;
         }
     }
+}
+
+/// Begins to write down what a stream shows.
+fn begin(place: &Place) -> usize {
+    let mut ledger = place.ledger.borrow_mut();
+    ledger.streams.push(Stream::default());
+    ledger.streams.len() - 1
 }
 
 fn is_resumable(ending: &Ending) -> bool {

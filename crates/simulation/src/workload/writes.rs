@@ -7,7 +7,7 @@ use mangonel_proto::operation::{Kind, Operation, SessionChoice};
 use super::{COUNTERS, Place, append_concern, append_level, command, finished};
 use crate::judge::Verdict;
 use crate::server::cursor::batch_of;
-use crate::wire::append_document;
+use crate::wire::{append_document, document};
 
 /// Inserts one document or several.
 pub(super) async fn insert(place: &mut Place, turn: i64) {
@@ -58,6 +58,57 @@ fn insertion(intents: &[i64], is_safe: bool, wtimeout: Option<i32>, is_sequence:
     }
     writer::end_document(&mut head, start);
     finished(head, sequence, Kind::RetryableWrite)
+}
+
+/// Inserts a document and counts up, with one command.
+pub(super) async fn bulk(place: &mut Place, turn: i64) {
+    let is_safe = place.chance.percent(70);
+    let (key, now) = (place.chance.below(COUNTERS) as i64, place.desk.now());
+    let intents = [place.intent(turn, 0), place.intent(turn, 1)];
+    {
+        let mut ledger = place.ledger.borrow_mut();
+        intents.iter().for_each(|intent| ledger.begin(*intent, now));
+        ledger.counts.entry(key).or_default().push((intents[1], now));
+    }
+    let ending = place.desk.run(bulk_command(intents, key, is_safe)).await;
+    let errors = ending.document().and_then(|body| body.get_i64_lenient("nErrors").ok().flatten());
+    if ending.is_ok() && errors.is_some_and(|errors| errors > 0) {
+        place.blame(format!("bulk write {} met its own document, which was inserted once", intents[0]));
+    }
+    intents.iter().for_each(|intent| place.enter(*intent, &ending, is_safe));
+}
+
+fn bulk_command(intents: [i64; 2], key: i64, is_safe: bool) -> Operation {
+    let mut head = Command::begin();
+    let start = writer::begin_document(&mut head);
+    append_i64(&mut head, "bulkWrite", 1);
+    append_bool(&mut head, "ordered", true);
+    append_concern(&mut head, is_safe, None);
+    append_i64(&mut head, "comment", intents[0]);
+    writer::end_document(&mut head, start);
+    let mut operations = Command::begin_sequence("ops", 256);
+    operations.extend(document(|out| {
+        append_i64(out, "insert", 0);
+        append_document(out, "document", |out| {
+            append_i64(out, "_id", intents[0]);
+            append_i64(out, "value", intents[0] % 1000);
+            append_i64(out, "intent", intents[0]);
+        });
+    }));
+    operations.extend(document(|out| {
+        append_i64(out, "update", 1);
+        append_document(out, "updateMods", |out| {
+            append_i64(out, "q", key);
+            append_i64(out, "add", 1);
+            append_i64(out, "intent", intents[1]);
+        });
+    }));
+    let names = ["shop.orders", "shop.counters"];
+    let namespaces: Vec<u8> =
+        names.iter().flat_map(|name| document(|out| append_str(out, "ns", name))).collect();
+    let command = Command::with_two_sequences(head, operations, "nsInfo", &namespaces)
+        .expect("documents were built above");
+    Operation::new(command, "admin", Kind::RetryableWrite)
 }
 
 /// Makes an update that adds to a document.

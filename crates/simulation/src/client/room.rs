@@ -1,0 +1,63 @@
+//! Memory into which chunks are laid while they arrive, as GridFS reads them.
+
+use mangonel_proto::chunk_filter::{ChunkFilter, FilterStep};
+
+/// Memory for chunks that are laid aside.
+pub(crate) struct Room {
+    filter: ChunkFilter,
+    pub(crate) bytes: Vec<u8>,
+    /// Whether the message that arrives is none for the filter.
+    pub(crate) is_plain: bool,
+}
+
+/// What became of received bytes.
+pub(super) enum Taken {
+    /// There is more to come of the message.
+    Part,
+    /// The message is there, its chunks laid aside.
+    Whole(Vec<u8>),
+    /// It is none to be filtered; these are its bytes so far.
+    Plain(Vec<u8>),
+}
+
+impl Room {
+    pub(super) fn new(size: usize) -> Self {
+        Room { filter: ChunkFilter::new(0, size), bytes: vec![0; size], is_plain: false }
+    }
+
+    /// Takes bytes in as the faces do: data goes to its place, the rest through the filter's window.
+    pub(super) fn take_in(&mut self, bytes: &[u8]) -> Taken {
+        let mut left = bytes;
+        loop {
+            let at = self.filter.place();
+            match self.filter.poll() {
+                FilterStep::Place(count) => {
+                    self.bytes[at..at + count].copy_from_slice(&self.filter.ready()[..count]);
+                    self.filter.placed(count);
+                }
+                FilterStep::Receive(_) if left.is_empty() => return Taken::Part,
+                FilterStep::Receive(direct) => {
+                    let direct = direct.min(left.len());
+                    self.bytes[at..at + direct].copy_from_slice(&left[..direct]);
+                    left = &left[direct..];
+                    let window = self.filter.window();
+                    let windowed = left.len().min(window.len());
+                    window[..windowed].copy_from_slice(&left[..windowed]);
+                    left = &left[windowed..];
+                    self.filter.received(direct, windowed);
+                }
+                FilterStep::Whole => return Taken::Whole(self.filter.take()),
+                FilterStep::Plain => {
+                    let ready = self.filter.ready().to_vec();
+                    let mut message = self.filter.take();
+                    message.extend_from_slice(&ready);
+                    message.extend_from_slice(left);
+                    // What it had received is given out; the next message begins with an empty window.
+                    self.filter = ChunkFilter::new(self.filter.place(), self.bytes.len());
+                    return Taken::Plain(message);
+                }
+                FilterStep::NoMemory => return Taken::Part,
+            }
+        }
+    }
+}
