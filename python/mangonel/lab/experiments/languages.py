@@ -101,7 +101,8 @@ class ProgramTask(Task):
 
     def run(self, plant: float) -> dict[str, float]:
         """Let the program do its work, slowed down by a share, and return what it told of its times."""
-        return self.program.ask("run", self.verb, self.count, plant)
+        told: dict[str, float] = self.program.ask("run", self.verb, self.count, plant)
+        return told
 
     def extras(self) -> dict[str, float]:
         """Return the program's report, after its writes were counted: the next sample begins by removing them."""

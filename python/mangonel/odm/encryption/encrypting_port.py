@@ -169,8 +169,10 @@ def database_of(connection: Any, model: Any, is_async: bool) -> Any:
     if values is None:
         if tree is None:
             return database
-        owner = next(each for each in models_of(name, model) if encrypted_tree(each) is not None)
-        first = next(path for path, _ in encrypted_tree(owner).rules())
+        owner, own = next(
+            (each, own) for each in models_of(name, model) if (own := encrypted_tree(each)) is not None
+        )
+        first = next(path for path, _ in own.rules())
         where = "" if owner is model else f" in {owner.__module__}.{owner.__qualname__}, stored in {name} too"
         raise ConfigurationError(
             f"cannot use {model.__name__}, whose {first} is encrypted{where}: expected keys, got none; use {_REMEDY}"

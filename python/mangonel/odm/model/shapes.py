@@ -258,7 +258,7 @@ def _places(shape: Any, names: list[str]) -> list[Any] | None:
     None for a class that has to be called: it has something of its own in `__init__`, `__post_init__`, `__new__` or
     `__setattr__`, or a field that `__init__` does not take.
     """
-    if not dataclasses.is_dataclass(shape):
+    if not hasattr(shape, "__dataclass_params__"):
         return None
     code = getattr(shape.__init__, "__code__", None)
     # As `dataclass` writes it. That of a frozen one sets its fields as `object` does, too.
