@@ -5,12 +5,13 @@ Knows none of these engines. pyarrow is imported on demand.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mangonel._shared.partitions.carry import Carried, carried, client_for
+from mangonel._shared.partitions.carry import ENVIRONMENT, Carried, carried, client_for
 from mangonel.arrow.schema import Schema, fields_of
-from mangonel.errors import OperationFailure
+from mangonel.errors import ConfigurationError, OperationFailure
 
 __all__ = ["PartReader", "TableParts", "Target", "arrow_schema", "with_id_types"]
 
@@ -34,6 +35,7 @@ class TableParts:
 
     Raises:
         TypeError: a collection of the asyncio face.
+        ConfigurationError: workers would find another deployment in their environment.
     """
 
     def __init__(
@@ -57,6 +59,8 @@ class TableParts:
         self.missing = missing
         self.mixed: frozenset[str] = frozenset()
         self.size = _size_of(collection)
+        if connect is None:
+            _check_environment(collection.database.client)
         if count is None:
             count = min(max(-(-self.size // _PART), 1), _MOST_PARTS)
         # Before documents are looked at, so that the moment of a snapshot is not older than the columns.
@@ -120,6 +124,10 @@ class Target:
         collection: a collection of the blocking face.
         key, once: as for `Collection.insert_arrow`; `once` is a name of the whole job.
         connect: as for `Collection.partitions`.
+
+    Raises:
+        TypeError: a collection of the asyncio face.
+        ConfigurationError: workers would find another deployment in their environment.
     """
 
     def __init__(
@@ -133,6 +141,10 @@ class Target:
         if collection._port.is_async:
             raise TypeError("expected a collection of the blocking face, got one of asyncio")
         client = collection._client
+        if connect is None:
+            # What the client knows of its deployment is complete after a command.
+            collection.database.command("ping")
+            _check_environment(client)
         self._kind: type[Any] = type(client)
         self._carried: Carried = carried(client, connect)
         self._names = collection.database.name, collection.name
@@ -212,6 +224,33 @@ def _marked(field: Any) -> Any:
     if name is None or b"ARROW:extension:name" in (field.metadata or {}):
         return field
     return field.with_metadata({"ARROW:extension:name": name, "ARROW:extension:metadata": ""})
+
+
+def _check_environment(client: Any) -> None:
+    """Raise if this process's MANGONEL_URI, which workers inherit, names no server of a client's deployment."""
+    uri = os.environ.get(ENVIRONMENT)
+    if uri is None or uri.startswith("mongodb+srv:") or client._options.srv is not None:
+        # Names of DNS records are no names of servers.
+        return
+    from mangonel.uri_parser import parse_uri
+
+    named = set(map(_without_alias, parse_uri(uri)["nodelist"]))
+    known = {*client._options.seeds, *client.topology_description.server_descriptions()}
+    if not named & set(map(_without_alias, known)):
+        raise ConfigurationError(
+            f"expected a server of this client's deployment {_shown(known)} in {ENVIRONMENT}, which workers use, "
+            f'got {_shown(named)}; set it to the same deployment, or pass connect="{ENVIRONMENT}" if it is the same by '
+            "other names"
+        )
+
+
+def _without_alias(address: tuple[str, int | None]) -> tuple[str, int | None]:
+    host, port = address
+    return ("127.0.0.1" if host in ("localhost", "::1") else host), port
+
+
+def _shown(addresses: set[tuple[str, int | None]]) -> str:
+    return ", ".join(sorted(f"{host}:{port}" for host, port in addresses))
 
 
 def _size_of(collection: Any) -> int:

@@ -44,6 +44,7 @@ def read(
 
     Raises:
         TypeError: a collection of the asyncio face.
+        ConfigurationError: MANGONEL_URI is of another deployment, and no `connect` is given.
         ImportError: dask is not installed.
         SnapshotUnavailable, OperationFailure, AutoReconnect: as for `partitions`.
 
@@ -116,6 +117,7 @@ def write(
 
     Raises:
         TypeError: a collection of the asyncio face.
+        ConfigurationError: MANGONEL_URI is of another deployment, and no `connect` is given.
         BulkWriteError, ColumnError, OperationFailure, AutoReconnect: as for `insert_arrow`.
 
     Example:

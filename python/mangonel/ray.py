@@ -40,6 +40,7 @@ class Source(Datasource):  # type: ignore[misc]  # Ray comes without types
 
     Raises:
         TypeError: a collection of the asyncio face.
+        ConfigurationError: MANGONEL_URI is of another deployment, and no `connect` is given.
         SnapshotUnavailable, OperationFailure, AutoReconnect: as for `partitions`.
 
     Example:
@@ -118,6 +119,7 @@ class Sink(Datasink):  # type: ignore[misc]  # Ray comes without types
 
     Raises:
         TypeError: a collection of the asyncio face.
+        ConfigurationError: MANGONEL_URI is of another deployment, and no `connect` is given.
 
     Example:
         >>> dataset.write_datasink(Sink(client.shop.copies, key="_id"))
