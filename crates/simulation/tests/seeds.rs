@@ -36,7 +36,9 @@ fn a_seed_is_played_the_same_again() {
 fn the_world_is_as_rough_as_it_says() {
     let (mut operations, mut elections, mut rollbacks) = (0, 0, 0);
     let mut endings = std::collections::BTreeMap::new();
-    for seed in 1..=40 {
+    // The rarest ending comes once in some hundred seeds.
+    let every = ["ok", "network", "refused", "timeout", "server selection", "wait queue", "time limit"];
+    for seed in 1..=400 {
         let (report, _) = play(&Plan::new(seed), false);
         operations += report.operations;
         elections += report.elections;
@@ -44,11 +46,17 @@ fn the_world_is_as_rough_as_it_says() {
         for (how, count) in report.endings {
             *endings.entry(how).or_insert(0u64) += count;
         }
+        if seed == 40 {
+            assert!(
+                operations > 15_000 && elections > 20 && rollbacks > 0,
+                "{operations} {elections} {rollbacks}"
+            );
+        }
+        if seed >= 40 && every.iter().all(|how| endings.contains_key(how)) {
+            return;
+        }
     }
-    assert!(operations > 15_000 && elections > 20 && rollbacks > 0, "{operations} {elections} {rollbacks}");
-    for how in ["ok", "network", "refused", "timeout", "server selection", "wait queue", "time limit"] {
-        assert!(endings.contains_key(how), "no operation ended so: {how}, {endings:?}");
-    }
+    panic!("of {every:?} no operation ended in one way or more: {endings:?}");
 }
 
 #[test]
