@@ -223,6 +223,7 @@ lint-floors:
 	$(PYTHON) tools/flows.py
 	$(PYTHON) tools/core_rules.py
 	$(PYTHON) tools/third_party.py --check
+	$(PYTHON) tools/planted.py --check
 
 third-party:    ## Write the licences and the bill of materials of what is linked in
 	$(PYTHON) tools/third_party.py
