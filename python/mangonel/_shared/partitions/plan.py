@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from mangonel.bson.timestamp import Timestamp
     from mangonel.topology_description import TopologyDescription
 
-# Samples per range: of 8 ranges the largest has 1.2 times the mean, and more than 1.3 once in ten thousand plans. Many
-# ranges are read in turns, so fewer samples suffice, and the reply stays small.
+# Samples per range: of 8 ranges the largest has mostly 1.2 times the mean, and seldom more than 1.3. Many ranges are
+# read in turns, so fewer samples suffice, and the reply stays small.
 _SAMPLES, _FEWEST_SAMPLES, _MOST_SAMPLES = 256, 16, 4096
 
 # The options of a query that ranges cannot honour, with the reason.
