@@ -43,7 +43,7 @@ VALUES = [
         "standard",
         "csharpLegacy",
     ),
-    *([], {}, [1], dict, list, int, print, b"x", object(), datetime.timezone.utc),  # noqa: UP017
+    *([], {}, [1], dict, list, int, print, b"x", object(), datetime.UTC),
 ]
 
 
@@ -81,7 +81,7 @@ def test_an_unknown_option_is_told() -> None:
     words = []
     for module, kind in ((_internals, errors), (pymongo.common, pymongo.errors)):
         with pytest.raises(kind.ConfigurationError) as caught:
-            module.raise_config_error("retry", ["retryReads"])  # type: ignore[attr-defined]
+            module.raise_config_error("retry", ["retryReads"])  # type: ignore[attr-defined]  # of either module
         words.append(str(caught.value))
     assert words[0] == words[1]
 

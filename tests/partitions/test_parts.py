@@ -109,7 +109,7 @@ def test_neighbours_share_a_bound_and_the_ends_are_open(database: Any) -> None:
 @pytest.mark.no_sample
 @pytest.mark.timeout(600)
 def test_largest_of_eight_parts_has_mostly_at_most_a_third_more_than_the_mean(database: Any) -> None:
-    # The server's `$sample` is not quite even: one plan in some twenty has a part of 1.35 times the mean.
+    # The server's `$sample` is not quite even: one plan had a part of 1.35 times the mean.
     # A million documents, made by the server.
     ends: list[Any] = ["$_id", {"$add": ["$_id", 1]}]
     numbers = {"$range": [{"$multiply": [end, 1000]} for end in ends]}

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import io
 import json
 import logging
 import random
@@ -30,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from applications import DEFINED, LISTENING
 from browser import after
 
+from mangonel.lab.experiments._in_process import call_asgi, call_wsgi
 from mangonel.websessions import MemoryStore, Unsupported, WebSessions
 from mangonel.websessions.testing import FakeClock
 
@@ -81,37 +81,9 @@ Send = Callable[[str, str | None], Awaitable[Answer]]
 
 def by_asgi(app: Any) -> Send:
     """Return a function that calls an ASGI application."""
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": "GET",
-        "scheme": "https",
-    }
-    scope |= {"path": "/", "raw_path": b"/", "root_path": "", "client": ("192.0.2.7", 1)}
-    scope |= {"server": ("shop.example", 443)}
 
     async def send(query: str, cookie: str | None) -> Answer:
-        headers = [(b"host", b"shop.example")] + ([(b"cookie", cookie.encode())] if cookie else [])
-        asked = [{"type": "http.request", "body": b"", "more_body": False}]
-        status, given, body, is_over = 500, [], b"", asyncio.Event()
-
-        async def receive() -> Any:
-            if asked:
-                return asked.pop()
-            await is_over.wait()
-            return {"type": "http.disconnect"}
-
-        async def take(message: Any) -> None:
-            nonlocal status, given, body
-            if message["type"] == "http.response.start":
-                status, given = message["status"], message["headers"]
-            else:
-                body += message.get("body", b"")
-
-        await app({**scope, "query_string": query.encode(), "headers": headers, "state": {}}, receive, take)
-        is_over.set()
-        cookies = [value.decode("latin-1") for name, value in given if name.lower() == b"set-cookie"]
+        status, cookies, body = await call_asgi(app, f"/?{query}", cookie)
         return Answer(status, cookies, after(cookie, cookies), body)
 
     return send
@@ -120,28 +92,10 @@ def by_asgi(app: Any) -> Send:
 def by_wsgi(app: Any, pool: ThreadPoolExecutor) -> Send:
     """Return a function that calls a WSGI application in a thread."""
 
-    def call(query: str, cookie: str | None) -> Answer:
-        environ: dict[str, Any] = {"REQUEST_METHOD": "GET", "SCRIPT_NAME": "", "PATH_INFO": "/"}
-        environ |= {"QUERY_STRING": query, "SERVER_NAME": "shop.example", "SERVER_PORT": "443"}
-        environ |= {"SERVER_PROTOCOL": "HTTP/1.1", "HTTP_HOST": "shop.example", "REMOTE_ADDR": "192.0.2.7"}
-        environ |= {"wsgi.url_scheme": "https", "wsgi.input": io.BytesIO(), "wsgi.errors": io.StringIO()}
-        environ |= {"wsgi.version": (1, 0), "wsgi.multithread": True, "wsgi.multiprocess": False}
-        environ["wsgi.run_once"] = False
-        if cookie:
-            environ["HTTP_COOKIE"] = cookie
-        started: list[Any] = []
-        body = app(environ, lambda status, headers, exc_info=None: started.append((status, headers)))
-        try:
-            content = b"".join(body)
-        finally:
-            if hasattr(body, "close"):
-                body.close()
-        status, headers = started[-1]
-        cookies = [value for name, value in headers if name.lower() == "set-cookie"]
-        return Answer(int(status[:3]), cookies, after(cookie, cookies), content)
-
     async def send(query: str, cookie: str | None) -> Answer:
-        return await asyncio.get_running_loop().run_in_executor(pool, call, query, cookie)
+        loop = asyncio.get_running_loop()
+        status, cookies, body = await loop.run_in_executor(pool, call_wsgi, app, f"/?{query}", cookie)
+        return Answer(status, cookies, after(cookie, cookies), body)
 
     return send
 

@@ -187,7 +187,7 @@ if sdk is not None:
 
         def _add_event(self, event: Any) -> None:
             if not self._events:
-                self._events = self._new_events()  # type: ignore[no-untyped-call]
+                self._events = self._new_events()  # type: ignore[no-untyped-call]  # the SDK's own
             super()._add_event(event)
 
         def _add_link(self, link: Any) -> None:

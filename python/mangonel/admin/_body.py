@@ -155,6 +155,7 @@ class FormReader:
         if len(self.texts) + len(self.files) >= MAX_FIELDS:
             raise ValueError(f"more than {MAX_FIELDS} fields")
         self._is_text = self._param("filename") is None
+        # `_end_part` or `close` closes it.
         self._part = io.BytesIO() if self._is_text else SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
         self._step = self._read_part
         return True
@@ -193,8 +194,8 @@ class FormReader:
         if part is None:
             return
         name = _unquoted(str(self._param("name")))
-        if self._is_text:
-            self.texts[name] = part.getvalue().decode("utf-8")  # type: ignore[attr-defined]
+        if isinstance(part, io.BytesIO):
+            self.texts[name] = part.getvalue().decode("utf-8")
             return
         file = _unquoted(str(self._param("filename")))
         if not file and not part.tell():

@@ -47,7 +47,8 @@ class AdminHandler(SessionMixin, RequestHandler):
         if self.request.method != "POST":
             return
         # Tornado refuses a larger one before it reads it.
-        self.request.connection.set_max_body_size(self._admin.max_body)  # type: ignore[union-attr]
+        connection: Any = self.request.connection
+        connection.set_max_body_size(self._admin.max_body)
         try:
             kind = self.request.headers.get("Content-Type", "")
             self._reader = reader_of(kind, self.session.user, self._admin.max_body)

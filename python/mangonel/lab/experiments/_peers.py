@@ -8,8 +8,6 @@ that has one, Django's cached_db writes to its database and to its cache.
 
 from __future__ import annotations
 
-import asyncio
-import io
 import tempfile
 from collections.abc import Awaitable, Callable
 from itertools import cycle, islice
@@ -18,13 +16,13 @@ from typing import Any, TypeAlias
 from mangonel.lab.digest import digest
 from mangonel.lab.environment import Layout, environment_for
 from mangonel.lab.experiment import Bench, Part, Task, expect
+from mangonel.lab.experiments._in_process import HOST, Answer, call_asgi, call_wsgi
 
 # Takes a path with a query, and the Cookie header; returns the body and the cookies that were set.
 Send: TypeAlias = Callable[[str, str], Awaitable[tuple[bytes, list[str]]]]
 
 PAYLOAD = "x" * 100
 VISITORS = 50
-HOST = "shop.example"
 
 
 class PeerTask(Task):
@@ -210,60 +208,22 @@ SITES = {"flask": _flask, "starlette": _starlette, "django": _django}
 
 def _by_wsgi(app: Any) -> Send:
     """Return a function that calls a WSGI application in the calling thread."""
-    usual: dict[str, Any] = {"REQUEST_METHOD": "GET", "SCRIPT_NAME": "", "REMOTE_ADDR": "192.0.2.7"}
-    usual |= {"SERVER_NAME": HOST, "SERVER_PORT": "443", "SERVER_PROTOCOL": "HTTP/1.1", "HTTP_HOST": HOST}
-    usual |= {"wsgi.url_scheme": "https", "wsgi.version": (1, 0), "wsgi.multithread": False}
-    usual |= {"wsgi.multiprocess": False, "wsgi.run_once": False}
 
     async def send(target: str, cookie: str) -> tuple[bytes, list[str]]:
-        path, _, query = target.partition("?")
-        environ = {**usual, "PATH_INFO": path, "QUERY_STRING": query}
-        environ |= {"wsgi.input": io.BytesIO(), "wsgi.errors": io.StringIO()}
-        if cookie:
-            environ["HTTP_COOKIE"] = cookie
-        started: list[Any] = []
-        body = app(environ, lambda status, headers, exc_info=None: started.append((status, headers)))
-        try:
-            content = b"".join(body)
-        finally:
-            if hasattr(body, "close"):
-                body.close()
-        status, headers = started[-1]
-        expect("the status", status[:3], "200")
-        return content, [value for name, value in headers if name.lower() == "set-cookie"]
+        return _checked(call_wsgi(app, target, cookie))
 
     return send
 
 
 def _by_asgi(app: Any) -> Send:
     """Return a function that calls an ASGI application."""
-    usual: dict[str, Any] = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": "GET",
-    }
-    usual |= {"scheme": "https", "root_path": "", "client": ("192.0.2.7", 1), "server": (HOST, 443)}
 
     async def send(target: str, cookie: str) -> tuple[bytes, list[str]]:
-        path, _, query = target.partition("?")
-        headers = [(b"host", HOST.encode())] + ([(b"cookie", cookie.encode())] if cookie else [])
-        asked = [{"type": "http.request", "body": b"", "more_body": False}]
-        status, given, body = 0, [], b""
-
-        async def receive() -> Any:
-            return asked.pop() if asked else await asyncio.get_running_loop().create_future()
-
-        async def take(message: Any) -> None:
-            nonlocal status, given, body
-            if message["type"] == "http.response.start":
-                status, given = message["status"], message["headers"]
-            else:
-                body += message.get("body", b"")
-
-        scope = {**usual, "path": path, "raw_path": path.encode(), "query_string": query.encode()}
-        await app({**scope, "headers": headers, "state": {}}, receive, take)
-        expect("the status", status, 200)
-        return body, [value.decode("latin-1") for name, value in given if name.lower() == b"set-cookie"]
+        return _checked(await call_asgi(app, target, cookie))
 
     return send
+
+
+def _checked(answer: Answer) -> tuple[bytes, list[str]]:
+    expect("the status", answer.status, 200)
+    return answer.body, answer.cookies
