@@ -1,10 +1,9 @@
 """Write the charts and tables of the benchmark page from a stored result file of the lab.
 
     python tools/docs_benchmarks.py [FILE]        without FILE: docs/benchmarks/report.jsonl.gz
-    python tools/docs_benchmarks.py --cost FILE   only a front page's chart of client CPU: of a run of `languages` the
-                                                  first one, of other runs the one below it
+    python tools/docs_benchmarks.py --cost FILE   only the front pages' chart of client CPU, of a run of `languages`
 
-Charts go to `docs/images/languages-*.svg` and `cost-*.svg` (client CPU), `first-*.svg` (all comparisons) and to
+Charts go to `docs/images/languages-*.svg` (client CPU), `first-*.svg` (all comparisons) and to
 `docs/benchmarks/NAME-*.svg` (one each), light and dark. README.md and docs/index.md take what the first ones show.
 Figures go below the marker of `docs/benchmarks/index.md`; the text above it is written by hand.
 """
@@ -135,46 +134,32 @@ def _times(words: str) -> str:
 
 
 def write_front(content: dict[str, Any]) -> int:
-    """Write a chart of the client's processor time and its place on the front pages; return an exit status."""
+    """Write the chart of the client's processor time and its place on the front pages; return an exit status."""
     found = costs.costs(results.Results(content))
-    if not found:
-        print(
-            "docs_benchmarks: expected a run with client CPU of an operation of costs.toml, got none",
-            file=sys.stderr,
-        )
+    if not found or len(found[0].peers) < 2:
+        print("docs_benchmarks: expected a run of `languages` with client CPU, got none", file=sys.stderr)
         return 1
-    kind = "languages" if len(found[0].peers) > 1 else "cost"
     for name, svg in page.cost_pictures(content).items():
-        (IMAGES / f"{kind}-{name}.svg").write_text(svg, encoding="utf-8")
+        (IMAGES / f"languages-{name}.svg").write_text(svg, encoding="utf-8")
     alt = f"Processor time of the client for {len(found)} operations, Mangonel beside its peers"
-    is_unfit = kind == "languages" and noise.unfit(results.Results(content), is_brief_whole=True)
+    is_unfit = noise.unfit(results.Results(content), is_brief_whole=True)
     noisy = "; a noisy run, not to be quoted" if is_unfit else ""
+    told = content["fingerprint"]
+    where = (
+        "user and system time of a process that reads documents of ten fields with its language's official driver; "
+        f"MongoDB {told['server'].get('version')}, CPython {told['python']}, {told['cores']} cores, {told['date'][:10]}"
+    )
     for front, images in FRONTS.items():
-        where = CONDITIONS[kind](content["fingerprint"], images.removesuffix("images"))
-        block = (
-            f"**{costs.quote(found[0])}**\n({where}{noisy}).\n\n{wide_and_narrow(f'{images}/{kind}', alt)}"
+        all_figures = (
+            f"[method, versions and all figures]({images.removesuffix('images')}benchmarks/languages.md)"
         )
-        before, start, rest = front.read_text(encoding="utf-8").partition(f"<!-- {kind} -->\n")
-        _, end, after = rest.partition(f"<!-- /{kind} -->\n")
-        assert end, f"expected <!-- {kind} --> and <!-- /{kind} --> in {front}, got none"
+        chart = wide_and_narrow(f"{images}/languages", alt)
+        block = f"**{costs.quote(found[0])}**\n({where}{noisy}: {all_figures}).\n\n{chart}"
+        before, start, rest = front.read_text(encoding="utf-8").partition("<!-- languages -->\n")
+        _, end, after = rest.partition("<!-- /languages -->\n")
+        assert end, f"expected <!-- languages --> and <!-- /languages --> in {front}, got none"
         front.write_text(f"{before}{start}{block}{end}{after}", encoding="utf-8")
     return 0
-
-
-def _cost_conditions(told: dict[str, Any], _: str) -> str:
-    server = told["server"].get("version")
-    return f"one run of the lab on {told['date'][:10]}: CPython {told['python']}, MongoDB {server}"
-
-
-def _languages_conditions(told: dict[str, Any], docs: str) -> str:
-    return (
-        "user and system time of a process that reads documents of ten fields with its language's official driver; "
-        f"MongoDB {told['server'].get('version')}, {machine(told)}, {told['date'][:10]}: "
-        f"[method, versions and all figures]({docs}benchmarks/languages.md)"
-    )
-
-
-CONDITIONS = {"cost": _cost_conditions, "languages": _languages_conditions}
 
 
 def wide_and_narrow(stem: str, words: str) -> str:
