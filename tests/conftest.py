@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,11 +69,14 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Select the sample, and run slow tests first."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    """Select the sample before others look at each test, and after them put those first that take long."""
     target.mark(config, items)
     sampling.deselect(config, items)
+    yield
     if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
         side_by_side.in_order(items, lambda item: item.path.relative_to(HERE).parts[0])
 
@@ -81,11 +85,8 @@ def pytest_collection_finish() -> None:
     """Keep some thirty thousand tests out of each look for garbage: many tests call for one."""
     gc.freeze()
     gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    """Let the end of the interpreter free everything: extension modules report what is left as leaked."""
-    gc.unfreeze()
+    # The end of the interpreter frees everything: extension modules report what is left as leaked.
+    atexit.register(gc.unfreeze)
 
 
 @pytest.hookimpl(optionalhook=True)

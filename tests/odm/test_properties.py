@@ -136,7 +136,7 @@ def shared(server: Server) -> Any:
     made.close()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.fixed_dictionaries(VALUES),
     edits(),

@@ -102,7 +102,7 @@ def outcome(make: Callable[[], Any]) -> Any:
         return type(error), str(error)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     values=VALUES.map(lambda values: {key: item for key, item in values.items() if key != "anything"}),
     order=st.randoms(use_true_random=False),

@@ -83,6 +83,7 @@ def test_every_block_of_the_pages_is_in_a_program(programs: list[Path]) -> None:
                     assert line.strip() in kept, (page, line)
 
 
+@pytest.mark.no_sample
 def test_mypy_accepts_every_block_of_the_pages(programs: list[Path]) -> None:
     assert programs
     assert mypy_reports(*programs) == []
@@ -95,6 +96,7 @@ def reports(programs: list[Path], tmp_path: Path, checker: Callable[[], list[str
     return pyright_reports(tmp_path, *programs, checker=checker, **unused)
 
 
+@pytest.mark.no_sample
 def test_basedpyright_accepts_every_block_of_the_pages(programs: list[Path], tmp_path: Path) -> None:
     assert reports(programs, tmp_path, basedpyright) == []
 

@@ -161,6 +161,7 @@ def test_a_model_may_have_as_many_fields(count: int) -> None:
     assert bson.decode(document.to_bson().raw) == {**stored, last: [5, 6]}
 
 
+@pytest.mark.no_sample
 def test_more_fields_than_can_be_counted_are_refused() -> None:
     annotations = {f"f{n}": int for n in range(65_536)}
     model: Any = type("TooWide", (Document,), {"__annotations__": annotations})

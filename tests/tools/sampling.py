@@ -39,11 +39,13 @@ ENOUGH = 32
 AGAIN = ("hypothesis", "plays_a_sample")
 
 Feature = tuple[Hashable, ...]
+# Begins what is met once in a file; the others begin with the name of their test.
+FILE = ""
 # What is the same for all cases of a function, by its name and those of its parameters.
 Tables = dict[tuple[str, tuple[str, ...]], list[list[str]]]
 
 
-def features(item: pytest.Item, tables: Tables) -> Iterator[Feature]:
+def features(item: pytest.Item, once: pytest.Mark | None, tables: Tables) -> Iterator[Feature]:
     """Yield the features that this test covers."""
     callspec = getattr(item, "callspec", None)
     here = item.nodeid.partition("[")[0]
@@ -54,15 +56,16 @@ def features(item: pytest.Item, tables: Tables) -> Iterator[Feature]:
     faces = {name: value for name, value in values.items() if value in KINDS}
     for name, value in faces.items():
         # Every way of waiting in each file, and in each test of several cases.
-        yield (item.path, value)
+        yield (FILE, value)
         if len(values) > len(faces) and value not in SHARING:
             yield (here, name, value)
-    alone = once.args if (once := _once(item)) is not None else ()
+    alone = once.args if once is not None else ()
     kinds = {name: KINDS[value] if name in faces else value for name, value in values.items()}
     for name in (name for name in alone if name in kinds):
         yield (here, name, kinds.pop(name))
     rows = [
-        tuple((name, kinds[name]) for name in names) for names in _rows(item, (here, tuple(kinds)), tables)
+        tuple((name, kinds[name]) for name in names)
+        for names in _rows(item, once, (here, tuple(kinds)), tables)
     ]
     for row in rows:
         yield (here, row)
@@ -70,15 +73,17 @@ def features(item: pytest.Item, tables: Tables) -> Iterator[Feature]:
         yield (here, *pair)
 
 
-def _rows(item: pytest.Item, key: tuple[str, tuple[str, ...]], tables: Tables) -> list[list[str]]:
+def _rows(
+    item: pytest.Item, once: pytest.Mark | None, key: tuple[str, tuple[str, ...]], tables: Tables
+) -> list[list[str]]:
     """Return the names of parameters that are given together: those of one mark are the columns of its table."""
     if key not in tables:
-        tables[key] = list(_columns(item, list(key[1])))
+        tables[key] = list(_columns(item, once, list(key[1])))
     return tables[key]
 
 
-def _columns(item: pytest.Item, names: list[str]) -> Iterator[list[str]]:
-    if _once(item) is None:
+def _columns(item: pytest.Item, once: pytest.Mark | None, names: list[str]) -> Iterator[list[str]]:
+    if once is None:
         for mark in item.iter_markers("parametrize"):
             given = mark.args[0] if mark.args else mark.kwargs["argnames"]
             columns = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
@@ -107,10 +112,10 @@ def sample(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 
 def _cover(items: list[pytest.Item]) -> set[pytest.Item]:
     tables: Tables = {}
-    about = {item: set(features(item, tables)) for item in items}
+    once = {item: next(item.iter_markers("each_once"), None) for item in items}
+    about = {item: set(features(item, once[item], tables)) for item in items}
     names = {item: item.nodeid for item in items}
     functions = {item: name.partition("[")[0] for item, name in names.items()}
-    listed = {item for item in items if _once(item) is not None}
     # By a hash of their names, so that no way of waiting is always the first.
     waiting = sorted(items, key=lambda item: zlib.crc32(names[item].encode()))
     met: set[Feature] = set()
@@ -120,9 +125,9 @@ def _cover(items: list[pytest.Item]) -> set[pytest.Item]:
         left = []
         for item in waiting:
             new = about[item] - met
-            if counts[functions[item]] >= ENOUGH and item not in listed:
+            if counts[functions[item]] >= ENOUGH and once[item] is None:
                 # A way of waiting that the file lacks is played all the same.
-                new = {feature for feature in new if feature[0] == item.path}
+                new = {feature for feature in new if feature[0] == FILE}
             if len(new) >= enough:
                 taken.add(item)
                 counts[functions[item]] += 1
@@ -131,10 +136,6 @@ def _cover(items: list[pytest.Item]) -> set[pytest.Item]:
                 left.append(item)
         waiting = left
     return taken
-
-
-def _once(item: pytest.Item) -> pytest.Mark | None:
-    return next(item.iter_markers("each_once"), None)
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item]) -> None:

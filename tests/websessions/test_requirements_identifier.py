@@ -109,7 +109,7 @@ JUNK = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(st.lists(JUNK, min_size=1, max_size=4))
 def test_ids_are_untrusted_input(values: list[str]) -> None:
     """Requirement 5."""

@@ -137,7 +137,7 @@ async def test_what_the_client_thinks_of_time_does_not_matter() -> None:
     assert await browser.read() == {}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 1700), max_size=12), st.integers(1, 900))
 def test_throttled_touches_shorten_idle_by_the_throttle_at_most(pauses: list[int], touch_after: int) -> None:
     """Requirement 19."""
