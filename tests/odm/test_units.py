@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mangonel.errors import BulkWriteError, DuplicateKeyError
+from mangonel.errors import BulkWriteError, DuplicateKeyError, OperationFailure
 from mangonel.odm import (
     BelongsTo,
     Connection,
@@ -217,3 +218,74 @@ def _reached(start: int, leads: dict[int, set[int]]) -> set[int]:
         queue += [end for end in leads[current] if end not in found]
         found |= leads[current]
     return found
+
+
+@pytest.fixture
+def refuse(db: Connection) -> Iterator[Any]:
+    """Make the server refuse a command so many times, as if another transaction had written the same document."""
+    admin = db.client.admin
+
+    def ask(command: str, times: int) -> None:
+        data = {"failCommands": [command], "errorCode": 112, "errorLabels": ["TransientTransactionError"]}
+        admin.command("configureFailPoint", "failCommand", mode={"times": times}, data=data)
+
+    yield ask
+    admin.command("configureFailPoint", "failCommand", mode="off")
+
+
+@pytest.mark.parametrize("command", ["insert", "update", "commitTransaction"])
+def test_a_unit_is_sent_again_after_a_transient_failure(
+    command: str, db: Connection, face: Face, refuse: Any
+) -> None:
+    company = Company(name="Tea").save()
+    person, fresh = Person(company=company, name="a").save(), Person(company=company, name="c")
+
+    def act(unit: Any) -> None:
+        # What the block sets is part of what is sent again.
+        person.name = "b"
+        unit.save(person, fresh)
+
+    refuse(command, 2)
+    in_unit(db, face, act)
+    assert sorted(one.name for one in Person.find()) == ["b", "c"]
+    assert (person.rev, person.changes(), fresh.is_new) == (1, {}, False)
+
+
+def test_a_unit_that_is_refused_for_good_after_a_transient_failure_stores_nothing(
+    db: Connection, face: Face, refuse: Any
+) -> None:
+    Company.sync_indexes()
+    taken = Company(name="Tea").save()
+    person, double = Person(company=taken, name="a").save(), Company(name="Tea")
+
+    def act(unit: Any) -> None:
+        person.name = "b"
+        unit.save(person, double)
+
+    refuse("insert", 1)
+    with pytest.raises((BulkWriteError, DuplicateKeyError)):
+        in_unit(db, face, act)
+    assert (person.name, person.rev, person.changes(), double.is_new) == ("a", 0, {}, True)
+    assert [one.name for one in Person.find()] == ["a"]
+
+
+def test_a_unit_whose_block_sent_commands_itself_is_not_sent_again_and_says_so(
+    db: Connection, face: Face, refuse: Any
+) -> None:
+    person = Person(company=Company(name="Tea").save(), name="a").save()
+
+    async def act() -> None:
+        async with db.unit() as unit:
+            await Person.find(Person.id == person.id).aupdate(inc(Person.rev, 5))
+            unit.save(Company(name="Coffee"))
+
+    def act_now() -> None:
+        with db.unit() as unit:
+            Person.find(Person.id == person.id).update(inc(Person.rev, 5))
+            unit.save(Company(name="Coffee"))
+
+    refuse("insert", 1)
+    with pytest.raises(OperationFailure) as raised:
+        face.wait(act()) if face.is_async else act_now()
+    assert "use db.run(function)" in "".join(raised.value.__notes__)
+    assert (Company.find().count(), Person.find().one().rev) == (1, 0)

@@ -231,6 +231,11 @@ def _started(session: Any, options: dict[str, Any]) -> Any:
     return session.start_transaction(**options)
 
 
+def is_transient(error: BaseException) -> bool:
+    """Whether the whole transaction may be run again."""
+    return isinstance(error, PyMongoError) and error.has_error_label(_TRANSIENT)
+
+
 async def run_flow(make: Callable[[], Transaction], function: Callable[[], Any], client: Any) -> Any:
     """Run a function in a transaction, and again after transient failures."""
     port = client._port
@@ -248,7 +253,7 @@ async def run_flow(make: Callable[[], Transaction], function: Callable[[], Any],
             await block._exit_flow(None, port)
         except PyMongoError as error:
             # Part of another transaction cannot be retried alone.
-            if block._outer is not None or not error.has_error_label(_TRANSIENT) or time.monotonic() > end:
+            if block._outer is not None or not is_transient(error) or time.monotonic() > end:
                 raise
         else:
             return made

@@ -12,8 +12,9 @@ from typing import Any
 from mangonel import _core
 from mangonel.errors import BulkWriteError
 from mangonel.odm._registry import is_document, makers
+from mangonel.odm.connections.context import session_for
 from mangonel.odm.connections.place import connection_of, place_of
-from mangonel.odm.connections.transactions import Transaction
+from mangonel.odm.connections.transactions import Transaction, is_transient, run_flow
 from mangonel.odm.errors import OdmError
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.refs import Ref, Refs
@@ -23,7 +24,9 @@ class Unit(Transaction):
     """Documents that are saved and deleted as one unit at the end of the block, for `with` or `async with`.
 
     If that fails, nothing is stored, and every document that the unit or the block touched gets its former state back.
-    What the block itself sends, such as a query's update, is part of the same transaction.
+    After a transient failure, such as an election or another transaction's write of the same document, it is sent again
+    for up to 120 s. What the block itself sends, such as a query's update, is part of the same transaction; then the unit
+    is not sent again, since the block cannot run again.
 
     Example:
         >>> with db.unit() as unit:
@@ -87,13 +90,45 @@ class Unit(Transaction):
             into[id(document)] = document
 
     async def _exit_flow(self, kind: Any, port: Any) -> None:
+        if kind is None and self._is_whole():
+            await self._run_flow(port)
+            return
         if kind is None:
             try:
                 await self._store_flow(port)
             except BaseException as error:
+                if self._outer is None and is_transient(error):
+                    error.add_note(
+                        "the unit was not sent again, since its block has sent commands itself: use db.run(function), "
+                        "whose function runs again"
+                    )
                 await self._end_flow(type(error), port)
                 raise
         await self._end_flow(kind, port)
+
+    def _is_whole(self) -> bool:
+        """Whether everything that the unit sends is what it collected, so that it can be sent again."""
+        return self._outer is None and not self._is_doomed and self._session._handle.is_starting
+
+    async def _run_flow(self, port: Any) -> None:
+        """Send what was collected in a transaction of its own, and again after transient failures."""
+        self._leave()
+        is_stored = False
+        try:
+            # Nothing was sent in this one, so nothing is sent to end it.
+            await port.call(self._session.abort_transaction)
+            await run_flow(
+                lambda: Transaction(self._connection, self._options),
+                lambda: port.flow(self._store_flow(port)),
+                self._connection.clients.get(port.is_async),
+            )
+            is_stored = True
+        finally:
+            if not is_stored:
+                self._touched.put_back()
+            session, self._session = self._session, None
+            if self._owns_session:
+                await port.call(session.end_session)
 
     async def _end_flow(self, kind: Any, port: Any) -> None:
         try:
@@ -103,7 +138,7 @@ class Unit(Transaction):
 
     async def _store_flow(self, port: Any) -> None:
         """Send what was collected."""
-        session = self._session
+        session = session_for(self._connection)
         saved = list(self._saved.values())
         try:
             for group in _groups(saved):
