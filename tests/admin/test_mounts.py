@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from admin_models import Author, Post
 from admin_visitor import Page, Visitor
 
 from mangonel.admin import Admin
+from mangonel.admin._files import Download
 from mangonel.odm import Connection
 from mangonel.websessions import WebSessions
 
@@ -226,6 +228,34 @@ def test_no_text_of_a_document_becomes_markup(visitor: Visitor) -> None:
     assert "unsafe" not in policy
 
 
+def test_a_download_comes_in_pieces_on_every_mount(visitor: Visitor, monkeypatch: Any) -> None:
+    # Three whole pieces and a rest, over several chunks of GridFS.
+    monkeypatch.setattr("mangonel.admin._files.PIECE", 100_000)
+    data = bytes(range(256)) * 1_300
+    pieces: list[int] = []
+    part_flow = Download.part_flow
+
+    async def noted_flow(self: Download, port: Any) -> bytes | None:
+        part = await part_flow(self, port)
+        pieces.append(len(part or b""))
+        return part
+
+    monkeypatch.setattr(Download, "part_flow", noted_flow)
+    visitor.log_in()
+    page = visitor.send(visitor.get("/Post/new"), title="Tea", files={"photo!": ("a", data, "text/plain")})
+    address = page.links["Download Photo"]
+    answer = visitor.client.get(address)
+    assert (answer.content, answer.headers["content-length"]) == (data, str(len(data)))
+    assert pieces == [100_000, 100_000, 100_000, 32_800, 0]
+    head = visitor.client.head(address)
+    assert (head.content, head.headers["content-length"]) == (b"", str(len(data)))
+    assert len(pieces) == 5
+    photo = Post.find().one().photo
+    assert photo is not None
+    photo.delete()
+    assert visitor.client.get(address).status_code == 404
+
+
 def events(parts: Iterator[bytes]) -> Iterator[str]:
     """Yield the events of a stream."""
     text = ""
@@ -241,15 +271,26 @@ def test_a_stream_tells_of_changes_on_tornado(db: Connection, admin: Admin) -> N
     for client in on_tornado(db, admin):
         cookies = Cookies()
         client.event_hooks = {"request": [cookies.request], "response": [cookies.response]}
-        Visitor(client).log_in("eve")
+        visitor = Visitor(client)
+        visitor.log_in("eve")
         with client.stream("GET", "/admin/Post/live") as answer:
             parts = answer.iter_bytes()
             assert next(parts) == b": \n\n"
-            Post(title="draft").save()
+            hidden = Post(title="draft").save()
             post = Post(title=SCRIPT).save()
-            event = next(events(parts))
+            following = events(parts)
+            event = next(following)
             assert f'"id": "{post.id}"' in event
             assert "draft" not in event
+            told = json.loads(event.partition("data: ")[2])
+            shown = visitor.get("/Post").html
+            # Whether she could see what is gone is not known any more: no id is told, and her rows have their marks.
+            hidden.delete()
+            post.delete()
+            gone = [json.loads(next(following).partition("data: ")[2]) for _ in range(2)]
+            assert [list(each) for each in gone] == [["operation", "mark"]] * 2
+            assert gone[1]["mark"] == told["mark"]
+            assert [each["mark"] in shown for each in gone] == [False, True]
 
 
 def test_a_stream_tells_of_changes_on_wsgi(db: Connection, admin: Admin) -> None:

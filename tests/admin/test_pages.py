@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -245,6 +246,32 @@ def test_a_file_of_a_form_that_is_refused_is_not_kept(db: Any, ada: Visitor) -> 
     refused = ada.send(page, 409, title="Green tea", files=files)
     assert refused.form["photo"] == page.form["photo"]
     assert (files_in(db), Post.find().one().photo) == (1, before)
+
+
+def test_a_file_that_another_one_replaces_is_deleted_after_the_save(db: Any, ada: Visitor) -> None:
+    page = ada.send(ada.get("/Post/new"), title="Tea", files={"photo!": ("a", b"a", "text/plain")})
+    old = Post.find().one().photo
+    page = ada.send(page, title="Green tea", files={"photo!": ("b", b"b", "text/plain")})
+    new = Post.find().one().photo
+    assert isinstance(new, File)
+    assert (new != old, new.read(), files_in(db)) == (True, b"b", 1)
+    # A file of the program may stand in other places too.
+    Post.find().update({"$set": {"photo": (mine := File.put(b"mine", "c")).id}})
+    page = ada.get(f"/Post/document?id={Post.find().one().id}")
+    ada.send(page, files={"photo!": ("d", b"d", "text/plain")})
+    assert (mine.read(), files_in(db)) == (b"mine", 3)
+
+
+def test_a_form_names_no_file_but_its_documents_own(db: Any, ada: Visitor) -> None:
+    other = File.put(b"of another", "x")
+    page = ada.get("/Post/new")
+    text = json.dumps({"$oid": str(other.id)})
+    assert "a file of this document" in ada.send(page, 422, title="Tea", photo=text).text
+    page = ada.send(page, title="Tea", files={"photo!": ("a", b"a", "text/plain")})
+    mine = Post.find().one().photo
+    assert "a file of this document" in ada.send(page, 422, photo=text).text
+    assert Post.find().one().photo == mine
+    assert other.read() == b"of another"
 
 
 def test_a_file_is_kept_if_it_is_unknown_whether_its_document_was_saved(

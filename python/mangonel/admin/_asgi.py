@@ -15,6 +15,7 @@ from mangonel.websessions.frameworks.asgi import SessionMiddleware
 from mangonel.websessions.session import WebSession
 
 if TYPE_CHECKING:
+    from mangonel.admin._files import Download
     from mangonel.admin._live import Live
     from mangonel.admin._site import Admin
 
@@ -108,12 +109,12 @@ async def _send(send: Send, response: Response, *, with_body: bool = True) -> No
     await send({"type": "http.response.body", "body": response.body if with_body else b""})
 
 
-async def _stream(receive: Receive, send: Send, response: Response, live: Live) -> None:
-    """Send the parts of an event stream until the browser leaves, or its websession ends."""
+async def _stream(receive: Receive, send: Send, response: Response, stream: Live | Download) -> None:
+    """Send the parts of a stream to its end, or until the browser leaves or its websession ends."""
 
     async def parts() -> None:
-        while True:
-            await send({"type": "http.response.body", "body": await live.part_flow(LOOP), "more_body": True})
+        while (part := await stream.part_flow(LOOP)) is not None:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
 
     async def left() -> None:
         while (await receive())["type"] != "http.disconnect":
@@ -127,7 +128,7 @@ async def _stream(receive: Receive, send: Send, response: Response, live: Live) 
         for task in tasks:
             task.cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
-        await live.close_flow(LOOP)
+        await stream.close_flow(LOOP)
     if isinstance(results[0], Exception) and not isinstance(results[0], OSError):
         raise results[0]
     with contextlib.suppress(OSError):

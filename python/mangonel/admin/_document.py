@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mangonel.admin import _forms
 from mangonel.admin._allowed import may_flow, narrowed
+from mangonel.admin._files import Uploads, download_flow, files_of
 from mangonel.admin._forms import ABSENT, SAME, Form
 from mangonel.admin._layout import cell, name_text, page, post_form
 from mangonel.admin._markup import join, tag
@@ -13,6 +14,7 @@ from mangonel.admin._request import Refused, Request, Response
 from mangonel.admin._texts import shown_json
 from mangonel.admin._widgets import Widgets
 from mangonel.errors import DuplicateKeyError
+from mangonel.gridfs import NoFile
 from mangonel.odm import Audited, File
 from mangonel.odm.errors import (
     DanglingReference,
@@ -170,15 +172,16 @@ async def _save_flow(admin: Admin, port: Port, request: Request, shown: ShownMod
     if _is_rearranged(edited, form):
         return _page(admin, request, shown, document, form, {})
     stored = _form_of(shown, document)
-    uploads = Uploads(port, request, form, faults)
+    uploads = Uploads(port, request, shown.title, form, faults, files_of(document))
     for name, spec in edited:
-        if not _is_touched(name, form):
+        if not _is_touched(name, form, request):
             continue
         if form.get(f"_was.{name}") != stored[f"_was.{name}"]:
             faults[name] = "another writer changed this field meanwhile"
             continue
         await uploads.store_flow(name, spec)
         _take(document, name, _forms.read(spec, name, form, held(document, name), faults), faults)
+        uploads.check(name, held(document, name))
     conflicts = [name for name, text in faults.items() if "another writer" in text]
     if faults:
         await uploads.withdraw_flow()
@@ -197,6 +200,8 @@ async def _save_flow(admin: Admin, port: Port, request: Request, shown: ShownMod
         await uploads.withdraw_flow()
         _forms.note(error, "", "", faults)
         return _page(admin, request, shown, document, form, _at_top(faults, edited))
+    if not isinstance(document, Audited):
+        await uploads.clear_flow(files_of(document))
     request.session.flash(f"{shown.name_of(document)} is saved.")
     return Response.to(request.link(shown.title, "document", id=shown.id_text(document.id)))
 
@@ -210,9 +215,11 @@ async def _stored_flow(port: Port, request: Request, shown: ShownModel) -> dict[
     return found[0] if found else {}
 
 
-def _is_touched(name: str, form: Form) -> bool:
+def _is_touched(name: str, form: Form, request: Request) -> bool:
     """Return whether what was sent of a field differs from what its form had."""
-    return _forms.digest(name, form) != form.get(f"_was.{name}") or f"{name}!" in form
+    return _forms.digest(name, form) != form.get(f"_was.{name}") or any(
+        _forms.is_of(name, path.removesuffix("!")) for path in request.files
+    )
 
 
 def _take(document: Any, name: str, value: Any, faults: dict[str, str]) -> None:
@@ -248,14 +255,14 @@ def _conflict(
     sent = {**form, **{key: text for key, text in stored.items() if key.startswith("_was.")}}
     # What the user did not touch is shown as it is stored.
     for name, _ in edited:
-        if name not in names and not _is_touched(name, form):
+        if name not in names and not _is_touched(name, form, request):
             for key in [key for key in sent if _forms.is_of(name, key)]:
                 del sent[key]
             sent |= {key: text for key, text in stored.items() if _forms.is_of(name, key)}
     faults = {
         name: f"stored meanwhile: {_forms.said(name, stored)}"
         for name, _ in edited
-        if form.get(f"_was.{name}") != stored[f"_was.{name}"] and _is_touched(name, form)
+        if form.get(f"_was.{name}") != stored[f"_was.{name}"] and _is_touched(name, form, request)
     }
     faults[""] = CONFLICT
     address = request.link(shown.title, "document", id=request.query.get("id", ""))
@@ -295,44 +302,6 @@ def _is_rearranged(edited: list[tuple[str, Any]], form: Form) -> bool:
     return False
 
 
-class Uploads:
-    """The files of one form in GridFS: stored before the document that names them, deleted if that is not saved.
-
-    If it is unknown whether the document was saved, they stay, since it may name them.
-    """
-
-    def __init__(self, port: Port, request: Request, form: Form, faults: dict[str, str]) -> None:
-        self._port = port
-        self._sent = request.files
-        self._form = form
-        self._faults = faults
-        # With what the form had in place of each.
-        self._stored: list[tuple[File, str, str | None]] = []
-
-    async def store_flow(self, name: str, spec: Any) -> None:
-        """Store the files of a field, and put their ids into the form."""
-        for path, upload in self._sent.items():
-            place = path.removesuffix("!")
-            if not path.endswith("!") or not _forms.is_of(name, place):
-                continue
-            leaf = _forms.leaf_at(spec, name, self._form, place)
-            if leaf is not None and leaf.input == "file":
-                metadata = {"contentType": upload.kind}
-                file = await self._port.call(File.put, upload.file, upload.name, metadata=metadata)
-                self._stored.append((file, place, self._form.get(place)))
-                self._form[place] = leaf.write(file)
-
-    async def withdraw_flow(self) -> None:
-        """Delete the files, and ask for them again."""
-        for file, place, before in self._stored:
-            await self._port.call(file.delete)
-            self._form.pop(place)
-            if before is not None:
-                self._form[place] = before
-            self._faults.setdefault(place, "this file was not stored; choose it again")
-        self._stored.clear()
-
-
 async def new_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
     """Show the form of a new document, or insert what the form says."""
     if shown.is_fixed or not await may_flow(admin, port, request, "create", shown):
@@ -348,12 +317,13 @@ async def new_flow(admin: Admin, port: Port, request: Request, shown: ShownModel
     if _is_rearranged(edited, form):
         return _new_page(admin, request, shown, edited, form, {})
     values: dict[str, Any] = {}
-    uploads = Uploads(port, request, form, faults)
+    uploads = Uploads(port, request, shown.title, form, faults)
     for name, spec in edited:
         await uploads.store_flow(name, spec)
         value = _forms.read(spec, name, form, ABSENT, faults)
         if value is not SAME:
             values[name] = value
+            uploads.check(name, value)
     if not faults:
         try:
             document = from_dict(model, values)
@@ -433,16 +403,13 @@ async def history_flow(admin: Admin, port: Port, request: Request, shown: ShownM
 
 
 async def file_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
-    """Return the bytes of a file of a document, to be stored and never shown: they are the uploader's."""
+    """Return a file of a document, to be stored and never shown: its bytes are the uploader's."""
     document = await found_flow(admin, port, request, shown)
     name = request.query.get("field", "")
     file = held(document, name) if name in dict(shown.fields(type(document))) else None
     if not isinstance(file, File):
         raise Refused(404, "no such file")
-    data = await port.call(file.read)
-    headers = (
-        ("Content-Type", "application/octet-stream"),
-        ("Content-Disposition", "attachment"),
-        ("Cache-Control", "no-store"),
-    )
-    return Response(data, headers=headers)
+    try:
+        return await download_flow(port, file, with_body=request.method != "HEAD")
+    except NoFile as error:
+        raise Refused(404, "no such file") from error

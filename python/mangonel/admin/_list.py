@@ -204,7 +204,7 @@ def _row(
     id = shown.id_text(document.id)
     link = tag("a", shortened(shown.name_of(document)), href=request.link(shown.title, "document", id=id))
     cells = [tag("td", cell(admin, request, spec, held(document, name), unseen)) for name, spec in columns]
-    return tag("tr", tag("td", link), cells, data_id=id)
+    return tag("tr", tag("td", link), cells, data_mark=shown.mark_of(document.id))
 
 
 def row_texts(admin: Admin, request: Request, shown: ShownModel, document: Any) -> list[str]:

@@ -35,8 +35,12 @@ async def live_flow(admin: Admin, port: Port, request: Request, shown: ShownMode
 class Live:
     """An event stream of one browser. Each part is one event or a comment; a mount sends one after the other.
 
-    The event `change` is JSON with the `id`, the `operation` and, unless it is a deletion, the `texts` of the row.
+    The event `change` is JSON with the `operation`, the `mark` of the row and, unless it is a deletion, the `id`, the
+    `texts` and the `link` of it. Whether the user could see a deleted document is not known any more, so a deletion
+    tells only the mark, which names nothing to those who never had the row.
     """
+
+    is_endless = True
 
     def __init__(self, admin: Admin, request: Request, shown: ShownModel) -> None:
         self._admin = admin
@@ -58,10 +62,11 @@ class Live:
         shown, document = self._shown, event.document
         if event.id is None:
             return QUIET
-        said: dict[str, Any] = {"id": shown.id_text(event.id), "operation": event.operation}
+        said: dict[str, Any] = {"operation": event.operation, "mark": shown.mark_of(event.id)}
         if event.operation != "delete":
             if document is None or not await self._is_shown_flow(port, document):
                 return QUIET
+            said["id"] = shown.id_text(event.id)
             said["texts"] = row_texts(self._admin, self._request, shown, document)
             said["link"] = self._request.link(shown.title, "document", id=said["id"])
         return f"event: change\ndata: {json.dumps(said)}\n\n".encode()

@@ -31,6 +31,14 @@ class Port:
             raise TypeError(f"expected a function for WSGI, got the coroutine function {function!r}")
         return found
 
+    async def finish(self, started: Any) -> Any:
+        """Return the result of one of the driver's methods for this way of waiting.
+
+        Args:
+            started: what it returned: the result itself, or on an event loop a coroutine for it.
+        """
+        return started
+
 
 class _Loop(Port):
     """Awaits the twins of terminals; the program's functions run in threads unless they are coroutine functions."""
@@ -44,6 +52,9 @@ class _Loop(Port):
         if inspect.iscoroutinefunction(function):
             return await function(*arguments, **options)
         return await asyncio.to_thread(function, *arguments, **options)
+
+    async def finish(self, started: Any) -> Any:
+        return await started if inspect.isawaitable(started) else started
 
 
 BLOCKING, LOOP = Port(), _Loop()

@@ -132,7 +132,7 @@ class Response:
         body: its bytes.
         status: the HTTP status.
         headers: headers beside the security headers.
-        stream: in place of a body: what makes the parts of an event stream; see `_live.py`.
+        stream: in place of a body: what makes its parts, a `Live` or a `Download`.
     """
 
     body: bytes = b""
@@ -152,8 +152,9 @@ class Response:
         return cls(b"", 303, (("Location", address), ("Cache-Control", "no-store")))
 
     def all_headers(self) -> list[tuple[str, str]]:
-        """Return the headers to send; the length is among them unless it is a stream."""
-        length = [] if self.stream is not None else [("Content-Length", str(len(self.body)))]
+        """Return the headers to send; the length is among them unless it is unknown."""
+        is_told = self.stream is not None or "Content-Length" in dict(self.headers)
+        length = [] if is_told else [("Content-Length", str(len(self.body)))]
         return [*HEADERS.items(), *self.headers, *length]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from mangonel.admin._forms import fields_of, is_secret
 from mangonel.admin._texts import Spec, leaf_of
 from mangonel.odm._registry import documents, is_document_class
+from mangonel.odm.connections.connection import connection
 from mangonel.odm.model.inputs import Input, Patch, fields_not_set
 
 __all__ = ["Shown", "ShownModel", "served"]
@@ -137,6 +139,12 @@ class ShownModel(Shown):
     def id_text(self, id: Any) -> str:
         """Return an id as it stands in addresses."""
         return str(_id_leaf(self.model).write(id))
+
+    def mark_of(self, id: Any) -> str:
+        """Return a mark of a document's row, from which its id cannot be found."""
+        key = connection(self.model.__connection__).clients.page_key
+        text = f"admin row:{self.title}:{self.id_text(id)}".encode("utf-8", "surrogatepass")
+        return hmac.digest(key, text, "sha256")[:16].hex()
 
     def id_of(self, text: str) -> Any:
         """Return the id of a text.

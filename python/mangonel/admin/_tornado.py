@@ -14,6 +14,7 @@ from mangonel.admin._routes import answer_flow, refusal, static
 from mangonel.websessions.frameworks.tornado import SessionMixin
 
 if TYPE_CHECKING:
+    from mangonel.admin._files import Download
     from mangonel.admin._live import Live
     from mangonel.admin._site import Admin
 
@@ -113,16 +114,16 @@ class AdminHandler(SessionMixin, RequestHandler):
             self.set_header(name, value)
         self.write(response.body)
 
-    async def _stream(self, live: Live) -> None:
-        """Send the parts of an event stream until the browser leaves, or its websession ends."""
+    async def _stream(self, stream: Live | Download) -> None:
+        """Send the parts of a stream to its end, or until the browser leaves or its websession ends."""
         try:
-            while not self._finished:
-                self.write(await live.part_flow(LOOP))
+            while not self._finished and (part := await stream.part_flow(LOOP)) is not None:
+                self.write(part)
                 await self.flush()
         except StreamClosedError:
             pass
         finally:
-            await live.close_flow(LOOP)
+            await stream.close_flow(LOOP)
 
 
 async def _nothing() -> None:

@@ -15,6 +15,7 @@ from mangonel.admin._routes import answer_flow, refusal, static
 from mangonel.websessions.frameworks.wsgi import KEY, WSGISessions
 
 if TYPE_CHECKING:
+    from mangonel.admin._files import Download
     from mangonel.admin._live import Live
     from mangonel.admin._site import Admin
 
@@ -81,14 +82,17 @@ def _started(start_response: Any, response: Response, *, with_body: bool = True)
     return [response.body] if with_body else []
 
 
-def _parts(live: Live) -> Iterator[bytes]:
-    """Yield the parts of an event stream for a while."""
+def _parts(stream: Live | Download) -> Iterator[bytes]:
+    """Yield the parts of a stream to its end; one that has none ends after a while."""
     end = time.monotonic() + STREAM_S
     try:
-        while time.monotonic() < end:
-            yield run_now(live.part_flow(BLOCKING))
+        while not stream.is_endless or time.monotonic() < end:
+            part: bytes | None = run_now(stream.part_flow(BLOCKING))
+            if part is None:
+                return
+            yield part
     finally:
-        run_now(live.close_flow(BLOCKING))
+        run_now(stream.close_flow(BLOCKING))
 
 
 def _text(environ: dict[str, Any], name: str) -> str:

@@ -9,7 +9,7 @@ if (table) {
   source.addEventListener("change", (event) => show(JSON.parse(event.data)));
 
   const show = (change) => {
-    let row = [...rows.rows].find((each) => each.dataset.id === change.id);
+    let row = [...rows.rows].find((each) => each.dataset.mark === change.mark);
     if (change.operation === "delete") {
       row?.classList.add("gone");
       return;
@@ -18,7 +18,7 @@ if (table) {
       // On a page that is searched or turned, a new document has no place.
       if (location.search || change.operation !== "insert") return;
       row = rows.insertRow(0);
-      row.dataset.id = change.id;
+      row.dataset.mark = change.mark;
     }
     row.className = "fresh";
     const link = document.createElement("a");

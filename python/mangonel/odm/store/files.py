@@ -57,7 +57,7 @@ class File(FileTwins):
             >>> File.put(b"hello", "greeting.txt").read()
             b'hello'
         """
-        store, port = _bucket(bucket, alias, IS_ASYNC)
+        store, port = bucket_of(bucket, alias, IS_ASYNC)
         made: File = port.flow(cls._put_flow(store, port, data, name, metadata, bucket, alias))
         return made
 
@@ -75,7 +75,7 @@ class File(FileTwins):
         Raises:
             NoFile: the file does not exist.
         """
-        store, port = _bucket(self.bucket, self.alias, IS_ASYNC)
+        store, port = bucket_of(self.bucket, self.alias, IS_ASYNC)
         data: bytes = port.flow(self._read_flow(store, port))
         return data
 
@@ -89,7 +89,7 @@ class File(FileTwins):
     @terminal
     def delete(self) -> None:
         """Delete the file. The field keeps its id."""
-        store, port = _bucket(self.bucket, self.alias, IS_ASYNC)
+        store, port = bucket_of(self.bucket, self.alias, IS_ASYNC)
         done: None = port.flow(self._delete_flow(store, port))
         return done
 
@@ -106,7 +106,8 @@ class File(FileTwins):
         return f"File({self.id!r})"
 
 
-def _bucket(name: str, alias: str, is_async: bool) -> tuple[Any, Any]:
+def bucket_of(name: str, alias: str, is_async: bool) -> tuple[Any, Any]:
+    """Return a bucket of a connection's database, and its port."""
     from mangonel import gridfs
 
     chosen = connection(alias)

@@ -25,8 +25,8 @@ class Unit(Transaction):
 
     If that fails, nothing is stored, and every document that the unit or the block touched gets its former state back.
     After a transient failure, such as an election or another transaction's write of the same document, it is sent again
-    for up to 120 s. What the block itself sends, such as a query's update, is part of the same transaction; then the unit
-    is not sent again, since the block cannot run again.
+    for up to 120 s. What the block itself sends, such as a query's update, is part of the same transaction; then the
+    unit is not sent again, since the block cannot run again.
 
     Example:
         >>> with db.unit() as unit:

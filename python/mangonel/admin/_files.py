@@ -1,0 +1,173 @@
+"""The files of documents: uploads with a form, downloads piece by piece, and the end of replaced ones. Spec: gridfs."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from mangonel.admin import _forms
+from mangonel.admin._forms import Form
+from mangonel.admin._request import Request, Response
+from mangonel.errors import PyMongoError
+from mangonel.gridfs import NoFile
+from mangonel.odm import Embedded, File
+from mangonel.odm.model.belongs_to import held
+from mangonel.odm.store.files import bucket_of
+
+if TYPE_CHECKING:
+    from mangonel.admin._port import Port
+
+__all__ = ["Uploads", "download_flow", "files_of"]
+
+log = logging.getLogger("mangonel.admin")
+
+# In the metadata of a file that the admin uploaded, with the name of the model.
+MARK = "mangonel.admin"
+# Bytes of a download that are in memory at once.
+PIECE = 1 << 20
+
+
+class Uploads:
+    """The files of one form in GridFS: stored before the document that names them, deleted if that is not saved.
+
+    If it is unknown whether the document was saved, they stay, since it may name them.
+
+    Args:
+        port: how to wait.
+        request: the request with the files.
+        title: the name of the document's model.
+        form: the form, which gets their ids.
+        faults: gets what is wrong, by field.
+        had: the files that the document had before.
+    """
+
+    def __init__(
+        self,
+        port: Port,
+        request: Request,
+        title: str,
+        form: Form,
+        faults: dict[str, str],
+        had: frozenset[File] = frozenset(),
+    ) -> None:
+        self._port = port
+        self._sent = request.files
+        self._title = title
+        self._had = had
+        self._form = form
+        self._faults = faults
+        # With what the form had in place of each.
+        self._stored: list[tuple[File, str, str | None]] = []
+
+    async def store_flow(self, name: str, spec: Any) -> None:
+        """Store the files of a field, and put their ids into the form."""
+        for path, upload in self._sent.items():
+            place = path.removesuffix("!")
+            if not path.endswith("!") or not _forms.is_of(name, place):
+                continue
+            leaf = _forms.leaf_at(spec, name, self._form, place)
+            if leaf is not None and leaf.input == "file":
+                metadata = {"contentType": upload.kind, MARK: self._title}
+                file = await self._port.call(File.put, upload.file, upload.name, metadata=metadata)
+                self._stored.append((file, place, self._form.get(place)))
+                self._form[place] = leaf.write(file)
+
+    async def withdraw_flow(self) -> None:
+        """Delete the files, and ask for them again."""
+        for file, place, before in self._stored:
+            await self._port.call(file.delete)
+            self._form.pop(place)
+            if before is not None:
+                self._form[place] = before
+            self._faults.setdefault(place, "this file was not stored; choose it again")
+        self._stored.clear()
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse a field's value with a file that its document did not have and the form did not bring.
+
+        The id of a file stands in the form, so another one could be sent: that of a file that the user may not see.
+        """
+        if not files_in(value) <= self._had.union(file for file, *_ in self._stored):
+            self._faults[name] = "expected a file of this document, or an upload"
+
+    async def clear_flow(self, has: frozenset[File]) -> None:
+        """Delete the files that the saved document does not have any more; `has`: those that it has now.
+
+        Files that the admin did not upload for this model stay: the program may use them elsewhere.
+        """
+        for file in self._had - has:
+            try:
+                stream = await self._port.finish(_opened(file, self._port))
+                is_ours = (stream.metadata or {}).get(MARK) == self._title
+                await self._port.finish(stream.close())
+                if is_ours:
+                    await self._port.call(file.delete)
+            except NoFile:
+                pass
+            except PyMongoError as error:
+                # The document is saved; a file too many is no fault of its user.
+                log.warning("the replaced file %r of a %s was not deleted: %s", file.id, self._title, error)
+
+
+class Download:
+    """The bytes of a file, piece by piece."""
+
+    is_endless = False
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def part_flow(self, port: Port) -> bytes | None:
+        """Return the next piece, or None at the end."""
+        piece: bytes = await port.finish(self._stream.read(PIECE))
+        return piece or None
+
+    async def close_flow(self, port: Port) -> None:
+        """Close the file."""
+        await port.finish(self._stream.close())
+
+
+async def download_flow(port: Port, file: File, *, with_body: bool) -> Response:
+    """Return the response with a file's bytes.
+
+    Raises:
+        NoFile: there is no such file.
+    """
+    stream = await port.finish(_opened(file, port))
+    headers = (
+        ("Content-Type", "application/octet-stream"),
+        ("Content-Disposition", "attachment"),
+        ("Cache-Control", "no-store"),
+        ("Content-Length", str(stream.length)),
+    )
+    if with_body:
+        return Response(headers=headers, stream=Download(stream))
+    await port.finish(stream.close())
+    return Response(headers=headers)
+
+
+def _opened(file: File, port: Port) -> Any:
+    store, _ = bucket_of(file.bucket, file.alias, port.is_async)
+    return store.open_download_stream(file.id)
+
+
+def files_of(document: Any) -> frozenset[File]:
+    """Return the files that a document names."""
+    return files_in([held(document, name) for name in type(document).__plan__.fields])
+
+
+def files_in(value: Any) -> frozenset[File]:
+    """Return the files in a value."""
+    found: list[File] = []
+    rest = [value]
+    while rest:
+        part = rest.pop()
+        if isinstance(part, File):
+            found.append(part)
+        elif isinstance(part, Embedded):
+            rest += [held(part, name) for name in type(part).__plan__.fields]
+        elif isinstance(part, dict):
+            rest += part.values()
+        elif isinstance(part, (list, tuple, set, frozenset)):
+            rest += part
+    return frozenset(found)
