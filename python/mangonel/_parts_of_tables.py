@@ -15,8 +15,8 @@ from mangonel.errors import ConfigurationError, OperationFailure
 
 __all__ = ["PartReader", "TableParts", "Target", "arrow_schema", "with_id_types"]
 
-# Bytes of a part, and rows of a table.
-_PART, _ROWS = 32 << 20, 65_536
+# Bytes of a part, which costs an engine a task, and rows of a table.
+_PART, _ROWS = 64 << 20, 65_536
 _MOST_PARTS = 1_000
 # Widths that mean ids and UUIDs wherever this package reads columns.
 _EXTENSIONS = {12: "pymongoarrow.objectid", 16: "arrow.uuid"}
@@ -31,7 +31,7 @@ class TableParts:
         schema: as for `Cursor.to_arrow`. None: that of the whole collection, which is looked at once.
         sample: infer the schema from this many documents.
         on_invalid: as for `Cursor.to_arrow`. None: "string" without a schema, else "raise".
-        count: how many parts; None: by the size of the collection.
+        count: how many parts; None: one for each 64 MiB of the collection, at most 1000.
 
     Raises:
         TypeError: a collection of the asyncio face.
@@ -229,18 +229,32 @@ def _marked(field: Any) -> Any:
 def _check_environment(client: Any) -> None:
     """Raise if this process's MANGONEL_URI, which workers inherit, names no server of a client's deployment."""
     uri = os.environ.get(ENVIRONMENT)
-    if uri is None or uri.startswith("mongodb+srv:") or client._options.srv is not None:
-        # Names of DNS records are no names of servers.
+    if uri is None:
         return
-    from mangonel.uri_parser import parse_uri
+    from mangonel.uri_parser import SRV_SCHEME, parse_uri, split_uri
 
-    named = set(map(_without_alias, parse_uri(uri)["nodelist"]))
+    own = client._options.srv
+    is_srv = uri.startswith(SRV_SCHEME)
+    if is_srv and own is not None and split_uri(uri)["fqdn"] == own.name:
+        # With srvMaxHosts, each may use other routers of one cluster.
+        return
+    remedy = (
+        f'set it to the same deployment, or pass connect="{ENVIRONMENT}" if it is the same by other names'
+    )
     known = {*client._options.seeds, *client.topology_description.server_descriptions()}
+    try:
+        named = set(map(_without_alias, parse_uri(uri)["nodelist"]))
+    except ConfigurationError as error:
+        if not is_srv:
+            raise
+        raise ConfigurationError(
+            f"expected a server of this client's deployment {_shown(known)} in {ENVIRONMENT}, which workers use, got "
+            f"{split_uri(uri)['fqdn']}, whose SRV records were not found: {error}; {remedy}"
+        ) from error
     if not named & set(map(_without_alias, known)):
         raise ConfigurationError(
             f"expected a server of this client's deployment {_shown(known)} in {ENVIRONMENT}, which workers use, "
-            f'got {_shown(named)}; set it to the same deployment, or pass connect="{ENVIRONMENT}" if it is the same by '
-            "other names"
+            f"got {_shown(named)}; {remedy}"
         )
 
 

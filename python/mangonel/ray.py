@@ -35,7 +35,7 @@ class Source(Datasource):  # type: ignore[misc]  # Ray comes without types
             looks at every document.
         sample: look at so many documents for the schema; fields that none of them has are not read.
         on_invalid, missing: as for `Cursor.to_arrow`. `on_invalid` is "string" without a schema, else "raise".
-        parts: how many parts, which are Ray's read tasks. None: one for 32 MB.
+        parts: how many parts, which are Ray's read tasks. None: one for 64 MiB of the collection.
         snapshot, connect: as for `Collection.partitions`.
 
     Raises:

@@ -1,5 +1,7 @@
 """The format "dying" of Spark: that of this package, whose workers die once in a read and once after a commit."""
 
+import gc
+
 from common import DyingTarget, dying_in_a_read
 from pyspark.sql.datasource import DataSourceReader
 
@@ -25,7 +27,15 @@ class _Reader(DataSourceReader):
         self._reader = reader
 
     def partitions(self):
-        return self._reader.partitions()
+        planned = self._reader.partitions()
+        is_settled()
+        return planned
 
     def read(self, partition):
-        return dying_in_a_read(self._reader.read(partition))
+        yield from dying_in_a_read(self._reader.read(partition))
+        is_settled()
+
+
+def is_settled():
+    """Fail unless the look for garbage behind this task leaves out what the worker has imported."""
+    assert gc.get_freeze_count() > 50_000, gc.get_freeze_count()

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from mangonel import MongoClient
+from mangonel import MongoClient, _parts_of_tables
 from mangonel._parts_of_tables import TableParts, Target
 from mangonel.errors import ConfigurationError
 from mangonel.server import Server
+from tools.dns_server import DnsServer
 
 pytest.importorskip("pyarrow")
 
@@ -43,7 +44,6 @@ def test_another_deployment_in_the_environment_is_refused(rows: Any, monkeypatch
     [
         "mongodb://a.example,127.0.0.1:{}/?replicaSet=rs0",
         "mongodb://localhost:{}",
-        "mongodb+srv://cluster.example/",
     ],
 )
 def test_the_same_deployment_by_any_of_its_names_is_taken(
@@ -52,6 +52,58 @@ def test_the_same_deployment_by_any_of_its_names_is_taken(
     monkeypatch.setenv("MANGONEL_URI", uri.format(rows.database.client.address[1]))
 
     assert len(both(rows)) == 2
+
+
+@pytest.mark.parametrize(
+    ("uri", "got"),
+    [
+        ("mongodb+srv://ada:secret@db.example.test/", None),
+        ("mongodb+srv://ada:secret@other.example.test/", "got b.example.test:"),
+        (
+            "mongodb+srv://ada:secret@unknown.example.test/",
+            "got unknown.example.test, whose SRV records were not found",
+        ),
+    ],
+)
+@pytest.mark.parametrize("own", ["mongodb+srv://db.example.test/?tls=false", "mongodb://a.example.test:{}"])
+def test_srv_records_of_the_environment_are_looked_up(
+    server: Server,
+    database_name: str,
+    dns: DnsServer,
+    hosts: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    uri: str,
+    got: str | None,
+    own: str,
+) -> None:
+    assert server.primary is not None
+    port = server.primary.port
+    hosts["a.example.test"] = "127.0.0.1"
+    dns.srv("db.example.test", [("a.example.test", port)])
+    dns.srv("other.example.test", [("b.example.test", port)])
+    monkeypatch.setenv("MANGONEL_URI", uri)
+
+    with MongoClient[Any](own.format(port)) as client:
+        rows = client[database_name].rows
+        rows.insert_one({"_id": 1})
+        if got is None:
+            assert len(both(rows)) == 2
+            return
+        for make in (TableParts, Target):
+            with pytest.raises(ConfigurationError) as caught:
+                make(rows)
+            assert got in str(caught.value)
+            assert "secret" not in str(caught.value)
+
+
+def test_a_part_is_planned_for_each_64_mebibytes_of_the_collection(
+    rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows.insert_many([{"text": "x" * 1_000} for _ in range(500)])
+    for mebibytes, parts in ((0, 1), (64, 1), (65, 2), (640, 10)):
+        monkeypatch.setattr(_parts_of_tables, "_size_of", lambda _, size=mebibytes << 20: size)
+        found = TableParts(rows, schema={"_id": int}).parts
+        assert len(found) == parts, mebibytes
 
 
 def test_connect_names_the_deployment_of_workers(rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from mangonel.errors import ConfigurationError
 from mangonel.spark.filters import query_of
 from mangonel.spark.options import Options
 from mangonel.spark.types import fields_of, fitted, noted, noted_fields
+from mangonel.spark.workers import settle
 
 __all__ = ["MangonelSource"]
 
@@ -39,12 +40,12 @@ class MangonelSource(DataSource):  # type: ignore[misc]  # Spark's class is unty
     Options of both: `database`, `collection`, `uri` (for driver and workers, without a password; else set the
     environment variable `MANGONEL_URI`, or the one that `connect` names).
 
-    Options of reading: `filter` (extended JSON), `parts` (how many), `snapshot` ("true": all parts read one moment),
-    `sample` (how many documents the schema is inferred from; by default all), `on_invalid` as for `Cursor.to_arrow`,
-    `pushdown` ("true": MongoDB filters where it can, and Spark filters again; needs
-    `spark.sql.python.filterPushdown.enabled`). Spark 4.3 keeps the filters of a query for later ones of the same
-    `load()` that have none, and these lose rows: with `pushdown`, call `load()` for each query. `filter` has no such
-    condition.
+    Options of reading: `filter` (extended JSON), `parts` (how many; by default one for 64 MiB of the collection),
+    `snapshot` ("true": all parts read one moment), `sample` (how many documents the schema is inferred from; by default
+    all), `on_invalid` as for `Cursor.to_arrow`, `pushdown` ("true": MongoDB filters where it can, and Spark filters
+    again; needs `spark.sql.python.filterPushdown.enabled`). Spark 4.3 keeps the filters of a query for later ones of
+    the same `load()` that have none, and these lose rows: with `pushdown`, call `load()` for each query. `filter` has
+    no such condition.
 
     Options of writing, that of streams (`frame.writeStream.format("mangonel")`) included: `key` (columns with commas
     between them; a row replaces the document with the same values), `once` (a name of this write among all: each task
@@ -151,6 +152,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # Spark's class is untyp
             )
             # Spark has pickled this reader before, so the columns go with the parts.
             reader = found.reader()
+            settle()
             return [_Part(part, reader) for part in found.parts]
 
     def read(self, partition: Any) -> Iterator[Any]:
@@ -160,6 +162,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # Spark's class is untyp
         schema = to_arrow_schema(self._schema, timezone="UTC")
         for table in partition.reader.tables(partition.part):
             yield from fitted(table, schema).to_batches()
+        settle()
 
 
 class _FilteringReader(_Reader):
@@ -203,7 +206,9 @@ class _Tasks:
                 yield self._with_ids(batch)
 
         reader = pyarrow.RecordBatchReader.from_batches(made.schema, batches())
-        return _Stored(self._target.store(reader, name))
+        stored = _Stored(self._target.store(reader, name))
+        settle()
+        return stored
 
     def _name_of(self, context: Any) -> str:
         """Return the name of a task, which is the same when the task runs again."""

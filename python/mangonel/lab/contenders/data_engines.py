@@ -150,7 +150,7 @@ class OurSparkSide(SparkSide):
 
     def reader(self) -> Any:
         named("mangonel.spark:register")(self.spark_session)
-        return self.spark_session.read.format("mangonel").options(parts=str(PARTS), sample="1000")
+        return self.spark_session.read.format("mangonel").option("sample", "1000")
 
 
 class RoadSide(Side):
