@@ -1,0 +1,69 @@
+"""Lazy sources of Polars, pyarrow and DuckDB read what find() returns beside 20 writers, ids of any type included."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from data_engines.common import COUNT, STAYS, documents, expected, shown, writers
+from mangonel import MongoClient
+from mangonel.bson import ObjectId
+from mangonel.server import Server
+
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
+duckdb = pytest.importorskip("duckdb")
+
+# Other values than text are null in the column `mixed`. Ids of five types have no column, and bound the cursors.
+SCHEMA = {
+    "n": int,
+    "x": float,
+    "in": {"id": ObjectId, "tags": [str]},
+    "by": uuid.UUID,
+    "mixed": str,
+}
+# Of few, where both writers and readers get a turn; by hand MANGONEL_ENGINE_ROWS=100000.
+pytestmark = [pytest.mark.no_sample, pytest.mark.timeout(max(COUNT // 50, 600))]
+
+
+@pytest.fixture(scope="module")
+def rows(server: Server) -> Iterator[Any]:
+    """The collection, which 20 threads of another process change."""
+    name = f"beside_{uuid.uuid4().hex[:8]}"
+    with MongoClient[Any](server.uri) as client, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MANGONEL_URI", server.uri)
+        client[name].rows.insert_many(list(documents()), ordered=False)
+        with writers(client[name]):
+            yield client[name].rows
+        client.drop_database(name)
+
+
+def by_polars(rows: Any, parallel: int) -> list[Any]:
+    frame = rows.scan_polars(SCHEMA, STAYS, on_invalid="null", parallel=parallel).collect()
+    return pa.table(frame).to_pylist()  # type: ignore[no-any-return]
+
+
+def by_arrow(rows: Any, parallel: int) -> list[Any]:
+    dataset = rows.dataset(SCHEMA, STAYS, on_invalid="null", parallel=parallel)
+    return dataset.to_table().to_pylist()  # type: ignore[no-any-return]
+
+
+def by_duckdb(rows: Any, parallel: int) -> list[Any]:
+    connection = duckdb.connect()
+    connection.register("big", rows.dataset(SCHEMA, on_invalid="null", parallel=parallel))
+    found = connection.execute("select * from big where n >= 0").fetchall()
+    return [dict(zip(SCHEMA, row, strict=True)) for row in found]
+
+
+@pytest.mark.parametrize("parallel", [1, 4])
+@pytest.mark.parametrize("read", [by_polars, by_arrow, by_duckdb])
+def test_rows_beside_writers_are_those_of_find(rows: Any, read: Any, parallel: int) -> None:
+    found = sorted(map(shown, read(rows, parallel)))
+
+    kept = ((expected(each), each.get("mixed")) for each in rows.find(STAYS))
+    wanted = sorted((*row[:-1], mixed if isinstance(mixed, str) else None) for row, mixed in kept)
+    assert len(found) == len(wanted) == COUNT
+    assert [pair for pair in zip(found, wanted, strict=True) if pair[0] != pair[1]][:3] == []
