@@ -10,6 +10,7 @@ import pytest
 
 import tools.faces
 from mangonel import gridfs
+from mangonel.gridfs import _opening
 from mangonel.server import Server
 
 
@@ -25,6 +26,19 @@ class Face(tools.faces.Face):
 
 
 face = tools.faces.faces("blocking", "asyncio", "streams", kind=Face)
+
+
+@pytest.fixture
+def far(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let GridFS save round trips, as it does when the server is milliseconds away."""
+    monkeypatch.setattr(_opening, "LEAST_DISTANCE", 0.0)
+
+
+@pytest.fixture(params=["near", "far"])
+def distance(request: pytest.FixtureRequest) -> None:
+    """Play a test in both ways; for `usefixtures`."""
+    if request.param == "far":
+        request.getfixturevalue("far")
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from mangonel.bson.binary import Binary
 from mangonel.gridfs import CorruptGridFile, GridFSBucket
 from mangonel.server import Server
 
+pytestmark = pytest.mark.usefixtures("distance")
+
 MIB = 1024 * 1024
 
 
@@ -76,16 +78,15 @@ def damaged(
 ) -> Iterator[Callable[..., Any]]:
     """Damage a file, and return a way to open it; mended afterwards."""
     database, kind = originals["database"], request.param
-    chunks, files = database["fs.chunks"], database["fs.files"]
+    chunks = database["fs.chunks"]
     changed: list[Any] = []
 
     def damage(how: Callable[[Any, Any], None], n: int) -> Callable[[], Any]:
         chunk = chunks.find_one({"files_id": kind, "n": n})
         changed.append(chunk)
         how(chunks, chunk)
-        file = files.find_one({"_id": kind})
-        ours = face.client(standalone.uri)["gridfs_damage"]
-        return lambda: face.out_class(ours.fs, file_document=file)
+        ours = face.bucket_class(face.client(standalone.uri)["gridfs_damage"])
+        return lambda: face.wait(ours.open_download_stream(kind))
 
     damage.kind = kind  # type: ignore[attr-defined]
     yield damage

@@ -14,6 +14,8 @@ import pytest
 from mangonel.errors import InvalidOperation
 from mangonel.gridfs import NoFile
 
+pytestmark = pytest.mark.usefixtures("distance")
+
 LINES = b"one\ntwo, which is longer than a chunk\n\nfour"
 
 

@@ -12,6 +12,8 @@ from mangonel import MongoClient
 from mangonel.gridfs import GridFS, GridFSBucket, NoFile
 from mangonel.server import Server
 
+pytestmark = pytest.mark.usefixtures("distance")
+
 DATA = os.urandom(9_000_000)
 
 

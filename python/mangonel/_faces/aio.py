@@ -71,6 +71,10 @@ class AioPort:
         # Called once, off the loop, before the first operation; if it fails, again before the next.
         self.preparation: Callable[[], None] | None = None
 
+    @property
+    def distance(self) -> float:
+        return self._core.least_round_trip
+
     async def arun(self, operation: _core.Operation) -> Any:
         home = self._home
         loop = get_running_loop()

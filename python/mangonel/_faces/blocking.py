@@ -188,6 +188,10 @@ class BlockingPort(BlockingLoop):
             # A frame less for each flow.
             self.flow = run_now  # type: ignore[method-assign]
 
+    @property
+    def distance(self) -> float:
+        return self._core.least_round_trip
+
     def run(self, operation: _core.Operation) -> Any:
         # What an idle connection can do is done in one call.
         found = (run_fused if self._is_fused else begin)(self._core, operation, self._shard)

@@ -38,6 +38,8 @@ class Port(Protocol):
     """How many bytes of writes one command may have; the server may allow less."""
     is_encrypting: bool
     """Whether replies, and maybe commands, go through a cipher on their way."""
+    distance: float
+    """Seconds of the least round trip to a server; 0 while it is unknown."""
     # Called once, off the loop, before the first operation; asyncio's faces only.
     preparation: Callable[[], None] | None
 

@@ -223,7 +223,7 @@ class _GridFSBucket:
 
     async def _open_flow(self, file_id: Any, session: _ClientSession | None) -> _GridOut:
         found = self._out_class(self._collection, file_id, session=session)
-        await found._open_flow()
+        await found._begin_flow()
         return found
 
     def open_download_stream_by_name(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from mangonel._shared.collection.collection import _Collection
     from mangonel._shared.sessions.session import _ClientSession
+    from mangonel.gridfs._opening import FirstBatch
 
 # Bytes of one reply. At most two replies are held, the current one and the next: small enough for that, large enough
 # that a round trip of some milliseconds costs little.
@@ -99,6 +100,7 @@ class ChunkStream:
         position: the first byte to read.
         end: the position after the last byte to read. None: the file's end; then surplus chunks are detected.
         session: run inside this session.
+        first: the file's first chunks, if they came with its document; `position` is 0 then.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class ChunkStream:
         position: int = 0,
         end: int | None = None,
         session: _ClientSession | None = None,
+        first: FirstBatch | None = None,
     ) -> None:
         self._port = root._port
         self._chunks: _Collection[Any] = root["chunks"]
@@ -137,6 +140,11 @@ class ChunkStream:
         # The current target, and the position of its first byte in the file.
         self._target: _core.ChunkTarget | None = None
         self._target_start = 0
+        # The first batch, while it is the current one.
+        self._first = first
+        if first is not None:
+            self.reader.take(first.batch)
+            self._batch_count = 1
 
     # Called by the caller.
 
@@ -221,6 +229,12 @@ class ChunkStream:
         Raises:
             CorruptGridFile: there is a surplus chunk.
         """
+        first, self._first = self._first, None
+        if first is not None:
+            self.reader.check_rest()
+            self._raise_fault()
+            if not first.is_whole:
+                self._open()
         while self._cursor is not None:
             self.reader.check_rest()
             self._raise_fault()
@@ -367,6 +381,7 @@ class ChunkStream:
             self.reader.take(batch)
         self._batch_count += 1
         self._is_trusted = False
+        self._first = None
 
     def _raise_fault(self) -> None:
         if self.reader.fault is not None:

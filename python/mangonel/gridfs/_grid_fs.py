@@ -99,7 +99,7 @@ class _GridFS:
 
     async def _get_flow(self, file_id: Any, session: _ClientSession | None) -> _GridOut:
         found = self._out_class(self._collection, file_id, session=session)
-        await found._open_flow()
+        await found._begin_flow()
         return found
 
     def get_version(

@@ -8,6 +8,7 @@ from mangonel._shared.face_result import FaceResult
 from mangonel.errors import InvalidOperation
 from mangonel.gridfs._download import ChunkStream, target_flow
 from mangonel.gridfs._names import check_root, equal_to, size_in, without_custom_types
+from mangonel.gridfs._opening import may_open, opening_flow
 from mangonel.gridfs._parallel import fill_flow
 from mangonel.gridfs.errors import NoFile
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from mangonel._shared.collection.collection import _Collection
     from mangonel._shared.sessions.session import _ClientSession
+    from mangonel.gridfs._opening import FirstBatch
 
 _SEEK_SET, _SEEK_CUR, _SEEK_END = 0, 1, 2
 _EINVAL = 22
@@ -61,6 +63,8 @@ class _GridOut:
         self._session = session
         self._position = 0
         self._stream: ChunkStream | None = None
+        # The first chunks, if they came with the document and were not read yet.
+        self._first: FirstBatch | None = None
 
     # The file's document.
 
@@ -86,8 +90,21 @@ class _GridOut:
             }
             operation = files._read_operation(command, _core.READ_FIRST, session=self._session)
             self._file = await self._port.arun(operation)
-            if not self._file:
-                raise NoFile(f"no file in gridfs collection {files.full_name!r} with _id {self._file_id!r}")
+        return self._found()
+
+    async def _begin_flow(self) -> Mapping[str, Any]:
+        """Load the file's document to read its bytes next. From far away its first chunks come along."""
+        if not self._file and not self._position and may_open(self._root, self._session):
+            opened = await opening_flow(self._root, self._file_id, self._session)
+            if opened is not None:
+                self._file, self._first = opened
+                return self._found()
+        return await self._open_flow()
+
+    def _found(self) -> Mapping[str, Any]:
+        if not self._file:
+            name = self._root["files"].full_name
+            raise NoFile(f"no file in gridfs collection {name!r} with _id {self._file_id!r}")
         return self._file
 
     def _document(self, name: str) -> Mapping[str, Any]:
@@ -189,7 +206,7 @@ class _GridOut:
         return self._port.flow(self._read_flow(-1 if size is None else size))
 
     async def _read_flow(self, size: int) -> bytes:
-        file = await self._open_flow()
+        file = await self._begin_flow()
         left = size_in(file, "length") - self._position
         if size < 0 or size > left:
             size = max(left, 0)
@@ -221,7 +238,7 @@ class _GridOut:
         return self._port.flow(self._read_into_flow(buffer))
 
     async def _read_into_flow(self, buffer: Buffer) -> int:
-        file = await self._open_flow()
+        file = await self._begin_flow()
         left = max(size_in(file, "length") - self._position, 0)
         view = memoryview(buffer).cast("B")
         if left == 0 or not view.nbytes:
@@ -254,7 +271,7 @@ class _GridOut:
     async def _download_flow(self, connections: int, buffer: Buffer | None) -> Any:
         if connections < 1:
             raise ValueError(f"expected 1 connection or more, got {connections}")
-        file = await self._open_flow()
+        file = await self._begin_flow()
         left = max(size_in(file, "length") - self._position, 0)
         if buffer is None:
             target = await target_flow(self._root, file, self._position, left, self._session)
@@ -267,7 +284,8 @@ class _GridOut:
         if stream is not None:
             await stream.close_flow()
         if left:
-            await fill_flow(self._root, file, self._position, target, connections, self._session)
+            first = self._take_first()
+            await fill_flow(self._root, file, self._position, target, connections, self._session, first)
         self._position += left
         return target.finish()
 
@@ -284,7 +302,7 @@ class _GridOut:
         return self._port.flow(self._read_chunk_flow())
 
     async def _read_chunk_flow(self) -> bytes:
-        file = await self._open_flow()
+        file = await self._begin_flow()
         left = size_in(file, "length") - self._position
         if left <= 0:
             return b""
@@ -305,7 +323,7 @@ class _GridOut:
         return self._port.flow(self._read_line_flow(-1 if size is None else size))
 
     async def _read_line_flow(self, size: int = -1) -> bytes:
-        file = await self._open_flow()
+        file = await self._begin_flow()
         left = size_in(file, "length") - self._position
         if size < 0 or size > left:
             size = max(left, 0)
@@ -400,8 +418,13 @@ class _GridOut:
 
     def _reading(self, file: Mapping[str, Any]) -> ChunkStream:
         if self._stream is None:
-            self._stream = ChunkStream(self._root, file, self._position, None, self._session)
+            first = self._take_first()
+            self._stream = ChunkStream(self._root, file, self._position, None, self._session, first)
         return self._stream
+
+    def _take_first(self) -> FirstBatch | None:
+        first, self._first = self._first, None
+        return None if self._position else first
 
     async def _moved_flow(self, stream: ChunkStream, found: bytes, is_at_end: bool) -> bytes:
         """Note the new position; check for surplus chunks after the file's last byte."""
@@ -422,6 +445,7 @@ class _GridOut:
 
     async def _close_flow(self) -> None:
         stream, self._stream = self._stream, None
+        self._first = None
         self._mark_closed()
         if stream is not None:
             await stream.close_flow()

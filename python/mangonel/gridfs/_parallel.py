@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from mangonel._shared.collection.collection import _Collection
     from mangonel._shared.sessions.session import _ClientSession
+    from mangonel.gridfs._opening import FirstBatch
 
 # Below this size a further connection costs more than it gains.
 LEAST_SHARE = 4 * 1024 * 1024
@@ -33,8 +34,11 @@ async def fill_flow(
     target: _core.ChunkTarget,
     connections: int,
     session: _ClientSession | None,
+    first: FirstBatch | None,
 ) -> None:
     """Fill `target` with the file's bytes from `position` to its end.
+
+    `first`: the file's first chunks, if they came with its document.
 
     Raises:
         CorruptGridFile: a chunk is damaged, or the file was replaced during the read.
@@ -42,7 +46,7 @@ async def fill_flow(
     chunk_size = size_in(file, "chunkSize")
     ends = _ends(position, position + target.size, chunk_size, connections)
     if session_of(root._port, session) is not None or len(ends) < 2:
-        stream = ChunkStream(root, file, position, None, session)
+        stream = ChunkStream(root, file, position, None, session, first)
         await stream.fill_flow(target)
         await stream.check_end_flow()
         return

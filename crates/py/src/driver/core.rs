@@ -703,6 +703,16 @@ impl Core {
         })
     }
 
+    /// The least round trip that was measured to any known server in seconds; 0 while two were not measured.
+    #[getter]
+    fn least_round_trip(&self) -> f64 {
+        self.peek(|state| {
+            let servers = state.client.description().servers.values();
+            let measured = servers.map(|server| server.min_round_trip_time).filter(|time| !time.is_zero());
+            measured.min().map_or(0.0, |time| time.as_secs_f64())
+        })
+    }
+
     /// The servers that are known, as (address, type) pairs with the specification's names of types.
     fn servers(&self) -> Vec<(String, &'static str)> {
         let description = self.lock().client.description().clone();

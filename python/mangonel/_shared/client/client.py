@@ -88,6 +88,8 @@ class _MongoClient(
     _port_class: type[Any]
     _database_class: type[Any]
     _session_class: type[Any]
+    # False once the server has refused a `$unionWith`.
+    _knows_unions = True
 
     def __init__(
         self,

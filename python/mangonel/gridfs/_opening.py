@@ -1,0 +1,107 @@
+"""Reads a file's document and its first chunks by one command, when a round trip to the server costs milliseconds.
+
+The server reads the document before the chunks, as two commands would. Spec: gridfs (file download).
+"""
+
+from __future__ import annotations
+
+from mangonel import _core
+from mangonel._light import Any
+from mangonel._shared.cursors.command_cursor import _CommandCursor
+from mangonel._shared.settings import session_of
+from mangonel.errors import ExecutionTimeout, OperationFailure
+from mangonel.gridfs._names import equal_to, is_in_transaction
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mangonel._shared.collection.collection import _Collection
+    from mangonel._shared.sessions.session import _ClientSession
+
+# A round trip of at least so many seconds costs more than a saved command gains elsewhere.
+LEAST_DISTANCE = 0.0007
+
+# The first chunks: a file of 1 MiB has five of the default size, and a sixth would be surplus.
+FIRST_CHUNKS = 6
+
+# The server has no `aggregate`, no `$unionWith`, or none in its stable API.
+_UNSUPPORTED_CODES = frozenset({59, 115, 168, 238, 303, 323, 40324})
+
+
+class _OpeningCursor(_CommandCursor[Any], _core.BatchCursor):
+    """The cursor of the one command. It is not read beyond its first batch."""
+
+
+class FirstBatch:
+    """The first chunks of a file, which came with its document.
+
+    Attributes:
+        batch: the chunks.
+        is_whole: whether the server had no further chunk.
+    """
+
+    __slots__ = ("batch", "is_whole")
+
+    def __init__(self, batch: _core.Batch, is_whole: bool) -> None:
+        self.batch = batch
+        self.is_whole = is_whole
+
+
+def is_far(root: _Collection[Any]) -> bool:
+    """Return whether the nearest server is so far away that a round trip should be saved."""
+    return root._port.distance >= LEAST_DISTANCE
+
+
+def may_open(root: _Collection[Any], session: _ClientSession | None) -> bool:
+    """Return whether to read the document and the first chunks of a file at once."""
+    # Transactions have no `$unionWith`, and a query analyser accepts none.
+    return (
+        is_far(root)
+        and root._client._knows_unions
+        and not root._port.is_encrypting
+        and not is_in_transaction(session_of(root._port, session))
+    )
+
+
+async def opening_flow(
+    root: _Collection[Any], file_id: Any, session: _ClientSession | None
+) -> tuple[Mapping[str, Any] | None, FirstBatch | None] | None:
+    """Return a file's document, None if there is none, and its first chunks.
+
+    None in place of both: the server refused the command. Ask for the document alone.
+    """
+    files, chunks = root["files"], root["chunks"]
+    first_chunks = [
+        {"$match": {"files_id": equal_to(file_id)}},
+        {"$sort": {"n": 1}},
+        {"$limit": FIRST_CHUNKS},
+    ]
+    pipeline = [
+        {"$match": {"_id": equal_to(file_id)}},
+        # So no chunk is taken for a document: every chunk has an `_id`.
+        {"$replaceWith": {"file": "$$ROOT"}},
+        {"$unionWith": {"coll": chunks._name, "pipeline": first_chunks}},
+    ]
+    # One more than there can be, so that the server sees the end and keeps no cursor.
+    size = FIRST_CHUNKS + 2
+    command = {"aggregate": files._name, "pipeline": pipeline, "cursor": {"batchSize": size}}
+    operation = files._read_operation(command, _core.READ_BATCH, session=session)
+    try:
+        batch = await files._port.arun(operation)
+    except ExecutionTimeout:
+        raise
+    except OperationFailure as error:
+        if error.code in _UNSUPPORTED_CODES:
+            root._client._knows_unions = False
+        return None
+    if batch is None:
+        return None
+    first = next(batch, None)
+    is_whole = not batch.id and len(batch) < FIRST_CHUNKS
+    if batch.id:
+        # Large chunks do not fit into one reply; another cursor reads the others.
+        _OpeningCursor(files, batch, session=session)._abandon()
+    if first is None or tuple(first) != ("file",):
+        return None, None
+    return first["file"], FirstBatch(batch, is_whole)

@@ -1,0 +1,202 @@
+"""A server that is milliseconds away: fewer round trips, the same bytes and the same errors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mangonel import MongoClient, monitoring
+from mangonel.bson import ObjectId
+from mangonel.gridfs import CorruptGridFile, NoFile
+from mangonel.gridfs._opening import FIRST_CHUNKS, LEAST_DISTANCE
+from mangonel.server import Server
+from tools.faces import eventually
+from tools.proxy import LineProxy
+
+FEW = FIRST_CHUNKS - 1
+MIB = 1024 * 1024
+
+
+class Told(monitoring.CommandListener):
+    """Keeps the commands and their ends, in order: `find`, and `find.` for its reply."""
+
+    def __init__(self) -> None:
+        self.all: list[str] = []
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        self.all.append(event.command_name)
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
+        self.all.append(f"{event.command_name}.")
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None:
+        self.all.append(f"{event.command_name}!")
+
+    def take(self) -> list[str]:
+        """Return what was told since the last time."""
+        told, self.all = self.all, []
+        return told
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def watched(face: Any, standalone: Server, database_name: str, told: Told, far: None) -> Any:
+    """A bucket of small chunks on a client that tells its commands."""
+    client = face.client(standalone.uri, event_listeners=[told])
+    return face.bucket_class(client[database_name], chunk_size_bytes=10)
+
+
+WAYS: dict[str, Callable[[Any, Any], bytes]] = {
+    "read": lambda face, source: face.wait(source.read()),
+    "in parts": lambda face, source: b"".join(iter(lambda: face.wait(source.read(7)), b"")),
+    "by chunk": lambda face, source: b"".join(iter(lambda: face.wait(source.readchunk()), b"")),
+    "by line": lambda face, source: b"".join(face.collect(source)),
+    "download": lambda face, source: face.wait(source.download(connections=2)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("count", [0, 1, FEW, FIRST_CHUNKS, FIRST_CHUNKS + 1, 30])
+def test_document_and_first_chunks_are_one_command(
+    face: Any, watched: Any, told: Told, count: int, way: str
+) -> None:
+    data = os.urandom(count * 10)
+    file_id = face.wait(watched.upload_from_stream("file", data))
+    told.take()
+
+    source = face.wait(watched.open_download_stream(file_id))
+
+    assert told.take() == ["aggregate", "aggregate."]
+    assert source._file["length"] == len(data)
+    assert WAYS[way](face, source) == data
+    # The first chunks tell the end of a file that has fewer; the rest of a longer one has a cursor of its own.
+    commands = told.take()
+    assert commands[:1] == ([] if count <= FEW else ["find"])
+    assert "killCursors" not in commands
+
+
+def test_file_that_is_read_at_once_is_opened_and_read_by_one_command(
+    face: Any, watched: Any, told: Told
+) -> None:
+    file_id = face.wait(watched.upload_from_stream("file", b"x" * 25))
+    told.take()
+
+    unopened = face.out_class(watched._collection, file_id)
+
+    assert face.wait(unopened.read()) == b"x" * 25
+    assert face.wait(watched.download(file_id)) == b"x" * 25
+    assert told.take() == ["aggregate", "aggregate."] * 2
+
+
+@pytest.mark.parametrize("place", [0, 1, 9, 10, 49, 95, 120])
+def test_seek_goes_from_the_first_chunks_to_any_place(face: Any, watched: Any, place: int) -> None:
+    data = os.urandom(95)
+    source = face.wait(watched.open_download_stream(face.wait(watched.upload_from_stream("file", data))))
+
+    face.wait(source.seek(place))
+
+    assert face.wait(source.read(20)) == data[place : place + 20]
+    face.wait(source.seek(3))
+    assert face.wait(source.read()) == data[3:]
+
+
+@pytest.mark.parametrize("file_id", [ObjectId(), "name", None, {"a": 1}, 5])
+def test_chunks_without_a_document_are_no_file(face: Any, watched: Any, peer: Any, file_id: Any) -> None:
+    with pytest.raises(NoFile):
+        face.wait(watched.open_download_stream(file_id))
+    stored = file_id.binary if isinstance(file_id, ObjectId) else None
+    theirs = pytest.importorskip("bson").ObjectId(stored) if stored else file_id
+    peer["fs.chunks"].insert_one({"files_id": theirs, "n": 0, "data": b"x"})
+    with pytest.raises(NoFile):
+        face.wait(watched.open_download_stream(file_id))
+
+
+@pytest.mark.parametrize("count", [1, FEW, FIRST_CHUNKS, FIRST_CHUNKS + 1])
+@pytest.mark.parametrize("way", WAYS)
+def test_surplus_chunk_is_found(face: Any, watched: Any, peer: Any, count: int, way: str) -> None:
+    face.wait(watched.upload_from_stream_with_id("mine", "file", b"x" * 10 * count))
+    peer["fs.chunks"].insert_one({"files_id": "mine", "n": count, "data": b"y"})
+    source = face.wait(watched.open_download_stream("mine"))
+
+    with pytest.raises(CorruptGridFile, match="extra chunk"):
+        WAYS[way](face, source)
+
+
+@pytest.mark.parametrize("n", [0, 2, FEW, FIRST_CHUNKS])
+def test_missing_chunk_is_found(face: Any, watched: Any, peer: Any, n: int) -> None:
+    face.wait(watched.upload_from_stream_with_id("mine", "file", b"x" * 10 * (n + 1)))
+    peer["fs.chunks"].delete_one({"files_id": "mine", "n": n})
+    source = face.wait(watched.open_download_stream("mine"))
+
+    with pytest.raises(CorruptGridFile, match=f"missing chunk: expected chunk #{n}"):
+        face.wait(source.read())
+
+
+def test_chunks_that_one_reply_cannot_hold_are_read_by_another_cursor(
+    face: Any, watched: Any, standalone: Server
+) -> None:
+    data = os.urandom(5 * 5 * MIB + 7)
+    file_id = face.wait(watched.upload_from_stream("file", data, chunk_size_bytes=5 * MIB))
+
+    assert face.wait(face.wait(watched.open_download_stream(file_id)).read()) == data
+    assert face.wait(watched.download(file_id, connections=2)) == data
+    with MongoClient(standalone.uri) as other:
+        # The server's rest of the first command is ended, not left to its timeout.
+        eventually(lambda: not other.admin.command("serverStatus")["metrics"]["cursor"]["open"]["total"])
+
+
+def test_server_without_unions_is_asked_once(face: Any, watched: Any, told: Told, standalone: Server) -> None:
+    file_id = face.wait(watched.upload_from_stream("file", b"x" * 25))
+    told.take()
+    with MongoClient(standalone.uri) as other:
+        refuse = {"failCommands": ["aggregate"], "errorCode": 40324}
+        other.admin.command("configureFailPoint", "failCommand", mode="alwaysOn", data=refuse)
+        try:
+            for _ in range(2):
+                assert face.wait(face.wait(watched.open_download_stream(file_id)).read()) == b"x" * 25
+        finally:
+            other.admin.command("configureFailPoint", "failCommand", mode="off")
+
+    alone = ["find", "find."] * 2
+    assert told.take() == ["aggregate", "aggregate!", *alone, *alone]
+
+
+def test_a_transaction_asks_for_the_document_alone(
+    face: Any, server: Server, told: Told, database_name: str, far: None
+) -> None:
+    client = face.client(server.uri, event_listeners=[told])
+    bucket = face.bucket_class(client[database_name])
+    file_id = face.wait(bucket.upload_from_stream("file", b"x" * 25))
+    told.take()
+    session = client.start_session()
+    session.start_transaction()
+
+    source = face.wait(bucket.open_download_stream(file_id, session=session))
+
+    assert face.wait(source.read()) == b"x" * 25
+    assert told.take() == ["find", "find."] * 2
+    face.wait(session.end_session())
+
+
+def test_distance_is_learned_from_the_line(face: Any, standalone: Server, database_name: str) -> None:
+    told = Told()
+    near = face.client(standalone.uri, heartbeatFrequencyMS=500)
+    face.wait(near.admin.command("ping"))
+    with LineProxy(standalone.members[0].port, delay_ms=5.0) as proxy:
+        client = face.client(f"mongodb://{proxy.address}/?directConnection=true", event_listeners=[told])
+        bucket = face.bucket_class(client[database_name])
+        file_id = face.wait(bucket.upload_from_stream("file", b"x" * 25))
+        eventually(lambda: client._port.distance > 0)
+        told.take()
+
+        assert client._port.distance >= 0.01 > LEAST_DISTANCE
+        assert face.wait(face.wait(bucket.open_download_stream(file_id)).read()) == b"x" * 25
+        assert told.take() == ["aggregate", "aggregate."]
+    eventually(lambda: 0 < near._port.distance < 0.01)
