@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +11,10 @@ import pytest
 
 from mangonel import MongoClient, monitoring
 from mangonel.bson import ObjectId
-from mangonel.gridfs import CorruptGridFile, NoFile
+from mangonel.gridfs import CorruptGridFile, GridFSBucket, NoFile
 from mangonel.gridfs._opening import FIRST_CHUNKS, LEAST_DISTANCE
 from mangonel.server import Server
-from tools.faces import eventually
+from tools.faces import eventually, pool_sizes
 from tools.proxy import LineProxy
 
 FEW = FIRST_CHUNKS - 1
@@ -183,6 +184,91 @@ def test_a_transaction_asks_for_the_document_alone(
     assert face.wait(source.read()) == b"x" * 25
     assert told.take() == ["find", "find."] * 2
     face.wait(session.end_session())
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "in parts"])
+def test_first_chunks_go_beside_the_check_of_the_indexes(
+    face: Any, standalone: Server, told: Told, database_name: str, far: None, at_once: bool
+) -> None:
+    client = face.client(standalone.uri, event_listeners=[told], minPoolSize=4)
+    bucket = face.bucket_class(client[database_name], chunk_size_bytes=1024)
+    face.wait(bucket.upload_from_stream("file", b"x"))
+    eventually(lambda: pool_sizes(client)[0] >= 4)
+    told.take()
+
+    if at_once:
+        face.wait(bucket.upload_from_stream("file", os.urandom(9000)))
+    else:
+        target = bucket.open_upload_stream("file")
+        face.wait(target.write(b"less than a chunk"))
+        face.wait(target.close())
+
+    commands = told.take()
+    first_reply = next(number for number, name in enumerate(commands) if name.endswith("."))
+    assert sorted(commands[:first_reply]) == ["find", "find", "insert"]
+    # Readers see the document only when all chunks are stored.
+    assert commands[-2:] == ["insert", "insert."]
+    assert len(commands) == 8
+
+
+def test_caller_that_has_the_id_waits_for_the_index(
+    face: Any, watched: Any, told: Told, standalone: Server
+) -> None:
+    face.wait(watched.upload_from_stream_with_id("mine", "file", b"x" * 25))
+
+    commands = told.take()
+    assert commands.index("createIndexes.") < commands.index("insert")
+
+
+def test_an_empty_bucket_gets_its_indexes_and_a_full_one_none(
+    face: Any, watched: Any, told: Told, peer: Any
+) -> None:
+    face.wait(watched.upload_from_stream("file", b"x" * 25))
+    assert peer["fs.chunks"].index_information()["files_id_1_n_1"]["unique"] is True
+    assert "filename_1_uploadDate_1" in peer["fs.files"].index_information()
+
+    told.take()
+    face.wait(watched.upload_from_stream("file", b"x" * 25))
+    assert not {"listIndexes", "createIndexes"} & set(told.take())
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_few_connections_are_enough(
+    face: Any, standalone: Server, database_name: str, far: None, most: int
+) -> None:
+    client = face.client(standalone.uri, maxPoolSize=most, waitQueueTimeoutMS=20_000)
+    bucket = face.bucket_class(client[database_name], chunk_size_bytes=MIB)
+    # Of a larger file inserts stay in flight while the source is read.
+    assert len(face.wait(bucket.upload_from_stream("large", b"x" * 9 * MIB)).binary) == 12
+    for size in (0, 5, 3 * MIB):
+        data = os.urandom(size)
+        file_id = face.wait(bucket.upload_from_stream("file", data))
+        # The source is read over the same client.
+        copied = face.wait(bucket.upload_from_stream("copy", face.wait(bucket.open_download_stream(file_id))))
+        assert face.wait(face.wait(bucket.open_download_stream(copied)).read()) == data
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_threads_that_share_few_connections_do_not_wait_for_each_other(
+    standalone: Server, database_name: str, far: None, most: int
+) -> None:
+    data = os.urandom(5 * MIB)
+    with MongoClient(standalone.uri, maxPoolSize=most, waitQueueTimeoutMS=30_000) as client:
+        bucket = GridFSBucket(client[database_name], chunk_size_bytes=MIB)
+        found: list[bytes] = []
+
+        def play() -> None:
+            for _ in range(5):
+                found.append(bucket.download(bucket.upload_from_stream("file", data)))
+
+        threads = [threading.Thread(target=play) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert [data] * 15 == found
+        client.drop_database(database_name)
 
 
 def test_distance_is_learned_from_the_line(face: Any, standalone: Server, database_name: str) -> None:

@@ -15,6 +15,8 @@ from mangonel.errors import ConfigurationError, ServerSelectionTimeoutError
 from mangonel.gridfs import FileExists
 from mangonel.write_concern import WriteConcern
 
+pytestmark = pytest.mark.usefixtures("distance")
+
 
 def left_over(peer: Any) -> tuple[int, int]:
     """How many file documents and chunks there are."""

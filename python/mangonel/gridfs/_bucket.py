@@ -191,6 +191,7 @@ class _GridFSBucket:
         return self._in_class(self._collection, session=session, **fields)
 
     async def _upload_flow(self, target: _GridIn, source: Any) -> Any:
+        target._sender.write_at_once()
         await target._write_flow(source)
         await target._close_flow()
         return target._id

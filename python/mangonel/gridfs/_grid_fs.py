@@ -77,6 +77,7 @@ class _GridFS:
 
     async def _put_flow(self, data: Any, fields: dict[str, Any]) -> Any:
         target = self._in_class(self._collection, **fields)
+        target._sender.write_at_once()
         await target._write_flow(data)
         await target._close_flow()
         return target._id

@@ -232,6 +232,8 @@ class _GridIn:
                 return
             while piece := await self._port.call(read, self._sender.room):
                 await self._sender.write_flow(piece)
+                # The source may be read over the same client.
+                await self._sender.finish_check_flow()
         except BaseException as error:
             if isinstance(error, PyMongoError):
                 # A caller that checks only `close` must get the error too.

@@ -15,6 +15,7 @@ from mangonel._light import Any
 from mangonel._shared.settings import concern_in, session_handle, session_of
 from mangonel.errors import DUPLICATE_KEY_CODES, OperationFailure, PyMongoError
 from mangonel.gridfs._names import is_in_transaction
+from mangonel.gridfs._opening import is_far
 from mangonel.gridfs.errors import FileExists
 from mangonel.read_preferences import ReadPreference
 
@@ -68,6 +69,9 @@ class ChunkSender:
         self._most = IN_FLIGHT if session is None else 1
         self._started: deque[Any] = deque()
         self._has_indexes = False
+        # The two requests that ask whether the bucket is empty, if the first insert goes beside them.
+        self._asked: tuple[Any, Any] | None = None
+        self._is_at_once = False
         self._has_sent = False
 
     @property
@@ -80,6 +84,11 @@ class ChunkSender:
         """How many bytes the current chunk still takes."""
         return self._packer.room
 
+    def write_at_once(self) -> None:
+        """Let one call write the whole file. From far away its first insert goes beside the check of the indexes."""
+        # With an id of the caller's, only the index keeps a second upload's chunks out, so it has to exist before.
+        self._is_at_once = self._session is None and self._is_own_id and is_far(self._root)
+
     async def write_flow(self, data: Any) -> None:
         """Accept all of `data`, a buffer; send each full insert.
 
@@ -89,7 +98,8 @@ class ChunkSender:
         at, size = 0, memoryview(data).nbytes
         while at < size:
             at = self._packer.write(data, at)
-            if not self._has_indexes and self._packer.length >= self._chunk_size:
+            is_due = not self._has_indexes and not self._is_at_once
+            if is_due and self._packer.length >= self._chunk_size:
                 # At the first whole chunk, so that an unreachable server is reported here.
                 await self._ensure_indexes_flow()
             if self._packer.is_full:
@@ -97,8 +107,10 @@ class ChunkSender:
 
     async def finish_flow(self) -> None:
         """Send the rest and wait until the server has confirmed every chunk."""
+        self.write_at_once()
         await self._ensure_indexes_flow()
         await self._send_flow(is_last=True)
+        await self.finish_check_flow()
         while self._started:
             await self._settle_flow()
 
@@ -108,6 +120,9 @@ class ChunkSender:
         Args:
             with_file: remove the file's document first, in case it was stored.
         """
+        asked, self._asked = self._asked, None
+        for request in asked or ():
+            self._port.give_up(request)
         while self._started:
             with suppress(PyMongoError):
                 await self._port.outlast(self._started[0])
@@ -155,6 +170,8 @@ class ChunkSender:
         operation = self._packer.next_operation(write_command, is_last)
         if operation is None:
             return
+        if len(self._started) >= self._most:
+            await self.finish_check_flow()
         while len(self._started) >= self._most:
             await self._settle_flow()
         self._has_sent = True
@@ -178,21 +195,36 @@ class ChunkSender:
         return not self._port.is_async and self._port.may_wait(started)
 
     async def _ensure_indexes_flow(self) -> None:
-        """Create the bucket's indexes if it is empty; an upload must not index a full collection."""
+        """Create the bucket's indexes if it is empty; an upload must not index a full collection.
+
+        In a file that is written at once, this only asks: `finish_check_flow` continues before any insert is waited
+        for. So no request holds a connection that another of this upload waits for.
+        """
         if self._has_indexes:
             return
         self._has_indexes = True
-        parts = [(self._root["files"], _FILES_INDEX, False), (self._chunks, _CHUNKS_INDEX, True)]
-        # A transaction cannot create indexes on a collection with documents.
-        session = None if is_in_transaction(self._session) else self._session
+        files, session = self._root["files"], self._index_session()
         # The second request is sent before the first reply, except in a session, which runs one command at a time.
-        earlier = self._port.start(_any_document(parts[0][0], session))
+        earlier = self._port.start(_any_document(files, {}, session))
         later = None
         if session is None and not self._waits_for_connection(earlier):
-            later = self._port.start(_any_document(parts[1][0], None))
+            # The upload's own chunks may be stored by then.
+            others = {"files_id": {"$ne": self._file_id}} if self._is_at_once else {}
+            later = self._port.start(_any_document(self._chunks, others, None))
             if self._waits_for_connection(later):
                 self._port.give_up(later)
                 later = None
+        self._asked = (earlier, later)
+        if later is None or not self._is_at_once:
+            await self.finish_check_flow()
+
+    async def finish_check_flow(self) -> None:
+        """Wait for the check of the indexes, if it was sent, and create those that are missing."""
+        asked, self._asked = self._asked, None
+        if asked is None:
+            return
+        earlier, later = asked
+        files, session = self._root["files"], self._index_session()
         try:
             first = await self._port.finish(earlier)
         except BaseException:
@@ -202,16 +234,26 @@ class ChunkSender:
         if later is not None:
             second = await self._port.finish(later)
         else:
-            second = await self._port.arun(_any_document(parts[1][0], session))
-        for found, (collection, keys, is_unique) in zip((first, second), parts, strict=True):
-            if found is None:
-                await _create_index_flow(collection, keys, is_unique, session)
+            second = await self._port.arun(_any_document(self._chunks, {}, session))
+        if first is None or second is None:
+            while self._started:
+                await self._settle_flow()
+        if first is None:
+            await _create_index_flow(files, _FILES_INDEX, False, session)
+        if second is None:
+            await _create_index_flow(self._chunks, _CHUNKS_INDEX, True, session)
+
+    def _index_session(self) -> _ClientSession | None:
+        # A transaction cannot create indexes on a collection with documents.
+        return None if is_in_transaction(self._session) else self._session
 
 
-def _any_document(collection: _Collection[Any], session: _ClientSession | None) -> _core.Operation:
+def _any_document(
+    collection: _Collection[Any], filter: Mapping[str, Any], session: _ClientSession | None
+) -> _core.Operation:
     command = {
         "find": collection._name,
-        "filter": {},
+        "filter": filter,
         "projection": {"_id": 1},
         "limit": 1,
         "singleBatch": True,
