@@ -11,7 +11,7 @@ import pytest
 
 from mangonel import MongoClient, monitoring
 from mangonel.bson import ObjectId
-from mangonel.gridfs import CorruptGridFile, GridFSBucket, NoFile
+from mangonel.gridfs import CorruptGridFile, GridFSBucket, NoFile, _opening
 from mangonel.gridfs._opening import FIRST_CHUNKS, LEAST_DISTANCE
 from mangonel.server import Server
 from tools.faces import eventually, pool_sizes
@@ -271,7 +271,10 @@ def test_threads_that_share_few_connections_do_not_wait_for_each_other(
         client.drop_database(database_name)
 
 
-def test_distance_is_learned_from_the_line(face: Any, standalone: Server, database_name: str) -> None:
+def test_distance_is_learned_from_the_line(
+    face: Any, standalone: Server, database_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_opening, "LEAST_DISTANCE", LEAST_DISTANCE)
     told = Told()
     near = face.client(standalone.uri, heartbeatFrequencyMS=500)
     face.wait(near.admin.command("ping"))
