@@ -149,6 +149,7 @@ def seen_by_the_server(database: Any) -> int:
     return int(counted["scanned"]) + int(counted["scannedObjects"])
 
 
+@pytest.mark.no_sample
 def test_each_document_is_looked_at_a_few_times_however_often_it_is_ended_and_begun(
     database: Any, folder: Path
 ) -> None:

@@ -48,7 +48,7 @@ def read_uri(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.no_sample)])
 def test_serve_prints_the_uri_and_runs_until_it_is_interrupted(number: signal.Signals) -> None:
     with serve() as process:
         with pymongo.MongoClient(read_uri(process)) as client:
@@ -61,6 +61,7 @@ def test_serve_prints_the_uri_and_runs_until_it_is_interrupted(number: signal.Si
     assert not os.path.exists(f"/proc/{pid}")
 
 
+@pytest.mark.no_sample
 def test_serve_takes_members_directory_port_and_user(tmp_path: Path) -> None:
     with serve(
         "--replica-set", "1", "--dbpath", str(tmp_path), "--port", "31789", "--auth", "ada:x"
@@ -74,6 +75,7 @@ def test_serve_takes_members_directory_port_and_user(tmp_path: Path) -> None:
     assert (tmp_path / "mangonel.json").exists()
 
 
+@pytest.mark.no_sample
 def test_serve_ends_with_an_error_when_mongod_dies() -> None:
     with serve() as process:
         with pymongo.MongoClient(read_uri(process)) as client:
@@ -88,6 +90,7 @@ def kill_primary(uri: str) -> None:
         os.kill(client.admin.command("serverStatus")["pid"], signal.SIGKILL)
 
 
+@pytest.mark.no_sample
 def test_a_replica_set_goes_on_without_members_and_starts_them_again_when_asked() -> None:
     with serve("--replica-set", "3") as process:
         uri = read_uri(process)

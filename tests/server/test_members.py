@@ -18,6 +18,7 @@ def trio() -> Iterator[server.Server]:
         yield deployment
 
 
+@pytest.mark.no_sample
 def test_killed_member_is_down_and_comes_back_on_its_port() -> None:
     with server.start(replica_set=1) as deployment:
         member = deployment.members[0]
@@ -45,6 +46,7 @@ def test_killed_primary_is_succeeded_by_another_member(trio: server.Server) -> N
     eventually(lambda: old.state in ("primary", "secondary"))
 
 
+@pytest.mark.no_sample
 def test_stop_ends_a_member_cleanly(trio: server.Server) -> None:
     trio.wait_until_settled()
     member = trio.secondaries[0]
@@ -70,6 +72,7 @@ def test_paused_member_keeps_its_connections_and_answers_nothing_until_resumed(t
     trio.wait_until_settled()
 
 
+@pytest.mark.no_sample
 def test_paused_member_can_be_stopped() -> None:
     with server.start() as deployment:
         deployment.members[0].pause()
@@ -77,6 +80,7 @@ def test_paused_member_can_be_stopped() -> None:
         assert not deployment.members[0].is_running
 
 
+@pytest.mark.no_sample
 def test_restart_of_a_running_member_gives_a_new_process() -> None:
     with server.start() as deployment:
         before = deployment.members[0].pid

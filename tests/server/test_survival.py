@@ -53,7 +53,7 @@ def assert_gone(pids: list[int], path: str | None, within: float = 60.0) -> None
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("members", [0, 3])
+@pytest.mark.parametrize("members", [0, pytest.param(3, marks=pytest.mark.no_sample)])
 def test_nothing_survives_kill_9_of_the_parent(members: int) -> None:
     child, (pids, dbpath, _, supervisor, _) = start_child(members)
     assert all(is_alive(pid) for pid in pids)
@@ -62,6 +62,7 @@ def test_nothing_survives_kill_9_of_the_parent(members: int) -> None:
     assert_gone([*pids, supervisor], dbpath)
 
 
+@pytest.mark.no_sample
 def test_nothing_survives_kill_9_of_a_parent_whose_forked_child_lives_on() -> None:
     # The fork holds the parent's end of the supervisor's pipe open.
     more = "extra = os.fork()\nif not extra: os.close(1); time.sleep(600)"
@@ -75,6 +76,7 @@ def test_nothing_survives_kill_9_of_a_parent_whose_forked_child_lives_on() -> No
         os.kill(fork, signal.SIGKILL)
 
 
+@pytest.mark.no_sample
 def test_nothing_survives_kill_9_while_a_member_is_paused() -> None:
     child, (pids, dbpath, _, supervisor, _) = start_child(1, more="deployment.members[0].pause()")
     child.kill()
@@ -98,6 +100,7 @@ def test_nothing_survives_kill_9_of_the_supervisor() -> None:
     assert not os.path.exists(deployment.dbpath)
 
 
+@pytest.mark.no_sample
 def test_kill_9_of_the_parent_loses_no_acknowledged_write_of_kept_data(tmp_path: Path) -> None:
     more = (
         "import pymongo; pymongo.MongoClient(deployment.uri, w=1, journal=False).a.b.insert_one({'_id': 1})"
@@ -110,6 +113,7 @@ def test_kill_9_of_the_parent_loses_no_acknowledged_write_of_kept_data(tmp_path:
         assert client.a.b.find_one() == {"_id": 1}
 
 
+@pytest.mark.no_sample
 def test_server_outlives_the_thread_that_started_it() -> None:
     started: list[server.Server] = []
     thread = threading.Thread(target=lambda: started.append(server.start()))

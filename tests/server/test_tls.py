@@ -29,7 +29,7 @@ def assert_serves_tls_only(deployment: server.Server) -> None:
         client.admin.command("ping")
 
 
-@pytest.mark.parametrize("members", [0, 3])
+@pytest.mark.parametrize("members", [0, pytest.param(3, marks=pytest.mark.no_sample)])
 def test_tls_takes_an_object_and_demands_a_client_certificate(
     certificates: SimpleNamespace, members: int
 ) -> None:
