@@ -152,6 +152,7 @@ def test_insert_that_is_refused_leaves_no_chunk(
     assert peer["fs.chunks"].count_documents({}) == 0
 
 
+@pytest.mark.no_sample
 def test_primary_that_is_killed_during_downloads_costs_no_byte(data: bytes) -> None:
     with server.start(replica_set=3) as deployment, MongoClient(deployment.uri) as client:
         primary = deployment.wait_until_settled()

@@ -43,6 +43,7 @@ def test_a_quick_run_checks_measures_prints_and_leaves_a_file(server, tmp_path, 
     assert capsys.readouterr().out.strip() == text.split("\n\nresult file:")[0].strip()
 
 
+@pytest.mark.no_sample
 def test_writes_are_counted_in_the_collection(server, tmp_path, capsys):
     words = f"run {server.uri} insert --part blocking --quick --rounds 1 --plain --contender raw-socket"
     assert lab(words, "-o", tmp_path / "r.json") == 0
@@ -246,6 +247,7 @@ def test_profile_leaves_a_page_of_stacks_and_every_call(server, tmp_path, capsys
     assert found["find_one"].ncalls == "1000"
 
 
+@pytest.mark.no_sample
 def test_a_latency_puts_a_line_between_server_and_contender(server, tmp_path, capsys):
     out = tmp_path / "far.jsonl"
     words = f"run {server.uri} find-30 --quick --rounds 1 --plain --latency 0,2ms --contender raw-socket"

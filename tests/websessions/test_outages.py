@@ -234,6 +234,7 @@ async def test_closing_ends_although_emcache_goes_on_connecting_to_a_server_that
         await store.aclose()
 
 
+@pytest.mark.no_sample
 async def test_an_ended_session_does_not_come_back_with_a_failover_under_load() -> None:
     with start(replica_set=3) as server:
         server.wait_until_settled()
