@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
 
 import mangonel
 from mangonel import MongoClient, ReadPreference, WriteConcern
+from mangonel._shared.collection.collection import _FIELD_COUNT, fields_of
 from mangonel.api import AsyncCollection, AsyncDatabase, Collection, Database
 from mangonel.errors import InvalidOperation
 
@@ -96,3 +99,72 @@ def test_a_database_of_something_else_is_refused(client: Any) -> None:
         Database(InMemory(client), "shop")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="Database required but given object"):
         Collection(object(), "orders")  # type: ignore[arg-type]
+
+
+def test_a_name_asked_for_again_gives_what_the_constructor_makes(client: Any) -> None:
+    for _ in range(3):
+        shop = client["shop"]
+        assert (type(shop), type(shop["orders"])) == (Database, Collection)
+        assert vars(shop["orders"]) == vars(Collection(shop, "orders"))
+        assert {**vars(shop), "_fields": None} == vars(Database(client, "shop"))
+        # `with_options` copies exactly these.
+        assert set(vars(shop["orders"])) == set(fields_of(client))
+        assert len(fields_of(client)) == _FIELD_COUNT
+        assert vars(shop["orders"].with_options()) == vars(shop["orders"])
+
+
+def test_names_of_a_class_with_its_own_way_to_be_made_are_made_in_that_way(client: Any) -> None:
+    class ByInit(Collection):
+        def __init__(self, database: Any, name: str) -> None:
+            super().__init__(database, name, write_concern=WriteConcern(w=2))
+
+    class ByNew(Collection):
+        def __new__(cls, *_: Any) -> Any:
+            made = super().__new__(cls)
+            made.__dict__["mark"] = 1
+            return made
+
+    class OfInit(Database):
+        _collection_class = ByInit
+
+    class OfNew(Database):
+        _collection_class = ByNew
+
+    for _ in range(2):
+        by_init, by_new = OfInit(client, "shop")["orders"], OfNew(client, "shop")["orders"]
+        assert (type(by_init), by_init.write_concern) == (ByInit, WriteConcern(w=2))
+        assert (type(by_new), by_new.mark, by_new.name) == (ByNew, 1, "orders")
+
+
+def test_collections_of_a_database_with_a_time_limit_have_it(client: Any) -> None:
+    shop = client.shop
+    for _ in range(2):
+        assert shop["orders"]._port.limit is None
+        limited = shop.with_options(timeout_ms=5)
+        assert limited["orders"]._port.limit == limited["orders"].find()._port.limit == 0.005
+        assert shop._limited(7)["orders"]._port.limit == 0.007
+        assert limited["orders"].with_options()._port.limit == 0.005
+
+
+def test_fields_of_a_subclass_are_not_those_of_with_options(client: Any) -> None:
+    orders = Orders(Shop(client))
+    orders.__dict__["extra"] = 1
+    orders._reply_codec = None
+
+    changed = orders.with_options(read_preference=ReadPreference.SECONDARY)
+
+    assert not {"extra", "_reply_codec"} & set(vars(changed))
+    assert changed.write_concern == WriteConcern(w=2)
+
+
+def test_a_client_that_gave_databases_ends_with_its_last_reference() -> None:
+    client = MongoClient(connect=False)
+    for _ in range(2):
+        client["shop"]["orders"]
+    ended = weakref.ref(client)
+    gc.disable()
+    try:
+        del client
+        assert ended() is None
+    finally:
+        gc.enable()

@@ -80,26 +80,42 @@ class Settings:
         self._read_preference = owner._read_preference
         self._write_concern = owner._write_concern
         self._read_concern = owner._read_concern
-        if codec_options and codec_options is not owner._codec_options:
+        self._change_settings(codec_options, read_preference, write_concern, read_concern)
+
+    def _change_settings(
+        self,
+        codec_options: CodecOptions[Any] | None,
+        read_preference: _ServerMode | None,
+        write_concern: WriteConcern | None,
+        read_concern: ReadConcern | None,
+    ) -> bool:
+        """Take the given settings, and keep the others; return whether one changed."""
+        is_changed = False
+        if codec_options and codec_options is not self._codec_options:
             if not isinstance(codec_options, CodecOptions):
                 raise TypeError(
                     f"codec_options must be an instance of CodecOptions, not {type(codec_options)}"
                 )
             self._codec_options, self._codec = codec_options, _core.Codec(codec_options)
-        if read_preference:
+            is_changed = True
+        if read_preference and read_preference is not self._read_preference:
             if not isinstance(read_preference, _ServerMode):
                 raise TypeError(f"{read_preference!r} is not a read preference; use one of ReadPreference")
             self._read_preference = read_preference
-        if write_concern:
+            is_changed = True
+        if write_concern and write_concern is not self._write_concern:
             if not isinstance(write_concern, WriteConcern):
                 raise TypeError(
                     f"write_concern must be an instance of WriteConcern, not {type(write_concern)}"
                 )
             self._write_concern = write_concern
-        if read_concern:
+            is_changed = True
+        if read_concern and read_concern is not self._read_concern:
             if not isinstance(read_concern, ReadConcern):
                 raise TypeError(f"read_concern must be an instance of ReadConcern, not {type(read_concern)}")
             self._read_concern = read_concern
+            is_changed = True
+        return is_changed
 
     @property
     def codec_options(self) -> CodecOptions[Any]:

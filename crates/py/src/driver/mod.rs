@@ -13,6 +13,7 @@ mod exchange;
 mod failure;
 pub(crate) mod interpreter;
 mod link;
+mod made;
 mod metrics;
 mod monitor;
 mod namespaces;
@@ -60,6 +61,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     add_tables(module)?;
     chunks::register(module)?;
     deadline::register(module)?;
+    made::register(module)?;
     ready::register(module)?;
     source::register(module)?;
     events::register(module)?;

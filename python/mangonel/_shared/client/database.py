@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from mangonel._core import KIND_COMMAND, READ_DOCUMENT, READ_UNCHECKED
+from mangonel._core import KIND_COMMAND, READ_DOCUMENT, READ_UNCHECKED, made_like
 from mangonel._light import Generic
 from mangonel._shared.client.database_admin import DatabaseAdministration
 from mangonel._shared.client.database_too import method_of
+from mangonel._shared.collection import collection
 from mangonel._shared.cursors.watch import Watched
 from mangonel._shared.face_result import FaceResult
 from mangonel._shared.settings import Settings, check_reply, port_of, preference_in, session_of
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
     from mangonel.write_concern import WriteConcern
 
 _PRIMARY = Primary()
+_constructor = collection._Collection.__init__
 _FORBIDDEN = ' .$/\\\x00"'
 
 
 # Names that passed the check.
-_known_names: set[str] = set()
+known_names: set[str] = set()
 _MOST_KNOWN = 1000
 
 
@@ -52,8 +54,25 @@ def check_database_name(name: Any) -> None:
     for character in _FORBIDDEN:
         if character in name:
             raise InvalidName(f"database names cannot contain the character {character!r}")
-    if len(_known_names) < _MOST_KNOWN:
-        _known_names.add(name)
+    if len(known_names) < _MOST_KNOWN:
+        known_names.add(name)
+
+
+def fields_of(client: Any) -> dict[str, Any]:
+    """Return the fields of a database of this client: `made_like` fills in the name and the client."""
+    # Without the client, which keeps this.
+    fields = collection.fields_of(client)
+    return {
+        "_port": client._port,
+        "_codec_options": client._codec_options,
+        "_codec": client._codec,
+        "_read_preference": client._read_preference,
+        "_write_concern": client._write_concern,
+        "_read_concern": client._read_concern,
+        "_client": None,
+        "_database_name": "",
+        "_fields": fields,
+    }
 
 
 class _Database(
@@ -83,12 +102,14 @@ class _Database(
         read_concern: ReadConcern | None = None,
     ) -> None:
         # Programs ask for the same names again and again.
-        if type(name) is not str or name not in _known_names:
+        if type(name) is not str or name not in known_names:
             check_database_name(name)
         self._port = client._port if isinstance(client, Settings) else port_of(client, "MongoClient")
         self._derive_settings(client, codec_options, read_preference, write_concern, read_concern)
         self._client = client
         self._database_name = name
+        # Those of its collections, made when the first is asked for.
+        self._fields: dict[str, Any] | None = None
 
     @property
     def client(self) -> _MongoClient[_DocumentType]:
@@ -169,6 +190,31 @@ class _Database(
         return made if timeout_ms is None else made.with_options(timeout_ms=timeout_ms)
 
     def __getitem__(self, name: str) -> _Collection[_DocumentType]:
+        # Attributes are slow in a class with `__getattr__`.
+        own = self.__dict__
+        if type(name) is str and name in collection.known_names:
+            fields = own.get("_fields")
+            if fields is None or fields["_port"] is not own["_port"]:
+                fields = self._fields = collection.fields_of(self)
+            database_name = own["_database_name"]
+            port, _, _, codec, is_plain, concern = fields["_context"]
+            made: _Collection[_DocumentType] | None = made_like(
+                self._collection_class,
+                _constructor,
+                fields,
+                "_database",
+                self,
+                "_client",
+                own["_client"],
+                "_database_name",
+                database_name,
+                "_name",
+                name,
+                "_context",
+                (port, database_name, name, codec, is_plain, concern),
+            )
+            if made is not None:
+                return made
         return self._collection_class(self, name)  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> _Collection[_DocumentType]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mangonel._core import made_like
 from mangonel._light import Generic
 from mangonel._shared.collection.admin import CollectionAdministration
 from mangonel._shared.collection.aggregation import CollectionAggregation
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from mangonel._faces.port import Port
+    from mangonel._shared.base import CollectionContext
     from mangonel._shared.client.database import _Database
     from mangonel._shared.cursors.change_stream import _CollectionChangeStream  # noqa: F401  # in a base
     from mangonel._shared.sessions.session import _ClientSession
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 
 # Names that passed the check.
-_known_names: set[str] = set()
+known_names: set[str] = set()
 _MOST_KNOWN = 1000
 
 
@@ -52,8 +54,41 @@ def check_collection_name(name: Any) -> None:
         raise InvalidName(f"collection names must not start or end with '.': {name!r}")
     if "\x00" in name:
         raise InvalidName("collection names must not contain the null character")
-    if len(_known_names) < _MOST_KNOWN:
-        _known_names.add(name)
+    if len(known_names) < _MOST_KNOWN:
+        known_names.add(name)
+
+
+def context_of(fields: dict[str, Any]) -> CollectionContext:
+    """Return what `find_one` and `insert_one` need of a collection with these fields."""
+    return (
+        fields["_port"],
+        fields["_database_name"],
+        fields["_name"],
+        fields["_codec"],
+        fields["_read_preference"]._MODE == PRIMARY_MODE and fields["_read_concern"]._level is None,
+        fields["_write_concern"],
+    )
+
+
+def fields_of(owner: Any) -> dict[str, Any]:
+    """Return the fields of a collection with its owner's settings: `made_like` fills in names and owners."""
+    fields = {
+        "_codec_options": owner._codec_options,
+        "_codec": owner._codec,
+        "_read_preference": owner._read_preference,
+        "_write_concern": owner._write_concern,
+        "_read_concern": owner._read_concern,
+        "_port": owner._port,
+        "_database": None,
+        "_client": None,
+        "_database_name": "",
+        "_name": "",
+    }
+    fields["_context"] = context_of(fields)
+    return fields
+
+
+_FIELD_COUNT = 11
 
 
 class _Collection(
@@ -91,7 +126,7 @@ class _Collection(
         **kwargs: Any,
     ) -> None:
         # Programs ask for the same names again and again.
-        if type(name) is not str or name not in _known_names:
+        if type(name) is not str or name not in known_names:
             check_collection_name(name)
         # Asked first, so that an object that is no database gets an error that says so.
         port = database._port if isinstance(database, Settings) else port_of(database, "Database")
@@ -109,8 +144,7 @@ class _Collection(
     def _belong_to(self, database: Any, port: Port, client: Any, database_name: str, name: str) -> None:
         self._database, self._client, self._port = database, client, port
         self._database_name, self._name = database_name, name
-        is_plain = self._read_preference._MODE == PRIMARY_MODE and self._read_concern._level is None
-        self._context = (port, database_name, name, self._codec, is_plain, self._write_concern)
+        self._context = context_of(self.__dict__)
 
     @property
     def name(self) -> str:
@@ -153,14 +187,22 @@ class _Collection(
         Example:
             >>> client.shop.orders.with_options(write_concern=WriteConcern(w=0))
         """
-        made: _Collection[_DocumentType] = object.__new__(self._plain_class)
-        made._derive_settings(self, codec_options, read_preference, write_concern, read_concern)
-        port, database_name, name, *_ = self._context
+        fields = self.__dict__
+        if len(fields) != _FIELD_COUNT:
+            # Fields of a subclass, or what a test put in place of a method, are not the other collection's.
+            fields = {name: fields[name] for name in fields_of(self)}
+        made: _Collection[_DocumentType] | None = made_like(self._plain_class, None, fields)
+        if made is None:
+            made = object.__new__(self._plain_class)
+            made.__dict__ = dict(fields)
+        is_changed = made._change_settings(codec_options, read_preference, write_concern, read_concern)
         if timeout_ms is not None:
             from mangonel._faces.limited import limited
 
-            port = limited(port, timeout_ms)
-        made._belong_to(self._database, port, self._client, database_name, name)
+            made._port = limited(self._port, timeout_ms)
+            is_changed = True
+        if is_changed:
+            made._context = context_of(made.__dict__)
         return made
 
     def _on(self, port: Any) -> Self:

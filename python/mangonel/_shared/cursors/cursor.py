@@ -395,7 +395,9 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
             batch = self._batch
             if batch is not None and not batch.is_empty:
                 pieces.append(batch.json(mode))
-            if self._id == 0 or not await self._fetch_flow():
+            # A coroutine less than `_fetch_flow`. A cursor that waits for new data ends with an empty batch.
+            is_over = self._id == 0 or self._is_empty
+            if is_over or (not await self._fetch_once_flow() and self._is_tailable):
                 return b"[" + b",".join(pieces) + b"]"
 
     async def _next_or_none_flow(self) -> _DocumentType | None:
