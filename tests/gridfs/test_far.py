@@ -285,7 +285,8 @@ def test_distance_is_learned_from_the_line(
         eventually(lambda: client._port.distance > 0)
         told.take()
 
-        assert client._port.distance >= 0.01 > LEAST_DISTANCE
+        # The first measurement counts half.
+        assert client._port.distance >= 0.005 > LEAST_DISTANCE
         assert face.wait(face.wait(bucket.open_download_stream(file_id)).read()) == b"x" * 25
         assert told.take() == ["aggregate", "aggregate."]
-    eventually(lambda: 0 < near._port.distance < 0.01)
+    eventually(lambda: 0 < near._port.distance < 0.005)

@@ -703,13 +703,17 @@ impl Core {
         })
     }
 
-    /// The least round trip that was measured to any known server in seconds; 0 while two were not measured.
+    /// The least round trip to any known server in seconds; 0 while none was measured. The first measurement counts half:
+    /// in it, the server began to work for a new connection.
     #[getter]
     fn least_round_trip(&self) -> f64 {
         self.peek(|state| {
             let servers = state.client.description().servers.values();
-            let measured = servers.map(|server| server.min_round_trip_time).filter(|time| !time.is_zero());
-            measured.min().map_or(0.0, |time| time.as_secs_f64())
+            let least = servers.filter_map(|server| match server.min_round_trip_time {
+                time if time.is_zero() => server.round_trip_time.map(|first| first / 2),
+                time => Some(time),
+            });
+            least.min().map_or(0.0, |time| time.as_secs_f64())
         })
     }
 
