@@ -18,6 +18,7 @@ class StandInPort:
     is_encrypting = False
     timeout = None
     limit = None
+    distance = 0.0
 
     def flow(self, steps: Coroutine[Any, Any, Any]) -> Any:
         """Run a flow to its end."""

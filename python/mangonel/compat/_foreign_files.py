@@ -149,6 +149,12 @@ class ForeignSender:
         """How many bytes the current chunk still takes."""
         return self._chunk_size - len(self._rest)
 
+    def write_at_once(self) -> None:
+        """Do nothing: no server is far away."""
+
+    async def finish_check_flow(self) -> None:
+        """Do nothing: no index was asked for."""
+
     async def write_flow(self, data: Any) -> None:
         """Accept all of `data`, and keep each full chunk."""
         self._rest += data

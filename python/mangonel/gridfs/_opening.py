@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from mangonel._faces.port import Port
     from mangonel._shared.collection.collection import _Collection
     from mangonel._shared.sessions.session import _ClientSession
 
@@ -48,19 +49,19 @@ class FirstBatch:
         self.is_whole = is_whole
 
 
-def is_far(root: _Collection[Any]) -> bool:
+def is_far(port: Port) -> bool:
     """Return whether the nearest server is so far away that a round trip should be saved."""
-    return root._port.distance >= LEAST_DISTANCE
+    return port.distance >= LEAST_DISTANCE
 
 
-def may_open(root: _Collection[Any], session: _ClientSession | None) -> bool:
+def may_open(port: Port, root: _Collection[Any], session: _ClientSession | None) -> bool:
     """Return whether to read the document and the first chunks of a file at once."""
     # Transactions have no `$unionWith`, and a query analyser accepts none.
     return (
-        is_far(root)
+        is_far(port)
         and root._client._knows_unions
-        and not root._port.is_encrypting
-        and not is_in_transaction(session_of(root._port, session))
+        and not port.is_encrypting
+        and not is_in_transaction(session_of(port, session))
     )
 
 

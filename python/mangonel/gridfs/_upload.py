@@ -87,7 +87,7 @@ class ChunkSender:
     def write_at_once(self) -> None:
         """Let one call write the whole file. From far away its first insert goes beside the check of the indexes."""
         # With an id of the caller's, only the index keeps a second upload's chunks out, so it has to exist before.
-        self._is_at_once = self._session is None and self._is_own_id and is_far(self._root)
+        self._is_at_once = self._session is None and self._is_own_id and is_far(self._port)
 
     async def write_flow(self, data: Any) -> None:
         """Accept all of `data`, a buffer; send each full insert.
