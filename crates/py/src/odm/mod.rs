@@ -2,6 +2,7 @@
 //! smallest update of what changed. Knows no sockets and no commands; `mangonel.odm` is its only user.
 mod bits;
 mod build;
+mod copying;
 mod decode;
 mod encode;
 mod fields;
@@ -69,8 +70,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(odm_compared, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_filter, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_version, module)?)?;
-    module.add_function(wrap_pyfunction!(odm_mark_new, module)?)?;
-    module.add_function(wrap_pyfunction!(odm_mark_changed, module)?)?;
+    module.add_function(wrap_pyfunction!(copying::odm_pending, module)?)?;
+    module.add_function(wrap_pyfunction!(copying::odm_resume, module)?)?;
     module.add_function(wrap_pyfunction!(odm_origin, module)?)?;
     module.add_function(wrap_pyfunction!(odm_set_origin, module)?)?;
     module.add_function(wrap_pyfunction!(instance::watch::odm_watch, module)?)?;
@@ -246,33 +247,6 @@ fn stored<'py>(
     raw::close(&mut document, start);
     let made = Decoder::new(py, plan.codec.get(), &document).whole()?;
     Ok(made.get_item(PyString::new(py, &String::from_utf8_lossy(&field.key)))?)
-}
-
-/// Mark fields of an instance as different from the stored ones.
-#[entries]
-#[pyfunction]
-fn odm_mark_changed(object: &Bound<'_, PyAny>, names: Vec<String>) -> PyResult<()> {
-    let fields = Fields::of(object)?;
-    for (index, field) in fields.plan.fields.iter().enumerate() {
-        let attribute = field.attribute.bind(object.py()).to_str()?;
-        if names.iter().any(|name| name == attribute) {
-            fields.add_dirty(index);
-            if fields.plan.keeps_raw {
-                fields.state().keep(index, None);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Say that an instance was never stored.
-#[entries]
-#[pyfunction]
-fn odm_mark_new(object: &Bound<'_, PyAny>) -> PyResult<()> {
-    let fields = Fields::of(object)?;
-    fields.add_flags(NEW);
-    fields.clear_dirty();
-    Ok(())
 }
 
 /// Return where an instance was loaded from or stored, as the program half calls it, or None.

@@ -35,10 +35,8 @@ pub(super) fn odm_encode<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py,
 ///
 /// Building an update runs code of the program, which may begin another one: so this is asked at the end.
 fn begin(py: Python<'_>, fields: Fields<'_>, update: Update) -> PyResult<()> {
+    alone(py, fields)?;
     let flags = fields.flags();
-    if flags & SAVING != 0 {
-        return Err(parallel_save(py, fields));
-    }
     let is_guarded = if update.guard.is_empty() { 0 } else { GUARDED };
     let modifies = if update.must_modify() { MODIFIES } else { 0 };
     fields.set_flags(flags & !(EXTRA_SET | GUARDED | MODIFIES) | SAVING | is_guarded | modifies);
@@ -58,11 +56,14 @@ fn begin(py: Python<'_>, fields: Fields<'_>, update: Update) -> PyResult<()> {
 
 /// Says that there is nothing to save; while another save is under way, that this is not known.
 fn unchanged<T>(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<T>> {
-    if fields.flags() & SAVING != 0 {
-        return Err(parallel_save(py, fields));
-    }
+    alone(py, fields)?;
     fields.clear_dirty();
     Ok(None)
+}
+
+/// Refuses while another save is under way; so of what fails later, the program knows that it is its own.
+fn alone(py: Python<'_>, fields: Fields<'_>) -> PyResult<()> {
+    if fields.flags() & SAVING != 0 { Err(parallel_save(py, fields)) } else { Ok(()) }
 }
 
 /// The error of a second save while one is under way.
@@ -94,6 +95,7 @@ pub(super) fn odm_begin(object: &Bound<'_, PyAny>) -> PyResult<()> {
 pub(super) fn odm_update<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyBytes>>> {
     let py = object.py();
     let fields = Fields::of(object)?;
+    alone(py, fields)?;
     let Some(update) = update::build(py, fields)? else {
         return unchanged(py, fields);
     };
@@ -376,6 +378,7 @@ pub(super) fn odm_save(
 ) -> PyResult<Option<Operation>> {
     let py = object.py();
     let fields = Fields::of(object)?;
+    alone(py, fields)?;
     let mut filter = Vec::with_capacity(32);
     let start = raw::open(&mut filter);
     write_filter(py, fields, &mut filter)?;
@@ -419,6 +422,7 @@ pub(super) fn odm_insert<'py>(
 ) -> PyResult<(Operation, Option<Bound<'py, PyBytes>>)> {
     let py = object.py();
     let fields = Fields::of(object)?;
+    alone(py, fields)?;
     let (mut head, start) = head_of(b"insert", collection, &codec, concern)?;
     raw::close(&mut head, start);
     let mut sequence = Command::begin_sequence("documents", 512);

@@ -10,18 +10,14 @@ from contextvars import ContextVar
 from typing import Any
 
 from mangonel import _core
-from mangonel.bson import encode
 from mangonel.odm.errors import ValidationError
-from mangonel.odm.expressions.values import dump
-from mangonel.odm.model.belongs_to import held
-from mangonel.odm.model.codec import codec_options
 from mangonel.odm.model.convert import reduce, restore
 
 
 class Former:
     """The state of a document at one moment, so that it can be restored."""
 
-    __slots__ = ("_copy", "_document", "_old", "_origin", "_saved")
+    __slots__ = ("_copy", "_document", "_origin", "_saved")
 
     def __init__(self, document: Any) -> None:
         self._document = document
@@ -30,7 +26,6 @@ class Former:
         except ValidationError:
             # It holds a value that cannot be stored, so its state cannot be restored.
             self._copy = None
-        self._old = _core.odm_changes(document) if self._copy is not None and len(self._copy) > 4 else {}
         self._origin = _core.odm_origin(document)
         self._saved = document.__saved_changes__()
 
@@ -41,15 +36,6 @@ class Former:
             return
         _core.odm_take(document, restore(*copy))
         document.__saved_changes__(self._saved)
-        for name, old in self._old.items():
-            value, field = held(document, name), document.__plan__.fields[name]
-            if old is not None:
-                options = codec_options(document.__tz_aware__)
-                stored = {field.key: dump(document.__class__, field, old)}
-                _core.odm_note(document, encode(stored, codec_options=options))
-            if old is not None or value is None:
-                # A value that was not loaded counts as a change only once it is set.
-                setattr(document, name, value)
         if self._origin is not None:
             _core.odm_set_origin(document, self._origin)
 

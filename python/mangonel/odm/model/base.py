@@ -257,6 +257,9 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
     def __copy__(self) -> Self:
         restore, arguments = convert.reduce(self)
         made: Self = restore(*arguments)
+        origin = _core.odm_origin(self)
+        if origin is not None:
+            _core.odm_set_origin(made, origin)
         return made
 
     def __deepcopy__(self, memo: Any) -> Self:

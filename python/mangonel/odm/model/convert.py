@@ -387,7 +387,7 @@ def represent(instance: Any) -> str:
 
 def copy(instance: Any, changes: Mapping[str, Any]) -> Any:
     """Return a new document with the same values."""
-    made = restore(instance.__class__, bytes(_core.odm_encode(instance)), NEW, None)
+    made = restore(instance.__class__, bytes(_core.odm_encode(instance)), NEW, None, (), {}, None)
     if instance.__is_document__ and "id" in instance.__fields__:
         info = instance.__fields__["id"]
         if "id" not in changes and info.default_factory is not None:
@@ -398,26 +398,18 @@ def copy(instance: Any, changes: Mapping[str, Any]) -> Any:
 
 
 def reduce(instance: Any) -> Any:
-    """Return the arguments to make an instance again, also in another process."""
-    flags = _core.odm_flags(instance) & (NEW | PARTIAL | DELETED)
+    """Return the arguments to make an instance again, also in another process: it saves what this one would save."""
+    flags, *pending = _core.odm_pending(instance)
     loaded = list(_core.odm_loaded(instance)) if flags & PARTIAL else None
-    dirty = [] if flags & NEW or not instance.__is_document__ else list(_core.odm_changes(instance))
-    if not dirty:
-        return restore, (instance.__class__, bytes(_core.odm_encode(instance)), flags, loaded)
-    return restore, (instance.__class__, bytes(_core.odm_encode(instance)), flags, loaded, dirty)
+    return restore, (instance.__class__, bytes(_core.odm_encode(instance)), flags, loaded, *pending)
 
 
-def restore(
-    cls: Any, data: bytes, flags: int, loaded: list[str] | None, changed: list[str] | None = None
-) -> Any:
+def restore(cls: Any, data: bytes, flags: int, loaded: list[str] | None, *pending: Any) -> Any:
     """Make an instance from the result of `reduce`."""
     only = None
     if loaded is not None:
         names = list(cls.__fields__)
         only = [names.index(name) for name in loaded]
     made = _core.odm_decode_all(cls.__model__, data, False, only)[0]
-    if flags & NEW:
-        _core.odm_mark_new(made)
-    if changed:
-        _core.odm_mark_changed(made, changed)
+    _core.odm_resume(made, flags, *pending)
     return made

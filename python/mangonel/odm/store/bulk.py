@@ -11,7 +11,13 @@ from mangonel.errors import BulkWriteError
 from mangonel.odm.connections.place import Place
 from mangonel.odm.connections.touched import touch
 from mangonel.odm.encryption.saving import is_queryable, whole_lists
-from mangonel.odm.errors import DanglingReference, DocumentNotFound, StaleDocument, UnsupportedOption
+from mangonel.odm.errors import (
+    DanglingReference,
+    DocumentNotFound,
+    ParallelSaveError,
+    StaleDocument,
+    UnsupportedOption,
+)
 from mangonel.odm.model.convert import GUARDED, MODIFIES, NEW
 from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.hooks import around_flow, has_hooks
@@ -69,31 +75,31 @@ class _Write:
     def begin(self, is_new: bool) -> Any:
         """Take the document's changes; return the driver's request, or None without changes."""
         document = self.document
-        if is_new:
-            _core.odm_begin(document)
-            try:
-                self.insert = _core.odm_encode(document)
-            except BaseException:
-                _core.odm_settle(document, False)
-                raise
-            return InsertOne(RawBSONDocument(self.insert))
-        self.update = _core.odm_update(document)
-        if self.update is None:
-            return None
         try:
-            flags = _core.odm_flags(document)
-            self.is_guarded, self.must_modify = bool(flags & GUARDED), bool(flags & MODIFIES)
-            update = whole_lists(document, self.update) if declared else self.update
-            return UpdateOne(guarded_filter(document), RawBSONDocument(update))
+            if is_new:
+                _core.odm_begin(document)
+                self.insert = _core.odm_encode(document)
+                request: Any = InsertOne(RawBSONDocument(self.insert))
+            else:
+                self.update = _core.odm_update(document)
+                if self.update is None:
+                    return None
+                flags = _core.odm_flags(document)
+                self.is_guarded, self.must_modify = bool(flags & GUARDED), bool(flags & MODIFIES)
+                update = whole_lists(document, self.update) if declared else self.update
+                request = UpdateOne(guarded_filter(document), RawBSONDocument(update))
+        except ParallelSaveError:
+            raise
         except BaseException:
             _core.odm_settle(document, False)
             raise
+        return request
 
 
 def _give_back(writes: list[_Write], outcome: bool | None) -> None:
-    """Make the changes of a bulk write that failed as a whole pending again; None: its outcome is unknown."""
+    """Make the changes of a bulk write pending again; None: what was not refused may be stored."""
     for write in writes:
-        _core.odm_settle(write.document, outcome)
+        _core.odm_settle(write.document, outcome if write.is_stored else write.is_stored)
 
 
 async def insert_many_flow(place: Place, documents: list[Any], ordered: bool) -> int:
@@ -117,29 +123,34 @@ async def _insert_many_flow(place: Place, documents: list[Any], ordered: bool) -
     writes: list[_Write] = []
     requests: list[Any] = []
     error: BulkWriteError | None = None
+    is_answered = False
     try:
         for document in documents:
             touch(document)
             await before_insert_flow(document, place.collection, True)
             write = _Write(document)
             write.wanted = wanted_of(document, document.__fields__, place.collection)
-            requests.append(write.begin(True)._doc)
+            request = write.begin(True)
+            # First, so that an interrupt in between gives it back.
             writes.append(write)
+            requests.append(request._doc)
     except BaseException:
         _give_back(writes, False)
         raise
     if not writes:
         return 0
     try:
-        await place.port.call(_insert_many, place.collection, requests, ordered, place.session)
-    except BulkWriteError as found:
-        error = found
-        _note_failures(writes, found, ordered)
+        try:
+            await place.port.call(_insert_many, place.collection, requests, ordered, place.session)
+        except BulkWriteError as found:
+            error = found
+            _note_failures(writes, found, ordered)
+        is_answered = True
+        _, left = await _end_flow(writes, place, None)
     except BaseException as failure:
-        _give_back(writes, outcome_of(failure))
+        _give_back(writes, None if is_answered else outcome_of(failure))
         raise
-    left = await _keep_flow(writes, place, await _missing_flow(writes, place))
-    await _settle_flow(writes, place)
+    await _after_flow(writes, place)
     if error is not None:
         raise _naming(error, writes)
     if left is not None:
@@ -160,6 +171,7 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
     writes: list[_Write] = []
     requests: list[Any] = []
     error: BulkWriteError | None = None
+    is_answered = False
     try:
         # By identity: different documents may be equal.
         for document in {id(document): document for document in documents}.values():
@@ -173,8 +185,9 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
                 write.wanted = [] if write.kept is None else write.kept.wanted
             request = write.begin(is_new)
             if request is not None:
-                requests.append(request)
+                # First, so that an interrupt in between gives it back.
                 writes.append(write)
+                requests.append(request)
         updates = sum(isinstance(request, UpdateOne) for request in requests)
         if updates > 1 and is_queryable(place.collection):
             raise UnsupportedOption(
@@ -187,23 +200,19 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
     if not requests:
         return 0
     try:
-        result = await place.port.call(_bulk_write, place.collection, requests, ordered, place.session)
-        counts = (result.matched_count, result.modified_count) if result.acknowledged else None
-    except BulkWriteError as found:
-        error, details = found, found.details or {}
-        counts = int(details.get("nMatched", 0)), int(details.get("nModified", 0))
-        _note_failures(writes, found, ordered)
+        try:
+            result = await place.port.call(_bulk_write, place.collection, requests, ordered, place.session)
+            counts = (result.matched_count, result.modified_count) if result.acknowledged else None
+        except BulkWriteError as found:
+            error, details = found, found.details or {}
+            counts = int(details.get("nMatched", 0)), int(details.get("nModified", 0))
+            _note_failures(writes, found, ordered)
+        is_answered = True
+        missing, left = await _end_flow(writes, place, counts)
     except BaseException as failure:
-        _give_back(writes, outcome_of(failure))
+        _give_back(writes, None if is_answered else outcome_of(failure))
         raise
-    if counts is not None:
-        sent = [write for write in writes if write.insert is None and write.is_stored]
-        missing = max(len(sent) - counts[0], sum(1 for write in sent if write.must_modify) - counts[1])
-        if missing > 0:
-            await _find_stale_flow(sent, missing, place)
-    missing = await _missing_flow(writes, place)
-    left = await _keep_flow(writes, place, missing)
-    await _settle_flow(writes, place)
+    await _after_flow(writes, place)
     for write in writes:
         gone = write.gone(missing)
         if gone and write.kept is not None and write.is_stored is not False:
@@ -295,13 +304,31 @@ def _delete_one(collection: Any, query: Any, options: dict[str, Any]) -> Any:
     return collection.delete_one(query, **options)
 
 
-async def _settle_flow(writes: list[_Write], place: Place) -> None:
-    """Tell each document whether it was stored, and run the hooks of those that were."""
+async def _end_flow(
+    writes: list[_Write], place: Place, counts: tuple[int, int] | None
+) -> tuple[dict[str, list[Any]], DanglingReference | None]:
+    """Compare what the server counted with what was sent, look for targets, and tell each document what it is.
+
+    Returns:
+        the ids of references that lead to nothing, by key, and the error about them.
+    """
+    if counts is not None:
+        sent = [write for write in writes if write.insert is None and write.is_stored]
+        lacking = max(len(sent) - counts[0], sum(1 for write in sent if write.must_modify) - counts[1])
+        if lacking > 0:
+            await _find_stale_flow(sent, lacking, place)
+    missing = await _missing_flow(writes, place)
+    left = await _keep_flow(writes, place, missing)
     for write in writes:
         if write.insert is not None and write.is_stored:
             _core.odm_stored(write.document, write.insert, place.connection)
         else:
             _core.odm_settle(write.document, write.is_stored)
+    return missing, left
+
+
+async def _after_flow(writes: list[_Write], place: Place) -> None:
+    """Run the hooks of the documents that were stored."""
     for write in writes:
         if write.is_stored and not is_plain(write.document.__class__):
             await after_flow(write.document, place.port, write.event, place)

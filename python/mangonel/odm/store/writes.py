@@ -28,7 +28,7 @@ from mangonel.odm.connections.identity import outside
 from mangonel.odm.connections.place import Place, place_of
 from mangonel.odm.connections.touched import Former, touch
 from mangonel.odm.encryption.saving import findable_guard, is_queryable, key_filter, whole_lists
-from mangonel.odm.errors import DeleteDenied, DocumentNotFound, StaleDocument
+from mangonel.odm.errors import DeleteDenied, DocumentNotFound, ParallelSaveError, StaleDocument
 from mangonel.odm.expressions.changes import Change
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.expressions.values import dump
@@ -71,7 +71,7 @@ async def insert_flow(document: Any, place: Place, validate: bool, is_inside: bo
     data: bytes | None
     port, database, name, codec, _, concern = collection._context
     if place.session or BOUND or not concern._acknowledged:
-        _core.odm_begin(document)
+        begin(document)
         try:
             data = _core.odm_encode(document)
             await port.call(_insert, collection, RawBSONDocument(data), place.session)
@@ -79,11 +79,13 @@ async def insert_flow(document: Any, place: Place, validate: bool, is_inside: bo
             _core.odm_settle(document, False)
             raise
     else:
-        operation, data = _core.odm_insert(
-            document, database, name, codec, concern._document or None, MAX_BSON_SIZE + COMMAND_OVERHEAD
-        )
         try:
+            operation, data = _core.odm_insert(
+                document, database, name, codec, concern._document or None, MAX_BSON_SIZE + COMMAND_OVERHEAD
+            )
             await port.arun(operation)
+        except ParallelSaveError:
+            raise
         except BaseException:
             # The outcome is unknown: the server refuses a second insert of the same id.
             _core.odm_settle(document, False)
@@ -273,27 +275,50 @@ async def _send_flow(document: Any, place: Place, where: Any) -> tuple[int | Non
         _, database, name, _, _, concern = collection._context
         if concern._acknowledged:
             codec = write_codec(collection._codec_options)
-            operation = _core.odm_save(document, database, name, codec, concern._document or None, _counts)
-            if operation is None:
-                return None, 0
             try:
+                operation = _core.odm_save(
+                    document, database, name, codec, concern._document or None, _counts
+                )
+                if operation is None:
+                    return None, 0
                 counts: tuple[int, int] = await place.port.arun(operation)
+                return counts
+            except ParallelSaveError:
+                raise
             except BaseException as error:
                 _core.odm_settle(document, outcome_of(error))
                 raise
-            return counts
-    update = _core.odm_update(document)
-    if update is None:
-        return None, 0
     try:
+        update = _core.odm_update(document)
+        if update is None:
+            return None, 0
         if seals:
             update = whole_lists(document, update)
         query = guarded_filter(document, where)
         result = await place.port.call(_update_one, collection, query, RawBSONDocument(update), place.session)
+    except ParallelSaveError:
+        raise
     except BaseException as error:
         _core.odm_settle(document, outcome_of(error))
         raise
     return (result.matched_count, result.modified_count) if result.acknowledged else (1, 1)
+
+
+def begin(document: Any) -> None:
+    """Begin to store the whole of a document; `odm_settle` or `odm_stored` must follow, also after an interrupt.
+
+    A signal's handler raises in the frame that called the core; so begin and clean up in one frame.
+
+    Raises:
+        ParallelSaveError: another save is under way.
+    """
+    try:
+        _core.odm_begin(document)
+    except ParallelSaveError:
+        raise
+    except BaseException:
+        _core.odm_settle(document, False)
+        raise
 
 
 def outcome_of(error: BaseException) -> bool | None:
@@ -439,11 +464,11 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
     former = Former(document) if version is not None else None
     is_new, kept = bool(_core.odm_flags(document) & NEW), kept_of(document, place)
     every = wanted_of(document, cls.__fields__, place.collection)
-    _core.odm_begin(document)
-    if version is not None:
-        # The stored version is the next one; a refusal reverts it.
-        setattr(document, cls.__plan__.by_key[version[0]].name, version[1] + 1)
+    begin(document)
     try:
+        if version is not None:
+            # The stored version is the next one; a refusal reverts it.
+            setattr(document, cls.__plan__.by_key[version[0]].name, version[1] + 1)
         data = _core.odm_encode(document)
         try:
             result = await place.port.call(
@@ -508,7 +533,7 @@ async def update_flow(document: Any, place: Place, changes: Iterable[Change]) ->
         # Unsaved changes are based on the loaded version, so the result's version must not replace it.
         query = query.find({version[0]: version[1]})
     request = query._request("find_and_update", place.port.is_async)
-    _core.odm_begin(document)
+    begin(document)
     try:
         with outside():
             # For Queryable Encryption, the server returns only the old document.
@@ -530,7 +555,7 @@ async def reload_flow(document: Any, place: Place, keep_changes: bool = False) -
     """Load a document again."""
     touch(document)
     query = _by_id(document, place)
-    _core.odm_begin(document)
+    begin(document)
     try:
         with outside():
             found = await query._single_flow(query._request("one", place.port.is_async))
@@ -545,10 +570,11 @@ def _take_over(document: Any, found: Any, keep_changes: bool = True) -> None:
     is_uncertain = bool(_core.odm_flags(document) & UNCERTAIN)
     changes = _core.odm_changes(document) if keep_changes else {}
     kept = {name: (old, held(document, name)) for name, old in changes.items()}
+    # First, so that an interrupt in between loses nothing.
+    for name, (old, value) in kept.items():
+        setattr(found, name, _kept(old, value, held(found, name), is_uncertain))
     # A partly loaded document has a hidden class, with the same layout.
     _core.odm_take(document, found)
-    for name, (old, value) in kept.items():
-        setattr(document, name, _kept(old, value, held(document, name), is_uncertain))
 
 
 def _kept(old: Any, value: Any, found: Any, is_uncertain: bool) -> Any:

@@ -1,0 +1,103 @@
+//! What a copy of an instance, or a pickle of it, takes over besides the values: what is known to be stored, and which
+//! changes are pending. So a copy sends the update that its original would send.
+use mangonel_entries::entries;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyString};
+
+use super::fields::{DELETED, EXTRA_SET, Fields, NEW, PARTIAL, SAVING, UNCERTAIN};
+use super::plan::{Op, Plan};
+use super::raw::{Elements, append, close, open};
+
+/// Flags, the names of set fields, former values by name, and the stored document.
+type Pending<'py> = (u64, Vec<Bound<'py, PyString>>, Bound<'py, PyDict>, Option<Bound<'py, PyBytes>>);
+
+/// Return the flags of an instance, the fields that were set since it was stored, their former values as far as it
+/// remembers them, and the document that is known to be stored (None of one that keeps no bytes). What a save under way
+/// sends is pending, with an unknown outcome.
+#[entries]
+#[pyfunction]
+pub(super) fn odm_pending<'py>(object: &Bound<'py, PyAny>) -> PyResult<Pending<'py>> {
+    let py = object.py();
+    let fields = Fields::of(object)?;
+    let plan = fields.plan;
+    let mut flags = fields.flags() & (NEW | PARTIAL | DELETED | EXTRA_SET | UNCERTAIN);
+    let old = PyDict::new(py);
+    if fields.flags() & NEW != 0 {
+        return Ok((flags, Vec::new(), old, None));
+    }
+    let mut set = fields.dirty();
+    if let Some(state) = fields.known().filter(|_| fields.flags() & SAVING != 0) {
+        set = set.with(&state.sent);
+        flags |= UNCERTAIN | if state.sent_extra.is_some() { EXTRA_SET } else { 0 };
+    }
+    for (index, value) in fields.known().iter().flat_map(|state| &state.old) {
+        old.set_item(&plan.fields[*index].attribute, value)?;
+    }
+    let names = plan.fields.iter().enumerate().filter(|(index, _)| set.has(*index));
+    let names = names.map(|(_, field)| field.attribute.bind(py).clone()).collect();
+    Ok((flags, names, old, stored(fields, plan).map(|bytes| PyBytes::new(py, &bytes))))
+}
+
+/// Give a new instance, which was made of a document at once, what `odm_pending` returned of another.
+#[entries]
+#[pyfunction]
+pub(super) fn odm_resume(
+    object: &Bound<'_, PyAny>,
+    flags: u64,
+    names: Vec<String>,
+    old: &Bound<'_, PyDict>,
+    stored: Option<&[u8]>,
+) -> PyResult<()> {
+    let py = object.py();
+    let fields = Fields::of(object)?;
+    fields.add_flags(flags & (NEW | DELETED | EXTRA_SET | UNCERTAIN));
+    let mut set = fields.dirty();
+    set.clear();
+    for (index, field) in fields.plan.fields.iter().enumerate() {
+        let attribute = field.attribute.bind(py).to_str()?;
+        if names.iter().any(|name| name == attribute) {
+            set.add(index);
+        }
+        if let Some(former) = old.get_item(attribute)? {
+            fields.state().old.push((index, former.unbind()));
+        }
+        // A flat embedded document is compared with the stored bytes only if it was touched.
+        if matches!(field.kind.op, Op::Embedded(_))
+            && let Some(embedded) = fields.value(py, index)
+            && let Ok(embedded) = Fields::of(&embedded)
+            && !embedded.plan.fields.is_empty()
+        {
+            embedded.add_dirty(0);
+        }
+    }
+    fields.set_dirty(set);
+    if let Some(stored) = stored {
+        fields.state().raw = stored.to_vec();
+    }
+    Ok(())
+}
+
+/// The document as it was loaded, with what was saved since then in its place.
+fn stored(fields: Fields<'_>, plan: &Plan) -> Option<Vec<u8>> {
+    let state = fields.known().filter(|_| plan.keeps_raw)?;
+    let is_tag = |key: &[u8]| plan.tags.as_ref().is_some_and(|tags| &tags.key[..tags.key.len() - 1] == key);
+    let mut document = Vec::with_capacity(state.raw.len());
+    let start = open(&mut document);
+    for element in Elements::of(&state.raw) {
+        let is_newer = match plan.field_of_key(element.key) {
+            Some(index) => state.kept(index).is_some(),
+            None => state.stored_extra.is_some() && !is_tag(element.key),
+        };
+        if !is_newer {
+            append(&mut document, element.kind, element.key, element.value);
+        }
+    }
+    for (index, saved) in &state.saved {
+        if let Some(saved) = saved {
+            append(&mut document, saved[0], &plan.fields[*index].key, &saved[1..]);
+        }
+    }
+    document.extend_from_slice(state.stored_extra.as_deref().unwrap_or_default());
+    close(&mut document, start);
+    Some(document)
+}

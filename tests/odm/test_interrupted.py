@@ -1,0 +1,149 @@
+"""Ctrl-C at every step of a save: the document can be saved again, and nothing is lost or stored twice.
+
+The interpreter runs a signal's handler after a call into C, at a loop's end and at a function's start; so each of these
+places in the modules that store is tried once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import itertools
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import pytest
+
+import mangonel.odm.store
+from mangonel.errors import DuplicateKeyError, OperationFailure
+from mangonel.odm import Connection, Document, Ref, StaleDocument, Version, field, push
+
+FOLDER = str(Path(mangonel.odm.store.__file__).parent)
+CHECKED = {
+    number
+    for name, number in dis.opmap.items()
+    if name.startswith(("CALL", "RESUME", "JUMP_BACKWARD")) and "NO_INTERRUPT" not in name
+}
+
+
+class InterruptedTarget(Document):
+    name: str = ""
+
+
+class InterruptedList(Document):
+    tags: list[str] = field(default_factory=list)
+    target: Ref[InterruptedTarget] | None = field(default=None, on_delete="deny")
+
+
+class InterruptedVersion(InterruptedList):
+    __collection__ = "interrupted_version"
+    rev: Annotated[int, Version] = 0
+
+
+def interrupt(act: Callable[[], Any], at: int) -> bool:
+    """Run `act`, interrupted at the given place of those where a signal's handler may run; return whether it was."""
+    passed = 0
+    last: tuple[FrameType, int] | None = None
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal passed, last
+        if not frame.f_code.co_filename.startswith(FOLDER):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            before, last = last, (frame, frame.f_code.co_code[frame.f_lasti])
+            if before is not None and before[0] is frame and before[1] in CHECKED:
+                passed += 1
+                if passed == at:
+                    raise KeyboardInterrupt
+        return trace
+
+    former = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        act()
+    except KeyboardInterrupt as e:
+        print("AT", e)
+        return True
+    finally:
+        sys.settrace(former)
+    return False
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "save": lambda document: document.save(),
+    "replace": lambda document: document.replace(),
+    "save_all": lambda document: type(document).save_all([document, type(document)()]),
+    "update": lambda document: document.update(push(type(document).tags, "y")),
+    "reload": lambda document: document.reload(keep_changes=True),
+}
+
+
+def save_again(document: Any) -> None:
+    """Save what an interrupted save may have stored, as a program does that looks what is left to save."""
+    try:
+        document.save()
+    except StaleDocument:
+        document.reload(keep_changes=True)
+        if "x" in document.tags[:-1]:
+            document.tags.remove("x")
+        document.save()
+
+
+@pytest.mark.parametrize("model", [InterruptedList, InterruptedVersion])
+@pytest.mark.parametrize("way", WAYS)
+def test_what_was_interrupted_is_saved_again(way: str, model: Any, db: Connection):
+    target = InterruptedTarget().save()
+    for at in itertools.count(1):
+        document = model(tags=["a"]).save()
+        document.target = target
+        if way != "update":
+            document.tags.append("x")
+        was = interrupt(partial(WAYS[way], document), at)
+        save_again(document)
+
+        stored = model.get(document.id)
+        assert stored == document, (at, stored, document)
+        assert stored.tags.count("x") == (way != "update"), (at, stored)
+        assert stored.target is not None
+        if not was:
+            break
+    assert at > 5
+
+
+@pytest.mark.parametrize("is_many", [False, True])
+def test_what_was_interrupted_is_inserted_once(is_many: bool, db: Connection):
+    for at in itertools.count(1):
+        document = InterruptedList(tags=["x"])
+        act = partial(InterruptedList.insert_many, [document]) if is_many else document.save
+        was = interrupt(act, at)
+        try:
+            document.save()
+        except DuplicateKeyError:
+            assert was
+        assert InterruptedList.get(document.id).tags == ["x"]
+        if not was:
+            break
+    assert at > 5
+
+
+@pytest.mark.parametrize("is_many", [False, True])
+def test_a_failed_look_for_targets_leaves_no_save_under_way(is_many: bool, db: Connection):
+    target = InterruptedTarget().save()
+    one, two = InterruptedList(tags=["a"]).save(), InterruptedList(tags=["b"], target=target)
+    one.target = target
+    admin = db.client.admin
+    data = {"failCommands": ["find"], "errorCode": 8000}
+    admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=data)
+    with pytest.raises(OperationFailure):
+        InterruptedList.save_all([one, two]) if is_many else two.save()
+
+    one.tags.append("c")
+    one.save()
+    with contextlib.suppress(DuplicateKeyError):  # it was inserted before the look
+        two.save()
+    assert [found.tags for found in InterruptedList.find().sort("tags")] == [["a", "c"], ["b"]]
