@@ -114,6 +114,7 @@ __all__ = [
     "odm_extra",
     "odm_field",
     "odm_filter",
+    "odm_find",
     "odm_finished",
     "odm_flags",
     "odm_grouped",
@@ -827,7 +828,10 @@ def odm_decode_all(
     origin: Any = None,
 ) -> list[Any]: ...
 def odm_shape(
-    model: OdmModel, make: Callable[[Any], Any] | None = None, ignores: bool = False
+    model: OdmModel,
+    make: Callable[[Any], Any] | None = None,
+    ignores: bool = False,
+    conversions: tuple[CodecOptions[Any], CodecOptions[Any]] | None = None,
 ) -> DocumentShape: ...
 def odm_drain(
     batch: Batch,
@@ -876,6 +880,17 @@ def odm_dump(model: OdmModel, attribute: str, value: Any, is_element: bool = Fal
 def odm_compared(model: OdmModel, attribute: str, value: Any, is_element: bool) -> Any: ...
 def odm_filter(object: OdmBase) -> dict[str, Any]: ...
 def odm_version(object: OdmBase) -> tuple[str, Any] | None: ...
+def odm_find(
+    database: str,
+    collection: str,
+    codec: Codec,
+    query: Mapping[str, Any],
+    limit: int,
+    model: OdmModel,
+    origin: Any,
+    terminal: str,
+    is_async: bool,
+) -> Operation: ...
 def odm_save(
     object: OdmBase,
     database: str,

@@ -565,8 +565,13 @@ pub(super) fn codec_of(
     if let Some(origin) = origin {
         let asked = origin.getattr_opt(intern!(py, "conversions"))?.filter(|asked| !asked.is_none());
         if let Some(asked) = asked {
-            return Codec::from_options(&asked.get_item(usize::from(plan.codec.get().tz_aware))?);
+            return converting(plan, &asked);
         }
     }
     Ok(plan.codec.clone_ref(py))
+}
+
+/// The codec for documents of a plan's model, of the codec options for instances without and with time zones.
+pub(super) fn converting(plan: &'static Plan, asked: &Bound<'_, PyAny>) -> PyResult<Py<Codec>> {
+    Codec::from_options(&asked.get_item(usize::from(plan.codec.get().tz_aware))?)
 }

@@ -18,6 +18,7 @@ mod raw;
 mod reading;
 mod saving;
 mod siblings;
+mod single;
 mod update;
 mod value;
 
@@ -76,6 +77,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(odm_set_origin, module)?)?;
     module.add_function(wrap_pyfunction!(instance::watch::odm_watch, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_save, module)?)?;
+    module.add_function(wrap_pyfunction!(single::odm_find, module)?)?;
     module.add_function(wrap_pyfunction!(reading::odm_json, module)?)?;
     module.add_function(wrap_pyfunction!(odm_finished, module)?)?;
     module.add_function(wrap_pyfunction!(odm_loaded, module)?)

@@ -9,10 +9,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
 use super::bits::Bits;
-use super::decode::{Hydrator, codec_of};
+use super::decode::{Hydrator, codec_of, converting};
 use super::json::Names;
 use super::plan::{OdmModel, Op, Plan};
 use super::siblings::Siblings;
+use crate::codec::Codec;
 use crate::codec::collector::Pause;
 use crate::codec::document_shape::{DocumentShape, Shape};
 use crate::codec::fault::{Fault, Kind, Problem, into_exception};
@@ -26,13 +27,16 @@ struct ModelShape {
     make: Option<Py<PyAny>>,
     /// Drop keys that the model does not know.
     ignores: bool,
+    /// In place of the model's codec, where the collection asks for conversions.
+    codec: Option<Py<Codec>>,
 }
 
 impl Shape for ModelShape {
     fn make(&self, py: Python<'_>, bytes: &[u8]) -> PyResult<Py<PyAny>> {
         let plan = self.model.get().model.0.plan(py)?;
         let list = PyList::empty(py);
-        let wish = Wish { is_lazy: false, only: None, ignores: self.ignores, origin: None };
+        let codec = self.codec.as_ref();
+        let wish = Wish { is_lazy: false, only: None, ignores: self.ignores, origin: None, codec };
         hydrate(py, plan, bytes, std::slice::from_ref(&(0..bytes.len())), &wish, &list)?;
         let made = list.get_item(0)?;
         match &self.make {
@@ -43,12 +47,20 @@ impl Shape for ModelShape {
 }
 
 /// Return the shape of documents that come as instances of a model; `make`, if given, makes what is wanted of each.
-/// `ignores`: keys that the model does not know are dropped.
+/// `ignores`: keys that the model does not know are dropped. `conversions`: the codec options for instances without and with
+/// time zones, where the collection asks for conversions of dates or of broken text.
 #[entries]
 #[pyfunction]
-#[pyo3(signature = (model, make=None, ignores=false))]
-pub(super) fn odm_shape(model: Py<OdmModel>, make: Option<Py<PyAny>>, ignores: bool) -> DocumentShape {
-    DocumentShape::new(ModelShape { model, make, ignores })
+#[pyo3(signature = (model, make=None, ignores=false, conversions=None))]
+pub(super) fn odm_shape(
+    model: &Bound<'_, OdmModel>,
+    make: Option<Py<PyAny>>,
+    ignores: bool,
+    conversions: Option<&Bound<'_, PyAny>>,
+) -> PyResult<DocumentShape> {
+    let plan = model.get().model.0.plan(model.py())?;
+    let codec = conversions.map(|asked| converting(plan, asked)).transpose()?;
+    Ok(DocumentShape::new(ModelShape { model: model.clone().unbind(), make, ignores, codec }))
 }
 
 /// Decode the documents that stand one after another in `data`, as instances of a model.
@@ -75,9 +87,24 @@ pub(super) fn odm_decode_all<'py>(
         at = end;
     }
     let list = PyList::empty(py);
-    let wish = Wish { is_lazy: lazy, only: mask(plan, only), ignores, origin: origin.as_ref() };
+    let wish = Wish { is_lazy: lazy, only: mask(plan, only), ignores, origin: origin.as_ref(), codec: None };
     hydrate(py, plan, bytes, &places, &wish, &list)?;
     Ok(list)
+}
+
+/// Decodes the document that stands at this place of `data`, completely.
+pub(super) fn only_of<'py>(
+    model: &Bound<'py, OdmModel>,
+    data: &[u8],
+    place: std::ops::Range<usize>,
+    origin: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = model.py();
+    let plan = model.get().model.0.plan(py)?;
+    let list = PyList::empty(py);
+    let wish = Wish { is_lazy: false, only: None, ignores: false, origin: Some(origin), codec: None };
+    hydrate(py, plan, data, std::slice::from_ref(&place), &wish, &list)?;
+    list.get_item(0)
 }
 
 /// Append the documents that are left in a batch to `documents`, at most `limit` of them, as instances of a model.
@@ -99,7 +126,7 @@ pub(super) fn odm_drain(
     let plan = model.get().model.0.plan(py)?;
     let batch = batch.try_borrow()?;
     let places = batch.take_ranges(py, limit)?;
-    let wish = Wish { is_lazy: lazy, only: mask(plan, only), ignores, origin: origin.as_ref() };
+    let wish = Wish { is_lazy: lazy, only: mask(plan, only), ignores, origin: origin.as_ref(), codec: None };
     hydrate(py, plan, batch.message(), &places, &wish, documents)?;
     Ok(places.len())
 }
@@ -152,10 +179,11 @@ pub(super) fn odm_drain_joined(
             }
         }
     }
-    let wish = Wish { is_lazy: lazy, only: mask(plan, only), ignores: false, origin: origin.as_ref() };
+    let wish =
+        Wish { is_lazy: lazy, only: mask(plan, only), ignores: false, origin: origin.as_ref(), codec: None };
     let siblings = hydrate(py, plan, message, &places, &wish, documents)?;
     let Some(siblings) = siblings else { return Ok(()) };
-    let wish = Wish { is_lazy: true, only: None, ignores: false, origin: origin.as_ref() };
+    let wish = Wish { is_lazy: true, only: None, ignores: false, origin: origin.as_ref(), codec: None };
     for (number, ((index, target), (_, places))) in targets.into_iter().zip(found).enumerate() {
         let op = plan.fields.get(index).map(|field| &field.kind.op);
         let Some(Op::Ref { make, .. } | Op::Refs { make, .. }) = op else { continue };
@@ -256,6 +284,8 @@ struct Wish<'a, 'py> {
     ignores: bool,
     /// Where they come from, for the program half: each document keeps it.
     origin: Option<&'a Bound<'py, PyAny>>,
+    /// In place of the codec that the origin asks for.
+    codec: Option<&'a Py<Codec>>,
 }
 
 fn mask(plan: &Plan, only: Option<Vec<usize>>) -> Option<Bits> {
@@ -283,7 +313,10 @@ fn hydrate<'py>(
 ) -> PyResult<Option<Bound<'py, Siblings>>> {
     let origin = wish.origin.map(|origin| origin.clone().unbind());
     let siblings = if plan.has_refs { Some(Bound::new(py, Siblings::new(py, origin))?) } else { None };
-    let codec = codec_of(py, plan, wish.origin)?;
+    let codec = match wish.codec {
+        Some(codec) => codec.clone_ref(py),
+        None => codec_of(py, plan, wish.origin)?,
+    };
     let mut hydrator = Hydrator::new(py, plan, codec.get(), data, siblings.as_ref());
     hydrator.is_lazy = wish.is_lazy;
     hydrator.only = wish.only.clone();

@@ -459,7 +459,7 @@ fn head_of(
     Ok((head, start))
 }
 
-fn string(out: &mut Vec<u8>, key: &[u8], text: &str) {
+pub(super) fn string(out: &mut Vec<u8>, key: &[u8], text: &str) {
     out.push(0x02);
     out.extend_from_slice(key);
     out.push(0);

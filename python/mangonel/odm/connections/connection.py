@@ -16,7 +16,7 @@ from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import ConnectionTwins
 from mangonel.odm.connections.transactions import SessionBlock, Transaction, run_flow
 from mangonel.odm.errors import NotConnected
-from mangonel.odm.model.codec import codec_options
+from mangonel.odm.model.codec import codec_options, conversions
 from mangonel.odm.model.describe import may_encrypt
 
 if TYPE_CHECKING:
@@ -29,9 +29,18 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_connections: dict[str, Connection] = {}
+
+class _Known(dict[str, "Connection"]):
+    """The connections by their names."""
+
+    def __missing__(self, alias: str) -> Connection:
+        raise NotConnected(f"expected a connection {alias!r}, got none; call connect(uri, {alias!r}) first")
+
+
+# `connection()` reads both; so does the code in which it is inlined to save a frame.
+connections = _Known()
 # The connections that replace others in this context, by name.
-_overrides: ContextVar[Mapping[str, Connection] | None] = ContextVar("mangonel_odm_overrides", default=None)
+overrides: ContextVar[Mapping[str, Connection] | None] = ContextVar("mangonel_odmoverrides", default=None)
 
 
 class Connection(ConnectionTwins):
@@ -96,8 +105,7 @@ class Connection(ConnectionTwins):
             else:
                 database = self.database(is_async)
             given = database.codec_options
-            if codec_options(False, given) is not codec_options(False):
-                self.conversions = codec_options(False, given), codec_options(True, given)
+            self.conversions = conversions(given) or self.conversions
             found = database.get_collection(
                 model.__collection_name__(),
                 codec_options=codec_options(getattr(model, "__tz_aware__", True), given),
@@ -140,11 +148,11 @@ class Connection(ConnectionTwins):
             ...     Order.find().count()
         """
         chosen = self.sibling(other) if isinstance(other, str) else other
-        token = _overrides.set({**(_overrides.get() or {}), self.alias: chosen})
+        token = overrides.set({**(overrides.get() or {}), self.alias: chosen})
         try:
             yield chosen
         finally:
-            _overrides.reset(token)
+            overrides.reset(token)
 
     def transaction(self, *, retry: bool = False, **options: Unpack[TransactionOptions]) -> Transaction:
         """Return a transaction for `with` or `async with`; all models of this connection take part in it.
@@ -364,7 +372,7 @@ def connect(
         database = _database_of(uri, client or aclient)
     clients = Clients(uri, options, client, aclient, page_key, encryption, aencryption)
     made = clients.connection(alias, database)
-    _connections[alias] = made
+    connections[alias] = made
     return made
 
 
@@ -391,14 +399,5 @@ def connection(alias: str = "default") -> Connection:
         >>> connection().database().name
         'shop'
     """
-    overrides = _overrides.get()
-    if overrides is not None:
-        found = overrides.get(alias)
-        if found is not None:
-            return found
-    try:
-        return _connections[alias]
-    except KeyError:
-        raise NotConnected(
-            f"expected a connection {alias!r}, got none; call connect(uri, {alias!r}) first"
-        ) from None
+    others = overrides.get()
+    return connections[alias] if others is None else others.get(alias) or connections[alias]

@@ -42,6 +42,8 @@ class Former:
 
 # The documents touched by this context's transaction.
 _current: ContextVar[Touched | None] = ContextVar("mangonel_odm_touched", default=None)
+# Returns them, or None.
+recording = _current.get
 # How many transactions run, in all contexts.
 _running = 0
 
@@ -89,6 +91,6 @@ class Touched:
 
 def touch(document: Any) -> None:
     """Record a document that is about to change, if a transaction runs in this context."""
-    touched = _current.get()
+    touched = recording()
     if touched is not None:
         touched.add(document)

@@ -31,3 +31,13 @@ def codec_options(tz_aware: bool, given: CodecOptions[Any] | None = None) -> Cod
         if getattr(given, name) != getattr(options, name)
     }
     return options.with_options(**kept) if kept else options
+
+
+def conversions(given: CodecOptions[Any]) -> tuple[CodecOptions[Any], CodecOptions[Any]] | None:
+    """Return the options for instances without and with time zones, or None unless conversions are asked for.
+
+    Args:
+        given: the options of a client or a collection.
+    """
+    naive = codec_options(False, given)
+    return None if naive is _NAIVE else (naive, codec_options(True, given))

@@ -16,6 +16,7 @@ from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import QueryReadsTwins
 from mangonel.odm.connections.identity import current_map
 from mangonel.odm.errors import DocumentNotFound, MultipleDocuments, UnsupportedOption, ValidationError
+from mangonel.odm.expressions.expr import Expr
 from mangonel.odm.expressions.paths import key_of, path_of
 from mangonel.odm.model.annotations import classes_in
 from mangonel.odm.model.codec import codec_options
@@ -40,6 +41,7 @@ from mangonel.odm.query.request import (
     undecodable_flow,
     unsupported,
 )
+from mangonel.odm.query.single import LONG_WAY, single
 from mangonel.odm.query.typed import load_all
 
 __all__ = ["QueryReads"]
@@ -138,6 +140,15 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     def _single(self, is_async: bool, terminal: str) -> Any:
         """Run a terminal operation for a single document, in one exchange if nothing else is requested."""
+        where = self._where
+        if self._is_plain and len(where) == 1:
+            condition: Any = where[0]
+            kind = type(condition)
+            if kind is dict or kind is Expr:
+                query = condition if kind is dict else condition.query
+                found = single(self._model, query, is_async, terminal)
+                if found is not LONG_WAY:
+                    return found
         request = Request(self, terminal, is_async)
         # A limit is always among them.
         if (

@@ -25,6 +25,7 @@ from mangonel.odm.model.convert import DELETED, NEW, PARTIAL
 from mangonel.odm.model.fields import Index, field
 from mangonel.odm.model.refs import fetch_flow, flat_ids
 from mangonel.odm.query.query import Query
+from mangonel.odm.query.single import LONG_WAY, single
 from mangonel.odm.query.watch import Changes
 from mangonel.odm.store import bulk, writes
 from mangonel.odm.store.schema import (
@@ -202,8 +203,14 @@ class Document(Base, DocumentTwins):
             >>> User.get(user.id).name
             'Ada'
         """
-        made: Self = Query(cls)._by_id(id)._single(IS_ASYNC, "one")
-        return made
+        made: Any = LONG_WAY
+        # The usual id needs no query.
+        if type(id) is ObjectId and cls.__plan__.id.type is ObjectId and cls.__default_scope__ is None:
+            made = single(cls, {"_id": id}, IS_ASYNC, "one")
+        if made is LONG_WAY:
+            made = Query(cls)._by_id(id)._single(IS_ASYNC, "one")
+        found: Self = made
+        return found
 
     @classmethod
     @terminal
@@ -315,7 +322,12 @@ class Document(Base, DocumentTwins):
             37
         """
         place = place_of(self, IS_ASYNC, session, write_concern)
-        made: Self = place.port.flow(self.__store__.save_flow(self, place, validate, cascade, where))
+        store = self.__store__
+        if store is _FLOWS and not cascade and _core.odm_flags(self) & NEW:
+            # It begins when it is awaited, and looks then whether the document is still new.
+            made: Self = place.port.flow(writes.insert_flow(self, place, validate, False, True, where))
+        else:
+            made = place.port.flow(store.save_flow(self, place, validate, cascade, where))
         return made
 
     @terminal

@@ -26,7 +26,7 @@ from mangonel.errors import (
 )
 from mangonel.odm.connections.identity import outside
 from mangonel.odm.connections.place import Place, place_of
-from mangonel.odm.connections.touched import Former, touch
+from mangonel.odm.connections.touched import Former, recording, touch
 from mangonel.odm.encryption.saving import findable_guard, is_queryable, key_filter, whole_lists
 from mangonel.odm.errors import DeleteDenied, DocumentNotFound, ParallelSaveError, StaleDocument
 from mangonel.odm.expressions.changes import Change
@@ -54,15 +54,38 @@ from mangonel.odm.query.targets import dangling, denying, ids_in, missing_flow, 
 from mangonel.odm.query.tenants import check_document, tenant_filter
 
 
-async def insert_flow(document: Any, place: Place, validate: bool, is_inside: bool = False) -> Any:
-    """Store a new document; `is_inside`: its `around` hooks are running already."""
-    cls = document.__class__
-    is_simple = is_plain(cls)
+async def insert_flow(
+    document: Any,
+    place: Place,
+    validate: bool,
+    is_inside: bool = False,
+    is_save: bool = False,
+    where: Any = None,
+) -> Any:
+    """Store a new document.
+
+    Args:
+        document: the document.
+        place: where it is stored.
+        validate: run the `validate` hooks.
+        is_inside: its `around` hooks are running already.
+        is_save: it was new when its save was asked for, which takes one flow less. If another save has stored it
+            since, this one is `save_flow`.
+        where: the condition of the save.
+    """
+    if is_save and not _core.odm_flags(document) & NEW:
+        return await save_flow(document, place, validate, False, where)
+    cls = type(document)
+    # The same as `is_plain` and `touch`, inlined to save frames.
+    is_simple = cls.__plan__.is_plain
+    if is_simple is None:
+        is_simple = is_plain(cls)
     if not (is_simple or is_inside) and has_hooks(cls, "around_insert", "around_save"):
         return await around_flow(
             [(document, "insert")], place.port, insert_flow, document, place, validate, True
         )
-    touch(document)
+    if recording() is not None:
+        touch(document)
     collection = place.collection
     wanted: list[Any] = []
     if not is_simple:
@@ -127,18 +150,21 @@ async def save_flow(
     document: Any, place: Place, validate: bool, cascade: bool, where: Any, is_inside: bool = False
 ) -> Any:
     """Store the changes; `is_inside`: its `around` hooks are running already."""
-    cls = document.__class__
+    cls = type(document)
     port = place.port
     if cascade:
         await cascade_flow(document, place)
     if _core.odm_flags(document) & NEW:
         return await insert_flow(document, place, validate)
-    is_simple = is_plain(cls)
+    is_simple = cls.__plan__.is_plain
+    if is_simple is None:
+        is_simple = is_plain(cls)
     if not (is_simple or is_inside) and has_hooks(cls, "around_update", "around_save"):
         return await around_flow(
             [(document, "update")], port, save_flow, document, place, validate, False, where, True
         )
-    touch(document)
+    if recording() is not None:
+        touch(document)
     if not is_simple:
         await before_flow(document, port, validate, "update")
         if _core.odm_changes(document):
