@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mangonel import bson
+from mangonel.bson.codec_options import DatetimeConversion
 from mangonel.bson.datetime_ms import DatetimeMS
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.odm import Connection, Document, Embedded, Ref, ValidationError, cli, connect, field, related
@@ -232,6 +233,36 @@ def test_a_connections_conversion_of_dates_holds_for_shapes(
     finally:
         made.close()
         face.wait(made.aclose())
+
+
+@dataclasses.dataclass(slots=True)
+class SeenWithSlots:
+    n: int
+    at: dt.datetime | None = None
+
+
+@pytest.mark.parametrize("how", ["find", "find_one"])
+@pytest.mark.parametrize("shape", [Seen, SeenWithSlots, SeenAt, Visit])
+def test_a_collections_conversion_of_dates_holds_for_the_drivers_into(
+    how: str, shape: Any, db: Connection, face: Any
+) -> None:
+    put(db)
+    plain = db.database(face.is_async)["visits"]
+
+    def found(conversion: str) -> Any:
+        options = plain.codec_options.with_options(
+            datetime_conversion=getattr(DatetimeConversion, conversion)
+        )
+        asked = plain.with_options(codec_options=options)
+        if how == "find_one":
+            return face.wait(asked.find_one({"_id": "far0"}, into=shape))
+        return face.wait(asked.find({"_id": "far0"}, into=shape).to_list())[0]
+
+    assert found("DATETIME_AUTO").at == DatetimeMS(FAR_MS)
+    assert found("DATETIME_CLAMP").at.year == 9999
+    if shape is not Seen:
+        with pytest.raises(ValidationError, match=r"at \$\.at"):
+            found("DATETIME")
 
 
 def test_a_shape_of_find_and_update_that_does_not_fit_names_its_place(db: Connection, face: Any) -> None:

@@ -82,7 +82,7 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
         from mangonel._shared.cursors.cursor import become
 
         def answer(batch: Any) -> Any:
-            become(batch, into)
+            become(batch, into, self.codec_options)
             return next(batch, None)
 
         return port.run(self._read_operation(command, READ_BATCH, session=session, answer=answer))

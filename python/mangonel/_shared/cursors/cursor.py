@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mangonel._shared.collection.collection import _Collection
     from mangonel._shared.operation import SessionHandle
     from mangonel._shared.sessions.session import _ClientSession
+    from mangonel.bson.codec_options import CodecOptions
 
 # With prefetch the driver must choose a size: the server's default would put all small documents into one reply.
 PREFETCH_BATCH_SIZE = 10_000
@@ -162,7 +163,7 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
     def _take(self, batch: _core.Batch) -> None:
         self._batch = batch
         if self._into is not None:
-            become(batch, self._into)
+            become(batch, self._into, self._collection.codec_options)
         self._id = id = batch.id
         self._server = batch.server
         self._retrieved += len(batch)
@@ -410,6 +411,12 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
                 return None
 
 
-def become(batch: _core.Batch, shape: Any) -> None:
-    """Make the documents of a batch instances of a model, dataclass, struct or TypedDict."""
-    batch.become(_core.odm_shape(*upper_module("mangonel.odm.model.shapes").model_of(shape)))
+def become(batch: _core.Batch, shape: Any, options: CodecOptions[Any]) -> None:
+    """Make the documents of a batch instances of a model, dataclass, struct or TypedDict.
+
+    Args:
+        batch: the batch.
+        shape: the class.
+        options: those of the collection; its conversions of dates and of broken text hold.
+    """
+    batch.become(upper_module("mangonel.odm.model.shapes").core_shape(shape, options))

@@ -15,9 +15,11 @@ from operator import attrgetter
 from typing import Any
 
 from mangonel import _core
+from mangonel.bson.codec_options import CodecOptions
 from mangonel.odm._registry import is_model, registry
 from mangonel.odm.model.base import Embedded
 from mangonel.odm.model.belongs_to import held
+from mangonel.odm.model.codec import conversions
 from mangonel.odm.model.fields import FieldInfo
 from mangonel.odm.model.metaclass import ModelMeta
 
@@ -66,13 +68,14 @@ def decode(shape: Any, data: bytes, tz_aware: bool, origin: Any = None) -> Any:
     return found if is_model(shape) else _maker(shape, model)(found)
 
 
-def model_of(shape: Any) -> tuple[Any, Callable[[Any], Any] | None, bool]:
-    """Return a shape's model for the core, a function for its instances, and whether to drop unknown keys."""
+def core_shape(shape: Any, options: CodecOptions[Any]) -> _core.DocumentShape:
+    """Return a shape for the driver's cursors; `options`: those of the collection, whose conversions hold."""
+    asked = conversions(options)
     if is_model(shape):
-        return shape.__model__, None, not shape.__is_document__
+        return _core.odm_shape(shape.__model__, None, not shape.__is_document__, asked)
     # The driver's own dates have no time zone.
     model = twin(shape, False)
-    return model.__model__, _maker(shape, model), True
+    return _core.odm_shape(model.__model__, _maker(shape, model), True, asked)
 
 
 def twin(shape: Any, tz_aware: bool) -> Any:
