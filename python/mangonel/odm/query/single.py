@@ -50,6 +50,4 @@ def single(model: Any, query: dict[str, Any], is_async: bool, terminal: str) -> 
 
 def answer(model: Any, query: dict[str, Any], is_async: bool, terminal: str, batch: Any) -> Any:
     """Return the result of `single` where the first batch is not exactly one document that fits the model."""
-    from mangonel.odm.query.query import Query
-
-    return Request(Query(model, (query,)), terminal, is_async).answer(batch)
+    return Request(model.unscoped(query), terminal, is_async).answer(batch)

@@ -204,8 +204,9 @@ class Document(Base, DocumentTwins):
             'Ada'
         """
         made: Any = LONG_WAY
+        own: Any = cls.__plan__.id
         # The usual id needs no query.
-        if type(id) is ObjectId and cls.__plan__.id.type is ObjectId and cls.__default_scope__ is None:
+        if type(id) is ObjectId and own.type is ObjectId and cls.__default_scope__ is None:
             made = single(cls, {"_id": id}, IS_ASYNC, "one")
         if made is LONG_WAY:
             made = Query(cls)._by_id(id)._single(IS_ASYNC, "one")
