@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mangonel.bson.errors import InvalidDocument
 from mangonel.monitoring import CommandListener
 from mangonel.odm import Connection, Document, Embedded, MultipleDocuments, Ref, connect, field, identity_map
 from mangonel.server import Server
@@ -282,3 +283,12 @@ def test_an_identity_map_holds_for_the_short_way_to_one_document(db: Connection,
         one = face.call(Light, "get", light.id)
         assert face.call(Light.find({"_id": light.id}), "one") is one
     assert face.call(Light, "get", light.id) is not one
+
+
+def test_a_condition_that_cannot_be_encoded_is_named_by_its_place_in_the_command(
+    db: Connection, face: Any
+) -> None:
+    face.call(Light.find({"n": 1}), "first")
+    for terminal in ("one", "first", "all"):
+        with pytest.raises(InvalidDocument, match=r"at \$\.filter\.n\.\$in\[1\]"):
+            face.call(Light.find({"n": {"$in": [1, object()]}}), terminal)

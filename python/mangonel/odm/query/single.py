@@ -40,11 +40,14 @@ def single(model: Any, query: dict[str, Any], is_async: bool, terminal: str) -> 
             port, database, name, codec, is_plain, _ = collection._context
             if is_plain:
                 most = TERMINALS[terminal].most
-                return port.run(
-                    _core.odm_find(
+                try:
+                    operation = _core.odm_find(
                         database, name, codec, query, most, model.__model__, chosen, terminal, is_async
                     )
-                )
+                except Exception:
+                    # The error of the long way has the place in the whole command.
+                    return LONG_WAY
+                return port.run(operation)
     return LONG_WAY
 
 
