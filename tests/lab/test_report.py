@@ -100,6 +100,11 @@ def test_a_kept_result_makes_a_page():
     assert check(page.render(content)).findall(SVG)
 
 
+def test_kept_charts_are_pictures():
+    for path in [*KEPT.glob("*.svg"), *(KEPT.parent / "images").glob("*.svg")]:
+        assert ET.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg", path
+
+
 def test_what_is_kept_of_results_stays_small():
     assert sum(path.stat().st_size for path in KEPT.iterdir()) <= 700_000
 

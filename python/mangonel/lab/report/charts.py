@@ -228,6 +228,9 @@ def costs(
     )
     # Words stand behind the bars, so the longest leaves them room.
     whole = replace(frame, long=frame.width - frame.bar[0] - EDGE)
+    if frame.anchor == "start":
+        # A title above its bars is nearer to them than to those of the one before.
+        whole = replace(whole, title=(frame.title[0], frame.bar[1] - 9))
     longest = max((f.value for _, ours, peers in rows for f in (ours, *dict(peers).values())), default=1.0)
     most = longest * whole.long / (whole.long - 170)
     drawn, y = [], 26
