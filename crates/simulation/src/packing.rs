@@ -1,9 +1,8 @@
 //! Compressed messages as a server reads and makes them, straight by the compressors' libraries.
 
-use std::io::Read;
+use std::cell::RefCell;
 
-use flate2::Compression;
-use flate2::read::{ZlibDecoder, ZlibEncoder};
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 const OP_COMPRESSED: i32 = 2012;
 const OP_MSG: i32 = 2013;
@@ -11,6 +10,12 @@ const OP_MSG: i32 = 2013;
 const IDS: usize = 12;
 /// The header and what stands before the compressed bytes.
 const PREFIX: usize = 25;
+
+thread_local! {
+    /// Made once for each thread, since each fills hundreds of kilobytes with zeros.
+    static ZLIB: RefCell<(Compress, Decompress)> =
+        RefCell::new((Compress::new(Compression::fast(), true), Decompress::new(true)));
+}
 
 /// The compressors by their numbers.
 pub const NAMES: [&str; 4] = ["noop", "snappy", "zlib", "zstd"];
@@ -25,13 +30,12 @@ pub fn unpack(message: &[u8]) -> Option<(Vec<u8>, u8)> {
     let word = |at: usize| Some(i32::from_le_bytes(*message.get(at..)?.first_chunk()?));
     let (opcode, size, id) = (word(16)?, word(20)? as usize, *message.get(24)?);
     let packed = message.get(PREFIX..)?;
-    let mut body = Vec::new();
-    match id {
-        1 => body = snap::raw::Decoder::new().decompress_vec(packed).ok()?,
-        2 => drop(ZlibDecoder::new(packed).read_to_end(&mut body).ok()?),
-        3 => body = zstd::bulk::decompress(packed, size).ok()?,
+    let body = match id {
+        1 => snap::raw::Decoder::new().decompress_vec(packed).ok()?,
+        2 => inflate(packed, size)?,
+        3 => zstd::bulk::decompress(packed, size).ok()?,
         _ => return None,
-    }
+    };
     if body.len() != size || opcode != OP_MSG {
         return None;
     }
@@ -42,13 +46,12 @@ pub fn unpack(message: &[u8]) -> Option<(Vec<u8>, u8)> {
 /// Returns a message compressed.
 pub fn pack(message: &[u8], id: u8) -> Option<Vec<u8>> {
     let body = message.get(16..)?;
-    let mut packed = Vec::new();
-    match id {
-        1 => packed = snap::raw::Encoder::new().compress_vec(body).ok()?,
-        2 => drop(ZlibEncoder::new(body, Compression::fast()).read_to_end(&mut packed).ok()?),
-        3 => packed = zstd::bulk::compress(body, 1).ok()?,
+    let packed = match id {
+        1 => snap::raw::Encoder::new().compress_vec(body).ok()?,
+        2 => deflate(body)?,
+        3 => zstd::bulk::compress(body, 1).ok()?,
         _ => return None,
-    }
+    };
     let mut out = ((PREFIX + packed.len()) as i32).to_le_bytes().to_vec();
     out.extend_from_slice(&message[4..IDS]);
     for word in [OP_COMPRESSED, OP_MSG, body.len() as i32] {
@@ -57,4 +60,24 @@ pub fn pack(message: &[u8], id: u8) -> Option<Vec<u8>> {
     out.push(id);
     out.extend_from_slice(&packed);
     Some(out)
+}
+
+fn deflate(body: &[u8]) -> Option<Vec<u8>> {
+    ZLIB.with_borrow_mut(|(compress, _)| {
+        compress.reset();
+        let mut packed = Vec::with_capacity(body.len() + body.len() / 1000 + 64);
+        let status = compress.compress_vec(body, &mut packed, FlushCompress::Finish).ok()?;
+        (status == Status::StreamEnd).then_some(packed)
+    })
+}
+
+/// `size`: of what was compressed.
+fn inflate(packed: &[u8], size: usize) -> Option<Vec<u8>> {
+    ZLIB.with_borrow_mut(|(_, decompress)| {
+        decompress.reset(true);
+        // One byte more, so that what is too long is seen.
+        let mut body = Vec::with_capacity(size + 1);
+        let status = decompress.decompress_vec(packed, &mut body, FlushDecompress::Finish).ok()?;
+        (status == Status::StreamEnd).then_some(body)
+    })
 }

@@ -376,7 +376,14 @@ fn client(chance: &mut Chance, members: usize) -> ClientPlan {
 
 /// Returns a member's address.
 pub fn address(member: usize) -> Address {
-    Address::new(&format!("m{member}.example"), 27017)
+    /// More than there are members.
+    const MOST: usize = 16;
+    thread_local! {
+        /// Made once for each thread: some are looked up with every event.
+        static KNOWN: Vec<Address> =
+            (0..MOST).map(|member| Address::new(&format!("m{member}.example"), 27017)).collect();
+    }
+    KNOWN.with(|known| known[member].clone())
 }
 
 fn options(chance: &mut Chance, members: usize) -> ClientOptions {

@@ -55,9 +55,13 @@ impl Trace {
 
     /// Takes a message in.
     pub(crate) fn say(&mut self, now: Instant, line: &Line, to_server: bool, message: &[u8]) {
-        for chunk in message.chunks(8) {
+        let (words, rest) = message.as_chunks();
+        for word in words {
+            self.stir(u64::from_le_bytes(*word));
+        }
+        if !rest.is_empty() {
             let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
+            word[..rest.len()].copy_from_slice(rest);
             self.stir(u64::from_le_bytes(word));
         }
         let (client, member) = (Who::Client(line.client), Who::Member(line.member));

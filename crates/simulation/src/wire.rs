@@ -5,6 +5,9 @@ use mangonel_bson::{RawArray, RawDocument, RawValue, writer};
 /// The flag of a message behind which another follows.
 const MORE_TO_COME: u32 = 2;
 
+/// Where the body of a message begins.
+const BODY: usize = 21;
+
 /// Builds a document.
 pub fn document(fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
@@ -54,6 +57,12 @@ pub fn message_length(bytes: &[u8]) -> Option<usize> {
 
 fn word(bytes: &[u8], at: usize) -> i32 {
     bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |word| i32::from_le_bytes(*word))
+}
+
+/// Returns the name of the command that a message is.
+pub fn name_of(message: &[u8]) -> Option<&str> {
+    let name = message.get(BODY + 5..)?.split(|byte| *byte == 0).next()?;
+    std::str::from_utf8(name).ok()
 }
 
 /// The level of a read concern.
@@ -119,7 +128,7 @@ impl<'a> Request<'a> {
     /// Reads a whole message; `None` when it is none.
     pub fn read(message: &'a [u8]) -> Option<Self> {
         let flags = word(message, 16) as u32;
-        let (body, mut rest) = RawDocument::prefix(message.get(21..)?).ok()?;
+        let (body, mut rest) = RawDocument::prefix(message.get(BODY..)?).ok()?;
         let mut request = Request {
             id: word(message, 4),
             is_answered: flags & MORE_TO_COME == 0,

@@ -3,6 +3,7 @@
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
+use mangonel_bson::RawValue;
 use mangonel_proto::auth::Mechanism;
 use mangonel_proto::auth::external::{Hidden, Prompt, Word};
 use mangonel_proto::auth::scram::{KeyCache, KeyRequest, Keys};
@@ -10,6 +11,7 @@ use mangonel_proto::compress::Codec;
 use mangonel_proto::exchange::{Answer, Exchange, Question, Step};
 use mangonel_proto::frame::Deframer;
 use mangonel_proto::ids::LinkId;
+use mangonel_proto::message::read_reply;
 use mangonel_proto::operation::Operation;
 use mangonel_proto::pool::Pool;
 use mangonel_proto::read_preference::Mode;
@@ -24,7 +26,7 @@ use crate::queue::ms;
 use crate::server::login::{LOGINS, REAUTHENTICATION_REQUIRED, TOKEN};
 use crate::server::member::Duty;
 use crate::trace::Who;
-use crate::wire::Request;
+use crate::wire::{Request, name_of};
 use crate::world::{Event, World};
 
 /// How long the derivation of keys takes.
@@ -196,7 +198,7 @@ impl World {
         let line = known.line;
         exchange.announce(&mut driver.client, now);
         let message = exchange.outbound().to_vec();
-        let is_login = Request::read(&message).is_some_and(|request| LOGINS.contains(&request.name));
+        let is_login = name_of(&message).is_some_and(|name| LOGINS.contains(&name));
         let is_command = !exchange.is_handshake() && !is_login;
         let compressor = driver.client.compressor(link).filter(|_| exchange.may_compress());
         let mut packed = Vec::new();
@@ -514,8 +516,8 @@ impl World {
         // A message that was not for the filter says nothing of the next.
         place.room.iter_mut().for_each(|room| room.is_plain = false);
         driver.client.count_bytes(0, message.len());
-        let asked = Request::read(exchange.outbound());
-        let is_command = is_command && asked.is_none_or(|asked| !LOGINS.contains(&asked.name));
+        let is_command =
+            is_command && name_of(exchange.outbound()).is_none_or(|name| !LOGINS.contains(&name));
         exchange.handle_reply(&mut driver.client, &message, now);
         if is_command {
             place.logins += u32::from(exchange.facts().code == Some(REAUTHENTICATION_REQUIRED));
@@ -626,6 +628,8 @@ fn derived(request: &KeyRequest) -> Keys {
 }
 
 fn overloads(message: &[u8]) -> bool {
-    let needle = b"SystemOverloadedError";
-    message.windows(needle.len()).any(|window| window == needle)
+    let labels = read_reply(message).ok().and_then(|reply| reply.body.get_array("errorLabels").ok()?);
+    labels.is_some_and(|labels| {
+        labels.iter().any(|label| matches!(label, Ok(RawValue::String("SystemOverloadedError"))))
+    })
 }

@@ -1,11 +1,13 @@
 //! Answers: hello, refusals with their codes and labels, and what every answer carries.
 
 use mangonel_bson::{ObjectId, RawValue, writer};
+use mangonel_proto::topology::Address;
 
 use super::login::{AUTHENTICATION_FAILED, UNAUTHORIZED};
 use super::member::{Duty, Held, Wait};
 use super::router::NO_PRIMARY;
 use super::set::{Out, Set};
+use crate::plan::address;
 use crate::queue::ms;
 use crate::wire::{self, Request, append_document, append_strings, append_time};
 
@@ -22,11 +24,6 @@ pub const WRITE_CONFLICT: i64 = 112;
 pub const SIDES: [&str; 2] = ["left", "right"];
 /// By how much a delayed member is behind, in seconds.
 const DELAY: i64 = 600;
-
-/// Returns a member's address.
-pub fn address(number: usize) -> String {
-    format!("m{number}.example:27017")
-}
 
 impl Set {
     /// Sends an answer with the fields of `fill`.
@@ -144,19 +141,19 @@ impl Set {
         append_document(out, "tags", |out| writer::append_str(out, "side", SIDES[number % 2]));
         writer::append_str(out, "setName", "rs0");
         writer::append_i32(out, "setVersion", 1);
-        writer::append_str(out, "me", &address(number));
+        writer::append_str(out, "me", address(number).as_str());
         let of = |duty: Duty| {
             (0..self.members.len()).filter(move |&other| self.members[other].duty == duty).map(address)
         };
-        let hosts: Vec<String> = of(Duty::Bearing).collect();
-        append_strings(out, "hosts", hosts.iter().map(String::as_str));
-        let passives: Vec<String> = of(Duty::Delayed).collect();
+        let hosts: Vec<Address> = of(Duty::Bearing).collect();
+        append_strings(out, "hosts", hosts.iter().map(Address::as_str));
+        let passives: Vec<Address> = of(Duty::Delayed).collect();
         if !passives.is_empty() {
-            append_strings(out, "passives", passives.iter().map(String::as_str));
+            append_strings(out, "passives", passives.iter().map(Address::as_str));
         }
-        let arbiters: Vec<String> = of(Duty::Arbiter).collect();
+        let arbiters: Vec<Address> = of(Duty::Arbiter).collect();
         if !arbiters.is_empty() {
-            append_strings(out, "arbiters", arbiters.iter().map(String::as_str));
+            append_strings(out, "arbiters", arbiters.iter().map(Address::as_str));
         }
         if is_arbiter {
             writer::append_bool(out, "arbiterOnly", true);
@@ -170,7 +167,7 @@ impl Set {
             writer::append_object_id(out, "electionId", ObjectId::from_bytes(election));
         }
         if let Some(primary) = self.primary() {
-            writer::append_str(out, "primary", &address(primary));
+            writer::append_str(out, "primary", address(primary).as_str());
         }
         let length = member.data.log.len();
         let delay = if member.duty == Duty::Delayed { DELAY } else { 0 };
