@@ -1,7 +1,8 @@
 """`python tools/imported_names.py`: what packages on top of PyMongo import, and what of it `mangonel.compat` lacks.
 
-Fetches a wheel of each into `build/packages`, without installing it, and walks its syntax trees: imports, and
-attributes of imported modules. A name counts if the installed PyMongo or Motor has it. Exit status 1 if any is missing.
+Fetches a wheel of each, or its source distribution where there is no wheel, into `build/packages`, without installing
+it, and walks its syntax trees: imports, and attributes of imported modules. A name counts if the installed PyMongo or
+Motor has it, and a package if it uses such a name. Exit status 1 if a package cannot be fetched or a name is missing.
 Writes nothing into the repository but, with `--write`, the table in docs/compatibility.md.
 """
 
@@ -10,8 +11,10 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import re
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
@@ -22,22 +25,29 @@ PAGE = ROOT / "docs/compatibility.md"
 START, END = "<!-- written by tools/imported_names.py -->\n", "<!-- end of imported names -->"
 WHEELS = ROOT / "build/packages"
 PACKAGES = """
-    agno==3.1.10 aiogram==3.31.0 apache-airflow-providers-mongo==5.5.1 apscheduler==3.11.3
-    aws-xray-sdk==2.15.0 beaker==1.14.1 beanie==2.2.0 bunnet==1.3.0 cachelib==0.17.0 celery==5.7.0
-    django-mongodb-backend==6.1.0 django-mongoengine==0.5.6 djongo==1.3.7 dlt==1.31.0 elastic-apm==6.26.2
-    eve==2.3.1 factory-boy==3.3.3 fastapi-users-db-beanie==5.0.0 fireworks==2.1.4 flask-admin==2.2.1
-    flask-mongoengine==1.0.0 flask-pymongo==3.0.1 flask-session==0.8.0 graphene-mongo==0.4.5 hyperopt==0.3.0
-    jobflow==0.4.0 kombu==5.7.0 langchain-mongodb==0.12.1 langgraph-checkpoint-mongodb==0.5.1 limits==5.8.0
-    llama-index-storage-docstore-mongodb==0.6.0 llama-index-vector-stores-mongodb==0.11.0 log4mongo==1.8.1
-    maggma==0.77.1 mem0ai==2.2.1 ming==0.17.3 mongo-connector==3.1.1 mongo-thingy==0.17.2
-    mongodb-atlas-haystack==5.0.0 mongodb-migrations==1.3.1 mongoengine-plus==1.3.0 mongoengine==0.29.3
-    mongojet==0.5.8 mongomock-motor==0.0.36 mongomock==4.3.0 mongoquery==1.4.3 mongotoy==0.1.7
-    montydb==2.5.6 newrelic==14.1.0 odmantic==1.1.0
-    opentelemetry-instrumentation-pymongo==0.66b1 pydantic-mongo==3.1.0 pymodm==0.4.3
-    pymongo-auth-aws==1.3.0 pymongo-inmemory==0.5.0 pymongo-migrate==1.0.0 pymongoarrow==1.15.0
-    pytest-mongo==6.0.0 pytest-mongodb==2.4.0 quart-mongo==0.1.2 sacred==0.8.7 semantic-kernel==1.45.0
-    sentry-sdk==2.75.0 starlette-admin==1.0.3 superduperdb==0.2.4 tap-mongodb==3.3.0 testcontainers==4.15.0
-    txmongo==26.0.0 umongo==4.0.0 unstructured-ingest==1.12.0
+    acryl-datahub==1.7.0.17 agno==3.1.10 aiogram==3.31.0 aiohttp-client-cache==0.15.0 ansible==14.5.0
+    apache-airflow-providers-mongo==5.5.1 apache-beam==2.77.0 apache-skywalking==1.3.0 apscheduler==3.11.3
+    autodynatrace==2.1.1 aws-xray-sdk==2.15.0 beaker==1.14.1 beanie==2.2.0 bunnet==1.3.0 cachelib==0.17.0
+    cachier==4.2.0 casbin-pymongo-adapter==1.7.0 cattrs==26.2.1 celery==5.7.0 crewai-tools==1.15.30
+    ddtrace==4.16.0 django-mongodb-backend==6.1.0 djongo==1.3.7 docarray==0.41.0 edx-opaque-keys==4.0.1
+    emmet-core==0.88.1 eve==2.3.1 event-tracking==4.1.5 fastapi-pagination==0.16.1
+    fastapi-users-db-beanie==5.0.0 feast==0.67.0 fiftyone==1.22.1 fireworks==2.1.4 flask-admin==2.2.1
+    flask-mongoengine==1.0.0 flask-pymongo==3.0.1 flask-session==0.8.0 girder==5.0.21 graphene-mongo==0.4.5
+    hyperopt==0.3.0 instana==3.20.0 jaraco-mongodb==12.4.2 kombu==5.7.0 langchain-community==0.4.2
+    langchain-mongodb==0.12.1 langgraph-checkpoint-mongodb==0.5.1 langgraph-store-mongodb==0.4.0
+    limits==5.8.0 llama-index-legacy==0.9.48.post4 llama-index-vector-stores-mongodb==0.11.0
+    locust-plugins==5.0.3 log4mongo==1.8.1 lumigo-tracer==1.1.257 maggma==0.77.1
+    marshmallow-mongoengine==0.31.2 mem0ai==2.2.1 ming==0.17.3 mixer==7.2.2 mongo-connector==3.1.1
+    mongo-thingy==0.17.2 mongo-tooling-metrics==1.0.8 mongodb-atlas-haystack==5.0.0
+    mongodb-migrations==1.3.1 mongoengine-plus==1.3.0 mongoengine==0.29.3 mongojet==0.5.8
+    mongomock-motor==0.0.36 mongomock==4.3.0 mongotoy==0.1.7 montydb==2.5.6 odmantic==1.1.0 odo==0.5.0
+    openedx-forum==0.6.0 openmetadata-ingestion==2.0.7.0 opentelemetry-instrumentation-pymongo==0.66b1
+    optimade==1.5.0 phidata==2.7.10 polyfactory==3.5.0 pydal==20260520.0 pydantic-extra-types==2.11.1
+    pydantic-mongo==3.1.0 pymodm==0.4.3 pymongo-inmemory==0.5.0 pymongo-migrate==1.0.0 pymongo-schema==0.4.2
+    pymongo-search-utils==0.3.1 pymongoarrow==1.15.0 pyqlib==0.9.7 pytest-mongo==6.0.0 pytest-mongodb==2.4.0
+    quart-mongo==0.1.2 quixstreams==3.28.1 rasa==3.6.21 ray==2.60.0 requests-cache==1.3.3 sacred==0.8.7
+    scout-apm==4.0.0 secantusdb==0.7.0b3 semantic-kernel==1.45.0 sentry-sdk==2.75.0 starlette-admin==1.0.3
+    tap-mongodb==3.3.0 testcontainers==4.15.0 txmongo==26.0.0 umongo==4.0.0 unstructured-ingest==1.12.0
 """
 ROOTS = ("bson", "gridfs", "motor", "pymongo")
 # Prints which of the names on its input can be had: `module name` on each line; no name asks for the module.
@@ -62,27 +72,35 @@ print(json.dumps([has(module, name) for module, name in json.load(sys.stdin)]))
 Name = tuple[str, str]
 # So many are fetched by one call of pip.
 _AT_ONCE = 8
+# A source distribution has tests as well, which are not what a program imports.
+_TESTS = re.compile(r"/tests?/|/(test_|conftest)[^/]*$")
 
 
 def fetch(requirements: list[str]) -> None:
-    """Fetch the wheels that are not there, several with one call; a package without a wheel alone is left out."""
-    absent = [each for each in requirements if not _fetched(each)]
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    for start in range(0, len(absent), _AT_ONCE):
-        some = absent[start : start + _AT_ONCE]
-        call = [*pip, "--only-binary", ":all:", "--dest", WHEELS]
-        if subprocess.run([*call, *some], stderr=subprocess.DEVNULL, check=False).returncode:
-            # One of them has no wheel.
-            for each in some:
-                subprocess.run([*call, each], stderr=subprocess.DEVNULL, check=False)
+    """Fetch the packages that are not there, several with one call: wheels, or else source distributions."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    pip += ["--no-deps", "--ignore-requires-python"]
+    for form in ("--only-binary", "--no-binary"):
+        absent = [each for each in requirements if not _fetched(each)]
+        for start in range(0, len(absent), _AT_ONCE):
+            some = absent[start : start + _AT_ONCE]
+            call = [*pip, form, ":all:", "--dest", WHEELS]
+            if subprocess.run([*call, *some], stderr=subprocess.DEVNULL, check=False).returncode:
+                # One of them is not there in this form.
+                for each in some:
+                    subprocess.run([*call, each], stderr=subprocess.DEVNULL, check=False)
 
 
-def _fetched(requirement: str) -> list[Path]:
-    wanted = requirement.partition("==")[::2]
-    parts = [(path, path.name.split("-")) for path in WHEELS.glob("*.whl")]
-    return [
-        path for path, (name, version, *_) in parts if (name.replace("_", "-").lower(), version) == wanted
-    ]
+def _fetched(requirement: str) -> Path | None:
+    wanted = requirement.replace("_", "-")
+    for path in [*WHEELS.glob("*.whl"), *WHEELS.glob("*.tar.gz")]:
+        if path.suffix == ".whl":
+            name, version, *_ = path.name.split("-")
+        else:
+            name, _, version = path.name.removesuffix(".tar.gz").rpartition("-")
+        if f"{re.sub('[._]', '-', name).lower()}=={version}" == wanted:
+            return path
+    return None
 
 
 def names_in(source: str) -> Iterator[Name]:
@@ -119,18 +137,30 @@ def _dotted(node: ast.expr) -> str:
     return ""
 
 
-def names_of(wheel: Path) -> set[Name]:
-    """Return the names that a package uses."""
+def names_of(package: Path) -> set[Name]:
+    """Return the names that a package uses, of its wheel or source distribution."""
     found: set[Name] = set()
-    with zipfile.ZipFile(wheel) as packed:
-        for path in packed.namelist():
-            if path.endswith(".py"):
-                try:
-                    found.update(names_in(packed.read(path).decode()))
-                except (SyntaxError, UnicodeDecodeError):
-                    # A template, or of another Python.
-                    continue
+    for source in _sources(package):
+        if not any(root.encode() in source for root in ROOTS):
+            continue
+        try:
+            found.update(names_in(source.decode()))
+        except (SyntaxError, UnicodeDecodeError, ValueError):
+            # A template, or of another Python.
+            continue
     return found
+
+
+def _sources(package: Path) -> Iterator[bytes]:
+    if package.suffix == ".whl":
+        with zipfile.ZipFile(package) as packed:
+            yield from (packed.read(path) for path in packed.namelist() if path.endswith(".py"))
+    else:
+        with tarfile.open(package) as unpacked:
+            for member in unpacked:
+                is_source = member.isfile() and member.name.endswith(".py") and not _TESTS.search(member.name)
+                if is_source and (file := unpacked.extractfile(member)):
+                    yield file.read()
 
 
 def had(names: list[Name], whose: str) -> dict[Name, bool]:
@@ -166,29 +196,37 @@ def main() -> int:
     asked = parser.parse_args()
     WHEELS.mkdir(parents=True, exist_ok=True)
     users: dict[Name, list[str]] = defaultdict(list)
-    scanned = 0
+    absent = []
     fetch(PACKAGES.split())
     for requirement in PACKAGES.split():
-        wheels = _fetched(requirement)
-        if not wheels:
-            print(f"{requirement} has no wheel: not scanned")
+        package = _fetched(requirement)
+        if package is None:
+            absent.append(requirement)
+            print(f"{requirement} could not be fetched: not scanned")
             continue
-        scanned += 1
-        for name in names_of(wheels[0]):
+        for name in names_of(package):
             users[name].append(requirement.partition("==")[0])
     names = sorted(users)
     peer = had(names, "peer")
     used = [name for name in names if peer[name]]
     ours = had(used, "ours")
+    scanned = {package for name in used for package in users[name]}
+    fetched = {
+        requirement.partition("==")[0] for requirement in PACKAGES.split() if requirement not in absent
+    }
+    for package in sorted(fetched - scanned):
+        print(f"{package} uses no name of PyMongo or Motor: not counted")
     missing = {name: users[name] for name in used if not ours[name]}
-    print(f"{scanned} packages use {len(used)} names; {len(missing)} are missing")
+    print(f"{len(scanned)} packages use {len(used)} names; {len(missing)} are missing")
     for (module, name), by in sorted(missing.items()):
         print(f"  {module} {name}: {', '.join(by)}")
     if asked.write:
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(START)
         after = rest.partition(END)[2]
-        PAGE.write_text(f"{before}{START}{table(scanned, len(used), missing)}{END}{after}", encoding="utf-8")
-    return 1 if missing else 0
+        PAGE.write_text(
+            f"{before}{START}{table(len(scanned), len(used), missing)}{END}{after}", encoding="utf-8"
+        )
+    return 1 if missing or absent else 0
 
 
 if __name__ == "__main__":

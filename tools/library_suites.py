@@ -47,6 +47,9 @@ class Suite:
 
 
 SUITES = {
+    "flask-pymongo": Suite(
+        "flask-pymongo==2.3.0", "flask_pymongo/tests", ("flask==2.2.5", "werkzeug==2.2.3", "six==1.17.0")
+    ),
     "ming": Suite("ming==0.17.3", "ming/tests", ("webob", "webtest", "formencode", "pymongocrypt==1.21.2")),
     "mongomock": Suite("mongomock==4.3.0", "tests", ("packaging",)),
     "pymongoarrow": Suite("pymongoarrow==1.15.0", "test", ("pandas", "polars", "pyarrow"), "pymongoarrow"),

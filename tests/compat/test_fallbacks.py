@@ -128,6 +128,8 @@ def test_an_encoder_encodes_one_element(program):
 import bson
 from bson.codec_options import DEFAULT_CODEC_OPTIONS
 assert bson._ENCODERS[int](b"a\\0", 5, False, DEFAULT_CODEC_OPTIONS) == b"\\x10a\\0\\5\\0\\0\\0"
+from bson import datetime
+assert datetime.datetime in bson._ENCODERS
 assert bson.Binary in bson._ENCODERS and object not in bson._ENCODERS
 """
     )
@@ -175,3 +177,54 @@ print(WriteConcern(w=1).document)
 """
     peers = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
     assert program(INSTALL + words).split() == peers.stdout.split()
+
+
+def test_a_replaced_request_to_a_key_service_answers_it(program, place):
+    program(
+        INSTALL
+        + """
+import base64, json, os
+from bson.codec_options import CodecOptions
+from pymongo import MongoClient
+from pymongo.encryption import Algorithm, ClientEncryption, _EncryptionIO
+from pymongo.synchronous.encryption import _EncryptionIO as same
+assert same is _EncryptionIO
+
+own, seen = _EncryptionIO.kms_request, []
+def answered(self, context):
+    seen.append((context.endpoint, context.kms_provider, context.message[:4], context.usleep))
+    assert context.bytes_needed > 0
+    key = base64.b64encode(bytes(96)).decode()
+    body = {"CiphertextBlob": key, "Plaintext": key, "KeyId": "id", "EncryptionAlgorithm": "SYMMETRIC_DEFAULT"}
+    body = json.dumps(body)
+    context.feed(f"HTTP/1.1 200 OK\\r\\nContent-Length: {len(body)}\\r\\n\\r\\n{body}".encode())
+_EncryptionIO.kms_request = answered
+
+name = os.environ["TEST_DATABASE"]
+providers = {"aws": {"accessKeyId": "a", "secretAccessKey": "b"}}
+with MongoClient(os.environ["TEST_URI"]) as client:
+    with ClientEncryption(providers, f"{name}.keys", client, CodecOptions()) as keys:
+        master = {"region": "eu-west-1", "key": "arn", "endpoint": "127.0.0.1:1"}
+        key = keys.create_data_key("aws", master)
+        algorithm = Algorithm.AEAD_AES_256_CBC_HMAC_SHA_512_Random
+        assert keys.decrypt(keys.encrypt("secret", algorithm, key)) == "secret"
+        assert seen == [("127.0.0.1:1", "aws", b"POST", 0)] * 2, seen
+        _EncryptionIO.kms_request = own
+        try:
+            keys.create_data_key("aws", master)
+        except Exception as error:
+            assert "the aws service 127.0.0.1:1" in str(error), error
+        else:
+            raise AssertionError
+        def asked(self, context):
+            seen.append("asked")
+            own(self, context)
+        _EncryptionIO.kms_request = asked
+        try:
+            keys.create_data_key("aws", master)
+        except Exception as error:
+            assert "the aws service 127.0.0.1:1" in str(error) and seen[-1] == "asked", error
+        else:
+            raise AssertionError
+"""
+    )

@@ -194,3 +194,71 @@ async def main():
 asyncio.run(main())
 """
     )
+
+
+def test_subclasses_that_are_made_of_a_delegate_are_what_it_names(program, place):
+    program(
+        INSTALL
+        + """
+import asyncio, os
+from motor.core import AgnosticBase, AgnosticBaseProperties
+from motor.motor_asyncio import AsyncIOMotorClient, AsyncIOMotorCollection, AsyncIOMotorDatabase
+from pymongo import WriteConcern
+from pymongo.collection import Collection
+from pymongo.database import Database
+
+class Client(AsyncIOMotorClient):
+    def __getitem__(self, name):
+        return Shop(self, name)
+
+class Shop(AsyncIOMotorDatabase):
+    def __init__(self, client, name, **options):
+        self._client = client
+        super(AgnosticBaseProperties, self).__init__(Database(client.delegate, name, **options))
+
+    def __getitem__(self, name):
+        return Things(self, name)
+
+class Things(AsyncIOMotorCollection):
+    def __init__(self, database, name, write_concern=None, delegate=None):
+        if delegate is None:
+            delegate = Collection(database.delegate, name, write_concern=write_concern)
+        super(AgnosticBaseProperties, self).__init__(delegate)
+        self.database = database
+
+    def __getitem__(self, name):
+        return Things(self.database, f"{self.name}.{name}", delegate=self.delegate[name])
+
+    async def first(self):
+        return await self.find_one(sort=[("_id", 1)])
+
+async def main():
+    client = Client(os.environ["TEST_URI"], maxPoolSize=3)
+    assert client.delegate is client.delegate and client.delegate.options.pool_options.max_pool_size == 3
+    shop = client[os.environ["TEST_DATABASE"]]
+    assert type(shop) is Shop and isinstance(shop, AgnosticBase) and shop.client is client
+    things = Things(shop, "things", write_concern=WriteConcern(w="majority"))
+    assert things.database is shop and things.write_concern.document == {"w": "majority"}
+    assert type(things.parts) is Things and things.parts.full_name == f"{shop.name}.things.parts"
+    await things.insert_one({"_id": 1})
+    assert await things.first() == {"_id": 1}
+    assert things.delegate.find_one() == {"_id": 1}
+    try:
+        super(AgnosticBaseProperties, things).__init__(things.delegate.database.client.other.things)
+        from pymongo import MongoClient
+        super(AgnosticBaseProperties, things).__init__(MongoClient(connect=False).other.things)
+    except TypeError as error:
+        assert "`delegate` of a client of Motor" in str(error), error
+    else:
+        raise AssertionError
+    await client.close()
+    try:
+        things.delegate.find_one()
+    except Exception as error:
+        assert "close" in str(error), error
+    else:
+        raise AssertionError
+
+asyncio.run(main())
+"""
+    )

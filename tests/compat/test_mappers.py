@@ -189,3 +189,67 @@ with app.app_context():
     assert http.get("/1").status_code == 404
 """
     )
+
+
+def test_djangos_models_run_on_this_driver(program, place, tmp_path, monkeypatch):
+    pytest.importorskip("django_mongodb_backend")
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "__init__.py").touch()
+    (tmp_path / "shop" / "models.py").write_text(
+        """
+from django.db import models
+
+class Customer(models.Model):
+    name = models.CharField(max_length=50, unique=True)
+    is_known = models.BooleanField(default=False)
+
+class Order(models.Model):
+    customer = models.ForeignKey(Customer, on_delete=models.CASCADE)
+    total = models.DecimalField(max_digits=8, decimal_places=2)
+"""
+    )
+    monkeypatch.setenv("SHOP", str(tmp_path))
+    program(
+        INSTALL
+        + """
+import sys
+sys.path.insert(0, os.environ["SHOP"])
+import django
+from django.conf import settings
+settings.configure(
+    DATABASES={
+        "default": {
+            "ENGINE": "django_mongodb_backend",
+            "NAME": os.environ["TEST_DATABASE"],
+            "HOST": os.environ["TEST_URI"],
+        }
+    },
+    INSTALLED_APPS=["shop"],
+    DEFAULT_AUTO_FIELD="django_mongodb_backend.fields.ObjectIdAutoField",
+)
+django.setup()
+from django.core.management import call_command
+from django.db import IntegrityError
+from django.db.models import Count, Q, Sum
+call_command("migrate", run_syncdb=True, verbosity=0)
+from shop.models import Customer, Order
+
+Customer.objects.bulk_create(Customer(name=f"c{n}", is_known=n % 2 == 0) for n in range(5))
+for n, customer in enumerate(Customer.objects.order_by("name")):
+    Order.objects.create(customer=customer, total=n)
+assert Customer.objects.filter(Q(is_known=True) | Q(name="c1")).count() == 4
+counted = Customer.objects.values("is_known").annotate(n=Count("id")).order_by("is_known")
+assert [each["n"] for each in counted] == [2, 3]
+assert Order.objects.filter(customer__name__startswith="c").aggregate(sum=Sum("total")) == {"sum": 10}
+dear = Order.objects.select_related("customer").filter(total__gte=3).order_by("total")
+assert [order.customer.name for order in dear] == ["c3", "c4"]
+Customer.objects.filter(name="c0").delete()
+assert Order.objects.count() == 4
+try:
+    Customer.objects.create(name="c1")
+except IntegrityError as error:
+    assert type(error.__cause__).__module__ == "mangonel.errors", error
+else:
+    raise AssertionError
+"""
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -44,6 +46,33 @@ def test_a_wheel_is_read_past_what_is_no_python(tmp_path: Path) -> None:
         packed.writestr("shop/template.py", "import {{ module }}")
         packed.writestr("shop/data.txt", "import motor")
     assert imported_names.names_of(wheel) == {("gridfs", "")}
+
+
+def test_a_source_distribution_is_read_but_for_its_tests(tmp_path: Path) -> None:
+    package = tmp_path / "shop-1.tar.gz"
+    with tarfile.open(package, "w:gz") as packed:
+        sources = {
+            "shop/a.py": b"import gridfs",
+            "tests/b.py": b"import bson",
+            "shop/test_c.py": b"import motor",
+        }
+        for name, source in sources.items():
+            member = tarfile.TarInfo(f"shop-1/{name}")
+            member.size = len(source)
+            packed.addfile(member, io.BytesIO(source))
+    assert imported_names.names_of(package) == {("gridfs", "")}
+
+
+@pytest.mark.parametrize(
+    "file", ["Shop_Base-1.2-py3-none-any.whl", "shop_base-1.2.tar.gz", "shop.base-1.2.tar.gz"]
+)
+def test_a_package_is_found_under_any_spelling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    monkeypatch.setattr(imported_names, "WHEELS", tmp_path)
+    (tmp_path / file).touch()
+    assert imported_names._fetched("shop-base==1.2") == tmp_path / file
+    assert imported_names._fetched("shop-base==1.3") is None
 
 
 def test_a_name_is_missing_if_pymongo_has_it_and_compat_has_not() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as datetime  # programs import it from `bson`
 import re
 import uuid
 from collections.abc import Mapping

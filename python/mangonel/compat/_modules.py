@@ -137,7 +137,8 @@ COUNTERPARTS: dict[str, list[str]] = {
 # Internals that libraries import, and the version.
 for _module in [
     *("bson", "pymongo", "pymongo.asynchronous.collection", "pymongo.collection", "pymongo.cursor"),
-    *("pymongo.operations", "pymongo.synchronous.collection", "pymongo.synchronous.cursor"),
+    *("pymongo.encryption", "pymongo.operations", "pymongo.synchronous.collection"),
+    *("pymongo.synchronous.cursor", "pymongo.synchronous.encryption"),
 ]:
     COUNTERPARTS[_module].insert(0, "compat._private_names")
 for _module in ["gridfs", "gridfs.grid_file", "gridfs.synchronous", "gridfs.synchronous.grid_file"]:

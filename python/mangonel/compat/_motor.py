@@ -6,7 +6,11 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
-from mangonel.api import AsyncClientSession, AsyncCollection, AsyncDatabase, AsyncMongoClient
+from mangonel.api import AsyncClientSession, AsyncCollection, AsyncDatabase, AsyncMongoClient, MongoClient
+from mangonel.compat._motor_base import (
+    AgnosticBase as AgnosticBase,  # a name of `motor.core`
+)
+from mangonel.compat._motor_base import AgnosticBaseProperties, collection_delegate, database_delegate
 from mangonel.compat._motor_cursors import (
     AgnosticChangeStream,
     AgnosticCommandCursor,
@@ -35,7 +39,7 @@ class AgnosticClientSession(AsyncClientSession):
         return client.get_io_loop()
 
 
-class AgnosticCollection(AsyncCollection):
+class AgnosticCollection(AgnosticBaseProperties, AsyncCollection):
     """A collection. Its `aggregate`, listings and `watch` are not awaited."""
 
     # As in Motor, a subclass makes its like.
@@ -45,6 +49,16 @@ class AgnosticCollection(AsyncCollection):
     _command_cursor_class: type[Any] = AgnosticCommandCursor
     _raw_command_cursor_class: type[Any] = AgnosticRawBatchCommandCursor
     _stream_class: type[Any] = AgnosticChangeStream
+    delegate = property(collection_delegate)
+
+    @property
+    def database(self) -> Any:
+        """The database of the collection. As in Motor, a subclass may set it."""
+        return self._database
+
+    @database.setter
+    def database(self, database: Any) -> None:
+        self._database = database
 
     def get_io_loop(self) -> Any:
         """Return the event loop of the client."""
@@ -80,13 +94,14 @@ class AgnosticCollection(AsyncCollection):
         return self._stream_class(lambda: AsyncCollection.watch(self, *args, **kwargs), self.get_io_loop)
 
 
-class AgnosticDatabase(AsyncDatabase):
+class AgnosticDatabase(AgnosticBaseProperties, AsyncDatabase):
     """A database. Its `aggregate` and `watch` are not awaited."""
 
     _plain_class: Any = property(type)
     _collection_class: type[Any] = AgnosticCollection
     _command_cursor_class: type[Any] = AgnosticCommandCursor
     _stream_class: type[Any] = AgnosticChangeStream
+    delegate = property(database_delegate)
 
     def get_io_loop(self) -> Any:
         """Return the event loop of the client."""
@@ -105,7 +120,7 @@ class AgnosticDatabase(AsyncDatabase):
         return self._stream_class(lambda: AsyncDatabase.watch(self, *args, **kwargs), self.get_io_loop)
 
 
-class AgnosticClient(AsyncMongoClient):
+class AgnosticClient(AgnosticBaseProperties, AsyncMongoClient):
     """A client that knows its event loop. Its `close` is not awaited."""
 
     _database_class: type[Any] = AgnosticDatabase
@@ -115,6 +130,17 @@ class AgnosticClient(AsyncMongoClient):
     def __init__(self, *args: Any, io_loop: Any = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._io_loop = io_loop
+        self._arguments = args, kwargs
+        self._delegate: Any = None
+
+    @property
+    def delegate(self) -> Any:
+        """A blocking client of the same arguments, made when it is first asked for. It has connections of its own."""
+        if self._delegate is None:
+            args, kwargs = self._arguments
+            self._delegate = MongoClient(*args, **{**kwargs, "connect": False})
+            self._delegate._twin = self
+        return self._delegate
 
     @property
     def io_loop(self) -> Any:
@@ -138,6 +164,8 @@ class AgnosticClient(AsyncMongoClient):
     def close(self) -> Any:
         """Close every connection; on a running loop, in a task that can be awaited."""
         this: Any = self
+        if self._delegate is not None:
+            self._delegate.close()
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

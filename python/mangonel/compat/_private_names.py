@@ -1,7 +1,8 @@
 """Where the names with an underscore are that libraries and agents take from inside PyMongo; loaded at first use.
 
 Only those that a known program uses: mongomock calls `_add_to_bulk` of write models, Elastic's agent wraps
-`Cursor._refresh`, Flask-PyMongo reads `_Collection__database`, Datadog's agent checks for `_GetMore`.
+`Cursor._refresh`, Flask-PyMongo reads `_Collection__database`, Datadog's agent checks for `_GetMore`,
+mongoengine-plus replaces a method of `_EncryptionIO`, and three programs import `datetime` from `bson`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from mangonel import _light
 if TYPE_CHECKING:
     from mangonel.api import AsyncCollection, Collection, Cursor
     from mangonel.compat._agents import _GetMore, _Query
-    from mangonel.compat._encoders import _ENCODERS
+    from mangonel.compat._encoders import _ENCODERS, datetime
+    from mangonel.compat._encryption_io import _EncryptionIO
     from mangonel.operations import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
 
 __all__ = [
@@ -27,13 +29,16 @@ __all__ = [
     "ReplaceOne",
     "UpdateMany",
     "UpdateOne",
+    "_EncryptionIO",
     "_GetMore",
     "_Query",
+    "datetime",
 ]
 
 _MODULES = {
     "_agents": ("AsyncCollection", "Collection", "Cursor", "_GetMore", "_Query"),
-    "_encoders": ("_ENCODERS",),
+    "_encoders": ("_ENCODERS", "datetime"),
+    "_encryption_io": ("_EncryptionIO",),
     "_write_models": ("DeleteMany", "DeleteOne", "InsertOne", "ReplaceOne", "UpdateMany", "UpdateOne"),
 }
 _HOMES = {name: f"mangonel.compat.{module}" for module, names in _MODULES.items() for name in names}

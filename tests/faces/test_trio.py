@@ -1,0 +1,65 @@
+"""trio-asyncio gives a trio program asyncio's loop, and the asyncio client works on it.
+
+In a process of its own: an import of trio-asyncio changes which loop asyncio makes in every thread.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from mangonel.server import Server
+from tools.faces import TIMEOUT
+
+BEFORE = f"""
+import sys
+import trio
+import trio_asyncio
+from mangonel import AsyncMongoClient
+from mangonel.gridfs import AsyncGridFSBucket
+from trio_asyncio import aio_as_trio
+
+async def main():
+    with trio.fail_after({TIMEOUT}):
+        async with trio_asyncio.open_loop():
+            client = AsyncMongoClient(sys.argv[1])
+            await steps(client[sys.argv[2]])
+            await aio_as_trio(client.close)()
+"""
+FILES = """
+@aio_as_trio
+async def steps(database):
+    await database.rows.insert_many([{"_id": n} for n in range(1000)])
+    found = [row["_id"] async for row in database.rows.find(prefetch=True, batch_size=50)]
+    assert found == list(range(1000))
+    bucket = AsyncGridFSBucket(database, chunk_size_bytes=1000)
+    file_id = await bucket.upload_from_stream("file", b"x" * 50_000)
+    assert await (await bucket.open_download_stream(file_id)).read() == b"x" * 50_000
+"""
+TASKS = """
+async def steps(database):
+    async def insert(n):
+        await aio_as_trio(database.rows.insert_one)({"_id": n})
+
+    async with trio.open_nursery() as nursery:
+        for n in range(20):
+            nursery.start_soon(insert, n)
+    assert await aio_as_trio(database.rows.count_documents)({}) == 20
+"""
+CANCELLED = """
+async def steps(database):
+    await aio_as_trio(database.rows.insert_one)({"_id": 1})
+    with trio.move_on_after(0.2) as scope:
+        await aio_as_trio(database.rows.find_one)({"$where": "sleep(5000) || true"})
+    assert scope.cancelled_caught
+    assert await aio_as_trio(database.rows.find_one)() == {"_id": 1}
+"""
+
+
+@pytest.mark.parametrize("steps", [FILES, TASKS, CANCELLED], ids=["files", "tasks", "cancelled"])
+def test_the_asyncio_client_works_on_trio(server: Server, database_name: str, steps: str) -> None:
+    run = [sys.executable, "-c", f"{BEFORE}{steps}\ntrio.run(main)", server.uri, database_name]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=3 * TIMEOUT)
+    assert done.returncode == 0, done.stderr[-4000:]
