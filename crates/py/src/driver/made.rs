@@ -32,8 +32,8 @@ fn made_like<'py>(
     // by its allocator alone, as `object.__new__` does; it gives a new reference or null. The attribute `__dict__` of the
     // instance takes a dict, of which it keeps a reference.
     unsafe {
-        let is_plain = (*raw).tp_new.map(|new| new as usize)
-            == (*(&raw mut ffi::PyBaseObject_Type)).tp_new.map(|new| new as usize);
+        let is_plain =
+            (*raw).tp_new.map(|new| new as usize) == ffi::PyBaseObject_Type.tp_new.map(|new| new as usize);
         if !is_plain {
             return Ok(None);
         }
