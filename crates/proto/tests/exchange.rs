@@ -273,6 +273,38 @@ fn a_server_of_another_wire_version_is_refused_at_once() {
 }
 
 #[test]
+fn a_retry_that_finds_servers_of_another_version_ends_with_the_error_of_the_attempt_that_was_sent() {
+    let mut bench = Bench::primary();
+    let mut exchange = bench.sent(insert());
+    bench.break_line(&mut exchange);
+    bench.hello = json!({"ok": 1, "minWireVersion": 99, "maxWireVersion": 100});
+    bench.rouse(&mut exchange);
+    assert_eq!(exchange.step(), Step::Done);
+    assert!(message(&exchange).contains("connection reset"), "{}", message(&exchange));
+}
+
+#[test]
+fn a_cursor_s_server_whose_pool_is_not_ready_is_asked_once_with_and_without_listeners() {
+    for interests in [Interests::default(), Interests::POOLS] {
+        let mut bench = Bench::new(with(|options| {
+            options.topology.is_direct = false;
+            options.topology.set_name = Some("rs0".into());
+        }));
+        bench.hello["hosts"] = json!(["a.example:27017"]);
+        let mut lost = bench.sent(find());
+        bench.break_line(&mut lost);
+        // A member that recovers is known, and takes no operation but that of its cursor.
+        bench.hello["ismaster"] = json!(false);
+        bench.client.set_interests(interests);
+        let mut asked = operation(Kind::ReadOnce, &json!({"getMore": 5}));
+        asked.server = Some(address());
+        let mut exchange = bench.begin(asked);
+        exchange.handle_check_out(&mut bench.client, bench.now);
+        assert_eq!((exchange.is_check_out_due(), exchange.step()), (false, Step::Connect));
+    }
+}
+
+#[test]
 fn a_member_of_another_replica_set_is_never_selected() {
     for hello in [primary(), standalone()] {
         let mut bench = Bench::new(with(|options| options.topology.set_name = Some("rs1".into())));

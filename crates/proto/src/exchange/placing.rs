@@ -26,9 +26,8 @@ impl Exchange {
         if self.operation.kind == Kind::Write && self.operation.read_preference.is_some() {
             self.place_writing_aggregation(client);
         }
-        let pinned = self.session_pin(client).map(|pin| pin.address.clone());
-        let selected = match self.operation.server.as_ref().or(pinned.as_ref()) {
-            Some(address) => Ok(client.known_server(address)),
+        let selected = match self.server_by_address(client) {
+            Some(address) => Ok(client.known_server(&address)),
             None => {
                 let preference = self.operation.read_preference.as_ref().unwrap_or(&PRIMARY);
                 let is_writing = !self.operation.kind.is_read() && self.operation.read_preference.is_none();
@@ -44,6 +43,11 @@ impl Exchange {
             }
         };
         self.take_server(client, selected, 0, now);
+    }
+
+    /// The address of the one server that can run this: that of a cursor, or that a transaction is pinned to.
+    fn server_by_address(&self, client: &Client) -> Option<Address> {
+        self.operation.server.clone().or_else(|| self.session_pin(client).map(|pin| pin.address.clone()))
     }
 
     /// An aggregation that writes goes to the primary and names no preference as long as a server is known that would
@@ -113,7 +117,12 @@ impl Exchange {
                 client.wait_for_change(self.id, now);
             }
             Err(error) => {
-                self.fail(Failure::Configuration(error.to_string()));
+                // An attempt that was sent has to be told of, not only that the next one was not.
+                if self.report_earlier() {
+                    self.enter(Phase::Done(Stay::No));
+                } else {
+                    self.fail(Failure::Configuration(error.to_string()));
+                }
                 self.end_session(client, now);
             }
         }
@@ -131,7 +140,10 @@ impl Exchange {
             return;
         }
         let is_ready = self.server.as_ref().and_then(|server| client.is_ready(&server.address));
-        if client.is_closed() || is_ready == Some(true) {
+        // A server that is asked for by its address is the only one, so the connection is made as without listeners.
+        let is_only =
+            self.server_by_address(client).is_some_and(|address| client.known_server(&address).is_some());
+        if client.is_closed() || is_ready == Some(true) || is_only {
             return self.take_connection(client, now);
         }
         let is_paused = is_ready.is_some();
