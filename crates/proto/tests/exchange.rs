@@ -380,6 +380,48 @@ fn waiting_for_a_link_ends_in_an_error_that_says_what_the_pool_does() {
 }
 
 #[test]
+fn what_steps_aside_is_in_no_ones_way_and_has_its_whole_time_when_it_is_resumed() {
+    let mut bench = Bench::new(with(|options| {
+        options.pool.max_pool_size = 1;
+        options.timeout = Some(Duration::from_millis(200));
+    }));
+    let mut first = bench.begin(find());
+    assert_eq!((first.step(), bench.sizes()), (Step::Connect, (0, 0, 1, 0)));
+    first.step_aside(&mut bench.client, bench.now);
+    assert_eq!((first.step(), bench.sizes()), (Step::Wait, (0, 0, 0, 0)));
+    let mut holder = bench.sent(find());
+    let mut second = bench.begin(find());
+    assert_eq!((second.step(), bench.sizes()), (Step::Wait, (0, 1, 0, 1)));
+    second.step_aside(&mut bench.client, bench.now);
+    bench.reply(&mut holder, &json!({"ok": 1}));
+    assert_eq!(bench.sizes(), (1, 0, 0, 0));
+    bench.pass(500);
+    for aside in [&mut first, &mut second] {
+        aside.resume(&mut bench.client, bench.now);
+        assert_eq!((aside.step(), bench.sizes()), (Step::Write, (0, 1, 0, 0)));
+        assert_eq!(aside.step_timeout(&bench.client, bench.now), Some(Duration::from_millis(200)));
+        bench.reply(aside, &json!({"ok": 1}));
+    }
+    // What holds a connection keeps it.
+    holder = bench.begin(find());
+    holder.step_aside(&mut bench.client, bench.now);
+    holder.resume(&mut bench.client, bench.now);
+    assert_eq!((holder.step(), bench.sizes()), (Step::Write, (0, 1, 0, 0)));
+}
+
+#[test]
+fn what_begins_aside_takes_nothing_before_it_is_resumed() {
+    let mut bench = Bench::primary();
+    let mut known = bench.sent(find());
+    bench.reply(&mut known, &json!({"ok": 1}));
+    let (shard, now) = (bench.shard, bench.now);
+    let mut exchange = Exchange::begin_aside(&mut bench.client, shard, insert(), now);
+    assert_eq!((exchange.step(), bench.sizes()), (Step::Wait, (1, 0, 0, 0)));
+    exchange.resume(&mut bench.client, now);
+    assert_eq!(outbound(&exchange)["insert"], "orders");
+}
+
+#[test]
 fn a_retry_that_finds_no_free_link_ends_with_the_error_of_the_attempt_that_was_sent() {
     let mut bench = Bench::new(with(|options| {
         options.pool.max_pool_size = 1;

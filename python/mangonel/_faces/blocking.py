@@ -22,6 +22,7 @@ from mangonel._core import (
     WRITE,
     Exchange,
     begin,
+    begin_ahead,
     finished_with,
     run_fused,
     run_now,
@@ -223,16 +224,18 @@ class BlockingPort(BlockingLoop):
         time.sleep(seconds)
 
     def start(self, operation: _core.Operation, connects: bool = False) -> _core.Exchange:
-        exchange = begin(self._core, operation, self._shard)
+        exchange = begin_ahead(self._core, operation, self._shard)
         try:
-            while connects and (exchange.step == CONNECT or exchange.is_handshake):
-                if exchange.step == CONNECT:
-                    self._connect(exchange)
-                else:
+            while connects and ((step := exchange.step) == CONNECT or exchange.is_handshake):
+                if step == WRITE or step == READ:
                     self._talk(exchange)
+                else:
+                    self._prepare(exchange, step)
         except BaseException:
             exchange.close()
             raise
+        # Nothing drives it until `finish`: it must not be in the way of those that wait for a connection.
+        exchange.step_aside()
         # Only a message that can be sent without waiting goes ahead; `finish` does the rest.
         if exchange.step == WRITE and exchange.link.fd >= 0:
             try:
@@ -255,10 +258,10 @@ class BlockingPort(BlockingLoop):
         return exchange
 
     async def finish(self, started: _core.Exchange) -> Any:
+        started.resume()
         return self.drive(started)
 
-    async def outlast(self, started: _core.Exchange) -> Any:
-        return self.drive(started)
+    outlast = finish
 
     def may_wait(self, started: _core.Exchange) -> bool:
         return started.step == WAIT

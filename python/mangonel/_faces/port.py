@@ -61,7 +61,8 @@ class Port(Protocol):
     def start(self, operation: _core.Operation, connects: bool = False) -> Any:
         """Send one operation without waiting for its reply; pass the result to `finish` or `give_up`.
 
-        Without an idle connection, a blocking port sends only in `finish`, unless `connects` makes it open one now.
+        Without an idle connection, a blocking port sends only in `finish`, unless `connects` makes it open one now. It
+        also does so while other started operations have all connections but one.
         """
 
     def finish(self, started: Any) -> Awaitable[Any]:

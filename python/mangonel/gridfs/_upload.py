@@ -190,10 +190,6 @@ class ChunkSender:
 
     # Indexes.
 
-    def _waits_for_connection(self, started: Any) -> bool:
-        # On the blocking face, a request that has one keeps it until it is finished: two uploads would wait for ever.
-        return not self._port.is_async and self._port.may_wait(started)
-
     async def _ensure_indexes_flow(self) -> None:
         """Create the bucket's indexes if it is empty; an upload must not index a full collection.
 
@@ -207,13 +203,10 @@ class ChunkSender:
         # The second request is sent before the first reply, except in a session, which runs one command at a time.
         earlier = self._port.start(_any_document(files, {}, session))
         later = None
-        if session is None and not self._waits_for_connection(earlier):
+        if session is None:
             # The upload's own chunks may be stored by then.
             others = {"files_id": {"$ne": self._file_id}} if self._is_at_once else {}
             later = self._port.start(_any_document(self._chunks, others, None))
-            if self._waits_for_connection(later):
-                self._port.give_up(later)
-                later = None
         self._asked = (earlier, later)
         if later is None or not self._is_at_once:
             await self.finish_check_flow()

@@ -212,6 +212,13 @@ impl Exchange {
         exchange
     }
 
+    /// Enters the session of `operation` and leaves the rest to [`resume`](Self::resume).
+    pub fn begin_aside(client: &mut Client, shard: ShardId, operation: Operation, now: Instant) -> Self {
+        let mut exchange = Exchange::new(client, shard, operation, now);
+        exchange.enter_session(client, now);
+        exchange
+    }
+
     fn new(client: &mut Client, shard: ShardId, mut operation: Operation, now: Instant) -> Self {
         let until = match operation.limit {
             Limit::OfClient => client.options.timeout.map(|limit| now + limit),

@@ -152,6 +152,35 @@ impl Exchange {
         self.select(client, now);
     }
 
+    /// Gives up its place in a pool's queue, or the connection that it was to open: it is not driven for now, and others
+    /// must not wait for it.
+    pub fn step_aside(&mut self, client: &mut Client, now: Instant) {
+        match self.phase {
+            Phase::Waiting { .. } => {
+                let id = self.id;
+                if let Some(pool) = self.pool(client) {
+                    pool.abandon(id, now);
+                }
+                self.announce_no_connection(client, CheckOutFailure::Connection, now);
+            }
+            Phase::Connecting { .. } => self.drop_link(client, now),
+            _ => return,
+        }
+        self.enter(Phase::Selecting { refused_by_user: 0 });
+    }
+
+    /// Continues what has stepped aside, or waits for a server. Its time begins now, since its caller did not wait
+    /// until now.
+    pub fn resume(&mut self, client: &mut Client, now: Instant) {
+        if !matches!(self.phase, Phase::Selecting { .. }) {
+            return;
+        }
+        let aside = now.saturating_since(self.begun);
+        self.begun = now;
+        self.until = self.until.map(|until| until + aside);
+        self.handle_wake(client, now);
+    }
+
     fn is_pinned(&self, client: &Client) -> bool {
         self.operation.pinned.is_some() || self.session_pin(client).is_some_and(|pin| pin.link.is_some())
     }

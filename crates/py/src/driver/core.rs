@@ -1,8 +1,8 @@
 //! The client's shared state as a Python class: the core behind its lock, and the Python side of links and wakers.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use mangonel_entries::entries;
@@ -139,6 +139,32 @@ impl State {
 /// A connection to open: its opener, its shard, and its server.
 type Opening = (Py<PyAny>, u32, String);
 
+/// How many exchanges may still hold a connection between two calls, so that each pool keeps one for the others.
+pub(crate) struct Ahead(Arc<AtomicUsize>);
+
+/// The place of one of them, until it is dropped.
+pub(crate) struct Place(Arc<AtomicUsize>);
+
+impl Ahead {
+    fn new(max_pool_size: usize) -> Self {
+        // 0: no limit.
+        Ahead(Arc::new(AtomicUsize::new(max_pool_size.wrapping_sub(1))))
+    }
+
+    /// Returns a place if one is left.
+    pub(crate) fn take(&self) -> Option<Place> {
+        let less = |left: usize| left.checked_sub(1);
+        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        taken.ok().map(|_| Place(self.0.clone()))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 /// The state that all exchanges of one client share.
 #[pyclass(frozen, module = "mangonel._core", weakref)]
 pub struct Core {
@@ -157,6 +183,8 @@ pub struct Core {
     listener_check: Mutex<Option<Py<PyAny>>>,
     /// Whether operations are counted.
     counts: AtomicBool,
+    /// The places of exchanges that hold a connection between two calls.
+    pub(crate) ahead: Ahead,
     /// Makes spans of operations.
     pub(crate) tracer: Option<Py<PyAny>>,
     /// The user's function that narrows the suitable servers.
@@ -411,6 +439,7 @@ impl Core {
             publisher: Mutex::new(publisher),
             listener_check: Mutex::new(None),
             counts: AtomicBool::new(false),
+            ahead: Ahead::new(option(options, "max_pool_size")?),
             tracer,
             selector: option::<Option<Py<PyAny>>>(options, "server_selector")?,
             security: PyOnceLock::new(),

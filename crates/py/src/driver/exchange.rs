@@ -18,7 +18,7 @@ use pyo3::{PyTraverseError, PyVisit, ffi};
 
 use super::auth::{KeyQuestion, WordQuestion};
 use super::chunks::ChunkTarget;
-use super::core::{Core, State};
+use super::core::{Core, Place, State};
 use super::deadline;
 use super::descriptions;
 use super::direct_receive::DirectReceive;
@@ -45,9 +45,20 @@ fn begin(core: &Bound<'_, Core>, operation: &Bound<'_, Operation>, shard: u32) -
     Exchange::begin(core, operation, shard)
 }
 
-/// Adds the function that begins one, the class, and the numbers of the steps.
+/// Starts an operation whose reply is read later. It holds a connection until then, of which one must be left for others.
+#[entries]
+#[pyfunction]
+fn begin_ahead(core: &Bound<'_, Core>, operation: &Bound<'_, Operation>, shard: u32) -> PyResult<Exchange> {
+    let place = core.get().ahead.take();
+    let mut exchange = Exchange::start(core, operation, shard, place.is_none())?;
+    exchange.place = place;
+    Ok(exchange)
+}
+
+/// Adds the functions that begin one, the class, and the numbers of the steps.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(begin, module)?)?;
+    module.add_function(wrap_pyfunction!(begin_ahead, module)?)?;
     module.add_class::<Exchange>()?;
     let steps = [
         ("DONE", DONE),
@@ -87,11 +98,24 @@ pub struct Exchange {
     traced: Option<Traced>,
     /// The state of an authentication whose words come from a responder.
     conversation: Option<Py<PyAny>>,
+    /// Its place among the exchanges that may hold a connection between two calls.
+    place: Option<Place>,
 }
 
 impl Exchange {
     /// Starts to run an operation.
+    #[inline]
     pub fn begin(core: &Bound<'_, Core>, operation: &Bound<'_, Operation>, shard: u32) -> PyResult<Self> {
+        Exchange::start(core, operation, shard, false)
+    }
+
+    /// Starts to run an operation, or with `is_aside` only enters its session.
+    fn start(
+        core: &Bound<'_, Core>,
+        operation: &Bound<'_, Operation>,
+        shard: u32,
+        is_aside: bool,
+    ) -> PyResult<Self> {
         let py = core.py();
         let (asked, reading, codec, answer, sink) = {
             let mut operation = operation.try_borrow_mut()?;
@@ -108,7 +132,8 @@ impl Exchange {
         asked.is_traced = traced.is_some();
         let now = core.get().now();
         let (inner, link) = core.get().with(py, |state| {
-            let mut inner = Box::new(CoreExchange::begin(&mut state.client, ShardId(shard), asked, now));
+            let begin = if is_aside { CoreExchange::begin_aside } else { CoreExchange::begin };
+            let mut inner = Box::new(begin(&mut state.client, ShardId(shard), asked, now));
             inner.count_end(&mut state.client, now);
             let link = held_link(py, state, &inner);
             (inner, link)
@@ -129,6 +154,7 @@ impl Exchange {
             sink,
             traced,
             conversation: None,
+            place: None,
         };
         exchange.trace(py);
         if exchange.core.get().selector.is_some() {
@@ -621,6 +647,21 @@ impl Exchange {
         Ok(())
     }
 
+    /// Hold no place that others may need, unless the message was sent; until `resume` it is not driven.
+    fn step_aside(&mut self, py: Python<'_>) {
+        if matches!(self.inner.step(), Step::Wait | Step::Connect) {
+            self.advance(py, |inner, state, now| inner.step_aside(&mut state.client, now));
+            self.place = None;
+        }
+    }
+
+    /// Continue after `step_aside`.
+    fn resume(&mut self, py: Python<'_>) {
+        if self.inner.step() == Step::Wait {
+            self.advance(py, |inner, state, now| inner.resume(&mut state.client, now));
+        }
+    }
+
     /// A connection may have become free.
     fn handle_wake(&mut self, py: Python<'_>) {
         self.advance(py, |inner, state, now| inner.handle_wake(&mut state.client, now));
@@ -633,6 +674,7 @@ impl Exchange {
 
     /// Give up what it holds; a connection that owes a reply is closed. Does nothing once done.
     pub(crate) fn close(&mut self, py: Python<'_>) {
+        self.place = None;
         if self.is_over() || self.is_held() {
             return;
         }
