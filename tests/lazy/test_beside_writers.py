@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.data_engines.common import COUNT, STAYS, documents, expected, shown, writers
 
-from data_engines.common import COUNT, STAYS, documents, expected, shown, writers
 from mangonel import MongoClient
 from mangonel.bson import ObjectId
 from mangonel.server import Server

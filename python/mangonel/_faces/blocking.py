@@ -229,6 +229,9 @@ class BlockingPort(BlockingLoop):
             while connects and ((step := exchange.step) == CONNECT or exchange.is_handshake):
                 if step == WRITE or step == READ:
                     self._talk(exchange)
+                    if (link := exchange.link) is not None and (transport := link.transport) is not None:
+                        # Without a time limit the core's receive waits in one call.
+                        _limit(transport.sock, None)
                 else:
                     self._prepare(exchange, step)
         except BaseException:
