@@ -114,7 +114,27 @@ impl World {
                     self.undo_after(milliseconds, Undo::Trust(member));
                 }
             }
+            Kind::Mislead(target, stranger, milliseconds) => {
+                if let Some(member) = self.member(target)
+                    && self.strangers.insert(member, stranger).is_none()
+                {
+                    self.undo_after(milliseconds, Undo::Lead(member));
+                }
+            }
             Kind::Name(routers) => self.named = routers,
+            Kind::Fork(client) | Kind::CloseLoop(client) => {
+                let client = client as usize % self.drivers.len();
+                // Behind a load balancer, a cursor's connection that outlives its pool is not counted as closed.
+                let is_held = matches!(kind, Kind::CloseLoop(_)) && self.plan.is_balanced();
+                if self.drivers[client].asleep_until(now).is_some() || is_held {
+                    return;
+                }
+                match kind {
+                    Kind::Fork(_) => self.fork(client),
+                    _ => self.close_loop(client),
+                }
+                self.follow_up(client);
+            }
             Kind::Drop => self.set.drop_orders(),
             Kind::Forget => self.set.forget_log(),
             Kind::Jump(target, seconds) => {

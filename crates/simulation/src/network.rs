@@ -9,6 +9,7 @@ use mangonel_proto::time::Instant;
 
 use crate::chance::Chance;
 use crate::queue::ms;
+use crate::server::stranger::Stranger;
 
 /// Who on the client's side uses a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -67,6 +68,8 @@ pub struct Line {
     pub unread: usize,
     /// How many whole messages the member has received.
     pub messages: u64,
+    /// What it leads to, where that is not the member.
+    pub stranger: Option<Stranger>,
     ways: [Way; 2],
 }
 
@@ -124,6 +127,7 @@ impl Network {
             inbound: Vec::new(),
             packs: None,
             messages: 0,
+            stranger: None,
             unread: 0,
             ways: [Way::default(), Way::default()],
         });

@@ -13,7 +13,14 @@ use crate::chance::Chance;
 use crate::queue::ms;
 use crate::server::login::{Forgery, PASSWORD, USER};
 use crate::server::member::{Duty, Mischief};
+use crate::server::stranger::Stranger;
 use crate::wire;
+
+/// A password of nobody.
+pub(crate) const WRONG_PASSWORD: &str = "guess";
+
+/// What a client with a server API says in each command.
+pub(crate) const API_VERSION: &str = "1";
 
 /// The work that a worker repeats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,6 +120,12 @@ pub enum Kind {
     Drop,
     /// Members forget the oldest part of their logs.
     Forget,
+    /// A member's name leads new connections to another machine for so many milliseconds.
+    Mislead(Target, Stranger, u64),
+    /// A client's process forks and ends; its child goes on.
+    Fork(u64),
+    /// A client's event loop is closed with all that goes on in it; another one goes on.
+    CloseLoop(u64),
 }
 
 /// What happens when.
@@ -137,6 +150,12 @@ pub struct ClientPlan {
     pub interests: u8,
     /// Whether it counts what it does.
     pub is_counting: bool,
+    /// Whether it makes spans of its commands.
+    pub is_traced: bool,
+    /// Whether it has other options at first, and takes these before its first operation.
+    pub is_reconfigured: bool,
+    /// Whether its user is let in nowhere: it does not know the password, or may not send it.
+    pub is_outsider: bool,
 }
 
 /// A whole run.
@@ -226,6 +245,7 @@ impl Plan {
             end,
         };
         plan.widen(&mut Chance::new(seed, 6));
+        plan.vary(&mut Chance::new(seed, 8));
         plan.faults.sort_by_key(|fault| fault.at);
         plan
     }
@@ -256,6 +276,48 @@ impl Plan {
             }
             for _ in 0..chance.pick(&[0, 1, 3]) {
                 self.faults.push(Fault { at: chance.between(200, self.end), kind: Kind::Expire });
+            }
+        }
+    }
+
+    /// Draws what clients have and do besides.
+    fn vary(&mut self, chance: &mut Chance) {
+        for client in &mut self.clients {
+            if chance.percent(12) {
+                client.options.server_api =
+                    wire::document(|out| mangonel_bson::append_str(out, "apiVersion", API_VERSION));
+            }
+            if chance.percent(15) {
+                client.options.timeout = Some(ms(chance.pick(&[5, 15, 40, 150])));
+            }
+            (client.is_traced, client.is_reconfigured) = (chance.percent(20), chance.percent(15));
+        }
+        let has_own_names = self.routers == 0;
+        for client in self.clients.iter_mut().filter(|_| has_own_names) {
+            if chance.percent(6) {
+                let topology = &mut client.options.topology;
+                (topology.is_direct, topology.seeds) = (true, vec![topology.seeds[0].clone()]);
+            }
+        }
+        for client in self.clients.iter_mut().filter(|client| client.options.login.is_some()) {
+            client.is_outsider = chance.percent(6);
+            if let Some(login) = &mut client.options.login {
+                if client.is_outsider {
+                    *login = outsider(chance, login.credential());
+                } else if chance.percent(20) {
+                    login.allow_hosts(vec!["*.example".into()]);
+                }
+            }
+        }
+        if chance.percent(15) {
+            let target = target(chance, self.members.len());
+            let kind = Kind::Mislead(target, chance.pick(Stranger::ALL), chance.between(100, 4_000));
+            self.faults.push(Fault { at: chance.between(200, self.end), kind });
+        }
+        for kind in [Kind::Fork as fn(u64) -> Kind, Kind::CloseLoop] {
+            if chance.percent(8) {
+                let at = chance.between(200, self.end);
+                self.faults.push(Fault { at, kind: kind(chance.number()) });
             }
         }
     }
@@ -304,6 +366,27 @@ fn other_login(chance: &mut Chance, drawn: Option<Login>) -> Login {
     Login::new(credential, seed)
 }
 
+/// Returns a login that fails everywhere.
+fn outsider(chance: &mut Chance, known: &Credential) -> Login {
+    let mut seed = [0; 32];
+    seed[..16].copy_from_slice(&chance.bytes());
+    // The second one holds a character that no password may have.
+    let password = chance.pick(&[WRONG_PASSWORD, "guess\u{7}", PASSWORD]);
+    let credential = Credential {
+        username: Some(USER.into()),
+        password: Some(Secret::new(password)),
+        source: known.source.clone(),
+        mechanism: known.mechanism.filter(|known| {
+            matches!(known, Mechanism::ScramSha1 | Mechanism::ScramSha256 | Mechanism::Plain)
+        }),
+    };
+    let mut login = Login::new(credential, seed);
+    if password == PASSWORD {
+        login.allow_hosts(vec!["elsewhere.example".into(), "*.org".into()]);
+    }
+    login
+}
+
 /// What happens in few runs.
 fn rare_kind(chance: &mut Chance, members: usize) -> Kind {
     let target = target(chance, members);
@@ -330,7 +413,8 @@ fn login(chance: &mut Chance) -> Login {
 
 fn compressors(chance: &mut Chance) -> Vec<Compressor> {
     let zlib = Compressor::Zlib { level: chance.pick(&[-1, 0, 9]) };
-    match chance.below(8) {
+    // Compressing takes longer than all the rest of a command.
+    match chance.below(16) {
         0 => vec![Compressor::Snappy],
         1 => vec![Compressor::Zstd, zlib],
         2 => vec![zlib],
@@ -371,6 +455,9 @@ fn client(chance: &mut Chance, members: usize) -> ClientPlan {
         is_watchful: chance.percent(50),
         interests: chance.pick(&[0, 0, 0, 0xFF, 0xFF, 1, 2, 4, 8, 16]),
         is_counting: chance.percent(30),
+        is_traced: false,
+        is_reconfigured: false,
+        is_outsider: false,
     }
 }
 

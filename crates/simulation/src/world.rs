@@ -14,6 +14,7 @@ use crate::packing;
 use crate::plan::{self, Plan};
 use crate::queue::{EPOCH, Queue, ms};
 use crate::server::member::State;
+use crate::server::stranger::Stranger;
 use crate::server::{Out, ServerEvent, Set};
 use crate::trace::{Trace, Who};
 use crate::wire::{self, Request};
@@ -56,6 +57,7 @@ pub(crate) enum Undo {
     Hasten(usize, usize, u64),
     Name(usize, usize),
     Trust(usize),
+    Lead(usize),
 }
 
 /// What a run came to.
@@ -97,6 +99,8 @@ pub(crate) struct World {
     pub(crate) unnamed: BTreeSet<(usize, usize)>,
     /// The members whose certificates are not trusted.
     pub(crate) distrusted: BTreeSet<usize>,
+    /// What stands at members' addresses in their place.
+    pub(crate) strangers: BTreeMap<usize, Stranger>,
 }
 
 /// Plays a plan. `traced`: whether what was said is kept.
@@ -120,6 +124,7 @@ impl World {
         set.logins.is_speculative = plan.is_speculative;
         set.compressors.clone_from(&plan.compressors);
         set.cursor_timeout = plan.cursor_timeout;
+        set.logins.has_outsiders = plan.clients.iter().any(|client| client.is_outsider);
         let network = Network::new(plan.latency.clone(), plan.split, Chance::new(seed, 3));
         let ledger = Rc::new(RefCell::new(Ledger::default()));
         let mut world = World {
@@ -134,6 +139,7 @@ impl World {
             named: u64::MAX,
             unnamed: BTreeSet::new(),
             distrusted: BTreeSet::new(),
+            strangers: BTreeMap::new(),
             plan,
         };
         for number in 0..world.plan.clients.len() {
@@ -352,6 +358,8 @@ impl World {
         let known = &mut self.network.lines[line];
         // A process that stands still does not keep its kernel from taking connections.
         (known.is_server_open, known.boot) = (member.state != State::Down, member.boot);
+        known.stranger = self.strangers.get(&known.member).copied();
+        known.is_server_open |= known.stranger.is_some();
         let (is_open, host) = (known.is_server_open, known.member);
         let client = known.client;
         if is_open && self.distrusted.contains(&host) {
@@ -409,9 +417,16 @@ impl World {
                 Some(None) => return self.blame("a message was compressed to what is none".into()),
             };
             known.packs = packs;
+            let stranger = known.stranger;
             self.trace.say(self.queue.now(), &self.network.lines[line], true, &message);
             match Request::read(&message) {
-                Some(request) => self.judge_command(line, &request),
+                Some(request) => {
+                    self.judge_command(line, &request);
+                    if let Some(stranger) = stranger {
+                        self.answer_as(stranger, line, &request);
+                        continue;
+                    }
+                }
                 None => {
                     self.blame(format!("client {} sent what is no message", self.network.lines[line].client))
                 }
@@ -424,8 +439,27 @@ impl World {
         }
     }
 
+    fn answer_as(&mut self, stranger: Stranger, line: usize, request: &Request<'_>) {
+        if matches!(request.name, "hello" | "isMaster") {
+            let hello = stranger.hello(self.network.lines[line].member);
+            self.set.send(line, request.id, &hello, false);
+        } else {
+            self.set.out.push(Out::Close(line));
+        }
+        self.drain_set();
+    }
+
     pub(crate) fn undo(&mut self, undo: Undo) {
         match undo {
+            Undo::Lead(member) => {
+                self.strangers.remove(&member);
+                for line in self.network.open.clone() {
+                    let known = &self.network.lines[line];
+                    if known.member == member && known.stranger.is_some() {
+                        self.close_server(line);
+                    }
+                }
+            }
             Undo::Restart(member) => self.set.restart(member),
             Undo::Resume(member) => {
                 for line in self.network.lines.iter_mut().filter(|line| line.member == member) {

@@ -1,17 +1,19 @@
 //! The clients: each drives the real core as the faces do, with connections of the simulated network in place of sockets.
 
 mod observer;
+mod rebirth;
 mod room;
 mod steps;
 mod upkeep;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
 use mangonel_proto::client::Client;
 use mangonel_proto::compress::Codec;
+use mangonel_proto::error::ProtocolError;
 use mangonel_proto::events::Interests;
 use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::frame::Deframer;
@@ -67,6 +69,8 @@ pub(crate) struct Worker {
     pub(crate) logins: u32,
     /// Where the chunks of its operation are laid while they arrive.
     pub(crate) room: Option<Room>,
+    /// The request whose span is open.
+    pub(crate) span: Option<i32>,
 }
 
 /// A place in a wait queue.
@@ -90,6 +94,8 @@ pub(crate) struct Link {
     pub(crate) generation: u32,
     /// An error on a connection of its generation cleared the pool since.
     pub(crate) is_stale: bool,
+    /// Whether the member sends more replies that nothing is sent for.
+    pub(crate) is_streaming: bool,
 }
 
 /// One client.
@@ -119,33 +125,37 @@ pub(crate) struct Driver {
     pub(crate) heard: Heard,
     /// How many operations have ended that are counted, and how many commands were sent again.
     pub(crate) counted: u64,
+    /// The sessions that its commands have used.
+    pub(crate) sessions: BTreeSet<[u8; 16]>,
+    /// Those that the process used which it was forked from.
+    pub(crate) inherited: BTreeSet<[u8; 16]>,
+    /// The members whose monitors have met a stranger in their place, and since when.
+    pub(crate) strangers: BTreeMap<usize, Instant>,
+    /// How often it was forked.
+    pub(crate) forks: i64,
 }
 
 impl Driver {
     pub(crate) fn new(number: usize, whole: &Plan, mut chance: Chance, ledger: &Rc<RefCell<Ledger>>) -> Self {
-        let (plan, end) = (&whole.clients[number], EPOCH + ms(whole.end));
-        // A world that waits for DNS lasts long.
-        let pace = if whole.srv.is_some() { 40 } else { 1 };
-        let has_delayed = whole.members.iter().any(|(duty, _)| *duty == Duty::Delayed);
+        let plan = &whole.clients[number];
         let interests = Interests(plan.interests);
-        let mut client = Client::observed(plan.options.clone(), interests, chance.bytes(), EPOCH);
+        let mut first = plan.options.clone();
+        if plan.is_reconfigured {
+            // Of a URI whose options are not known yet; there is no such server.
+            first.topology.seeds = vec![Address::new("elsewhere.example", 27017)];
+        }
+        let mut client = Client::observed(first, interests, chance.bytes(), EPOCH);
+        if plan.is_reconfigured {
+            client.reconfigure(plan.options.clone(), EPOCH);
+        }
         if plan.is_counting {
             client.begin_counting();
         }
         let shard = client.open_shard();
-        let workers = plan.workers.iter().enumerate().map(|(worker, work)| {
+        let workers = (0..plan.workers.len()).map(|worker| {
             let desk = Desk::new();
-            let flow = workload::flow(workload::Place {
-                work: *work,
-                client: number,
-                worker,
-                desk: desk.clone(),
-                ledger: Rc::clone(ledger),
-                chance: Chance::new(chance.number(), 7),
-                end,
-                pace,
-                has_delayed,
-            });
+            let chance = Chance::new(chance.number(), 7);
+            let flow = flow_of(whole, (number, worker), &desk, ledger, chance, 0);
             Worker::new(desk, Some(flow))
         });
         let workers = workers.collect();
@@ -167,6 +177,10 @@ impl Driver {
             token: 0,
             heard: Heard::default(),
             counted: 0,
+            sessions: BTreeSet::new(),
+            inherited: BTreeSet::new(),
+            strangers: BTreeMap::new(),
+            forks: 0,
         }
     }
 
@@ -210,6 +224,43 @@ impl Driver {
     }
 }
 
+/// Makes the work of a worker. `turn`: how often it did it before.
+fn flow_of(
+    plan: &Plan,
+    (client, worker): (usize, usize),
+    desk: &Desk,
+    ledger: &Rc<RefCell<Ledger>>,
+    chance: Chance,
+    turn: i64,
+) -> Flow {
+    workload::flow(workload::Place {
+        work: plan.clients[client].workers[worker],
+        client,
+        worker,
+        desk: desk.clone(),
+        ledger: Rc::clone(ledger),
+        chance,
+        end: EPOCH + ms(plan.end),
+        // A world that waits for DNS lasts long.
+        pace: if plan.srv.is_some() { 40 } else { 1 },
+        has_delayed: plan.members.iter().any(|(duty, _)| *duty == Duty::Delayed),
+        has_exhaust: plan.routers == 0,
+        turn,
+    })
+}
+
+/// Takes bytes in. Returns whether a whole message is there.
+fn feed(deframer: &mut Deframer, mut bytes: &[u8]) -> Result<bool, ProtocolError> {
+    while !bytes.is_empty() {
+        let window = deframer.window();
+        let count = bytes.len().min(window.len());
+        window[..count].copy_from_slice(&bytes[..count]);
+        bytes = &bytes[count..];
+        deframer.received(count)?;
+    }
+    Ok(deframer.message().is_some())
+}
+
 impl Worker {
     pub(crate) fn new(desk: Desk, flow: Option<Flow>) -> Self {
         Worker {
@@ -228,6 +279,7 @@ impl Worker {
             full_since: None,
             logins: 0,
             room: None,
+            span: None,
         }
     }
 

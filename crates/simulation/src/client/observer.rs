@@ -5,7 +5,7 @@ use mangonel_proto::frame::Deframer;
 use mangonel_proto::message::read_reply;
 use mangonel_proto::topology::{Failure, Step};
 
-use super::Agent;
+use super::{Agent, feed};
 use crate::network::{Chunk, Owner};
 use crate::plan;
 use crate::world::{Event, World};
@@ -15,8 +15,6 @@ use crate::world::{Event, World};
 pub(crate) struct Observer {
     line: Option<usize>,
     deframer: Deframer,
-    /// Whether a whole message is there.
-    is_whole: bool,
     ticket: u64,
     /// Whether it waits for a moment, not for its connection.
     is_resting: bool,
@@ -79,7 +77,7 @@ impl World {
     pub(crate) fn drop_observer_line(&mut self, client: usize, member: usize, is_pinger: bool) {
         let observer = self.drivers[client].observers.get_mut(&(member, is_pinger));
         let line = observer.and_then(|observer| {
-            (observer.deframer, observer.is_whole) = (Deframer::default(), false);
+            observer.deframer = Deframer::default();
             observer.line.take()
         });
         if let Some(line) = line {
@@ -101,27 +99,19 @@ impl World {
 
     pub(crate) fn observer_received(&mut self, client: usize, member: usize, is_pinger: bool, bytes: &[u8]) {
         let Some(observer) = self.drivers[client].observers.get_mut(&(member, is_pinger)) else { return };
-        let mut left = bytes;
-        while !left.is_empty() {
-            let window = observer.deframer.window();
-            let count = left.len().min(window.len());
-            window[..count].copy_from_slice(&left[..count]);
-            left = &left[count..];
-            match observer.deframer.received(count) {
-                Ok(is_whole) => observer.is_whole = is_whole,
-                Err(_) => return self.blame(format!("client {client} cannot read a hello")),
-            }
-        }
+        let Ok(is_whole) = feed(&mut observer.deframer, bytes) else {
+            return self.blame(format!("client {client} cannot read a hello"));
+        };
         // One reply for each step: the next is read when the monitor asks for it.
-        if observer.is_resting || !observer.is_whole {
+        if observer.is_resting || !is_whole {
             return;
         }
         let Some(message) = observer.deframer.message().map(<[u8]>::to_vec) else { return };
-        match observer.deframer.consume() {
-            Ok(is_whole) => observer.is_whole = is_whole,
-            Err(_) => return self.blame(format!("client {client} cannot read on behind a hello")),
+        if observer.deframer.consume().is_err() {
+            return self.blame(format!("client {client} cannot read on behind a hello"));
         }
         let (now, address) = (self.queue.now(), plan::address(member));
+        let is_strange = observer.line.is_some_and(|line| self.network.lines[line].stranger.is_some());
         match read_reply(&message) {
             Ok(reply) => self.drivers[client].client.with_topology(|topology| {
                 if is_pinger {
@@ -132,6 +122,11 @@ impl World {
                 }
             }),
             Err(error) => return self.blame(format!("client {client} refuses a hello: {error}")),
+        }
+        if is_strange {
+            self.drivers[client].strangers.entry(member).or_insert(now);
+        } else {
+            self.drivers[client].strangers.remove(&member);
         }
         self.observe(client, member, is_pinger);
     }

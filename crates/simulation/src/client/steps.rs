@@ -17,7 +17,7 @@ use mangonel_proto::pool::Pool;
 use mangonel_proto::read_preference::Mode;
 
 use super::room::{Room, Taken};
-use super::{Agent, Link};
+use super::{Agent, Link, feed};
 use crate::desk::{Ask, Ending};
 use crate::network::{Chunk, Owner};
 use crate::packing;
@@ -46,7 +46,7 @@ impl World {
     }
 
     /// Gives a workload what it waits for, and does what it asks for next.
-    fn go_on_with(&mut self, client: usize, worker: usize, answer: Option<Box<Ending>>) {
+    pub(super) fn go_on_with(&mut self, client: usize, worker: usize, answer: Option<Box<Ending>>) {
         let mut answer = answer;
         let now = self.queue.now();
         loop {
@@ -78,8 +78,9 @@ impl World {
     }
 
     /// Begins an operation.
-    pub(crate) fn run_operation(&mut self, client: usize, worker: usize, operation: Operation) {
+    pub(crate) fn run_operation(&mut self, client: usize, worker: usize, mut operation: Operation) {
         let now = self.queue.now();
+        operation.is_traced = self.plan.clients[client].is_traced;
         let driver = &mut self.drivers[client];
         let exchange = Exchange::begin(&mut driver.client, driver.shard, operation, now);
         let place = &mut driver.workers[worker];
@@ -105,6 +106,7 @@ impl World {
             }
             self.note_link(client, worker);
             self.note_queue(client, worker);
+            self.note_span(client, worker);
             let driver = &mut self.drivers[client];
             let place = &mut driver.workers[worker];
             let Some(exchange) = &mut place.exchange else { return };
@@ -138,7 +140,11 @@ impl World {
                     }
                     return;
                 }
-                Step::Read => return self.limit(client, worker),
+                Step::Read => {
+                    let link = exchange.link();
+                    self.limit(client, worker);
+                    return self.read_on(client, link);
+                }
                 Step::Wait => {
                     if let Some(deadline) = exchange.deadline(&driver.client) {
                         self.queue.at(deadline, Event::Timer(client, agent, ticket));
@@ -195,7 +201,7 @@ impl World {
             }
             return goes_on;
         }
-        let line = known.line;
+        let (line, is_streaming) = (known.line, known.is_streaming);
         exchange.announce(&mut driver.client, now);
         let message = exchange.outbound().to_vec();
         let is_login = name_of(&message).is_some_and(|name| LOGINS.contains(&name));
@@ -212,6 +218,9 @@ impl World {
         if is_command && place.full_since.is_none() {
             place.sends += 1;
             match Request::read(&message) {
+                Some(_) if is_streaming => {
+                    self.blame(format!("client {client} sends on a connection from which more is to come"));
+                }
                 Some(request) => self.judge_send(client, worker, &request),
                 None => self.blame(format!("client {client} sends what is no message")),
             }
@@ -299,6 +308,9 @@ impl World {
         let has_cursor = exchange.facts().cursor.as_ref().is_some_and(|cursor| cursor.id != 0);
         let session = if exchange.failure().is_none() && has_cursor { exchange.take_session() } else { None };
         let pinned = exchange.link().filter(|_| is_kept && has_cursor && exchange.failure().is_none());
+        self.judge_span_end(client, worker, &mut exchange);
+        let driver = &mut self.drivers[client];
+        let place = &mut driver.workers[worker];
         let ending = Ending {
             pinned,
             begun: Some(place.begun),
@@ -331,12 +343,20 @@ impl World {
         self.go_on_with(client, worker, Some(Box::new(ending)));
     }
 
-    /// Gives up what a worker does, as a cancelled task does.
+    /// Gives up what a worker does, as a cancelled task does, and lets it go on.
     pub(crate) fn cancel(&mut self, client: usize, worker: usize) {
+        if let Some(ending) = self.give_up(client, worker) {
+            self.follow_up(client);
+            self.go_on_with(client, worker, Some(Box::new(ending)));
+        }
+    }
+
+    /// Gives up what a worker does. Returns how that ended; `None` when it did nothing.
+    pub(super) fn give_up(&mut self, client: usize, worker: usize) -> Option<Ending> {
         let now = self.queue.now();
         let driver = &mut self.drivers[client];
         let place = &mut driver.workers[worker];
-        let Some(mut exchange) = place.exchange.take() else { return };
+        let mut exchange = place.exchange.take()?;
         let is_kept = exchange.keeps_link();
         exchange.give_up(&mut driver.client, is_kept, now);
         place.room = None;
@@ -357,8 +377,8 @@ impl World {
             self.close_client(line);
         }
         self.note_link(client, worker);
-        self.follow_up(client);
-        self.go_on_with(client, worker, Some(Box::new(ending)));
+        self.judge_span_end(client, worker, &mut exchange);
+        Some(ending)
     }
 
     /// The time of what an agent waits for is over.
@@ -428,6 +448,7 @@ impl World {
             is_lost: false,
             generation: place.generation,
             is_stale: false,
+            is_streaming: false,
         };
         driver.links.insert(link, made);
         self.network.lines[line].owner = Owner::Link(link);
@@ -451,13 +472,20 @@ impl World {
         let driver = &mut self.drivers[client];
         let Some(known) = driver.links.get_mut(&link) else { return };
         let Some(worker) = known.user.filter(|&worker| driver.workers[worker].uses(link)) else {
+            if known.is_streaming {
+                // Read when it is asked for.
+                if feed(&mut known.deframer, bytes).is_err() {
+                    self.blame(format!("client {client} cannot read ahead on {link:?}"));
+                }
+                return;
+            }
             known.is_lost = true;
             if driver.is_watchful {
                 driver.client.link_lost(driver.shard, link, now);
             }
             return;
         };
-        let (mut left, mut is_whole) = (bytes, false);
+        let mut left = bytes;
         let mut filtered = None;
         let start;
         let place = &mut driver.workers[worker];
@@ -473,35 +501,20 @@ impl World {
                 }
             }
         }
-        while !left.is_empty() {
-            let window = known.deframer.window();
-            let count = left.len().min(window.len());
-            window[..count].copy_from_slice(&left[..count]);
-            left = &left[count..];
-            match known.deframer.received(count) {
-                Ok(false) => {}
-                Ok(true) => {
-                    is_whole = true;
-                    break;
-                }
-                Err(error) => return self.blame(format!("client {client} cannot read a message: {error}")),
-            }
-        }
-        if !left.is_empty() {
-            return self.blame(format!("client {client} got more than one message on {link:?}"));
+        if let Err(error) = feed(&mut known.deframer, left) {
+            return self.blame(format!("client {client} cannot read a message: {error}"));
         }
         let message = match filtered {
             Some(message) => message,
             None => {
-                let Some(message) = known.deframer.message().filter(|_| is_whole).map(<[u8]>::to_vec) else {
-                    return;
-                };
+                let Some(message) = known.deframer.message().map(<[u8]>::to_vec) else { return };
                 if known.deframer.consume().is_err() {
                     return self.blame(format!("client {client} cannot read on behind a message"));
                 }
                 message
             }
         };
+        let has_more = !known.deframer.is_empty();
         let message = match packing::is_packed(&message).then(|| known.codec.decompress(&message)) {
             None => message,
             Some(Ok(message)) => message,
@@ -519,12 +532,33 @@ impl World {
         let is_command =
             is_command && name_of(exchange.outbound()).is_none_or(|name| !LOGINS.contains(&name));
         exchange.handle_reply(&mut driver.client, &message, now);
+        let is_streaming = exchange.more_to_come();
+        if let Some(known) = driver.links.get_mut(&link) {
+            known.is_streaming = is_streaming;
+        }
+        if has_more && !is_streaming {
+            return self.blame(format!("client {client} got more than one message on {link:?}"));
+        }
         if is_command {
             place.logins += u32::from(exchange.facts().code == Some(REAUTHENTICATION_REQUIRED));
             place.met_overload |= exchange.facts().labels.is_overloaded || overloads(&message);
             place.message = message;
         }
         self.drive(client, worker);
+    }
+
+    /// Reads what has come on a connection before it was asked for.
+    fn read_on(&mut self, client: usize, link: Option<LinkId>) {
+        let known = link.and_then(|link| Some((link, self.drivers[client].links.get_mut(&link)?)));
+        let Some((link, known)) = known.filter(|(_, known)| known.is_streaming) else { return };
+        let (is_lost, user) = (known.is_lost, known.user);
+        if known.deframer.message().is_some() {
+            return self.link_received(client, link, &[]);
+        }
+        let worker = user.filter(|&worker| is_lost && self.drivers[client].workers[worker].uses(link));
+        if let Some(worker) = worker {
+            self.break_link(client, worker);
+        }
     }
 
     /// The other side closed a connection, or does not have it any more.
@@ -559,7 +593,9 @@ impl World {
                 let user = known.user.filter(|&worker| driver.workers[worker].uses(link));
                 match user {
                     Some(worker) => self.break_link(client, worker),
-                    None if driver.is_watchful => driver.client.link_lost(driver.shard, link, now),
+                    None if driver.is_watchful && !known.is_streaming => {
+                        driver.client.link_lost(driver.shard, link, now)
+                    }
                     None => {}
                 }
             }

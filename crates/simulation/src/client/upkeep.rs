@@ -50,7 +50,7 @@ impl World {
         self.judge_pools(client);
     }
 
-    fn close_links(&mut self, client: usize, closing: &[LinkId]) {
+    pub(super) fn close_links(&mut self, client: usize, closing: &[LinkId]) {
         let mut broken = Vec::new();
         for link in closing {
             let Some(known) = self.drivers[client].links.remove(link) else { continue };

@@ -1,11 +1,13 @@
 //! What a client sends, held against what it may send: numbers of writes, sessions, times, the first message.
 
-use mangonel_proto::exchange::Step;
+use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::message::read_reply;
 
 use super::Use;
+use crate::client::member_of;
 use crate::network::Owner;
 use crate::packing;
+use crate::plan::{API_VERSION, address};
 use crate::server::login::LOGINS;
 use crate::wire::Request;
 use crate::world::World;
@@ -27,6 +29,14 @@ impl World {
         }
         if self.plan.is_balanced() && is_observer {
             broken.push("was sent by a monitor to a load balancer".into());
+        }
+        let has_api = !self.plan.clients[known.client].options.server_api.is_empty();
+        if request.body.get_str("apiVersion").ok().flatten() != has_api.then_some(API_VERSION) {
+            broken.push("does not say the server API's version of its client".into());
+        }
+        let topology = &self.plan.clients[known.client].options.topology;
+        if topology.is_direct && topology.seeds[0] != address(known.member) {
+            broken.push("was not sent to the one server of its client".into());
         }
         if is_login && is_observer {
             broken.push("was sent by a monitor".into());
@@ -83,6 +93,17 @@ impl World {
         }
         let id = exchange.id();
         let is_implicit = exchange.session().is_some();
+        let topology = &driver.client.options().topology;
+        let is_free =
+            exchange.operation().server.is_none() && !request.is_in_transaction && !topology.is_direct;
+        let met = exchange.server().and_then(|server| driver.strangers.get(&member_of(server.as_str())));
+        if is_free && met.is_some_and(|since| *since < place.begun) {
+            broken.push("goes to a server that is none of the set".into());
+        }
+        if request.session.is_some_and(|session| driver.inherited.contains(&session)) {
+            broken.push("uses a session of the process that it was forked from".into());
+        }
+        self.drivers[client].sessions.extend(request.session);
         let mut ledger = self.ledger.borrow_mut();
         if let Some(session) = request.session {
             // A cursor stays in the session that it was opened in.
@@ -131,6 +152,28 @@ impl World {
         }
     }
 
+    /// Notes which spans a worker's exchange begins and ends: one end for each beginning, and one at a time.
+    pub(crate) fn note_span(&mut self, client: usize, worker: usize) {
+        let driver = &mut self.drivers[client];
+        let place = &mut driver.workers[worker];
+        let Some(exchange) = &mut place.exchange else { return };
+        if let Err(what) = take_span(&mut place.span, exchange) {
+            self.blame(format!("client {client}: {what}"));
+        }
+    }
+
+    /// An exchange is over, and its span with it.
+    pub(crate) fn judge_span_end(&mut self, client: usize, worker: usize, exchange: &mut Exchange) {
+        let place = &mut self.drivers[client].workers[worker];
+        let mut told = take_span(&mut place.span, exchange);
+        if let (Some(request), Ok(())) = (place.span.take(), &told) {
+            told = Err(format!("the span of request {request} has no end"));
+        }
+        if let Err(what) = told {
+            self.blame(format!("client {client}: {what}"));
+        }
+    }
+
     /// A client is told a cluster time.
     pub(crate) fn hear_time(&mut self, client: usize, message: &[u8]) {
         let Ok(reply) = read_reply(message) else { return };
@@ -165,5 +208,24 @@ impl World {
                 known.is_stale |= Some(lines[known.line].member) == member && known.generation <= generation;
             }
         }
+    }
+}
+
+/// Takes what an exchange tells of its spans. `open`: the request whose span is open.
+fn take_span(open: &mut Option<i32>, exchange: &mut Exchange) -> Result<(), String> {
+    if open.is_some() && exchange.take_command_end().is_some() {
+        *open = None;
+    }
+    if let Some(facts) = exchange.take_command_start()
+        && let Some(other) = open.replace(facts.request_id)
+    {
+        return Err(format!("the span of {} began within that of request {other}", facts.name));
+    }
+    match exchange.take_command_end() {
+        Some(end) => match open.take() {
+            Some(_) => Ok(()),
+            None => Err(format!("a span ended that had not begun: {end:?}")),
+        },
+        None => Ok(()),
     }
 }

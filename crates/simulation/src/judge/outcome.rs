@@ -11,9 +11,10 @@ use mangonel_proto::read_preference::Mode;
 use super::Verdict;
 use crate::client::{Driver, member_of};
 use crate::desk::Ending;
-use crate::plan::Kind as Happening;
+use crate::plan::{Kind as Happening, WRONG_PASSWORD};
 use crate::queue::ms;
 use crate::server::answer::SIDES;
+use crate::server::login::PASSWORD;
 use crate::server::member::Duty;
 use crate::workload::{ACCOUNTS, START_BALANCE};
 use crate::world::World;
@@ -72,8 +73,18 @@ impl World {
         if ending.is_overload && ending.sends > place.logins {
             broken.push(format!("says that the server did nothing, and was sent {} times", ending.sends));
         }
-        if let (Some(Failure::Authentication { message, .. }), 0) =
-            (&ending.failure, self.set.logins.refusals)
+        let plan = &self.plan.clients[client];
+        if plan.is_outsider && ending.is_ok() && ending.sends > 0 {
+            broken.push("was answered, and its user cannot be let in".into());
+        }
+        if let Some(Failure::Authentication { message, .. } | Failure::Configuration(message)) =
+            &ending.failure
+            && (message.contains(PASSWORD) || message.contains(WRONG_PASSWORD))
+        {
+            broken.push(format!("shows the password: {message}"));
+        }
+        if let (Some(Failure::Authentication { message, .. }), 0, false) =
+            (&ending.failure, self.set.logins.refusals, plan.is_outsider)
         {
             broken.push(format!("the right user was refused by none but the driver: {message}"));
         }
@@ -86,10 +97,12 @@ impl World {
             && exchange.operation().read_preference.is_none()
             && exchange.operation().server.is_none()
             && driver.client.description().primary().is_some()
+            && !options.topology.is_direct
         {
             broken.push(format!("found no primary, and knows one: {message}"));
         }
-        let is_elsewhere = exchange.operation().read_preference.is_some();
+        let is_single = options.topology.is_direct;
+        let is_elsewhere = exchange.operation().read_preference.is_some() || is_single && kind == Kind::Read;
         match ending.facts.code {
             Some(FOREIGN_CURSOR) => broken.push("is not in the session of its cursor".into()),
             Some(NOT_PRIMARY_NO_SECONDARY_OK) if is_elsewhere => {
@@ -122,6 +135,7 @@ impl World {
         if let (None, Some(server)) = (&ending.failure, &ending.server)
             && let Some(preference) = &exchange.operation().read_preference
             && exchange.operation().server.is_none()
+            && !is_single
         {
             let known = driver.primary.filter(|(member, _)| *member == member_of(server.as_str()));
             if preference.mode() == Mode::Secondary && known.is_some_and(|(_, since)| since < place.begun) {
@@ -150,7 +164,8 @@ impl World {
         let is_idle = |driver: &Driver| {
             let options = driver.client.options();
             let has_time = options.timeout.is_none() && options.socket_timeout.is_none();
-            has_time && driver.ended.0 > 0 && driver.ended.1 == 0
+            let is_outsider = self.plan.clients[driver.number].is_outsider;
+            has_time && !is_outsider && driver.ended.0 > 0 && driver.ended.1 == 0
         };
         let idle = self.drivers.iter().position(is_idle);
         if let (true, Some(client)) = (self.plan.faults.is_empty(), idle) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use mangonel_proto::exchange::Step;
 use mangonel_proto::pool::Pool;
 
-use crate::client::{Queued, member_of};
+use crate::client::{Link, Queued, member_of};
 use crate::plan;
 use crate::world::World;
 
@@ -34,8 +34,9 @@ impl World {
             }
         }
         // Behind a load balancer generations are counted for each service.
-        let is_kept =
-            |link: &&crate::client::Link| link.is_stale && link.user.is_none() && !self.plan.is_balanced();
+        let is_kept = |link: &&Link| {
+            link.is_stale && link.user.is_none() && !link.is_streaming && !self.plan.is_balanced()
+        };
         if broken.is_none() && driver.links.values().find(is_kept).is_some() {
             broken = Some("an idle connection outlived the clearing of its pool".into());
         }

@@ -189,7 +189,8 @@ impl Set {
         if left == 0 {
             self.members[number].cursors.remove(&id);
         }
-        self.answer(number, line, request, |out| {
+        let is_streaming = request.allows_exhaust && left != 0 && self.routers == 0;
+        let body = self.made(number, |out| {
             append_document(out, "cursor", |out| {
                 append_documents(out, "nextBatch", collection, &batch);
                 writer::append_i64(out, "id", left);
@@ -197,6 +198,20 @@ impl Set {
             });
             writer::append_double(out, "ok", 1.0);
         });
+        let sent = self.send(line, request.id, &body, is_streaming);
+        if is_streaming {
+            self.go_on_streaming(number, line, message, sent);
+        }
+    }
+
+    /// Answers a `getMore` once more soon, as if it had come again.
+    fn go_on_streaming(&mut self, number: usize, line: usize, message: &[u8], sent: i32) {
+        let mut message = message.to_vec();
+        // Each answers the one before it.
+        message[4..8].copy_from_slice(&sent.to_le_bytes());
+        let until = Some(self.now + ms(1));
+        self.wake_at(number, until);
+        self.members[number].held.push(Held { line, message, wait: Wait::Blocked, until });
     }
 
     /// Answers with the changes that a majority has and the cursor has not shown.

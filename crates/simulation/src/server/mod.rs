@@ -9,6 +9,7 @@ pub mod login;
 pub mod member;
 mod router;
 pub mod set;
+pub mod stranger;
 mod transaction;
 
 pub use set::{Out, ServerEvent, Set};

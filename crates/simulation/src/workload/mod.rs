@@ -46,6 +46,10 @@ pub(crate) struct Place {
     pub(crate) pace: u64,
     /// Whether a member is delayed, which reads do not want.
     pub(crate) has_delayed: bool,
+    /// Whether its servers send all batches of a cursor at once when they are allowed to.
+    pub(crate) has_exhaust: bool,
+    /// How often it did its work before.
+    pub(crate) turn: i64,
 }
 
 /// Returns what the set has at first.
@@ -60,7 +64,7 @@ pub(crate) fn documents() -> Vec<(u8, i64, i64)> {
 /// Makes the work of a worker.
 pub(crate) fn flow(mut place: Place) -> Flow {
     Box::pin(async move {
-        let mut turn: i64 = 0;
+        let mut turn = place.turn;
         if place.work == Work::Watch {
             return streams::watch(&mut place).await;
         }

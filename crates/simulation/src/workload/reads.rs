@@ -2,6 +2,7 @@
 
 use mangonel_bson::{append_i64, append_str, writer};
 use mangonel_proto::chunk_filter::{LAID, Laid, read_laid};
+use mangonel_proto::message::Replies;
 use mangonel_proto::operation::{Kind, Operation, SessionChoice};
 
 use super::{CHUNK_SIZES, Place, SHELF, command, command_of};
@@ -67,8 +68,11 @@ async fn scroll(
 ) -> bool {
     let size = place.chance.between(2, 12) as i64;
     let preference = place.preference();
+    let is_exhaust = place.has_exhaust && room.is_none() && place.chance.percent(25);
+    let replies = if is_exhaust { Replies::Exhaust } else { Replies::One };
+    let mut is_under_way = false;
     let mut operation = command("find", collection, Kind::Read, |out| append_i64(out, "batchSize", size));
-    operation.read_preference = preference.clone();
+    (operation.read_preference, operation.replies) = (preference.clone(), replies);
     let mut ending = run(place, operation, room).await;
     let mut pinned = None;
     loop {
@@ -87,7 +91,15 @@ async fn scroll(
             place.desk.sleep(700).await;
         }
         let (server, session) = (ending.server.clone(), ending.session.take());
-        if place.chance.percent(10) {
+        if is_under_way && place.chance.percent(10) {
+            // Not read to its end: it ends with its connection.
+            if let Some(session) = session {
+                place.desk.with(move |client, now| client.give_back_session(session, now)).await;
+            }
+            place.desk.release(pinned, false).await;
+            return false;
+        }
+        if !is_under_way && place.chance.percent(10) {
             // Not read to its end: it is closed.
             if let Some(session) = session {
                 place.desk.with(move |client, now| client.give_back_session(session, now)).await;
@@ -108,7 +120,9 @@ async fn scroll(
         });
         (more.server, more.read_preference, more.pinned) = (server, preference.clone(), pinned);
         more.session = session.map_or(SessionChoice::None, SessionChoice::Of);
+        (more.replies, more.is_under_way) = (replies, is_under_way);
         ending = run(place, more, room).await;
+        is_under_way = is_exhaust && ending.pinned.is_some();
     }
 }
 

@@ -1,0 +1,87 @@
+//! What stands at a member's address while its name leads to another machine: a server that is not of the set, or that
+//! cannot be used. It answers hello, and closes a connection on which anything else is said.
+
+use mangonel_bson::writer;
+
+use crate::plan::address;
+use crate::wire::{append_strings, document};
+
+/// What the other machine is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stranger {
+    /// In no set.
+    Standalone,
+    /// Of another set.
+    OtherSet,
+    /// Of the set, by another name.
+    OtherName,
+    /// Not yet of any set.
+    Ghost,
+    /// Of the set, and neither primary nor secondary.
+    Recovering,
+    /// Older than what the core speaks to.
+    Old,
+    /// Newer than that.
+    New,
+    /// The primary of more members than any set has.
+    Crowd,
+    /// Refuses hello.
+    Mute,
+}
+
+impl Stranger {
+    /// All of them.
+    pub const ALL: &[Stranger] = &[
+        Stranger::Standalone,
+        Stranger::OtherSet,
+        Stranger::OtherName,
+        Stranger::Ghost,
+        Stranger::Recovering,
+        Stranger::Old,
+        Stranger::New,
+        Stranger::Crowd,
+        Stranger::Mute,
+    ];
+
+    /// Returns its hello, where a member is expected.
+    pub(crate) fn hello(self, member: usize) -> Vec<u8> {
+        let own = address(member);
+        let versions = match self {
+            Stranger::Old => (0, 6),
+            Stranger::New => (40, 41),
+            _ => (0, 25),
+        };
+        document(|out| {
+            writer::append_double(out, "ok", if self == Stranger::Mute { 0.0 } else { 1.0 });
+            writer::append_i32(out, "minWireVersion", versions.0);
+            writer::append_i32(out, "maxWireVersion", versions.1);
+            let set = |out: &mut Vec<u8>, name: &str, hosts: &[&str], me: &str| {
+                writer::append_str(out, "setName", name);
+                append_strings(out, "hosts", hosts.iter().copied());
+                writer::append_str(out, "me", me);
+            };
+            match self {
+                Stranger::Mute => writer::append_str(out, "errmsg", "not now"),
+                Stranger::Ghost => writer::append_bool(out, "isreplicaset", true),
+                Stranger::Standalone => writer::append_bool(out, "isWritablePrimary", true),
+                Stranger::OtherSet => {
+                    set(out, "rs1", &[own.as_str()], own.as_str());
+                    writer::append_bool(out, "secondary", true);
+                }
+                Stranger::OtherName => {
+                    set(out, "rs0", &["elsewhere.example:27017"], "elsewhere.example:27017");
+                    writer::append_bool(out, "secondary", true);
+                }
+                Stranger::Recovering | Stranger::Old | Stranger::New => {
+                    set(out, "rs0", &[own.as_str()], own.as_str());
+                }
+                Stranger::Crowd => {
+                    let hosts: Vec<String> = (0..200).map(|host| format!("c{host}.example:27017")).collect();
+                    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+                    set(out, "rs0", &hosts, own.as_str());
+                    writer::append_bool(out, "isWritablePrimary", true);
+                }
+            }
+        })
+    }
+}
