@@ -57,13 +57,14 @@ def expected(document: Any) -> tuple[Any, ...]:
 def shown(row: Any) -> tuple[Any, ...]:
     """The same of a row as a dict."""
     inner, by, x = row["in"], row["by"], row["x"]
+    # An ObjectId where PyMongoArrow has registered its types.
     identity = None if inner is None else inner["id"]
     return (
         row["n"],
         str(x) if x is None else repr(float(x)),
         None
         if inner is None
-        else (identity.hex() if isinstance(identity, bytes) else identity, tuple(inner["tags"])),
+        else (identity.hex() if isinstance(identity, bytes) else str(identity), tuple(inner["tags"])),
         by.replace("-", "") if isinstance(by, str) else (by.bytes if hasattr(by, "bytes") else by).hex(),
         row["mixed"],
     )

@@ -43,7 +43,7 @@ def rows(server: Server) -> Iterator[Any]:
 
 def by_polars(rows: Any, parallel: int) -> list[Any]:
     frame = rows.scan_polars(SCHEMA, STAYS, on_invalid="null", parallel=parallel).collect()
-    return pa.table(frame).to_pylist()  # type: ignore[no-any-return]
+    return frame.to_dicts()  # type: ignore[no-any-return]
 
 
 def by_arrow(rows: Any, parallel: int) -> list[Any]:

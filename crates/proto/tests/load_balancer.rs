@@ -73,6 +73,18 @@ fn a_cursor_whose_connection_the_server_closed_fails_before_anything_is_sent() {
 }
 
 #[test]
+fn a_cursors_connection_that_outlives_its_event_loop_is_counted_as_closed() {
+    let mut bench = bench();
+    let link = open_cursor(&mut bench).link().unwrap();
+    bench.client.close_shard(bench.shard);
+    bench.client.release_pinned(link, true, bench.now);
+    assert_eq!(bench.client.poll_closing(), [link]);
+    let snapshots = bench.client.pool_snapshots();
+    let counts: Vec<_> = snapshots.values().map(|known| &known.counts).collect();
+    assert_eq!((counts.len(), counts[0].created, counts[0].closed.iter().sum::<u64>()), (1, 1, 1));
+}
+
+#[test]
 fn a_transaction_whose_connection_the_server_closed_has_to_run_again() {
     let mut bench = bench();
     let session = transaction(&mut bench);

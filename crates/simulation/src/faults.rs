@@ -124,9 +124,7 @@ impl World {
             Kind::Name(routers) => self.named = routers,
             Kind::Fork(client) | Kind::CloseLoop(client) => {
                 let client = client as usize % self.drivers.len();
-                // Behind a load balancer, a cursor's connection that outlives its pool is not counted as closed.
-                let is_held = matches!(kind, Kind::CloseLoop(_)) && self.plan.is_balanced();
-                if self.drivers[client].asleep_until(now).is_some() || is_held {
+                if self.drivers[client].asleep_until(now).is_some() {
                     return;
                 }
                 match kind {

@@ -72,6 +72,8 @@ pub struct Client {
     selecting: Vec<ExchangeId>,
     woken: Vec<ExchangeId>,
     closing: Vec<LinkId>,
+    /// Where the connections are from that a cursor or a transaction holds between two exchanges.
+    pinned: HashMap<LinkId, (Address, ShardId)>,
     actions: Vec<Action>,
     events: EventQueue,
     connections: HashMap<LinkId, ConnectionFacts>,
@@ -116,6 +118,7 @@ impl Client {
             selecting: Vec::new(),
             woken: Vec::new(),
             closing: Vec::new(),
+            pinned: HashMap::new(),
             actions: Vec::new(),
             events: EventQueue::new(interests),
             connections: HashMap::new(),
@@ -171,6 +174,7 @@ impl Client {
         self.selecting.clear();
         self.woken.clear();
         self.closing.clear();
+        self.pinned.clear();
         self.actions.clear();
         self.events.clear();
         self.connections.clear();

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 
 use super::{Action, Client};
 
-use crate::events::Interests;
+use crate::events::{CloseReason, Interests, PoolEvent};
 use crate::ids::{LinkId, ShardId};
 use crate::pool::Pool;
 use crate::time::Instant;
@@ -62,24 +62,50 @@ impl Client {
 
     /// Closes an idle link that the server has closed.
     pub fn link_lost(&mut self, shard: ShardId, link: LinkId, now: Instant) {
-        if let Some(pool) = self.pool_of_link(shard, link) {
-            pool.discard(link, now);
-        } else {
-            self.closing.push(link);
+        let place = self.pinned.remove(&link);
+        match self.pool_of_link(shard, link) {
+            Some(pool) => pool.discard(link, now),
+            None => self.close_orphan(place, link, now),
         }
     }
 
     /// Checks in the connection of an exhaust cursor after its last reply (`is_drained`), or closes it.
     pub fn release_pinned(&mut self, link: LinkId, is_drained: bool, now: Instant) {
+        let place = self.pinned.remove(&link);
         let mut pools = self.servers.values_mut().flat_map(|server| server.pools.values_mut());
         match pools.find(|pool| pool.is_out(link)) {
             Some(pool) if is_drained => pool.check_in(link, now),
             Some(pool) => pool.discard(link, now),
-            None => self.closing.push(link),
+            None => self.close_orphan(place, link, now),
         }
         if let (false, Some(metrics)) = (is_drained, &mut self.metrics) {
             metrics.note_closed_link(link);
         }
+    }
+
+    /// Notes that a connection stays with a cursor or a transaction, until [`release_pinned`](Self::release_pinned) or an
+    /// exchange gives it up.
+    pub(crate) fn keep_pinned(&mut self, link: LinkId, server: &Address, shard: ShardId) {
+        self.pinned.insert(link, (server.clone(), shard));
+    }
+
+    /// Notes that an exchange gives up a connection, and tells of it.
+    pub(crate) fn forget_pinned(&mut self, link: LinkId) {
+        self.pinned.remove(&link);
+    }
+
+    /// Closes a connection that its pool had closed, or been closed itself, while a cursor or a transaction held it.
+    fn close_orphan(&mut self, place: Option<(Address, ShardId)>, link: LinkId, now: Instant) {
+        let Some((address, shard)) = place else { return self.closing.push(link) };
+        let server = self.servers.get_mut(&address);
+        if let Some(pool) = server.and_then(|server| server.pools.get_mut(&shard)) {
+            return pool.check_in(link, now);
+        }
+        self.closing.push(link);
+        let reason = CloseReason::PoolClosed;
+        self.count_gone(&address, |counts| counts.add_closed(reason));
+        self.publish_pool(&address, || PoolEvent::CheckedIn { link });
+        self.publish_pool(&address, || PoolEvent::ConnectionClosed { link, reason });
     }
 
     /// Returns the pool of one server in one shard, if a connection was ever checked out there.

@@ -61,7 +61,7 @@ impl Exchange {
             Ok(stamp) => stamp,
             Err(failure) => {
                 self.check_in(client, now);
-                self.fail(failure);
+                self.fail_unsent(failure);
                 return self.end_session(client, now);
             }
         };
@@ -93,7 +93,7 @@ impl Exchange {
         if size > largest {
             self.unsend_session(client);
             self.check_in(client, now);
-            self.fail(Failure::TooLarge(format!(
+            self.fail_unsent(Failure::TooLarge(format!(
                 "the command is {size} bytes, and {} takes at most {largest}; split it",
                 server.address
             )));
@@ -149,6 +149,9 @@ impl Exchange {
             self.check_in(client, now);
             Stay::No
         };
+        if stay != Stay::No {
+            self.keep_pinned(client);
+        }
         self.failed = (!self.facts.ok).then_some(Failed::new(Failure::Command));
         let again = match stay {
             Stay::No => retry::after_reply(self.operation.kind, &self.facts, &client.options),

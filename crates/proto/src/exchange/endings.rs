@@ -220,8 +220,9 @@ impl Exchange {
 
     pub(super) fn check_in(&mut self, client: &mut Client, now: Instant) {
         if self.operation.pinned.is_some() || self.is_link_pinned(client) {
-            return;
+            return self.keep_pinned(client);
         }
+        self.link.into_iter().for_each(|link| client.forget_pinned(link));
         match (self.link.take(), self.pool(client)) {
             (Some(link), Some(pool)) => pool.check_in(link, now),
             // The pool was closed meanwhile; only this can close the link.
@@ -233,11 +234,19 @@ impl Exchange {
         }
     }
 
+    /// Leaves its connection to a cursor or a transaction.
+    pub(super) fn keep_pinned(&self, client: &mut Client) {
+        if let (Some(link), Some(server)) = (self.link, &self.server) {
+            client.keep_pinned(link, &server.address, self.shard);
+        }
+    }
+
     pub(super) fn drop_link(&mut self, client: &mut Client, now: Instant) {
         if self.is_link_pinned(client) {
             self.unpin_session(client, now);
         }
         let link = self.link.take();
+        link.into_iter().for_each(|link| client.forget_pinned(link));
         let is_new = matches!(self.phase, Phase::Connecting { .. } | Phase::Handshake(_));
         match (is_new, self.pool(client), link) {
             (true, Some(pool), link) => pool.failed(link, now),
@@ -303,6 +312,12 @@ impl Exchange {
     pub(super) fn fail(&mut self, failure: Failure) {
         self.failed = Some(Failed::new(failure));
         self.enter(Phase::Done(Stay::No));
+    }
+
+    /// Fails before this attempt was sent; the end of an earlier one, which was, is more informative.
+    pub(super) fn fail_unsent(&mut self, failure: Failure) {
+        self.fail(failure);
+        self.report_earlier();
     }
 
     /// Fails, since the client was closed; for a write, the end of a sent attempt is more informative.

@@ -133,7 +133,7 @@ impl Exchange {
                 server.address
             );
             self.drop_link(client, now);
-            self.fail(Failure::Configuration(message));
+            self.fail_unsent(Failure::Configuration(message));
             return self.end_session(client, now);
         }
         let authentication = match client.options.login.as_mut().map(|login| login.begin()).transpose() {
@@ -156,7 +156,7 @@ impl Exchange {
             }
             Err(error) => {
                 self.drop_link(client, now);
-                self.fail(Failure::Protocol(error.to_string()));
+                self.fail_unsent(Failure::Protocol(error.to_string()));
                 self.end_session(client, now);
             }
         }
@@ -211,7 +211,7 @@ impl Exchange {
             self.link.into_iter().for_each(|link| client.note_connection(link, reply));
             if client.is_load_balanced() && !matches!(reply.get_object_id("serviceId"), Ok(Some(_))) {
                 self.drop_link(client, now);
-                self.fail(Failure::Configuration(format!(
+                self.fail_unsent(Failure::Configuration(format!(
                     "Driver attempted to initialize in load balancing mode, but the server does not support this mode: {}: \
                      expected a serviceId from the load balancer, got none; it is a server itself, or no service \
                      that takes loadBalanced=true",
@@ -331,9 +331,7 @@ impl Exchange {
             AuthError::Refused { code, .. } => (*code, reply.as_bytes().to_vec()),
             _ => (None, Vec::new()),
         };
-        self.fail(Failure::Authentication { message, code, reply });
-        // Nothing was sent now, so the end of an earlier attempt is more informative.
-        self.report_earlier();
+        self.fail_unsent(Failure::Authentication { message, code, reply });
         self.end_session(client, now);
     }
 
@@ -341,7 +339,7 @@ impl Exchange {
     fn refuse_credential(&mut self, client: &mut Client, error: &AuthError, now: Instant) {
         let message = self.explain(client, error);
         self.drop_link(client, now);
-        self.fail(Failure::Configuration(message));
+        self.fail_unsent(Failure::Configuration(message));
         self.end_session(client, now);
     }
 

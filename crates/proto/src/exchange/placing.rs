@@ -117,12 +117,7 @@ impl Exchange {
                 client.wait_for_change(self.id, now);
             }
             Err(error) => {
-                // An attempt that was sent has to be told of, not only that the next one was not.
-                if self.report_earlier() {
-                    self.enter(Phase::Done(Stay::No));
-                } else {
-                    self.fail(Failure::Configuration(error.to_string()));
-                }
+                self.fail_unsent(Failure::Configuration(error.to_string()));
                 self.end_session(client, now);
             }
         }
