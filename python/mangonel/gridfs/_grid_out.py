@@ -94,7 +94,9 @@ class _GridOut:
 
     async def _begin_flow(self) -> Mapping[str, Any]:
         """Load the file's document to read its bytes next. From far away its first chunks come along."""
-        if not self._file and not self._position and may_open(self._port, self._root, self._session):
+        if self._file:
+            return self._file
+        if not self._position and may_open(self._port, self._root, self._session):
             opened = await opening_flow(self._root, self._file_id, self._session)
             if opened is not None:
                 self._file, self._first = opened

@@ -88,7 +88,20 @@ def fields_of(owner: Any) -> dict[str, Any]:
     return fields
 
 
-_FIELD_COUNT = 11
+# What `fields_of` fills, with what `made_like` adds.
+_FIELDS = (
+    "_codec_options",
+    "_codec",
+    "_read_preference",
+    "_write_concern",
+    "_read_concern",
+    "_port",
+    "_database",
+    "_client",
+    "_database_name",
+    "_name",
+    "_context",
+)
 
 
 class _Collection(
@@ -188,9 +201,9 @@ class _Collection(
             >>> client.shop.orders.with_options(write_concern=WriteConcern(w=0))
         """
         fields = self.__dict__
-        if len(fields) != _FIELD_COUNT:
-            # Fields of a subclass, or what a test put in place of a method, are not the other collection's.
-            fields = {name: fields[name] for name in fields_of(self)}
+        if len(fields) != len(_FIELDS):
+            # A cached codec, fields of a subclass, and what a test put in place of a method stay here.
+            fields = {name: fields[name] for name in _FIELDS}
         made: _Collection[_DocumentType] | None = made_like(self._plain_class, None, fields)
         if made is None:
             made = object.__new__(self._plain_class)
