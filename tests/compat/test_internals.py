@@ -12,6 +12,7 @@ import pymongo.errors
 import pymongo.helpers_shared
 import pymongo.saslprep
 import pymongo.server_selectors
+import pymongo.synchronous.server
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -228,11 +229,17 @@ def test_selectors_choose_the_servers_that_pymongos_choose(kinds: list[str]) -> 
             assert shown(mine(tag_sets, own)) == shown(theirs(tag_sets, peer)), (name, tag_sets)
 
 
-@pytest.mark.parametrize("name", ["Pool", "Connection", "AsyncConnection"])
-def test_a_pool_or_connection_is_a_name_alone(name: str) -> None:
+@pytest.mark.parametrize("name", ["Server", "Pool", "Connection", "AsyncConnection"])
+def test_a_server_pool_or_connection_is_a_name_alone(name: str) -> None:
     kind = getattr(_internals, name)
     assert not isinstance(object(), kind)
-    with pytest.raises(NotImplementedError, match=f"{name}: PyMongo's pools and connections are only names"):
+    with pytest.raises(NotImplementedError, match=f"{name}: PyMongo's servers, pools and connections are only names"):
         kind(("localhost", 27017))
-    with pytest.raises(NotImplementedError, match="Own: PyMongo's pools"):
+    with pytest.raises(NotImplementedError, match="Own: PyMongo's servers"):
         type("Own", (kind,), {})
+
+
+@pytest.mark.parametrize("name", ["run_operation", "run_operation_with_response", "checkout"])
+def test_a_server_lacks_what_pymongos_lacks_so_that_an_agent_that_wraps_it_fails_likewise(name: str) -> None:
+    refused = outcome(getattr, pymongo.synchronous.server.Server, name)
+    assert outcome(getattr, _internals.Server, name) == refused == ("error", "AttributeError")

@@ -28,9 +28,13 @@ class _OnlyName:
 
 def _refuse(cls: type) -> NoReturn:
     raise NotImplementedError(
-        f"{cls.__name__}: PyMongo's pools and connections are only names here, for isinstance and annotations, since "
-        "the core keeps its own; listen to a pool by a ConnectionPoolListener"
+        f"{cls.__name__}: PyMongo's servers, pools and connections are only names here, for isinstance and annotations, "
+        "since the core keeps its own; listen to a pool by a ConnectionPoolListener, to a server by a ServerListener"
     )
+
+
+class Server(_OnlyName):
+    """For `isinstance` only. As in PyMongo 4.20 it has no `run_operation`, which Datadog's integration wraps."""
 
 
 class Pool(_OnlyName):
