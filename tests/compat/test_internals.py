@@ -233,7 +233,9 @@ def test_selectors_choose_the_servers_that_pymongos_choose(kinds: list[str]) -> 
 def test_a_server_pool_or_connection_is_a_name_alone(name: str) -> None:
     kind = getattr(_internals, name)
     assert not isinstance(object(), kind)
-    with pytest.raises(NotImplementedError, match=f"{name}: PyMongo's servers, pools and connections are only names"):
+    with pytest.raises(
+        NotImplementedError, match=f"{name}: PyMongo's servers, pools and connections are only names"
+    ):
         kind(("localhost", 27017))
     with pytest.raises(NotImplementedError, match="Own: PyMongo's servers"):
         type("Own", (kind,), {})

@@ -28,8 +28,9 @@ class _OnlyName:
 
 def _refuse(cls: type) -> NoReturn:
     raise NotImplementedError(
-        f"{cls.__name__}: PyMongo's servers, pools and connections are only names here, for isinstance and annotations, "
-        "since the core keeps its own; listen to a pool by a ConnectionPoolListener, to a server by a ServerListener"
+        f"{cls.__name__}: PyMongo's servers, pools and connections are only names here, for isinstance and "
+        "annotations, since the core keeps its own; listen to a pool by a ConnectionPoolListener, "
+        "to a server by a ServerListener"
     )
 
 
