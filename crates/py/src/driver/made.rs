@@ -29,8 +29,9 @@ fn made_like<'py>(
     }
     let raw = kind.as_type_ptr();
     // SAFETY: a live class and the base of all; both fields are only read. A class that has `object`'s `tp_new` is made
-    // by its allocator alone, as `object.__new__` does; it gives a new reference or null. The attribute `__dict__` of the
-    // instance takes a dict, of which it keeps a reference.
+    // by its allocator alone, as `object.__new__` does; it gives a new reference or null. A name and a value are set as
+    // `object.__setattr__` does. From CPython 3.13 on, `PyObject_GenericSetDict` in its place leaves the fields inside the
+    // instance valid, and attributes are looked up there, where none was set.
     unsafe {
         let is_plain =
             (*raw).tp_new.map(|new| new as usize) == ffi::PyBaseObject_Type.tp_new.map(|new| new as usize);
@@ -39,7 +40,8 @@ fn made_like<'py>(
         }
         let allocate = (*raw).tp_alloc.unwrap_or(ffi::PyType_GenericAlloc);
         let made = Bound::from_owned_ptr_or_err(py, allocate(raw, 0))?;
-        if ffi::PyObject_GenericSetDict(made.as_ptr(), copy.as_ptr(), std::ptr::null_mut()) < 0 {
+        let name = pyo3::intern!(py, "__dict__").as_ptr();
+        if ffi::PyObject_GenericSetAttr(made.as_ptr(), name, copy.as_ptr()) < 0 {
             return Err(PyErr::fetch(py));
         }
         Ok(Some(made))
