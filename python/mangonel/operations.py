@@ -5,6 +5,7 @@ Specs: crud, index-management.
 
 from __future__ import annotations
 
+from mangonel._core import write_form
 from mangonel._light import Generic, TypeVar
 from mangonel._options.index_keys import hint_document, index_document, index_list, index_name
 from mangonel.collation import validate_collation_or_none
@@ -42,27 +43,51 @@ __all__ = [
 class _WriteModel:
     """Base of all write models: equality, repr, and the form in a command.
 
-    `_SHOWN` lists the slots in the order of the repr; `_namespace` is shown only if it is set.
+    `_SHOWN` lists the attributes in the order of the repr; `_namespace` is shown only if it is set. The core reads the
+    other constants and attributes (`_core.write_runs`).
     """
 
-    __slots__ = ("_form", "_has_options", "_namespace")
+    __slots__ = ("_namespace", "_options")
 
     #: The write command that carries this model.
     _COMMAND: ClassVar[str]
     #: Whether a repetition would change or delete other documents than the first time.
     _REPEATS: ClassVar[bool] = False
-    _IS_REPLACEMENT: ClassVar[bool] = False
+    #: Whether an update changes all matching documents; None: it replaces one.
+    _MULTI: ClassVar[bool | None]
     _SHOWN: ClassVar[tuple[str, ...]]
 
-    # The write as the command's array carries it, before the checks and the options that few writes have.
-    _form: Any
-    _has_options: bool
-
     _namespace: str | None
+    # What few writes have, by the names of the command. None: nothing.
+    _options: dict[str, Any] | None
 
-    def _statement(self) -> dict[str, Any]:
+    def _statement(self) -> Any:
         """Return this write in the form of the command's array, after checking its documents."""
-        raise NotImplementedError
+        statement, options = write_form(self), self._options
+        if options is None:
+            return statement
+        if "collation" in options:
+            options = {**options, "collation": validate_collation_or_none(options["collation"])}
+        return statement | options
+
+    @property
+    def _collation(self) -> Any:
+        return self._option("collation")
+
+    @property
+    def _array_filters(self) -> Any:
+        return self._option("arrayFilters")
+
+    @property
+    def _hint(self) -> Any:
+        return self._option("hint")
+
+    @property
+    def _sort(self) -> Any:
+        return self._option("sort")
+
+    def _option(self, name: str) -> Any:
+        return None if self._options is None else self._options.get(name)
 
     def _required_namespace(self) -> str:
         """Return the namespace; a client's bulk_write needs one on each model."""
@@ -100,10 +125,9 @@ class InsertOne(_WriteModel, Generic[_DocumentType]):
     _SHOWN = ("_doc", "_namespace")
 
     def __init__(self, document: _DocumentType, namespace: str | None = None) -> None:
-        self._doc = self._form = document
-        # Another mapping than a dict is looked at.
-        self._has_options = type(document) is not dict
+        self._doc = document
         self._namespace = namespace
+        self._options = None
 
     def _statement(self) -> Any:
         validate_is_document_type("document", self._doc)
@@ -111,7 +135,7 @@ class InsertOne(_WriteModel, Generic[_DocumentType]):
 
 
 class _Delete(_WriteModel):
-    __slots__ = ("_collation", "_filter", "_hint")
+    __slots__ = ("_filter",)
     _COMMAND = "delete"
     _SHOWN = ("_filter", "_collation", "_hint", "_namespace")
     _LIMIT: ClassVar[int]
@@ -126,14 +150,10 @@ class _Delete(_WriteModel):
         if filter is not None and type(filter) is not dict:
             validate_is_mapping("filter", filter)
         self._filter = filter
-        self._collation = collation
-        self._hint = None if hint is None else hint_document(hint)
         self._namespace = namespace
-        self._form = {"q": filter, "limit": self._LIMIT}
-        self._has_options = collation is not None or hint is not None
-
-    def _statement(self) -> dict[str, Any]:
-        return _with_options(self._form, collation=self._collation, hint=self._hint)
+        self._options = None
+        if collation is not None or hint is not None:
+            self._options = _options(collation=collation, hint=hint)
 
 
 class DeleteOne(_Delete):
@@ -171,9 +191,9 @@ class ReplaceOne(_WriteModel, Generic[_DocumentType]):
         sort: the order that decides which matching document is the first.
     """
 
-    __slots__ = ("_collation", "_doc", "_filter", "_hint", "_sort", "_upsert")
+    __slots__ = ("_doc", "_filter", "_upsert")
     _COMMAND = "update"
-    _IS_REPLACEMENT = True
+    _MULTI = None
     _SHOWN = ("_filter", "_doc", "_upsert", "_collation", "_hint", "_namespace", "_sort")
 
     def __init__(
@@ -191,22 +211,18 @@ class ReplaceOne(_WriteModel, Generic[_DocumentType]):
         self._filter = filter
         self._doc = replacement
         self._upsert = upsert
-        self._collation = collation
-        self._hint = None if hint is None else hint_document(hint)
         self._namespace = namespace
-        self._sort = sort
-        self._form = {"q": filter, "u": replacement}
-        if upsert is not None:
-            self._form["upsert"] = upsert
-        self._has_options = collation is not None or hint is not None or sort is not None
+        self._options = None
+        if collation is not None or hint is not None or sort is not None:
+            self._options = _options(collation=collation, hint=hint, sort=sort)
 
     def _statement(self) -> dict[str, Any]:
         validate_ok_for_replace(self._doc)
-        return _with_options(self._form, collation=self._collation, hint=self._hint, sort=self._sort)
+        return super()._statement()  # type: ignore[no-any-return]  # a dict, but for inserts
 
 
 class _Update(_WriteModel):
-    __slots__ = ("_array_filters", "_collation", "_doc", "_filter", "_hint", "_sort", "_upsert")
+    __slots__ = ("_doc", "_filter", "_upsert")
     _COMMAND = "update"
     _SHOWN = (
         "_filter",
@@ -218,9 +234,6 @@ class _Update(_WriteModel):
         "_namespace",
         "_sort",
     )
-    _MULTI: ClassVar[bool]
-
-    _sort: Mapping[str, Any] | None
 
     def __init__(
         self,
@@ -235,34 +248,19 @@ class _Update(_WriteModel):
     ) -> None:
         if type(filter) is not dict or upsert is not None:
             _check_filter_and_upsert(filter, upsert)
-        if array_filters is not None:
-            validate_list("array_filters", array_filters)
         self._filter = filter
         self._doc = update
         self._upsert = upsert
-        self._collation = collation
-        self._array_filters = array_filters
-        self._hint = None if hint is None else hint_document(hint)
         self._namespace = namespace
-        self._sort = sort
-        # UpdateOne shows it even if it is False, as other drivers do, because errors show the statement.
-        if upsert is not None or not self._MULTI:
-            self._form = {"q": filter, "u": update, "multi": self._MULTI, "upsert": bool(upsert)}
-        else:
-            self._form = {"q": filter, "u": update, "multi": True}
-        self._has_options = (
-            collation is not None or array_filters is not None or hint is not None or sort is not None
-        )
+        self._options = None
+        if collation is not None or array_filters is not None or hint is not None or sort is not None:
+            if array_filters is not None:
+                validate_list("array_filters", array_filters)
+            self._options = _options(collation=collation, arrayFilters=array_filters, hint=hint, sort=sort)
 
     def _statement(self) -> dict[str, Any]:
         validate_ok_for_update(self._doc)
-        return _with_options(
-            self._form,
-            collation=self._collation,
-            array_filters=self._array_filters,
-            hint=self._hint,
-            sort=self._sort,
-        )
+        return super()._statement()  # type: ignore[no-any-return]  # a dict, but for inserts
 
 
 class UpdateOne(_Update):
@@ -389,18 +387,7 @@ def _check_filter_and_upsert(filter: Any, upsert: Any) -> None:
         validate_boolean("upsert", upsert)
 
 
-def _with_options(
-    statement: dict[str, Any],
-    *,
-    collation: _CollationIn | None = None,
-    array_filters: list[Mapping[str, Any]] | None = None,
-    hint: str | dict[str, Any] | None = None,
-    sort: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    options = {
-        "collation": validate_collation_or_none(collation),
-        "arrayFilters": array_filters,
-        "hint": hint,
-        "sort": sort,
-    }
-    return statement | {name: value for name, value in options.items() if value is not None}
+def _options(**options: Any) -> dict[str, Any]:
+    if options["hint"] is not None:
+        options["hint"] = hint_document(options["hint"])
+    return {name: value for name, value in options.items() if value is not None}

@@ -14,7 +14,7 @@ import pytest
 
 from driver.outcomes import outcome
 from mangonel import errors, operations
-from mangonel.operations import DeleteMany, DeleteOne, InsertOne, UpdateMany, UpdateOne
+from mangonel.operations import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
 from mangonel.write_concern import WriteConcern
 from tools.faces import Face
 from tools.scripted_server import Close, ScriptedServer
@@ -323,3 +323,80 @@ def test_pickled_bulk_write_error_keeps_its_details(face: Face, collection: Any)
         face.wait(collection.bulk_write([InsertOne({"_id": 1}), InsertOne({"_id": 1})]))
 
     assert pickle.loads(pickle.dumps(caught.value)).details == caught.value.details
+
+
+class Counted(UpdateOne):
+    """A model with a constructor and a slot of its own."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        super().__init__({"_id": number}, {"$set": {"n": number}}, upsert=True)
+        self.number = number
+
+
+class Foreign:
+    """Its slot stands at an offset that no model has."""
+
+    __slots__ = (*(f"field_{number}" for number in range(50)), "_filter")
+
+
+class Mixed(UpdateOne):
+    """A model whose filter is another class's slot."""
+
+    __slots__ = ()
+    _filter = Foreign._filter  # type: ignore[attr-defined]  # wrong on purpose
+
+
+def test_a_subclass_is_sent_as_its_model(face: Face, collection: Any) -> None:
+    face.wait(collection.bulk_write([Counted(1), InsertOne({"_id": 2}), Counted(3)]))
+    assert face.collect(collection.find(sort=[("_id", 1)])) == [
+        {"_id": 1, "n": 1},
+        {"_id": 2},
+        {"_id": 3, "n": 3},
+    ]
+
+
+@pytest.mark.parametrize("name", ["_filter", "_doc", "_upsert", "_options"])
+def test_a_model_without_one_of_its_attributes_is_refused(name: str, face: Face, collection: Any) -> None:
+    model = UpdateOne({"_id": 1}, {"$set": {"n": 1}}, upsert=True)
+    delattr(model, name)
+    with pytest.raises(AttributeError, match=name):
+        face.wait(collection.bulk_write([InsertOne({}), model]))
+
+
+def test_a_slot_of_another_class_is_not_read_by_its_place(face: Face, collection: Any) -> None:
+    model = Mixed.__new__(Mixed)
+    model._doc, model._upsert, model._options = {"$set": {"n": 1}}, None, None
+    with pytest.raises(TypeError, match="_filter"):
+        face.wait(collection.bulk_write([model]))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        UpdateOne({"_id": 1}, {"$nope": 1}),
+        UpdateOne({"_id": 1}, {"$nope": 1}, upsert=True, hint="_id_"),
+        UpdateMany({"_id": 1}, {"$nope": 1}),
+        ReplaceOne({"_id": 1}, {"_id": 5}, hint="_id_"),
+        DeleteMany({"$nope": 1}),
+    ],
+    ids=repr,
+)
+def test_error_shows_the_statement_that_was_sent(
+    model: Any, face: Face, collection: Any, oracle: Any
+) -> None:
+    theirs_class: Any = getattr(pymongo.operations, type(model).__name__)
+    theirs = theirs_class(
+        *(getattr(model, name) for name in model._SHOWN if name in {"_filter", "_doc", "_upsert"}),
+        hint=model._hint,
+    )
+    face.wait(collection.insert_one({"_id": 1}))
+    oracle.insert_one({"_id": 1})
+    shown = []
+    for bulk in (lambda: face.wait(collection.bulk_write([model])), lambda: oracle.bulk_write([theirs])):
+        with pytest.raises(Exception, match="batch op errors") as caught:
+            bulk()
+        error: Any = caught.value
+        shown.append(error.details["writeErrors"][0]["op"])
+    assert shown[0] == shown[1]

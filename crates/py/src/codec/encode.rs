@@ -106,6 +106,18 @@ impl<'a, 'py> Encoder<'a, 'py> {
         self.leave(start)
     }
 
+    /// Writes a document of these fields.
+    pub(super) fn fields(
+        &mut self,
+        fields: impl Iterator<Item = (&'static str, Bound<'py, PyAny>)>,
+    ) -> Result<(), Fault> {
+        let start = self.enter()?;
+        for (name, value) in fields {
+            self.field(Name::Text(name.as_bytes()), &value)?;
+        }
+        self.leave(start)
+    }
+
     /// Writes one field of a mapping.
     pub(crate) fn pair(&mut self, key: &Bound<'py, PyAny>, value: &Bound<'py, PyAny>) -> Result<(), Fault> {
         let Ok(text) = key.cast::<PyString>() else { return Err(self.wrong_key(key.as_ptr())) };

@@ -24,6 +24,7 @@ pub(crate) mod options;
 mod recipe;
 mod selftest;
 mod shapes;
+pub(crate) mod slot;
 mod stack;
 pub(crate) mod text;
 pub(crate) mod types;
@@ -88,6 +89,24 @@ pub fn encode_document(
     result.map_err(|fault| {
         out.truncate(start);
         into_exception(py, fault, Some(document))
+    })
+}
+
+/// Appends a document of these fields. On an error `shown` makes the document that the exception names.
+///
+/// # Errors
+/// As `encode_document`, and those of `shown`.
+pub fn encode_fields<'py>(
+    py: Python<'py>,
+    fields: impl Iterator<Item = (&'static str, Bound<'py, PyAny>)>,
+    codec: &Codec,
+    out: &mut Vec<u8>,
+    shown: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<()> {
+    let start = out.len();
+    Encoder::new(py, codec, false, out).fields(fields).or_else(|fault| {
+        out.truncate(start);
+        Err(into_exception(py, fault, Some(&shown()?)))
     })
 }
 

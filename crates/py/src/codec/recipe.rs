@@ -7,6 +7,7 @@ use pyo3::types::{PyBytes, PyDict, PyString, PyTuple, PyType};
 
 use super::fault::{Fault, raised};
 use super::make::{Made, owned};
+use super::slot;
 
 /// Where `__init__` stores one argument.
 enum Place {
@@ -87,12 +88,8 @@ impl Recipe {
             return None;
         }
         let Some(Place::Offset(offset)) = self.places.as_ref()?.1.get(index) else { return None };
-        // SAFETY: a live instance of the probed class, which has an object pointer there, or null when the attribute was
-        // deleted. The new reference outlives any change of the attribute.
-        unsafe {
-            let value = object.as_ptr().byte_add(*offset).cast::<*mut ffi::PyObject>().read();
-            Bound::from_borrowed_ptr_or_opt(object.py(), value)
-        }
+        // SAFETY: an instance of the probed class, whose slot it is.
+        unsafe { slot::read(object, *offset) }
     }
 
     /// The same for one that is kept in the instance's `__dict__`.
@@ -206,30 +203,14 @@ fn slots<'py>(
     class: &Bound<'py, PyType>,
     sample: &Bound<'py, PyAny>,
 ) -> PyResult<Vec<(usize, Bound<'py, PyAny>)>> {
-    let py = class.py();
     let mut found = Vec::new();
     for base in class.mro() {
         let names = base.getattr("__dict__")?.call_method0("copy")?.cast_into::<PyDict>()?;
         for (_, member) in names.iter() {
-            // SAFETY: the type check makes the cast right; `d_member` lives as long as the descriptor.
-            let (kind, offset) = unsafe {
-                if ffi::Py_TYPE(member.as_ptr()) != &raw mut ffi::PyMemberDescr_Type {
-                    continue;
-                }
-                let descriptor = member.as_ptr().cast::<ffi::PyMemberDescrObject>();
-                let definition = (*descriptor).d_member;
-                ((*definition).type_code, (*definition).offset)
-            };
-            if kind != ffi::Py_T_OBJECT_EX || offset <= 0 {
-                continue;
-            }
-            // SAFETY: `sample` is an instance of `base`, which has an object pointer at this offset, or null.
-            let value = unsafe {
-                let place = sample.as_ptr().byte_add(offset as usize).cast::<*mut ffi::PyObject>().read();
-                Bound::from_borrowed_ptr_or_opt(py, place)
-            };
-            if let Some(value) = value {
-                found.push((offset as usize, value));
+            let Some(offset) = slot::offset(&member, Some(class)) else { continue };
+            // SAFETY: a slot of `class`, of which `sample` is an instance.
+            if let Some(value) = unsafe { slot::read(sample, offset) } {
+                found.push((offset, value));
             }
         }
     }

@@ -20,6 +20,7 @@ mod namespaces;
 pub(crate) mod operation;
 mod pending;
 pub(crate) mod ready;
+mod runs;
 mod session;
 mod socket;
 pub(crate) mod source;
@@ -63,6 +64,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     deadline::register(module)?;
     made::register(module)?;
     ready::register(module)?;
+    runs::register(module)?;
     source::register(module)?;
     events::register(module)?;
     transfer::register(module)

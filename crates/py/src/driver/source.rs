@@ -6,10 +6,11 @@ use mangonel_proto::message::{Command, Replies};
 use mangonel_proto::operation::Kind;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyIterator, PyList};
+use pyo3::types::{PyDict, PyIterator, PyList};
 
 use super::failure;
 use super::operation::{Operation, Plan, ReplyForm, WriteCommand, session_choice};
+use super::runs::Kinds;
 use crate::codec::{self, Codec};
 use crate::thread_end::Entry;
 
@@ -56,7 +57,7 @@ fn insert_one(
     Ok(made)
 }
 
-/// Reads documents from an iterable as the commands that carry them are made.
+/// Reads documents, or models of updates and deletions (`runs`), from an iterable as the commands that carry them are made.
 #[pyclass(module = "mangonel._core")]
 pub struct DocumentSource {
     _entry: Entry,
@@ -113,7 +114,7 @@ impl DocumentSource {
         let max_size = command.room(max_size);
         let mut sequence = Command::begin_sequence(&self.identifier, 4096);
         let empty = sequence.len();
-        let mut count = 0;
+        let (mut count, mut kinds) = (0, Kinds::new());
         if !self.carried.is_empty() {
             sequence.append(&mut self.carried);
             if let Some(id) = self.carried_id.take() {
@@ -127,7 +128,7 @@ impl DocumentSource {
                 break;
             };
             let start = sequence.len();
-            let id = self.encode(py, &document?, &mut sequence)?;
+            let id = self.encode(&document?, &mut kinds, &mut sequence)?;
             let size = sequence.len() - start;
             if size > self.max_document_size {
                 return Err(too_large(py, size, self.max_document_size));
@@ -150,15 +151,21 @@ impl DocumentSource {
 }
 
 impl DocumentSource {
-    /// Encodes one document; returns the id of an inserted one, unless it is raw and keeps its id to itself.
-    fn encode(
+    /// Encodes one document, or the model of one update or deletion; returns the id of an inserted document, unless it is
+    /// raw and keeps its id to itself.
+    fn encode<'py>(
         &self,
-        py: Python<'_>,
-        document: &Bound<'_, PyAny>,
+        document: &Bound<'py, PyAny>,
+        kinds: &mut Kinds<'py>,
         out: &mut Vec<u8>,
     ) -> PyResult<Option<Py<PyAny>>> {
+        let py = document.py();
         if !self.adds_ids {
-            codec::encode_document(py, document, self.codec.get(), false, out)?;
+            if document.is_exact_instance_of::<PyDict>() {
+                codec::encode_document(py, document, self.codec.get(), false, out)?;
+            } else {
+                kinds.of(document, None)?.encode(document, self.codec.get(), out)?;
+            }
             return Ok(None);
         }
         let id = codec::encode_for_insert(py, document, self.codec.get(), out)?;

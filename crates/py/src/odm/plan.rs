@@ -13,6 +13,7 @@ use super::bits::Bits;
 use super::keys::Keys;
 use crate::codec::Codec;
 use crate::codec::name::Name;
+use crate::codec::slot;
 use crate::codec::text;
 
 /// Fields of one model: places in `attributes` are this wide.
@@ -644,14 +645,5 @@ fn read_type(spec: &Bound<'_, PyDict>) -> PyResult<Type> {
 #[entries]
 #[pyfunction]
 pub fn odm_offset(member: &Bound<'_, PyAny>) -> PyResult<usize> {
-    // SAFETY: the type check makes the cast right; `d_member` lives as long as the descriptor.
-    unsafe {
-        if ffi::Py_TYPE(member.as_ptr()) == &raw mut ffi::PyMemberDescr_Type {
-            let definition = (*member.as_ptr().cast::<ffi::PyMemberDescrObject>()).d_member;
-            if (*definition).type_code == ffi::Py_T_OBJECT_EX && (*definition).offset > 0 {
-                return Ok((*definition).offset as usize);
-            }
-        }
-    }
-    Err(PyTypeError::new_err("expected the member of a slot"))
+    slot::offset(member, None).ok_or_else(|| PyTypeError::new_err("expected the member of a slot"))
 }

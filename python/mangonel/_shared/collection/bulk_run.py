@@ -18,7 +18,7 @@ from mangonel._shared.replies import REPLY_ERRORS, malformed
 from mangonel._shared.settings import BOUND, concern_in, session_handle, session_of
 from mangonel.common import validate_is_document_type
 from mangonel.errors import BulkWriteError, ConfigurationError, ConnectionFailure, OperationFailure
-from mangonel.operations import InsertOne, _WriteModel
+from mangonel.operations import _WriteModel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from mangonel._shared.collection.write_support import WritingSource
     from mangonel._shared.sessions.session import _ClientSession
 
-# The order of commands where the caller wants none.
-_COMMANDS = ("insert", "update", "delete")
 # The field of each command that holds its writes.
 _FIELDS = {"insert": "documents", "update": "updates", "delete": "deletes"}
 _SORT_WIRE_VERSION = 25
@@ -43,11 +41,13 @@ class Run:
 
     __slots__ = ("command", "indexes", "is_retryable", "writes")
 
-    def __init__(self, command: str, writes: list[Any], indexes: Sequence[int]) -> None:
+    def __init__(
+        self, command: str, writes: list[Any], indexes: Sequence[int], is_retryable: bool = True
+    ) -> None:
         self.command = command
         self.writes = writes
         self.indexes = indexes
-        self.is_retryable = True
+        self.is_retryable = is_retryable
 
 
 class TableRun(Run):
@@ -104,43 +104,7 @@ class BulkRunner:
         Raises:
             TypeError, ValueError: one is no model, or its document is wrong.
         """
-        if set(map(type, requests)) == {InsertOne}:
-            # A fast path: nothing is done here for each document.
-            return [BulkRunner.insert_run([request._doc for request in requests])]
-        runs: list[Run] = []
-        by_command: dict[str, Run] = {}
-        run: Run | None = None
-        kind: type[Any] | None = None
-        command, is_update, is_replacement, repeats = "", False, False, False
-        for index, request in enumerate(requests):
-            if type(request) is not kind:
-                # Checked once for consecutive writes of one kind.
-                kind = type(request)
-                if not issubclass(kind, _WriteModel):
-                    raise TypeError(f"{request!r} is not a valid request: expected a write such as InsertOne")
-                command, is_replacement, repeats = kind._COMMAND, kind._IS_REPLACEMENT, kind._REPEATS
-                is_update = command == "update"
-            statement, is_plain = request._form, not request._has_options
-            if is_plain and is_update:
-                # The checks of `_statement`, inlined to save a frame for each write.
-                update = statement["u"]
-                is_plain = False
-                if type(update) is dict:
-                    for first in update:
-                        is_plain = type(first) is str and (first[:1] == "$") is not is_replacement
-                        break
-            if not is_plain:
-                statement = request._statement()
-            if not ordered:
-                run = by_command.get(command)
-            if run is None or run.command != command:
-                run = by_command[command] = Run(command, [], [])
-                runs.append(run)
-            run.writes.append(statement)
-            run.indexes.append(index)  # type: ignore[attr-defined]  # the list from above
-            if repeats:
-                run.is_retryable = False
-        return runs if ordered else sorted(runs, key=lambda run: _COMMANDS.index(run.command))
+        return [Run(*run) for run in _core.write_runs(requests, bool(ordered), _WriteModel)]
 
     @staticmethod
     def insert_run(documents: list[Any], first: int = 0) -> Run:
@@ -245,7 +209,10 @@ class BulkRunner:
             self.ids.extend(source.ids)
 
     def _check_unacknowledged(self, runs: list[Run], limits: _core.ServerLimits) -> None:
-        writes = [write for run in runs if run.command != "insert" for write in run.writes]
+        # A write that is still a model has no options.
+        writes = [
+            write for run in runs if run.command != "insert" for write in run.writes if type(write) is dict
+        ]
         for option, name in (("collation", "Collation"), ("arrayFilters", "arrayFilters")):
             if any(option in write for write in writes):
                 raise ConfigurationError(f"{name} is unsupported for unacknowledged writes.")
@@ -336,7 +303,8 @@ def merge(run: Run, offset: int, reply: Mapping[str, Any], result: dict[str, Any
         for error in reply.get("writeErrors") or ():
             place = error["index"] + offset
             error["index"] = run.indexes[place]
-            error["op"] = run.writes[place]
+            write = run.writes[place]
+            error["op"] = _core.write_form(write) if isinstance(write, _WriteModel) else write
             result["writeErrors"].append(error)
         concern_error = reply.get("writeConcernError")
         if not concern_error:
