@@ -1,6 +1,8 @@
 //! A thousand seeds, each a few seconds of clients, servers, network and what happens to them.
 
 use mangonel_simulation::picture::draw;
+use mangonel_simulation::plan::{Fault, Kind, Target};
+use mangonel_simulation::server::stranger::Stranger;
 use mangonel_simulation::{Plan, play};
 
 const SEEDS: u64 = 1000;
@@ -30,6 +32,14 @@ fn a_seed_is_played_the_same_again() {
         let (once, again) = (play(&Plan::new(seed), false).0, play(&Plan::new(seed), false).0);
         assert_eq!((once.hash, once.operations), (again.hash, again.operations), "seed {seed}");
     }
+}
+
+#[test]
+fn a_machine_that_only_a_pinger_reached_is_not_known_as_strange() {
+    // Monitors are connected by then, pingers are not.
+    let mut plan = Plan::new(57);
+    plan.faults = vec![Fault { at: 20, kind: Kind::Mislead(Target::Member(1), Stranger::Recovering, 3_000) }];
+    assert_eq!(play(&plan, false).0.violations, Vec::<String>::new());
 }
 
 #[test]

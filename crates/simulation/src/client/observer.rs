@@ -123,9 +123,10 @@ impl World {
             }),
             Err(error) => return self.blame(format!("client {client} refuses a hello: {error}")),
         }
-        if is_strange {
+        // Of a pinger's replies only the time counts.
+        if is_strange && !is_pinger {
             self.drivers[client].strangers.entry(member).or_insert(now);
-        } else {
+        } else if !is_pinger {
             self.drivers[client].strangers.remove(&member);
         }
         self.observe(client, member, is_pinger);
