@@ -118,6 +118,11 @@ impl Pool {
         self.out.contains_key(&link)
     }
 
+    /// Returns whether a connection is in use by an exchange that knows of it.
+    pub fn is_held(&self, link: LinkId) -> bool {
+        self.is_out(link) && !self.is_granted(link)
+    }
+
     /// Returns whether a connection is in its books, idle or in use.
     pub fn holds(&self, link: LinkId) -> bool {
         self.out.contains_key(&link) || self.idle.iter().any(|idle| idle.link == link)
@@ -188,8 +193,7 @@ impl Pool {
     /// Gives a connection back that must not be used again.
     pub fn discard(&mut self, link: LinkId, now: Instant) {
         let was_idle = self.idle.iter().any(|idle| idle.link == link);
-        let was_granted = self.grants.values().any(|answer| *answer == CheckOut::Ready(link));
-        if !was_idle && !was_granted {
+        if !was_idle && !self.is_granted(link) {
             self.note(PoolEvent::CheckedIn { link });
         }
         self.shut(link, CloseReason::Error);
@@ -253,6 +257,11 @@ impl Pool {
             self.out.remove(&link);
             self.closing.push(link);
         }
+    }
+
+    /// Whether a connection waits for a waiter that has not run since.
+    fn is_granted(&self, link: LinkId) -> bool {
+        self.grants.values().any(|answer| *answer == CheckOut::Ready(link))
     }
 
     fn is_of_this_service(&self, link: LinkId) -> bool {

@@ -9,6 +9,7 @@ use mangonel_proto::auth::login::Login;
 use mangonel_proto::auth::{Credential, Mechanism, Secret};
 use mangonel_proto::compress::Compressor;
 use mangonel_proto::error::Failure;
+use mangonel_proto::events::{CloseReason, Event, Interests, PoolEvent};
 use mangonel_proto::exchange::{Answer, Exchange, Question, Step};
 use mangonel_proto::options::ClientOptions;
 use mangonel_proto::topology::ServerType;
@@ -278,6 +279,37 @@ fn a_user_who_is_refused_later_loses_one_connection_and_the_server_keeps_its_nam
     assert!(matches!(exchange.failure(), Some(Failure::Authentication { .. })));
     assert!(is_known(&bench));
     assert_eq!(bench.sizes(), (0, 0, 0, 0));
+}
+
+#[test]
+fn a_connection_that_is_lost_while_its_user_is_asked_again_is_given_up_once() {
+    let mut bench = Bench::new(with_user(Some(Mechanism::Oidc)));
+    bench.client.set_interests(Interests::POOLS);
+    let mut exchange = bench.begin(find());
+    say_hello(&mut bench, &mut exchange);
+    exchange.handle_answer(&mut bench.client, word(1), bench.now);
+    bench.reply(&mut exchange, &done());
+    bench.reply(&mut exchange, &json!({"ok": 0, "code": 391, "errmsg": "again"}));
+    let link = exchange.link().unwrap();
+    assert_eq!(exchange.step(), Step::Ask);
+    bench.client.poll_events();
+    // Its face hears at once that the server closed it.
+    bench.client.link_lost(bench.shard, link, bench.now);
+    assert_eq!(bench.client.poll_closing(), [link]);
+    assert_eq!(bench.client.poll_events().len(), 0);
+    exchange.handle_answer(&mut bench.client, word(2), bench.now);
+    exchange.handle_link_lost(&mut bench.client, bench.now);
+    let heard = bench.client.poll_events();
+    let heard: Vec<_> = heard
+        .iter()
+        .filter_map(|event| if let Event::Pool { event, .. } = event { Some(event) } else { None })
+        .collect();
+    let cleared = PoolEvent::Cleared { service_id: None, is_interrupting: false };
+    let closed = PoolEvent::ConnectionClosed { link, reason: CloseReason::Error };
+    assert_eq!(heard, [&cleared, &PoolEvent::CheckedIn { link }, &closed]);
+    let snapshots = bench.client.pool_snapshots();
+    let counts: Vec<_> = snapshots.values().map(|known| &known.counts).collect();
+    assert_eq!((counts[0].created, counts[0].closed.iter().sum::<u64>()), (1, 1));
 }
 
 #[test]

@@ -60,10 +60,11 @@ impl Client {
         Some(missing)
     }
 
-    /// Closes an idle link that the server has closed.
+    /// Closes a link that the server has closed. One that an exchange holds stays in the books until that gives it up.
     pub fn link_lost(&mut self, shard: ShardId, link: LinkId, now: Instant) {
         let place = self.pinned.remove(&link);
         match self.pool_of_link(shard, link) {
+            Some(pool) if place.is_none() && pool.is_held(link) => self.closing.push(link),
             Some(pool) => pool.discard(link, now),
             None => self.close_orphan(place, link, now),
         }

@@ -206,6 +206,7 @@ impl Exchange {
         if !pool.is_out(link) {
             return self.fail_pinned(client, now);
         }
+        client.forget_pinned(link);
         self.link = Some(link);
         self.send(client, now);
     }
