@@ -20,6 +20,7 @@ const LEAST: usize = 1024;
 const WINDOW: usize = 4096;
 
 const OP_MSG: i32 = 0x07DD;
+const LENGTH: usize = 4;
 const HEAD: usize = 16 + 4 + 1 + 4;
 const BODY_LENGTH: usize = 21;
 const CURSOR: &[u8] = b"\x03cursor\0";
@@ -188,10 +189,17 @@ impl ChunkFilter {
                     };
                 }
                 Stage::Head => {
-                    if available < HEAD {
+                    if available < LENGTH {
                         return FilterStep::Receive(0);
                     }
                     self.length = usize::try_from(self.i32_at(0)).unwrap_or(0);
+                    // Of a message that is shorter than the head no more will come.
+                    if available < HEAD && self.length >= HEAD {
+                        return FilterStep::Receive(0);
+                    }
+                    if available < HEAD {
+                        return FilterStep::Plain;
+                    }
                     let is_message = self.i32_at(12) == OP_MSG && self.ready()[20] == 0;
                     if !is_message || !(HEAD..=MAX_MESSAGE_SIZE).contains(&self.length) {
                         return FilterStep::Plain;

@@ -331,6 +331,7 @@ impl Pool {
         self.clear();
         // Their exchanges publish the events when they give them up.
         self.closing.extend(self.out.drain().map(|(link, _)| link));
+        self.closing.append(&mut self.shaking);
         self.woken.extend(self.waiters.drain(..));
     }
 

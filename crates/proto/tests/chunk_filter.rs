@@ -48,6 +48,16 @@ fn reply(chunks: &[Chunk], batch: &str, leading: bool) -> Vec<u8> {
     out
 }
 
+#[test]
+fn a_message_that_is_shorter_than_the_head_of_a_reply_is_not_waited_for() {
+    let mut filter = ChunkFilter::new(0, 100);
+    let mut message = [0; 20];
+    message[0] = 20;
+    filter.window()[..20].copy_from_slice(&message);
+    filter.received(0, 20);
+    assert!(matches!(filter.poll(), FilterStep::Plain), "{:?}", filter.poll());
+}
+
 /// Feeds `bytes` in pieces; returns the messages that came out and the memory that was laid into.
 fn filter(mut bytes: &[u8], room: usize, pieces: &[usize]) -> (Vec<Vec<u8>>, Vec<u8>, bool) {
     let (mut filter, mut memory, mut messages, mut turn) =

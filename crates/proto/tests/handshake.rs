@@ -3,6 +3,8 @@
 
 mod bench;
 
+use std::time::Duration;
+
 use bench::*;
 use mangonel_proto::auth::external::{Hidden, Word};
 use mangonel_proto::auth::login::Login;
@@ -310,6 +312,19 @@ fn a_connection_that_is_lost_while_its_user_is_asked_again_is_given_up_once() {
     let snapshots = bench.client.pool_snapshots();
     let counts: Vec<_> = snapshots.values().map(|known| &known.counts).collect();
     assert_eq!((counts[0].created, counts[0].closed.iter().sum::<u64>()), (1, 1));
+}
+
+#[test]
+fn a_client_that_is_closed_closes_connections_in_their_handshakes_too() {
+    let mut bench = plain();
+    let mut exchange = bench.begin(find());
+    let link = bench.open(&mut exchange);
+    bench.client.close(bench.now);
+    assert_eq!(bench.client.poll_closing(), [link]);
+    exchange.handle_network_error(&mut bench.client, "closed", false, bench.now);
+    bench.now = bench.now + Duration::from_secs(1);
+    exchange.handle_timeout(&mut bench.client, bench.now);
+    assert_eq!(exchange.failure(), Some(&Failure::Closed));
 }
 
 #[test]
