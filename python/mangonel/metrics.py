@@ -100,7 +100,7 @@ class PoolMetrics:
     """The connections to one server, of all faces and event loops; those of the monitors are not among them.
 
     Args:
-        address: host and port of the server.
+        address: host and port of the server; `("_other", 0)` for servers that left the deployment, above 200 of them.
         idle: connections that are idle, at this moment.
         in_use: connections in use, at this moment.
         pending: connections being opened, at this moment.

@@ -8,6 +8,16 @@ use crate::metrics::{Metrics, PoolCounts};
 use crate::pool::Pool;
 use crate::topology::Address;
 
+/// How many servers that the deployment has no more are counted each by itself.
+const MOST_GONE: usize = 200;
+
+/// The host under which the rest of them is counted, with port 0.
+const REST: &str = "_other";
+
+/// The counts of closed pools. Those of servers that the deployment has no more are kept for a bounded number of them.
+#[derive(Default)]
+pub(super) struct Gone(BTreeMap<Address, PoolCounts>);
+
 /// The connections of one server over all shards: the current ones, and the counts.
 #[derive(Clone, Debug, Default)]
 pub struct PoolSnapshot {
@@ -51,7 +61,7 @@ impl Client {
     /// Returns the connections of every known or former server.
     pub fn pool_snapshots(&self) -> BTreeMap<Address, PoolSnapshot> {
         let mut found: BTreeMap<Address, PoolSnapshot> = BTreeMap::new();
-        for (address, counts) in &self.gone {
+        for (address, counts) in &self.gone.0 {
             found.entry(address.clone()).or_default().counts.merge(counts);
         }
         for (address, server) in &self.servers {
@@ -69,11 +79,47 @@ impl Client {
     }
 
     pub(super) fn keep_counts(&mut self, address: &Address, pool: &Pool) {
-        self.gone.entry(address.clone()).or_default().merge(pool.counts());
+        self.count_gone(address, |counts| counts.merge(pool.counts()));
     }
 
     /// Counts for a server whose pool is gone.
     pub(crate) fn count_gone(&mut self, address: &Address, count: impl FnOnce(&mut PoolCounts)) {
-        count(self.gone.entry(address.clone()).or_default());
+        count(self.gone.of(address, |known| self.servers.contains_key(known)));
+    }
+}
+
+impl Gone {
+    /// Returns the counts of a server, to be changed. `is_known`: whether the deployment has a server.
+    fn of(&mut self, address: &Address, is_known: impl Fn(&Address) -> bool) -> &mut PoolCounts {
+        if self.0.len() >= MOST_GONE && !self.0.contains_key(address) {
+            let rest = Address::new(REST, 0);
+            let former = self.0.keys().find(|known| !is_known(known) && **known != rest).cloned();
+            if let Some(counts) = former.and_then(|former| self.0.remove(&former)) {
+                self.0.entry(rest).or_default().merge(&counts);
+            }
+        }
+        self.0.entry(address.clone()).or_default()
+    }
+
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn former_servers_beyond_a_bound_are_counted_together() {
+        let mut gone = Gone::default();
+        let pod = |number: usize| Address::new(&format!("pod-{number}.example"), 27017);
+        for number in 0..3 * MOST_GONE {
+            gone.of(&pod(number), |known| *known == pod(0)).created += 1;
+        }
+        assert_eq!(gone.0.len(), MOST_GONE + 1);
+        assert_eq!(gone.0.values().map(|counts| counts.created).sum::<u64>(), 3 * MOST_GONE as u64);
+        assert_eq!(gone.0[&pod(0)].created, 1);
     }
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use self::connections::ConnectionFacts;
+use self::counting::Gone;
 pub use self::counting::PoolSnapshot;
 use crate::client_session::{ClientSession, ClusterTime, keep_newer};
 use crate::error::ProtocolError;
@@ -20,7 +21,7 @@ use crate::events::{Event, EventQueue, Interests, PoolEvent};
 use crate::hello::hello_command;
 use crate::ids::{ExchangeId, LinkId, SessionId, ShardId};
 use crate::message::Command;
-use crate::metrics::{Metrics, PoolCounts};
+use crate::metrics::Metrics;
 use crate::options::ClientOptions;
 use crate::pool::Pool;
 use crate::session::{IdSource, ServerSession, SessionPool};
@@ -85,8 +86,7 @@ pub struct Client {
     cluster_time: Option<ClusterTime>,
     /// The counts, if they were requested.
     pub(crate) metrics: Option<Box<Metrics>>,
-    /// The counts of closed pools.
-    gone: BTreeMap<Address, PoolCounts>,
+    gone: Gone,
     next_exchange: u64,
     next_request: i32,
     next_link: u32,
@@ -129,7 +129,7 @@ impl Client {
             choices,
             cluster_time: None,
             metrics: None,
-            gone: BTreeMap::new(),
+            gone: Gone::default(),
             next_exchange: 0,
             next_request,
             next_link: 0,

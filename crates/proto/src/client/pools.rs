@@ -24,12 +24,15 @@ impl Client {
     pub fn close_shard(&mut self, shard: ShardId) -> Vec<LinkId> {
         self.shards.remove(&shard);
         let mut links = Vec::new();
-        for (address, server) in &mut self.servers {
-            let Some(mut pool) = server.pools.remove(&shard) else { continue };
+        let pools = self
+            .servers
+            .iter_mut()
+            .filter_map(|(address, server)| Some((address.clone(), server.pools.remove(&shard)?)));
+        for (address, mut pool) in pools.collect::<Vec<_>>() {
             pool.close();
-            self.gone.entry(address.clone()).or_default().merge(pool.counts());
+            self.keep_counts(&address, &pool);
             links.append(&mut pool.poll_closing());
-            self.events.push_log(address, pool.take_log());
+            self.events.push_log(&address, pool.take_log());
         }
         self.forget_connections(&links);
         links
