@@ -4,6 +4,7 @@ use crate::network::{Chunk, Owner};
 use crate::plan::{Kind, Target};
 use crate::queue::ms;
 use crate::server::member::{Mischief, State};
+use crate::server::stranger::Stranger;
 use crate::trace::Who;
 use crate::world::{Event, Undo, World};
 
@@ -114,6 +115,8 @@ impl World {
                     self.undo_after(milliseconds, Undo::Trust(member));
                 }
             }
+            // A router that answers to the name of one is taken for it.
+            Kind::Mislead(_, Stranger::Router, _) if self.plan.is_cluster => {}
             Kind::Mislead(target, stranger, milliseconds) => {
                 if let Some(member) = self.member(target)
                     && self.strangers.insert(member, stranger).is_none()
@@ -122,13 +125,23 @@ impl World {
                 }
             }
             Kind::Name(routers) => self.named = routers,
-            Kind::Fork(client) | Kind::CloseLoop(client) => {
+            Kind::Reconfigure => self.set.reconfigure(),
+            Kind::Damage(line, how) => {
+                let line = self.open_line_of(line).map(|line| &mut self.network.lines[line]);
+                if let Some(line) = line.filter(|line| matches!(line.owner, Owner::Link(_))) {
+                    line.damage = Some(how);
+                    self.drivers[line.client].is_damaged = true;
+                    self.set.logins.refusals += 1;
+                }
+            }
+            Kind::Fork(client) | Kind::CloseLoop(client) | Kind::Close(client) => {
                 let client = client as usize % self.drivers.len();
                 if self.drivers[client].asleep_until(now).is_some() {
                     return;
                 }
                 match kind {
                     Kind::Fork(_) => self.fork(client),
+                    Kind::Close(_) => self.drivers[client].client.close(now),
                     _ => self.close_loop(client),
                 }
                 self.follow_up(client);

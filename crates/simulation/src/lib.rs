@@ -4,6 +4,7 @@
 
 pub mod chance;
 mod client;
+pub mod damage;
 mod desk;
 mod faults;
 mod judge;

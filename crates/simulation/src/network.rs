@@ -8,6 +8,7 @@ use mangonel_proto::ids::LinkId;
 use mangonel_proto::time::Instant;
 
 use crate::chance::Chance;
+use crate::damage::Damage;
 use crate::queue::ms;
 use crate::server::stranger::Stranger;
 
@@ -68,6 +69,8 @@ pub struct Line {
     pub unread: usize,
     /// How many whole messages the member has received.
     pub messages: u64,
+    /// What happens to the next answer.
+    pub damage: Option<Damage>,
     /// What it leads to, where that is not the member.
     pub stranger: Option<Stranger>,
     ways: [Way; 2],
@@ -127,6 +130,7 @@ impl Network {
             inbound: Vec::new(),
             packs: None,
             messages: 0,
+            damage: None,
             stranger: None,
             unread: 0,
             ways: [Way::default(), Way::default()],

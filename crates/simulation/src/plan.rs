@@ -1,6 +1,8 @@
 //! What a seed stands for: the deployment, the clients, what they do, and what happens to them. A plan is plain data, so
 //! that a failing one can be made smaller.
 
+mod setting;
+
 use std::time::Duration;
 
 use mangonel_proto::auth::login::Login;
@@ -9,7 +11,9 @@ use mangonel_proto::compress::Compressor;
 use mangonel_proto::options::{ClientOptions, PoolOptions};
 use mangonel_proto::topology::{Address, MonitorSettings, ServerMonitoringMode, TopologySettings};
 
+pub use self::setting::Setting;
 use crate::chance::Chance;
+use crate::damage::Damage;
 use crate::queue::ms;
 use crate::server::login::{Forgery, PASSWORD, USER};
 use crate::server::member::{Duty, Mischief};
@@ -124,6 +128,12 @@ pub enum Kind {
     Mislead(Target, Stranger, u64),
     /// A client's process forks and ends; its child goes on.
     Fork(u64),
+    /// The set gets another version of its configuration.
+    Reconfigure,
+    /// The next answer on one connection of a pool is damaged.
+    Damage(u64, Damage),
+    /// A client is closed with all that goes on in it.
+    Close(u64),
     /// A client's event loop is closed with all that goes on in it; another one goes on.
     CloseLoop(u64),
 }
@@ -154,6 +164,12 @@ pub struct ClientPlan {
     pub is_traced: bool,
     /// Whether it has other options at first, and takes these before its first operation.
     pub is_reconfigured: bool,
+    /// How many of 100 operations wait for their turn before they begin.
+    pub asides: u64,
+    /// How many of 100 questions find no answer.
+    pub unanswered: u64,
+    /// Whether its listeners come when it is made already.
+    pub hears_late: bool,
     /// Whether its user is let in nowhere: it does not know the password, or may not send it.
     pub is_outsider: bool,
 }
@@ -183,6 +199,8 @@ pub struct Plan {
     pub is_speculative: bool,
     /// The compressors that the members have.
     pub compressors: Vec<&'static str>,
+    /// What servers are like besides.
+    pub setting: Setting,
     /// After how many milliseconds members close unused cursors.
     pub cursor_timeout: u64,
     /// The clients.
@@ -239,6 +257,7 @@ impl Plan {
             has_user,
             is_speculative: chance.percent(70),
             compressors: if has_many { vec!["snappy", "zstd", "zlib"] } else { vec!["zlib"] },
+            setting: Setting::default(),
             cursor_timeout: chance.pick(&[600_000, 600_000, 400]),
             clients,
             faults,
@@ -246,6 +265,7 @@ impl Plan {
         };
         plan.widen(&mut Chance::new(seed, 6));
         plan.vary(&mut Chance::new(seed, 8));
+        plan.set(&mut Chance::new(seed, 9));
         plan.faults.sort_by_key(|fault| fault.at);
         plan
     }
@@ -400,11 +420,17 @@ fn rare_kind(chance: &mut Chance, members: usize) -> Kind {
 }
 
 fn login(chance: &mut Chance) -> Login {
+    let mechanism = chance.pick(&[None, None, Some(Mechanism::ScramSha256), Some(Mechanism::ScramSha1)]);
+    login_by(chance, mechanism)
+}
+
+/// Returns a login of the user with a password.
+fn login_by(chance: &mut Chance, mechanism: Option<Mechanism>) -> Login {
     let credential = Credential {
         username: Some(USER.into()),
         password: Some(Secret::new(PASSWORD)),
         source: "admin".into(),
-        mechanism: chance.pick(&[None, None, Some(Mechanism::ScramSha256), Some(Mechanism::ScramSha1)]),
+        mechanism,
     };
     let mut seed = [0; 32];
     seed[..16].copy_from_slice(&chance.bytes());
@@ -457,14 +483,20 @@ fn client(chance: &mut Chance, members: usize) -> ClientPlan {
         is_counting: chance.percent(30),
         is_traced: false,
         is_reconfigured: false,
+        asides: 0,
+        unanswered: 0,
+        hears_late: false,
         is_outsider: false,
     }
 }
 
+/// The number of a name that leads nowhere.
+pub(crate) const NOWHERE: usize = 15;
+
 /// Returns a member's address.
 pub fn address(member: usize) -> Address {
     /// More than there are members.
-    const MOST: usize = 16;
+    const MOST: usize = NOWHERE + 1;
     thread_local! {
         /// Made once for each thread: some are looked up with every event.
         static KNOWN: Vec<Address> =

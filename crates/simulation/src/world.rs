@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use mangonel_proto::time::Instant;
@@ -11,7 +12,7 @@ use crate::client::{Agent, Driver};
 use crate::judge::Ledger;
 use crate::network::{Arrival, Chunk, Network, Owner};
 use crate::packing;
-use crate::plan::{self, Plan};
+use crate::plan::{self, NOWHERE, Plan};
 use crate::queue::{EPOCH, Queue, ms};
 use crate::server::member::State;
 use crate::server::stranger::Stranger;
@@ -106,8 +107,14 @@ pub(crate) struct World {
 /// Plays a plan. `traced`: whether what was said is kept.
 pub fn play(plan: &Plan, traced: bool) -> (Report, Trace) {
     let mut world = World::new(plan.clone(), traced);
-    world.run();
-    world.judge();
+    let played = catch_unwind(AssertUnwindSafe(|| {
+        world.run();
+        world.judge();
+    }));
+    if let Err(panic) = played {
+        let texts = (panic.downcast_ref::<&str>().copied(), panic.downcast_ref::<String>());
+        world.blame(format!("it panicked: {}", texts.0.or(texts.1.map(String::as_str)).unwrap_or("no text")));
+    }
     let mut report = world.report;
     report.violations = std::mem::take(&mut world.ledger.borrow_mut().violations);
     (report.rollbacks, report.elections) = (world.set.rollbacks, world.set.elections);
@@ -124,6 +131,10 @@ impl World {
         set.logins.is_speculative = plan.is_speculative;
         set.compressors.clone_from(&plan.compressors);
         set.cursor_timeout = plan.cursor_timeout;
+        let setting = &plan.setting;
+        (set.wire, set.largest) = (setting.wire, setting.largest);
+        (set.logins.is_old_user, set.logins.has_empty_exchange) =
+            (setting.is_old_user, setting.has_empty_exchange);
         set.logins.has_outsiders = plan.clients.iter().any(|client| client.is_outsider);
         let network = Network::new(plan.latency.clone(), plan.split, Chance::new(seed, 3));
         let ledger = Rc::new(RefCell::new(Ledger::default()));
@@ -137,7 +148,7 @@ impl World {
             report: Report::default(),
             healed: EPOCH,
             named: u64::MAX,
-            unnamed: BTreeSet::new(),
+            unnamed: (0..plan.clients.len()).map(|client| (client, NOWHERE)).collect(),
             distrusted: BTreeSet::new(),
             strangers: BTreeMap::new(),
             plan,
@@ -284,7 +295,12 @@ impl World {
                     Out::Reply(line, message) => {
                         if self.network.lines[line].is_server_open {
                             self.trace.say(self.queue.now(), &self.network.lines[line], false, &message);
-                            let packed = self.network.lines[line].packs;
+                            let known = &mut self.network.lines[line];
+                            let message = match known.damage.take() {
+                                Some(damage) => damage.done_to(message),
+                                None => message,
+                            };
+                            let packed = known.packs.filter(|_| !packing::is_packed(&message));
                             let packed = packed.and_then(|compressor| packing::pack(&message, compressor));
                             self.send(line, false, Chunk::Bytes(packed.unwrap_or(message)));
                         }

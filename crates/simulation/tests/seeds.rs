@@ -1,7 +1,7 @@
 //! A thousand seeds, each a few seconds of clients, servers, network and what happens to them.
 
 use mangonel_simulation::picture::draw;
-use mangonel_simulation::plan::{Fault, Kind, Target};
+use mangonel_simulation::plan::{Fault, Kind, Target, Work};
 use mangonel_simulation::server::stranger::Stranger;
 use mangonel_simulation::{Plan, play};
 
@@ -39,6 +39,17 @@ fn a_machine_that_only_a_pinger_reached_is_not_known_as_strange() {
     // Monitors are connected by then, pingers are not.
     let mut plan = Plan::new(57);
     plan.faults = vec![Fault { at: 20, kind: Kind::Mislead(Target::Member(1), Stranger::Recovering, 3_000) }];
+    assert_eq!(play(&plan, false).0.violations, Vec::<String>::new());
+}
+
+#[test]
+fn a_batch_that_is_asked_of_what_is_of_no_set_any_more_needs_no_time_of_the_set() {
+    let mut plan = Plan::new(6);
+    plan.clients.iter_mut().for_each(|client| client.workers = vec![Work::Browse; 3]);
+    let ghosts = (0..3).map(|member| Kind::Mislead(Target::Member(member), Stranger::Ghost, 300));
+    // Monitors are connected anew, and pools are not.
+    let cuts = [4, 8, 12].map(|line| Kind::Cut { line, to_server: false, bytes: 0 });
+    plan.faults = ghosts.chain(cuts).map(|kind| Fault { at: 300, kind }).collect();
     assert_eq!(play(&plan, false).0.violations, Vec::<String>::new());
 }
 

@@ -59,6 +59,8 @@ pub(crate) struct Worker {
     pub(crate) sends: u32,
     /// The last reply.
     pub(crate) message: Vec<u8>,
+    /// Whether its operation waits for its turn, and is not driven meanwhile.
+    pub(crate) is_aside: bool,
     /// When it came to the wait queue.
     pub(crate) queued: Option<Queued>,
     /// Whether a server said that it has too much to do.
@@ -131,6 +133,8 @@ pub(crate) struct Driver {
     pub(crate) inherited: BTreeSet<[u8; 16]>,
     /// The members whose monitors have met a stranger in their place, and since when.
     pub(crate) strangers: BTreeMap<usize, Instant>,
+    /// Whether answers to it were damaged.
+    pub(crate) is_damaged: bool,
     /// How often it was forked.
     pub(crate) forks: i64,
 }
@@ -144,7 +148,14 @@ impl Driver {
             // Of a URI whose options are not known yet; there is no such server.
             first.topology.seeds = vec![Address::new("elsewhere.example", 27017)];
         }
-        let mut client = Client::observed(first, interests, chance.bytes(), EPOCH);
+        // Pools and servers tell of their beginnings only once.
+        let hears_late = plan.hears_late && !interests.contains(Interests(0b110));
+        let mut client = if hears_late {
+            Client::new(first, chance.bytes(), EPOCH)
+        } else {
+            Client::observed(first, interests, chance.bytes(), EPOCH)
+        };
+        client.set_interests(interests);
         if plan.is_reconfigured {
             client.reconfigure(plan.options.clone(), EPOCH);
         }
@@ -181,6 +192,7 @@ impl Driver {
             inherited: BTreeSet::new(),
             strangers: BTreeMap::new(),
             forks: 0,
+            is_damaged: false,
         }
     }
 
@@ -274,6 +286,7 @@ impl Worker {
             begun: EPOCH,
             sends: 0,
             message: Vec::new(),
+            is_aside: false,
             queued: None,
             met_overload: false,
             full_since: None,

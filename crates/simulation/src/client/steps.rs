@@ -8,6 +8,7 @@ use mangonel_proto::auth::Mechanism;
 use mangonel_proto::auth::external::{Hidden, Prompt, Word};
 use mangonel_proto::auth::scram::{KeyCache, KeyRequest, Keys};
 use mangonel_proto::compress::Codec;
+use mangonel_proto::error::{Failure, ProtocolError};
 use mangonel_proto::exchange::{Answer, Exchange, Question, Step};
 use mangonel_proto::frame::Deframer;
 use mangonel_proto::ids::LinkId;
@@ -19,6 +20,7 @@ use mangonel_proto::read_preference::Mode;
 use super::room::{Room, Taken};
 use super::{Agent, Link, feed};
 use crate::desk::{Ask, Ending};
+use crate::judge::time_told;
 use crate::network::{Chunk, Owner};
 use crate::packing;
 use crate::plan;
@@ -29,8 +31,10 @@ use crate::trace::Who;
 use crate::wire::{Request, name_of};
 use crate::world::{Event, World};
 
-/// How long the derivation of keys takes.
-const DERIVING: Duration = ms(5);
+/// How many milliseconds an answer takes: keys are derived, tokens fetched.
+const ANSWERING: &[u64] = &[5, 5, 5, 80, 600];
+/// For how many milliseconds an operation waits for its turn.
+const ASIDE: &[u64] = &[0, 1, 30, 700];
 /// How long a worker waits before it looks whether a full connection has room.
 const DRAINING: Duration = ms(10);
 
@@ -82,13 +86,29 @@ impl World {
         let now = self.queue.now();
         operation.is_traced = self.plan.clients[client].is_traced;
         let driver = &mut self.drivers[client];
-        let exchange = Exchange::begin(&mut driver.client, driver.shard, operation, now);
+        let is_aside = !operation.is_filling && driver.chance.percent(self.plan.clients[client].asides);
+        let begin = if is_aside { Exchange::begin_aside } else { Exchange::begin };
+        let exchange = begin(&mut driver.client, driver.shard, operation, now);
         let place = &mut driver.workers[worker];
+        place.is_aside = false;
         (place.begun, place.sends, place.queued, place.met_overload) = (now, 0, None, false);
         (place.logins, place.full_since) = (0, None);
         place.message.clear();
+        let is_over = exchange.step() == Step::Done;
         place.exchange = Some(exchange);
+        if is_aside && !is_over {
+            return self.wait_aside(client, worker);
+        }
         self.drive(client, worker);
+    }
+
+    /// Lets an operation wait for its turn.
+    fn wait_aside(&mut self, client: usize, worker: usize) {
+        let driver = &mut self.drivers[client];
+        let place = &mut driver.workers[worker];
+        (place.is_aside, place.ticket) = (true, self.queue.ticket());
+        let (ticket, delay) = (place.ticket, ms(driver.chance.pick(ASIDE)));
+        self.queue.after(delay, Event::Timer(client, Agent::Worker(worker), ticket));
     }
 
     /// Does what the exchange asks for until it has to wait.
@@ -117,6 +137,15 @@ impl World {
                 let how = failure.map_or(String::new(), |failure| format!(", {failure:?}"));
                 format!("worker {worker}: {name} {step:?} on {:?}{how}", exchange.link())
             });
+            let asides = self.plan.clients[client].asides;
+            let may_step_aside = step == Step::Connect || (step == Step::Wait && place.queued.is_some());
+            if may_step_aside && !exchange.operation().is_filling && driver.chance.percent(asides) {
+                exchange.step_aside(&mut driver.client, now);
+                place.queued = None;
+                let opening = place.opening.take();
+                self.wait_aside(client, worker);
+                return opening.into_iter().for_each(|line| self.close_client(line));
+            }
             match step {
                 Step::Connect => {
                     let host = exchange.server().map_or(0, |server| member_of(server.as_str()));
@@ -167,7 +196,8 @@ impl World {
                         }
                         // Another thread derives them.
                         Some(Question::Keys(_) | Question::Word(..)) => {
-                            let left = exchange.answer_timeout(now).unwrap_or(DERIVING).min(DERIVING);
+                            let took = ms(driver.chance.pick(ANSWERING));
+                            let left = exchange.answer_timeout(now).unwrap_or(took).min(took);
                             self.queue.after(left, Event::Timer(client, agent, ticket));
                             return;
                         }
@@ -399,7 +429,14 @@ impl World {
             return self.go_on_with(client, worker, Some(Box::default()));
         };
         match exchange.step() {
+            _ if std::mem::take(&mut place.is_aside) => {
+                place.begun = now;
+                exchange.resume(&mut driver.client, now);
+            }
             Step::Wait | Step::Sleep(_) => exchange.handle_timeout(&mut driver.client, now),
+            Step::Ask if driver.chance.percent(self.plan.clients[client].unanswered) => {
+                exchange.handle_no_answer(&mut driver.client, now);
+            }
             Step::Ask => {
                 let answer = match exchange.question() {
                     Some(Question::Keys(request)) => Answer::Keys(derived(&request)),
@@ -475,6 +512,10 @@ impl World {
             if known.is_streaming {
                 // Read when it is asked for.
                 if feed(&mut known.deframer, bytes).is_err() {
+                    known.is_lost = true;
+                    if driver.is_damaged {
+                        return;
+                    }
                     self.blame(format!("client {client} cannot read ahead on {link:?}"));
                 }
                 return;
@@ -502,27 +543,26 @@ impl World {
             }
         }
         if let Err(error) = feed(&mut known.deframer, left) {
-            return self.blame(format!("client {client} cannot read a message: {error}"));
+            return self.refuse_message(client, worker, &error);
         }
         let message = match filtered {
             Some(message) => message,
             None => {
-                let Some(message) = known.deframer.message().map(<[u8]>::to_vec) else { return };
-                if known.deframer.consume().is_err() {
-                    return self.blame(format!("client {client} cannot read on behind a message"));
+                if known.deframer.message().is_none() {
+                    return;
                 }
-                message
+                match known.deframer.take() {
+                    Ok(message) => message,
+                    Err(error) => return self.refuse_message(client, worker, &error),
+                }
             }
         };
         let has_more = !known.deframer.is_empty();
         let message = match packing::is_packed(&message).then(|| known.codec.decompress(&message)) {
             None => message,
             Some(Ok(message)) => message,
-            Some(Err(error)) => {
-                return self.blame(format!("client {client} cannot decompress a message: {error}"));
-            }
+            Some(Err(error)) => return self.refuse_message(client, worker, &error.into()),
         };
-        self.hear_time(client, &message);
         let driver = &mut self.drivers[client];
         let place = &mut driver.workers[worker];
         let Some(exchange) = &mut place.exchange else { return };
@@ -533,6 +573,9 @@ impl World {
             is_command && name_of(exchange.outbound()).is_none_or(|name| !LOGINS.contains(&name));
         exchange.handle_reply(&mut driver.client, &message, now);
         let is_streaming = exchange.more_to_come();
+        if !matches!(exchange.failure(), Some(Failure::Protocol(_))) {
+            driver.told = driver.told.max(time_told(&message));
+        }
         if let Some(known) = driver.links.get_mut(&link) {
             known.is_streaming = is_streaming;
         }
@@ -543,6 +586,16 @@ impl World {
             place.logins += u32::from(exchange.facts().code == Some(REAUTHENTICATION_REQUIRED));
             place.met_overload |= exchange.facts().labels.is_overloaded || overloads(&message);
             place.message = message;
+        }
+        self.drive(client, worker);
+    }
+
+    /// What a worker received is no message; the judges know whether it was one.
+    fn refuse_message(&mut self, client: usize, worker: usize, error: &ProtocolError) {
+        let now = self.queue.now();
+        let driver = &mut self.drivers[client];
+        if let Some(exchange) = &mut driver.workers[worker].exchange {
+            exchange.handle_protocol_error(&mut driver.client, &error.to_string(), now);
         }
         self.drive(client, worker);
     }
@@ -618,9 +671,11 @@ impl World {
     pub(crate) fn wake(&mut self, client: usize, worker: usize) {
         let now = self.queue.now();
         let driver = &mut self.drivers[client];
-        if let Some(exchange) = &mut driver.workers[worker].exchange {
-            exchange.handle_wake(&mut driver.client, now);
+        let Some(exchange) = &mut driver.workers[worker].exchange else { return };
+        if !driver.client.should_wake(exchange.id()) {
+            return;
         }
+        exchange.handle_wake(&mut driver.client, now);
         self.drive(client, worker);
     }
 

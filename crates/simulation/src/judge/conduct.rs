@@ -1,9 +1,10 @@
 //! What a client sends, held against what it may send: numbers of writes, sessions, times, the first message.
 
+use mangonel_bson::RawDocument;
 use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::message::read_reply;
 
-use super::Use;
+use super::{Use, limit_of};
 use crate::client::member_of;
 use crate::network::Owner;
 use crate::packing;
@@ -63,8 +64,9 @@ impl World {
         let place = &driver.workers[worker];
         let Some(exchange) = &place.exchange else { return };
         let mut broken: Vec<String> = Vec::new();
-        // What waited for room was written before.
-        let is_fresh = place.full_since.is_none();
+        let met = exchange.server().and_then(|server| driver.strangers.get(&member_of(server.as_str())));
+        // What waited for room was written before, and what is of no set has no time of one.
+        let is_fresh = place.full_since.is_none() && met.is_none();
         if is_fresh
             && driver.told > 0
             && request.session.is_some()
@@ -72,7 +74,19 @@ impl World {
         {
             broken.push(format!("gossips {:?}, was told {}", request.cluster_time, driver.told));
         }
-        if let Some(limit) = driver.client.options().timeout.filter(|_| exchange.is_limited()) {
+        if is_fresh && driver.client.is_closed() {
+            broken.push("is sent by a closed client".into());
+        }
+        let (session, number) = exchange.stamped_session(&driver.client).unzip();
+        if (session, number.flatten()) != (request.session, request.number) {
+            broken.push(format!("is said to be number {number:?} in another session than it is"));
+        }
+        let shown = exchange.sent_document();
+        let shown = RawDocument::from_bytes(&shown).ok().and_then(|shown| shown.iter().next()?.ok());
+        if shown.is_none_or(|first| first.key != request.name) {
+            broken.push("is shown as another command".into());
+        }
+        if let Some(limit) = limit_of(exchange, driver.client.options().timeout) {
             let until = place.begun + limit;
             let left = until.saturating_since(now).as_millis() as u64;
             if now >= until {
@@ -96,7 +110,6 @@ impl World {
         let topology = &driver.client.options().topology;
         let is_free =
             exchange.operation().server.is_none() && !request.is_in_transaction && !topology.is_direct;
-        let met = exchange.server().and_then(|server| driver.strangers.get(&member_of(server.as_str())));
         if is_free && met.is_some_and(|since| *since < place.begun) {
             broken.push("goes to a server that is none of the set".into());
         }
@@ -174,17 +187,6 @@ impl World {
         }
     }
 
-    /// A client is told a cluster time.
-    pub(crate) fn hear_time(&mut self, client: usize, message: &[u8]) {
-        let Ok(reply) = read_reply(message) else { return };
-        let time = reply.body.get_document("$clusterTime").ok().flatten();
-        let time = time.and_then(|time| time.get_timestamp("clusterTime").ok().flatten());
-        if let Some(time) = time {
-            let driver = &mut self.drivers[client];
-            driver.told = driver.told.max(time.to_u64());
-        }
-    }
-
     /// The connection under a worker's command is about to be called broken.
     pub(crate) fn note_break(&mut self, client: usize, worker: usize) {
         let driver = &mut self.drivers[client];
@@ -209,6 +211,13 @@ impl World {
             }
         }
     }
+}
+
+/// Returns the cluster time that a reply tells; 0 for none.
+pub(crate) fn time_told(message: &[u8]) -> u64 {
+    let time = read_reply(message).ok().and_then(|reply| reply.body.get_document("$clusterTime").ok()?);
+    let time = time.and_then(|time| time.get_timestamp("clusterTime").ok()?);
+    time.map_or(0, |time| time.to_u64())
 }
 
 /// Takes what an exchange tells of its spans. `open`: the request whose span is open.

@@ -6,11 +6,15 @@ mod events;
 mod outcome;
 mod pools;
 
+pub(crate) use self::conduct::time_told;
 pub(crate) use self::events::Heard;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use mangonel_proto::exchange::Exchange;
 use mangonel_proto::ids::ExchangeId;
+use mangonel_proto::operation::Limit;
 use mangonel_proto::time::Instant;
 
 /// What a client was told of a write.
@@ -70,6 +74,15 @@ pub(crate) struct Stream {
     pub(crate) start: usize,
     /// The intents, in order.
     pub(crate) shown: Vec<i64>,
+}
+
+/// Returns how long an operation may take as a whole. `of_client`: unless it has a limit of its own.
+fn limit_of(exchange: &Exchange, of_client: Option<Duration>) -> Option<Duration> {
+    match exchange.operation().limit {
+        Limit::OfClient => of_client,
+        Limit::Within(limit) => Some(limit),
+        Limit::None => None,
+    }
 }
 
 impl Ledger {

@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use mangonel_proto::error::Failure;
 use mangonel_proto::exchange::Exchange;
-use mangonel_proto::operation::{Kind, Limit};
+use mangonel_proto::operation::Kind;
 use mangonel_proto::read_preference::Mode;
 
-use super::Verdict;
+use super::{Verdict, limit_of};
 use crate::client::{Driver, member_of};
 use crate::desk::Ending;
 use crate::plan::{Kind as Happening, WRONG_PASSWORD};
@@ -16,6 +16,7 @@ use crate::queue::ms;
 use crate::server::answer::SIDES;
 use crate::server::login::PASSWORD;
 use crate::server::member::Duty;
+use crate::server::set::LARGEST;
 use crate::workload::{ACCOUNTS, START_BALANCE};
 use crate::world::World;
 
@@ -52,6 +53,10 @@ impl World {
             Some(Failure::Command) => "refused",
             Some(Failure::Configuration(_)) => "configuration",
             Some(Failure::Authentication { .. }) => "authentication",
+            Some(Failure::TooLarge(_)) => "too large",
+            Some(Failure::Unanswered) => "unanswered",
+            Some(Failure::Protocol(_)) => "protocol",
+            Some(Failure::Closed) => "closed",
             Some(_) => "other",
         };
         *self.report.endings.entry(how).or_default() += 1;
@@ -77,18 +82,19 @@ impl World {
         if plan.is_outsider && ending.is_ok() && ending.sends > 0 {
             broken.push("was answered, and its user cannot be let in".into());
         }
-        if let Some(Failure::Authentication { message, .. } | Failure::Configuration(message)) =
-            &ending.failure
-            && (message.contains(PASSWORD) || message.contains(WRONG_PASSWORD))
+        if let Some(failure) = &ending.failure
+            && shows_password(failure)
         {
-            broken.push(format!("shows the password: {message}"));
+            broken.push(format!("shows the password: {failure:?}"));
         }
         if let (Some(Failure::Authentication { message, .. }), 0, false) =
             (&ending.failure, self.set.logins.refusals, plan.is_outsider)
         {
             broken.push(format!("the right user was refused by none but the driver: {message}"));
         }
-        if let Some(Failure::Protocol(message)) = &ending.failure {
+        if let Some(Failure::Protocol(message)) = &ending.failure
+            && !driver.is_damaged
+        {
             broken.push(format!("a good reply was refused: {message}"));
         }
         if let Some(Failure::ServerSelection(message)) = &ending.failure
@@ -110,13 +116,31 @@ impl World {
             }
             _ => {}
         }
-        if let Some(limit) = options.timeout.filter(|_| exchange.operation().limit == Limit::OfClient) {
+        let limit = limit_of(exchange, options.timeout);
+        if let Some(limit) = limit {
             let spent = now.saturating_since(place.begun);
             if spent > limit + ms(SLACK_MS) + driver.slept_since(place.begun) {
                 broken.push(format!("took {spent:?}, and its limit is {limit:?}"));
             }
         }
-        let is_limited = options.timeout.is_some() && exchange.operation().limit == Limit::OfClient;
+        if exchange.is_out_of_time() && limit.is_none() {
+            broken.push("ran out of time, and has no limit".into());
+        }
+        let is_network = matches!(ending.failure, Some(Failure::Network { .. }));
+        let is_numbered = matches!(kind, Kind::RetryableWrite | Kind::Commit | Kind::Abort);
+        if exchange.is_retryable_write_error() && !(is_network && is_numbered) {
+            broken.push(format!("is called a write that may be sent again, and ended as {how}"));
+        }
+        if ending.sends > exchange.retries() + 1 + place.logins {
+            broken.push(format!("was sent {} times in {} retries", ending.sends, exchange.retries()));
+        }
+        let is_misled = self.plan.faults.iter().any(|fault| matches!(fault.kind, Happening::Mislead(..)));
+        if let (Some(Failure::Configuration(message)), false) = (&ending.failure, is_misled)
+            && message.starts_with("Sessions are not supported")
+        {
+            broken.push(format!("was refused: {message}"));
+        }
+        let is_limited = limit.is_some();
         let is_repeatable = match kind {
             Kind::Read => options.retry_reads,
             Kind::RetryableWrite => options.retry_writes,
@@ -159,13 +183,22 @@ impl World {
         }
     }
 
+    /// What is printed of a client's options holds no password.
+    fn judge_secrecy(&mut self) {
+        let is_talkative = |driver: &Driver| shows_password(driver.client.options());
+        if let Some(client) = self.drivers.iter().position(is_talkative) {
+            self.blame(format!("client {client} shows the password when it is printed"));
+        }
+    }
+
     /// Where nothing went wrong, a client that has time gets something done.
     fn judge_liveliness(&mut self) {
         let is_idle = |driver: &Driver| {
             let options = driver.client.options();
             let has_time = options.timeout.is_none() && options.socket_timeout.is_none();
             let is_outsider = self.plan.clients[driver.number].is_outsider;
-            has_time && !is_outsider && driver.ended.0 > 0 && driver.ended.1 == 0
+            let has_room = self.plan.setting.largest == LARGEST;
+            has_time && has_room && !is_outsider && driver.ended.0 > 0 && driver.ended.1 == 0
         };
         let idle = self.drivers.iter().position(is_idle);
         if let (true, Some(client)) = (self.plan.faults.is_empty(), idle) {
@@ -181,6 +214,7 @@ impl World {
         self.judge_closed();
         self.judge_last_words();
         self.judge_liveliness();
+        self.judge_secrecy();
         let Some(primary) = self.set.primary() else {
             return self.blame("the members elected no primary in the end".into());
         };
@@ -262,4 +296,9 @@ impl World {
         drop(ledger);
         broken.into_iter().for_each(|what| self.blame(what));
     }
+}
+
+fn shows_password(printed: &dyn std::fmt::Debug) -> bool {
+    let text = format!("{printed:?}");
+    text.contains(PASSWORD) || text.contains(WRONG_PASSWORD)
 }

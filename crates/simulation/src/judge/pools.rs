@@ -113,7 +113,10 @@ impl World {
     /// A client uses the routers that DNS named when it asked last, as many as it may.
     fn judge_routers(&mut self, client: usize) {
         let driver = &self.drivers[client];
-        let (Some(most), Some(named)) = (self.plan.srv, driver.named) else { return };
+        let (Some(most), Some(named), false) = (self.plan.srv, driver.named, driver.client.is_closed())
+        else {
+            return;
+        };
         let allowed: BTreeSet<usize> =
             (0..self.plan.routers).filter(|router| named >> router & 1 == 1).collect();
         let known: BTreeSet<usize> =

@@ -34,16 +34,20 @@ impl Set {
         request: &Request<'_>,
         fill: impl FnOnce(&mut Vec<u8>),
     ) {
-        let has_token = self.is_cluster && request.is_in_transaction;
-        let host = self.host_of(line).unwrap_or_default();
         let body = self.made(number, |out| {
             fill(out);
-            if has_token {
-                append_document(out, "recoveryToken", |out| writer::append_i32(out, "host", host as i32));
-            }
+            self.append_recovery_token(line, request, out);
         });
         if request.is_answered {
             self.send(line, request.id, &body, false);
+        }
+    }
+
+    /// Appends where the transaction of a command can be ended by another router.
+    pub(crate) fn append_recovery_token(&self, line: usize, request: &Request<'_>, out: &mut Vec<u8>) {
+        if self.is_cluster && request.is_in_transaction {
+            let host = self.host_of(line).unwrap_or_default();
+            append_document(out, "recoveryToken", |out| writer::append_i32(out, "host", host as i32));
         }
     }
 
@@ -140,7 +144,7 @@ impl Set {
         }
         append_document(out, "tags", |out| writer::append_str(out, "side", SIDES[number % 2]));
         writer::append_str(out, "setName", "rs0");
-        writer::append_i32(out, "setVersion", 1);
+        writer::append_i32(out, "setVersion", member.config);
         writer::append_str(out, "me", address(number).as_str());
         let of = |duty: Duty| {
             (0..self.members.len()).filter(move |&other| self.members[other].duty == duty).map(address)
@@ -183,13 +187,13 @@ impl Set {
     /// Appends the fields of hello that a member and a router have in common.
     pub(crate) fn append_limits(&self, number: usize, connection: usize, out: &mut Vec<u8>) {
         writer::append_i32(out, "maxBsonObjectSize", 16 * 1024 * 1024);
-        writer::append_i32(out, "maxMessageSizeBytes", 48_000_000);
+        writer::append_i32(out, "maxMessageSizeBytes", self.largest);
         writer::append_i32(out, "maxWriteBatchSize", 100_000);
         writer::append_datetime(out, "localTime", self.wall(number));
         writer::append_i32(out, "logicalSessionTimeoutMinutes", 30);
         writer::append_i32(out, "connectionId", connection as i32);
         writer::append_i32(out, "minWireVersion", 0);
-        writer::append_i32(out, "maxWireVersion", 25);
+        writer::append_i32(out, "maxWireVersion", self.wire);
     }
 
     /// Answers hello, or holds the answer back until something changes.

@@ -29,7 +29,8 @@ impl Set {
             self.out.push(Out::Close(line));
             return;
         };
-        self.hosts.insert(line, number);
+        // A member that stood still gets what came for it by others once more.
+        self.hosts.entry(line).or_insert(number);
         let Some(number) = self.route(number, &request) else {
             return self.refuse(number, line, &request, NO_PRIMARY);
         };

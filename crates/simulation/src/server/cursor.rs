@@ -96,6 +96,7 @@ impl Set {
                 }
             });
             writer::append_double(out, "ok", 1.0);
+            self.append_recovery_token(line, request, out);
         });
         self.answer_when_safe(number, line, request, message, reply);
     }

@@ -132,6 +132,8 @@ pub struct Member {
     pub boot: u32,
     /// Raised whenever what hello says changes.
     pub counter: i64,
+    /// The version of the set's configuration that it knows.
+    pub config: i32,
     /// Whether it takes writes.
     pub is_primary: bool,
     /// The newest term that it knows.
@@ -176,6 +178,7 @@ impl Member {
             state: State::Up,
             boot: 0,
             counter: 1,
+            config: 1,
             is_primary: false,
             term: 1,
             heard: now,

@@ -21,6 +21,10 @@ const LONGEST_ALONE: Duration = ms(1800);
 const FETCHED: usize = 40;
 /// Below it are the intents of drops, which are no client's.
 pub(crate) const DROPPED: i64 = -1_000;
+/// The wire version of most sets.
+pub(crate) const NEWEST_WIRE: i32 = 25;
+/// The most bytes of a message that most sets take.
+pub(crate) const LARGEST: i32 = 48_000_000;
 /// Time of day at the epoch of the world.
 const SECONDS_AT_EPOCH: u64 = 1_700_000_000;
 
@@ -76,6 +80,10 @@ pub struct Set {
     pub compressors: Vec<&'static str>,
     /// After how many milliseconds an unused cursor is closed.
     pub cursor_timeout: u64,
+    /// The newest wire version that its members speak.
+    pub wire: i32,
+    /// The most bytes of a message that its members take.
+    pub largest: i32,
     /// Whether all have the first documents, so that what follows is newer than what a delayed member fetches.
     has_begun: bool,
     /// How often the collection was dropped that streams follow.
@@ -107,6 +115,8 @@ impl Set {
             logins: Logins::default(),
             compressors: Vec::new(),
             cursor_timeout: 600_000,
+            wire: NEWEST_WIRE,
+            largest: LARGEST,
             has_begun: false,
             drops: 0,
             rollbacks: 0,
@@ -204,6 +214,7 @@ impl Set {
             .filter(|&other| self.reaches(number, other) || other == number)
             .map(|other| self.members[other].term);
         let newest = newest.max().unwrap_or_default();
+        self.learn_config(number);
         if newest > self.members[number].term {
             self.members[number].term = newest;
             if self.members[number].is_primary {
@@ -240,6 +251,27 @@ impl Set {
         }
     }
 
+    /// Gives the set a new configuration, which changes nothing but its version, if a majority hears of it.
+    pub fn reconfigure(&mut self) {
+        let Some(primary) = self.primary().filter(|&primary| self.sees_majority(primary)) else { return };
+        self.members[primary].config += 1;
+        for member in 0..self.members.len() {
+            self.learn_config(member);
+        }
+        self.members[primary].counter += 1;
+        self.serve(primary);
+    }
+
+    fn learn_config(&mut self, number: usize) {
+        let others = (0..self.members.len()).filter(|&other| self.reaches(number, other));
+        let newest = others.map(|other| self.members[other].config).max().unwrap_or_default();
+        if newest > self.members[number].config {
+            self.members[number].config = newest;
+            self.members[number].counter += 1;
+            self.serve(number);
+        }
+    }
+
     fn sees_majority(&self, number: usize) -> bool {
         let voters = (0..self.members.len()).filter(|&other| other == number || self.reaches(number, other));
         voters.count() * 2 > self.members.len()
@@ -252,7 +284,10 @@ impl Set {
         let highest = reached.iter().map(|&other| self.members[other].term).max().unwrap_or_default();
         let term = highest.max(self.members[number].term) + 1;
         let own = self.members[number].data.position();
-        let grants = |member: &Member| !member.is_bearing() || own >= member.data.position();
+        let config = self.members[number].config;
+        let grants = |member: &Member| {
+            config >= member.config && (!member.is_bearing() || own >= member.data.position())
+        };
         let votes = reached.iter().filter(|&&other| grants(&self.members[other])).count() + 1;
         self.members[number].heard = self.now;
         self.members[number].election_timeout =

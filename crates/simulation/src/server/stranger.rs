@@ -3,7 +3,7 @@
 
 use mangonel_bson::writer;
 
-use crate::plan::address;
+use crate::plan::{NOWHERE, address};
 use crate::wire::{append_strings, document};
 
 /// What the other machine is.
@@ -27,6 +27,10 @@ pub enum Stranger {
     Crowd,
     /// Refuses hello.
     Mute,
+    /// A router, where a member of a set is expected.
+    Router,
+    /// Says ill-formed things of itself.
+    Careless,
 }
 
 impl Stranger {
@@ -41,6 +45,8 @@ impl Stranger {
         Stranger::New,
         Stranger::Crowd,
         Stranger::Mute,
+        Stranger::Router,
+        Stranger::Careless,
     ];
 
     /// Returns its hello, where a member is expected.
@@ -69,8 +75,24 @@ impl Stranger {
                     writer::append_bool(out, "secondary", true);
                 }
                 Stranger::OtherName => {
-                    set(out, "rs0", &["elsewhere.example:27017"], "elsewhere.example:27017");
+                    let other = address(NOWHERE);
+                    set(out, "rs0", &[other.as_str()], other.as_str());
                     writer::append_bool(out, "secondary", true);
+                }
+                Stranger::Router => {
+                    writer::append_str(out, "msg", "isdbgrid");
+                    writer::append_bool(out, "isWritablePrimary", true);
+                }
+                Stranger::Careless => {
+                    writer::append_i32(out, "setName", 0);
+                    writer::append_str(out, "hosts", own.as_str());
+                    writer::append_str(out, "electionId", "first");
+                    writer::append_str(out, "me", "[::1");
+                    writer::append_str(out, "primary", ":27017");
+                    append_strings(out, "passives", ["one:two", "one:+27017", "one:65536", "[::1]27017"]);
+                    for key in ["tags", "topologyVersion", "lastWrite"] {
+                        writer::append_bool(out, key, true);
+                    }
                 }
                 Stranger::Recovering | Stranger::Old | Stranger::New => {
                     set(out, "rs0", &[own.as_str()], own.as_str());

@@ -8,7 +8,7 @@ mod writes;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use mangonel_bson::{append_i32, append_i64, append_str, writer};
+use mangonel_bson::{RawDocument, append_bool, append_i32, append_i64, append_str, writer};
 use mangonel_proto::message::Command;
 use mangonel_proto::operation::{Kind, Operation};
 use mangonel_proto::read_preference::{Mode, ReadPreference, TagSet};
@@ -20,7 +20,7 @@ use crate::judge::{Ledger, Verdict};
 use crate::plan::Work;
 use crate::server::answer::SIDES;
 use crate::server::log::CHUNKS;
-use crate::wire::append_document;
+use crate::wire::{append_document, document};
 
 /// How many accounts there are.
 pub(crate) const ACCOUNTS: i64 = 6;
@@ -30,8 +30,8 @@ pub(crate) const START_BALANCE: i64 = 100;
 const COUNTERS: u64 = 3;
 /// How many documents never change.
 const SHELF: i64 = 25;
-/// The sizes of a file's chunks: below and above what is laid aside.
-const CHUNK_SIZES: &[i64] = &[3_000, 1_500, 40, 2_048, 9_000, 900];
+/// The sizes of a file's chunks: below and above what is laid aside, and of what a connection reads at once.
+const CHUNK_SIZES: &[i64] = &[3_000, 1_500, 40, 2_048, 70_000, 900];
 
 /// Where a worker works.
 pub(crate) struct Place {
@@ -75,6 +75,7 @@ pub(crate) fn flow(mut place: Place) -> Flow {
                 Work::Count => writes::count(&mut place, turn).await,
                 Work::Plain => writes::plain(&mut place, turn).await,
                 Work::Transfer => transactions::transfer(&mut place, turn).await,
+                Work::Causal if place.chance.percent(20) => transactions::snapshot(&mut place).await,
                 Work::Causal => transactions::causal(&mut place, turn).await,
                 Work::Browse => reads::browse(&mut place).await,
                 Work::Fetch => reads::fetch(&mut place).await,
@@ -109,10 +110,22 @@ impl Place {
             _ => Vec::new(),
         };
         let is_bounded = self.has_delayed || self.chance.percent(15);
-        let staleness = if is_bounded { 120 } else { -1 };
+        // Of 60 seconds no server can be sure.
+        let bound = self.chance.pick(&[120, 120, 120, 120, 120, 120, 120, 60]);
+        let staleness = if is_bounded { bound } else { -1 };
+        let hedge = self.chance.percent(10).then(|| document(|out| append_bool(out, "enabled", true)));
         (mode != Mode::Primary).then(|| {
-            ReadPreference::new(mode, tags, staleness, None)
-                .expect("only the primary's takes nothing besides")
+            let preference = ReadPreference::new(mode, tags, staleness, hedge)
+                .expect("only the primary's takes nothing besides");
+            // It is given as a document.
+            let given = document(|out| preference.append_to(out, "given"));
+            let read =
+                RawDocument::from_bytes(&given).ok().and_then(|given| given.get_document("given").ok()?);
+            let read = read.map(ReadPreference::from_document);
+            if read.as_ref() != Some(&Ok(preference.clone())) {
+                self.blame(format!("the read preference {preference:?} was read as {read:?}"));
+            }
+            preference
         })
     }
 
@@ -137,7 +150,13 @@ fn verdict(ending: &Ending, is_safe: bool) -> Verdict {
         return Verdict::Unknown;
     }
     match &ending.failure {
-        Some(Failure::ServerSelection(_) | Failure::WaitQueue(_) | Failure::TimeLimit(_)) => Verdict::Nothing,
+        Some(
+            Failure::ServerSelection(_)
+            | Failure::WaitQueue(_)
+            | Failure::TimeLimit(_)
+            | Failure::TooLarge(_)
+            | Failure::Configuration(_),
+        ) => Verdict::Nothing,
         Some(Failure::Network { .. }) if ending.is_overload => Verdict::Nothing,
         Some(Failure::Command) if ending.labels().wrote_nothing => Verdict::Nothing,
         _ => Verdict::Unknown,

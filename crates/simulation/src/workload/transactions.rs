@@ -11,7 +11,7 @@ use super::{ACCOUNTS, COUNTERS, Place, START_BALANCE, append_level, command, com
 use crate::desk::Ending;
 use crate::judge::Verdict;
 use crate::server::cursor::batch_of;
-use crate::wire::document;
+use crate::wire::{append_document, document};
 
 /// How often a transaction is run again.
 const RUNS: u32 = 4;
@@ -26,6 +26,8 @@ pub(super) async fn transfer(place: &mut Place, turn: i64) {
     let session = place.desk.with(|client, _| client.open_session(ClientSession::new(true, false))).await;
     if place.chance.percent(25) {
         read_accounts(place, session).await;
+    } else if place.chance.percent(5) {
+        commit_nothing(place, session).await;
     } else {
         for run in 0..RUNS {
             if run_transfer(place, session, turn, i64::from(run)).await {
@@ -34,6 +36,37 @@ pub(super) async fn transfer(place: &mut Place, turn: i64) {
         }
     }
     place.desk.with(move |client, now| client.end_session(session, now)).await;
+}
+
+/// Does with a transaction what its state does not allow, which is refused without a command.
+async fn misuse(place: &mut Place, session: SessionId, wrong: &'static [End]) {
+    if !place.chance.percent(10) {
+        return;
+    }
+    for end in wrong {
+        let begun = place.desk.with(move |client, _| {
+            client.session_mut(session).map(|session| session.transaction.begin_end(*end))
+        });
+        let begun = begun.await;
+        if !matches!(begun, Some(Err(_))) {
+            place.blame(format!("a transaction could be ended by {end:?}: {begun:?}"));
+        }
+    }
+}
+
+/// Commits a transaction of nothing.
+async fn commit_nothing(place: &mut Place, session: SessionId) {
+    misuse(place, session, &[End::Commit, End::Abort]).await;
+    start(place, session).await;
+    let again =
+        place.desk.with(move |client, now| client.start_transaction(session, Vec::new(), Vec::new(), now));
+    if again.await.is_ok() {
+        place.blame("a transaction could be started in another".into());
+    }
+    if end(place, session, End::Commit).await.is_some() {
+        place.blame("a transaction of nothing was sent".into());
+    }
+    misuse(place, session, &[End::Abort]).await;
 }
 
 async fn start(place: &mut Place, session: SessionId) -> bool {
@@ -85,6 +118,7 @@ async fn run_transfer(place: &mut Place, session: SessionId, turn: i64, run: i64
     }
     if place.chance.percent(10) {
         end(place, session, End::Abort).await;
+        misuse(place, session, &[End::Commit, End::Abort]).await;
         for intent in intents {
             place.ledger.borrow_mut().end(intent, Verdict::Nothing, place.desk.now());
         }
@@ -200,5 +234,78 @@ pub(super) async fn causal(place: &mut Place, turn: i64) {
             least = value;
         }
     }
+    if place.chance.percent(30) {
+        hand_over(place, session, key, least).await;
+    }
     place.desk.with(move |client, now| client.end_session(session, now)).await;
+}
+
+/// Goes on in another session, which is told where the first one is: it sees no less.
+async fn hand_over(place: &mut Place, from: SessionId, key: i64, least: i64) {
+    let opened = place.desk.with(move |client, _| {
+        let known = client.session_mut(from)?;
+        let (time, cluster) = (known.operation_time()?, known.cluster_time()?.1.clone());
+        let session = client.open_session(ClientSession::new(true, false));
+        let next = client.session_mut(session)?;
+        next.advance_cluster_time(&cluster);
+        next.advance_operation_time(time);
+        Some(session)
+    });
+    let Some(session) = opened.await else { return };
+    let mut find = command("find", "counters", Kind::Read, |out| {
+        append_document(out, "filter", |out| append_i64(out, "_id", key));
+        append_level(out, "majority");
+    });
+    find.read_preference = place.preference();
+    let ending = place.desk.run(in_session(find, session)).await;
+    let value = found(&ending).and_then(|found| found.first().map(|(_, value)| *value));
+    if value.is_some_and(|value| value < least) {
+        place.blame(format!(
+            "a session read {value:?} of counter {key}, and was told of one that knows of {least}"
+        ));
+    }
+    place.desk.with(move |client, now| client.end_session(session, now)).await;
+}
+
+/// Reads all accounts several times in a snapshot session, and in another one of the same moment: nothing changes.
+pub(super) async fn snapshot(place: &mut Place) {
+    let mut sessions = vec![open_snapshot(place, None).await];
+    let mut first = None;
+    for _ in 0..place.chance.between(2, 4) {
+        let session = sessions[sessions.len() - 1];
+        let find = command("find", "accounts", Kind::Read, |_| {});
+        let ending = place.desk.run(in_session(find, session)).await;
+        let Some(seen) = found(&ending) else { break };
+        let total: i64 = seen.iter().map(|(_, value)| value).sum();
+        if total != ACCOUNTS * START_BALANCE || *first.get_or_insert_with(|| seen.clone()) != seen {
+            place.blame(format!("a snapshot shows {seen:?}, and showed {first:?}"));
+        }
+        let time = place.desk.with(move |client, _| client.session_mut(session)?.snapshot_time()).await;
+        if time.is_none() {
+            place.blame("a snapshot session does not know its moment".into());
+        }
+        if place.chance.percent(30) {
+            sessions.push(open_snapshot(place, time).await);
+        }
+        let pause = place.chance.pick(&[0, 5, 40]);
+        place.desk.sleep(pause).await;
+    }
+    for session in sessions {
+        place.desk.with(move |client, now| client.end_session(session, now)).await;
+    }
+}
+
+async fn open_snapshot(place: &Place, at: Option<u64>) -> SessionId {
+    let opened = place.desk.with(move |client, _| {
+        let mut session = ClientSession::new(false, true);
+        at.into_iter().for_each(|at| session.set_snapshot_time(at));
+        client.open_session(session)
+    });
+    opened.await
+}
+
+/// Returns what a batch holds; `None` without one.
+fn found(ending: &Ending) -> Option<Vec<(i64, i64)>> {
+    let cursor = ending.document()?.get_document("cursor").ok()??;
+    ending.is_ok().then(|| batch_of(cursor, "_id", "value"))
 }

@@ -2,10 +2,11 @@
 
 use mangonel_bson::{append_bool, append_i64, append_str, writer};
 use mangonel_proto::message::{Command, Replies};
-use mangonel_proto::operation::{Kind, Operation, SessionChoice};
+use mangonel_proto::operation::{Kind, Limit, Operation, SessionChoice};
 
-use super::{COUNTERS, Place, append_concern, append_level, command, finished};
+use super::{COUNTERS, Place, append_concern, append_level, command, command_of, finished};
 use crate::judge::Verdict;
+use crate::queue::ms;
 use crate::server::cursor::batch_of;
 use crate::wire::{append_document, document};
 
@@ -36,6 +37,10 @@ fn insertion(intents: &[i64], is_safe: bool, wtimeout: Option<i32>, is_sequence:
     append_bool(&mut head, "ordered", true);
     append_concern(&mut head, is_safe, wtimeout);
     append_i64(&mut head, "comment", intents[0]);
+    if intents[0] % 40 == 1 {
+        // More than stands before a sequence by itself.
+        append_document(&mut head, "let", |out| append_str(out, "long", &"a".repeat(1_100)));
+    }
     let fill = |out: &mut Vec<u8>, intent: i64| {
         append_i64(out, "_id", intent);
         append_i64(out, "value", intent % 1000);
@@ -69,6 +74,14 @@ pub(super) async fn bulk(place: &mut Place, turn: i64) {
         let mut ledger = place.ledger.borrow_mut();
         intents.iter().for_each(|intent| ledger.begin(*intent, now));
         ledger.counts.entry(key).or_default().push((intents[1], now));
+    }
+    if place.chance.percent(20) {
+        // As a bulk write does that has to know the server's limits first.
+        let mut selection = command_of("ping", 1, Kind::Selection, |_| {});
+        (selection.is_silent, selection.session) = (true, SessionChoice::None);
+        if place.desk.run(selection).await.sends > 0 {
+            place.blame("the choice of a server was sent".into());
+        }
     }
     let ending = place.desk.run(bulk_command(intents, key, is_safe)).await;
     let errors = ending.document().and_then(|body| body.get_i64_lenient("nErrors").ok().flatten());
@@ -159,6 +172,9 @@ pub(super) async fn count(place: &mut Place, turn: i64) {
         append_level(out, level);
     });
     operation.read_preference = preference;
+    if place.chance.percent(10) {
+        operation.limit = Limit::Within(ms(place.chance.pick(&[3, 30, 400])));
+    }
     let ending = place.desk.run(operation).await;
     if !ending.is_ok() {
         return;

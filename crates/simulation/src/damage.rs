@@ -1,0 +1,101 @@
+//! Answers that arrive damaged: what a broken server or middlebox sends in place of a message.
+
+use crate::packing;
+
+/// `OP_COMPRESSED`.
+const OP_COMPRESSED: i32 = 2012;
+/// An opcode that no server answers with any more.
+const OLD_OPCODE: i32 = 2004;
+/// The compressor of compressed damages.
+const ZLIB: u8 = 2;
+
+/// How a message is damaged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Damage {
+    /// It says that it is shorter than its header.
+    Length,
+    /// It is of another kind.
+    Opcode,
+    /// It answers another request.
+    Answer,
+    /// It has a checksum, which was not asked for.
+    Checksum,
+    /// It has a flag of which nothing is known.
+    Flag,
+    /// Its first section is not the body.
+    Section,
+    /// Something stands behind its body.
+    Tail,
+    /// Its body ends elsewhere than it says.
+    Body,
+    /// Its body has a value of no type.
+    Value,
+    /// It is compressed, by something of which nothing is known.
+    Compressor,
+    /// It is compressed, and damaged.
+    Packed,
+    /// It is compressed, and shorter than the header of that.
+    Short,
+    /// It is compressed, and says that it grows to two gigabytes.
+    Growth,
+    /// It is compressed, and something else than a message.
+    Inside,
+}
+
+impl Damage {
+    /// All of them.
+    pub const ALL: &[Damage] = &[
+        Damage::Length,
+        Damage::Opcode,
+        Damage::Answer,
+        Damage::Checksum,
+        Damage::Flag,
+        Damage::Section,
+        Damage::Tail,
+        Damage::Body,
+        Damage::Value,
+        Damage::Compressor,
+        Damage::Packed,
+        Damage::Short,
+        Damage::Growth,
+        Damage::Inside,
+    ];
+
+    /// Returns a plain message damaged.
+    pub(crate) fn done_to(self, mut message: Vec<u8>) -> Vec<u8> {
+        let length = message.len() as i32;
+        let mut put = |at: usize, word: i32| message[at..at + 4].copy_from_slice(&word.to_le_bytes());
+        match self {
+            Damage::Length => put(0, 8),
+            Damage::Opcode => put(12, OLD_OPCODE),
+            Damage::Answer => put(8, -1),
+            Damage::Checksum => put(16, 1),
+            Damage::Flag => put(16, 4),
+            Damage::Section => message[20] = 1,
+            Damage::Tail => {
+                put(0, length + 1);
+                message.push(0);
+            }
+            Damage::Body => put(21, length),
+            Damage::Value => message[25] = 0x20,
+            Damage::Compressor => return packed(&message, |packed| packed[24] = 9),
+            Damage::Packed => return packed(&message, |packed| packed[25..].fill(0xFF)),
+            Damage::Short => {
+                put(0, 20);
+                put(12, OP_COMPRESSED);
+                message.truncate(20);
+            }
+            Damage::Growth => return packed(&message, |packed| packed[20..24].fill(0x7F)),
+            Damage::Inside => {
+                return packed(&message, |packed| packed[16..20].copy_from_slice(&OLD_OPCODE.to_le_bytes()));
+            }
+        }
+        message
+    }
+}
+
+fn packed(message: &[u8], change: impl FnOnce(&mut [u8])) -> Vec<u8> {
+    let mut packed = packing::pack(message, ZLIB).unwrap_or_default();
+    change(&mut packed);
+    packed
+}
