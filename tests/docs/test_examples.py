@@ -13,14 +13,15 @@ from docs.examples import LIST, examples, not_run
 PROGRAM = Path(__file__).with_name("examples.py")
 
 
-@pytest.mark.timeout(300)
+# On a busy machine the servers alone take minutes to start.
+@pytest.mark.timeout(600)
 def test_examples_give_what_they_show(server, databases):
     # A process of its own: examples register listeners and connect models.
     done = subprocess.run(
         [sys.executable, PROGRAM, server.members[0].address],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=400,
         check=False,
     )
 

@@ -59,12 +59,18 @@ def bucket(face: Face, database: Any) -> Any:
     return face.bucket_class(database, chunk_size_bytes=10)
 
 
-@pytest.fixture
-def peer(standalone: Server, database_name: str) -> Iterator[Any]:
-    """PyMongo's view of the same database."""
+@pytest.fixture(scope="module")
+def peer_client(standalone: Server) -> Iterator[Any]:
+    """A client of PyMongo, one for all tests of a file."""
     pymongo = pytest.importorskip("pymongo")
     with pymongo.MongoClient(standalone.uri) as client:
-        yield client[database_name]
+        yield client
+
+
+@pytest.fixture
+def peer(peer_client: Any, database_name: str) -> Any:
+    """PyMongo's view of the same database."""
+    return peer_client[database_name]
 
 
 @pytest.fixture
