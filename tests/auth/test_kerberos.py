@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from mangonel import MongoClient
 from mangonel._auth.kerberos import canonical_host
 from mangonel.engines.programs import Missing
 from mangonel.errors import ConfigurationError, OperationFailure, ProtocolError
@@ -389,3 +390,18 @@ def test_without_the_library_it_is_said_what_to_install_and_nothing_is_sent(
     with pytest.raises(ConfigurationError, match=r"GSSAPI authentication requires .*mangonel\[gssapi\]"):
         find(face, client_of(face, scripted_server))
     assert scripted_server.received("saslStart") == []
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        (
+            {"SERVICENAME": "db"},
+            r"expected one of .*SERVICE_NAME.* in authMechanismProperties, got 'SERVICENAME'",
+        ),
+        ({"CANONICALIZE_HOST_NAME": "forwards"}, "CANONICALIZE_HOST_NAME 'forwards' must be one of"),
+    ],
+)
+def test_a_property_that_would_be_ignored_is_refused(properties: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        MongoClient("a.example", authMechanism="GSSAPI", authMechanismProperties=properties, connect=False)

@@ -76,6 +76,20 @@ def test_a_refusal_says_why(face: str) -> None:
             ping(face, "mongodb://a.example:1234", **options)
 
 
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        ("127.0.0.1", r"\[Errno \d+\] the proxy 127\.0\.0\.1:1: .*[Cc]onnect"),
+        ("nowhere.invalid", r"the proxy nowhere\.invalid:1: "),
+    ],
+)
+def test_a_proxy_that_cannot_be_reached_is_named(face: str, host: str, reason: str) -> None:
+    options = {"proxyHost": host, "proxyPort": 1, "serverSelectionTimeoutMS": 500}
+
+    with pytest.raises(ServerSelectionTimeoutError, match=reason):
+        ping(face, "mongodb://a.example:1234", **options)
+
+
 def test_a_password_is_not_shown() -> None:
     client = MongoClient(connect=False, proxyHost="a.example", proxyUsername="ada", proxyPassword=SECRET)
 

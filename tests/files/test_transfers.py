@@ -130,6 +130,26 @@ def test_several_types_become_text_and_are_told(
     assert export_table(database.mixed, path, parts=9).documents == 10
 
 
+@pytest.mark.parametrize("ending", [".parquet", ".jsonl"])
+def test_an_export_of_nothing_is_warned_of(
+    ending: str, database: Any, standalone: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--database", database.name, "-o", str(tmp_path / f"none{ending}")]
+    assert cli.main(["export", standalone.uri, "mispelt", *where]) == 0
+    assert f"warning: {database.name}.mispelt has no documents\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".arrow"])
+def test_a_file_that_is_no_table_is_told_in_a_line(
+    ending: str, database: Any, standalone: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"text{ending}"
+    path.write_text("no table, but a text that is long enough to be looked at")
+
+    assert cli.main(["import", standalone.uri, str(path), "--database", database.name]) == 1
+    assert f"mangonel import: text{ending}, behind row 0: cannot be read: " in capsys.readouterr().err
+
+
 def test_filter_projection_and_schema_choose_what_is_written(database: Any, tmp_path: Path) -> None:
     path = tmp_path / "some.arrow"
     database.rows.insert_many(nested(40))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mangonel import DeleteOne, InsertOne, errors
+from mangonel import DeleteOne, InsertOne, MongoClient, errors
 from mangonel.server import Server
 from monitoring.conftest import Connect
 from monitoring.test_commands import fail_next
@@ -251,6 +251,18 @@ def test_environment_turns_tracing_on_and_the_option_off(
     assert face.client(server.uri, tracing=False)._tracer is None
     monkeypatch.setenv("OTEL_PYTHON_INSTRUMENTATION_MONGODB_ENABLED", "false")
     assert face.client(server.uri)._tracer is None
+
+
+def test_a_length_of_the_environment_that_is_no_number_is_told(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_PYTHON_INSTRUMENTATION_MONGODB_QUERY_TEXT_MAX_LENGTH", "many")
+
+    with (
+        pytest.warns(UserWarning, match=r"expected a number of bytes in OTEL_\w+, got 'many'"),
+        MongoClient(server.uri, tracing=True, connect=False) as client,
+    ):
+        assert client._tracer._longest == 0
 
 
 @pytest.mark.parametrize(

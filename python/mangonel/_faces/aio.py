@@ -333,7 +333,12 @@ class _LoopState:
         """
         proxy = None if address[1] is None else self._proxy
         reached = address if proxy is None else proxy.address
-        targets = resolve(reached) if is_numeric(reached) else await self._resolve(reached, timeout)
+        try:
+            targets = resolve(reached) if is_numeric(reached) else await self._resolve(reached, timeout)
+        except OSError as error:
+            if proxy is not None:
+                raise proxy.named(error) from None
+            raise
         failure: OSError = OSError(f"expected {reached[0]!r} to resolve to an address, got none")
         for family, target in targets:
             sock = socket.socket(family, socket.SOCK_STREAM)
@@ -342,9 +347,10 @@ class _LoopState:
             limit = asyncio.timeout(timeout)
             try:
                 sock.setblocking(False)
-                secured = None
+                secured, is_reached = None, False
                 async with limit:
                     await self._connect(sock, target)
+                    is_reached = True
                     tune(sock)
                     if proxy is not None:
                         send, receive = self.loop.sock_sendall, self.loop.sock_recv
@@ -359,6 +365,8 @@ class _LoopState:
                 sock.close()
                 # asyncio's own timeout has no message.
                 failure = TimeoutError(f"no connection within {timeout} s") if limit.expired() else error
+                if proxy is not None and not is_reached:
+                    failure = proxy.named(failure)
             except BaseException:
                 sock.close()
                 raise

@@ -216,7 +216,10 @@ def open_socket(address: Address, limit: Callable[[], float | None], proxy: Prox
 
 def _through(proxy: Proxy, address: Address, limit: Callable[[], float | None]) -> socket:
     """Return a socket that the proxy has connected to `address`."""
-    sock = open_socket(proxy.address, limit)
+    try:
+        sock = open_socket(proxy.address, limit)
+    except OSError as error:
+        raise proxy.named(error) from None
 
     async def send(message: bytes) -> None:
         sock.settimeout(limit())

@@ -78,6 +78,11 @@ def make_tracer(options: ClientOptions) -> Tracer | None:
     if longest is None:
         text = os.environ.get(_LONGEST_QUERY, "")
         longest = int(text) if text.isdecimal() else 0
+        if text and not text.isdecimal():
+            import warnings
+
+            told = f"expected a number of bytes in {_LONGEST_QUERY}, got {text!r}; spans show no query text"
+            warnings.warn(told, stacklevel=2)
     shows_values = asked.get("query_text_values")
     return Tracer(longest, asked.get("tracer_provider"), shows_values=shows_values is not False)
 

@@ -28,7 +28,10 @@ MECHANISMS = (
     "SCRAM-SHA-256",
 )
 
-# Properties that are allowed in a URI. Callbacks and lists of hosts can only be passed in a dict.
+# Callbacks and lists of hosts can only be passed in a dict.
+_OBJECT_PROPERTIES = ("OIDC_CALLBACK", "OIDC_HUMAN_CALLBACK", "ALLOWED_HOSTS")
+
+# Properties that are allowed in a URI too.
 _MECHANISM_PROPERTIES = (
     "AWS_SESSION_TOKEN",
     "CANONICALIZE_HOST_NAME",
@@ -189,7 +192,7 @@ def read_preference_tags(option: str, value: Any) -> list[dict[str, str]]:
 def mechanism_properties(option: str, value: Any) -> dict[str, Any]:
     """Properties of an authentication mechanism as `KEY:value,...` or as a dict."""
     if isinstance(value, dict):
-        return {key: _mechanism_property(key, item) for key, item in value.items()}
+        return {key: _mechanism_property(option, key, item) for key, item in value.items()}
     if not isinstance(value, str):
         raise TypeError(f"{option} must be given as a string or a dictionary, not {type(value)}")
     properties: dict[str, Any] = {}
@@ -216,10 +219,15 @@ def canonicalize_host_name(value: Any) -> bool | str:
     return _CANONICALIZE[value]
 
 
-def _mechanism_property(key: str, value: Any) -> Any:
+def _mechanism_property(option: str, key: str, value: Any) -> Any:
+    known = (*_MECHANISM_PROPERTIES, *_OBJECT_PROPERTIES)
+    if key not in known:
+        raise UnsafeValueError(f"expected one of {', '.join(known)} in {option}, got {key!r}")
+    if key == "CANONICALIZE_HOST_NAME":
+        return canonicalize_host_name(value)
     if isinstance(value, bool):
         return str(value).lower()
-    callback = key in ("OIDC_CALLBACK", "OIDC_HUMAN_CALLBACK") and hasattr(value, "fetch")
+    callback = key in _OBJECT_PROPERTIES[:2] and hasattr(value, "fetch")
     if isinstance(value, str) or callback or (key == "ALLOWED_HOSTS" and isinstance(value, list)):
         return value
     raise TypeError(f"wrong type for auth mechanism property {key}: {type(value)}")

@@ -106,6 +106,12 @@ class Proxy:
             size = (await ask(b"", 1))[0]
         await ask(b"", size + 2)
 
+    def named(self, error: OSError) -> OSError:
+        """Return the error of a connection to the proxy itself, of the same class, with the proxy's name."""
+        *numbers, text = error.args or ("",)
+        host, port = self.address
+        return type(error)(*numbers, f"the proxy {host}:{port}: {text}")
+
     def _check_version(self, answer: bytes) -> None:
         if answer[:1] != _VERSION:
             raise self._error(f"expected SOCKS version 5, got {answer[0]}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,10 @@ def dispatch(options: argparse.Namespace) -> int:
             print(f"mangonel export: {error}", file=sys.stderr)
             return EXIT_FAILURE
     progress.end()
+    if not documents:
+        warnings.warn(
+            f"{collection.full_name} has no documents{' that match' if query else ''}", stacklevel=2
+        )
     print(f"{documents} documents written to {path}")
     return 0
 

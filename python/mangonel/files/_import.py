@@ -91,7 +91,7 @@ def dispatch(options: argparse.Namespace) -> int:
             return EXIT_FAILURE
     progress.end()
     present = f", {found.present} were there" if found.present else ""
-    print(f"{found.inserted} documents inserted{present}")
+    print(f"{found.inserted} documents inserted into {collection.full_name}{present}")
     for problem in found.problems[:_SHOWN]:
         print(f"mangonel import: {problem}", file=sys.stderr)
     if found.failed > _SHOWN:
@@ -114,6 +114,13 @@ def _progress(path: Path, format: str | None, is_table: bool) -> Any:
 
     if not is_table:
         return Progress(path.name, 0 if is_compressed(path) else path.stat().st_size, "bytes")
+    from pyarrow.lib import ArrowException
+
     made = format_of(path, format)
     paths = [each for each in path.iterdir() if each.suffix in made.endings] if path.is_dir() else [path]
-    return Progress(path.name, sum(map(made.total, paths)), "documents")
+    try:
+        total = sum(map(made.total, paths))
+    except ArrowException:
+        # The import tells which file cannot be read, and why.
+        total = 0
+    return Progress(path.name, total, "documents")

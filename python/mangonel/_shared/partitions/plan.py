@@ -208,7 +208,7 @@ async def _sample_flow(
         if is_snapshot and error.code in _NO_SNAPSHOTS:
             raise SnapshotUnavailable(
                 "expected a replica set or sharded cluster of MongoDB 5.0 or newer for a snapshot, got: "
-                f"{error._message}; leave out the snapshot",
+                f"{(error.details or {}).get('errmsg')}; leave out the snapshot",
                 error.code,
                 error.details,
             ) from error
