@@ -62,6 +62,31 @@ class Contract(Audited):
     version: Annotated[int, Version] = 0
 
 
+class Scan(Audited):
+    __collection__ = "admin_scans"
+
+    title: str
+    image: File | None = None
+
+
+class Leaf(Embedded):
+    number: int = 0
+
+
+class Sheet(Leaf):
+    scan: File | None = None
+    next: Sheet | None = None
+
+
+class Album(Document):
+    __collection__ = "admin_albums"
+
+    cover: File
+    pages: list[Sheet | None] = field(default_factory=list)
+    by_name: dict[str, list[Sheet]] = field(default_factory=dict)
+    leaf: Leaf | None = None
+
+
 class Vault(Document):
     __collection__ = "admin_vaults"
     __secret__: ClassVar[tuple[str, ...]] = ("hidden",)

@@ -16,7 +16,7 @@ from mangonel.websessions import WebSessions
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from admin_models import Author, Contract, Post, Vault
+from admin_models import Author, Contract, Post, Scan, Vault
 from admin_visitor import Visitor
 
 
@@ -49,6 +49,7 @@ def admin() -> Admin:
         Post,
         Contract,
         Vault,
+        Scan,
         sessions=WebSessions("memory:"),
         login=check,
         allowed=allowed,

@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from admin_models import Author, Comment, Contract, Post, Vault
+from admin_models import Album, Author, Comment, Contract, Post, Scan, Vault
 from admin_visitor import Visitor
 
 from mangonel.admin import Admin, Shown
+from mangonel.admin._files import file_fields
 from mangonel.errors import NetworkTimeout
-from mangonel.odm import File, acting_as
+from mangonel.odm import DeleteDenied, File, acting_as
 from mangonel.websessions import WebSessions
 
 
@@ -260,6 +261,83 @@ def test_a_file_that_another_one_replaces_is_deleted_after_the_save(db: Any, ada
     page = ada.get(f"/Post/document?id={Post.find().one().id}")
     ada.send(page, files={"photo!": ("d", b"d", "text/plain")})
     assert (mine.read(), files_in(db)) == (b"mine", 3)
+
+
+def test_the_files_of_a_deleted_document_are_deleted_with_it(db: Any, ada: Visitor) -> None:
+    page = ada.send(ada.get("/Post/new"), title="Tea", files={"photo!": ("a", b"a", "text/plain")})
+    ada.send(ada.get("/Post/new"), title="Bread", files={"photo!": ("b", b"b", "text/plain")})
+    ada.send(ada.get(page.links["Delete"]))
+    (left,) = Post.find().all()
+    assert left.photo is not None
+    assert (left.title, left.photo.read(), files_in(db)) == ("Bread", b"b", 1)
+    # A file of the program may stand in other places too.
+    left.photo = File.put(b"mine", "c")
+    left.save()
+    ada.send(ada.get(f"/Post/delete?id={left.id}"))
+    assert (Post.find().count(), left.photo.read()) == (0, b"mine")
+
+
+def test_the_files_of_a_document_that_was_not_deleted_stay(db: Any, ada: Visitor, monkeypatch: Any) -> None:
+    page = ada.send(ada.get("/Post/new"), title="Tea", files={"photo!": ("a", b"a", "text/plain")})
+
+    async def refused(self: Any, **options: Any) -> Any:
+        raise DeleteDenied("it is needed")
+
+    async def broken(self: Any, **options: Any) -> Any:
+        raise NetworkTimeout("timed out")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Post, "adelete", refused)
+        assert "it is needed" in ada.send(ada.get(page.links["Delete"]), 409).text
+        patch.setattr(Post, "adelete", broken)
+        with pytest.raises(NetworkTimeout):
+            ada.send(ada.get(page.links["Delete"]))
+    assert (Post.find().count(), files_in(db)) == (1, 1)
+
+
+def test_a_file_that_cannot_be_deleted_keeps_no_document(
+    db: Any, ada: Visitor, monkeypatch: Any, caplog: Any
+) -> None:
+    page = ada.send(ada.get("/Post/new"), title="Tea", files={"photo!": ("a", b"a", "text/plain")})
+
+    async def broken(self: Any) -> None:
+        raise NetworkTimeout("timed out")
+
+    monkeypatch.setattr(File, "adelete", broken)
+    assert "Tea is deleted" in ada.send(ada.get(page.links["Delete"])).text
+    assert (Post.find().count(), files_in(db)) == (0, 1)
+    assert "was not deleted: timed out" in caplog.text
+
+
+def test_a_deletion_beside_an_upload_leaves_no_file_behind(db: Any, ada: Visitor, monkeypatch: Any) -> None:
+    page = ada.send(ada.get("/Post/new"), title="Tea", files={"photo!": ("a", b"a", "text/plain")})
+    question, delete = ada.get(page.links["Delete"]), Post.adelete
+
+    async def delayed(self: Any, **options: Any) -> Any:
+        # Another writer's form is stored between the look at the document and its deletion.
+        monkeypatch.setattr(Post, "adelete", delete)
+        replaced = File.put(b"b", "b", metadata={"mangonel.admin": "Post"})
+        await Post.find(Post.id == self.id).aupdate({"$set": {"photo": replaced.id}})
+        self.photo.delete()
+        return await delete(self, **options)
+
+    monkeypatch.setattr(Post, "adelete", delayed)
+    refused = ada.send(question, 409)
+    assert "Another writer changed this document" in refused.text
+    assert (Post.find().one().photo.read(), files_in(db)) == (b"b", 1)
+    ada.send(refused)
+    assert (Post.find().count(), files_in(db)) == (0, 0)
+
+
+def test_files_that_a_history_names_stay(db: Any, ada: Visitor) -> None:
+    page = ada.send(ada.get("/Scan/new"), title="Tea", files={"image!": ("a", b"a", "text/plain")})
+    ada.send(ada.get(page.links["Delete"]))
+    assert (Scan.find().count(), files_in(db)) == (0, 1)
+
+
+def test_the_fields_that_may_name_files_are_found_at_any_depth() -> None:
+    assert file_fields(Album) == ["cover", "pages", "by_name"]
+    assert file_fields(Author) == []
 
 
 def test_a_form_names_no_file_but_its_documents_own(db: Any, ada: Visitor) -> None:

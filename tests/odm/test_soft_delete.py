@@ -44,6 +44,18 @@ class Renamed(SoftDelete):
     deleted_at: dt.datetime | None = field(default=None, key="gone")
 
 
+class Plain(Document):
+    text: str
+
+
+class Denied(Document):
+    text: str
+
+
+class Denying(Document):
+    to: Ref[Denied] = field(on_delete="deny")
+
+
 class Target(Document):
     __collection__ = "targets"
 
@@ -112,6 +124,24 @@ def test_the_mark_of_a_partly_loaded_document_is_all_that_is_stored(db: Connecti
     face.call(part, "delete")
     assert row(Inside, part) == before | {"deleted_at": part.deleted_at, "rev": before["rev"] + 1}
     assert set(part.changes()) == {"text"}
+
+
+@pytest.mark.parametrize("kind", [Inside, Plain, Denied])
+def test_a_deletion_with_a_condition_leaves_a_document_that_does_not_meet_it(
+    db: Connection, face: Any, kind: Any
+) -> None:
+    note = kind(text="new")
+    face.save(note)
+    before = row(kind, note)
+    with pytest.raises(StaleDocument, match="does not fulfil the condition"):
+        face.call(note, "delete", where=kind.text == "old")
+    assert (note.is_deleted, row(kind, note)) == (False, before)
+    face.call(note, "delete", where={"text": "new"})
+    assert note.is_deleted
+    if kind is not Inside:
+        assert row(kind, note) is None
+        # It is gone already, which is no error.
+        face.call(note, "delete", where={"text": "old"})
 
 
 def test_marking_counts_the_version_and_a_stale_document_is_not_marked(db: Connection, face: Any) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mangonel.admin import _forms
 from mangonel.admin._allowed import may_flow, narrowed
-from mangonel.admin._files import Uploads, download_flow, files_of
+from mangonel.admin._files import Uploads, clear_flow, download_flow, file_fields, files_of
 from mangonel.admin._forms import ABSENT, SAME, Form
 from mangonel.admin._layout import cell, name_text, page, post_form
 from mangonel.admin._markup import join, tag
@@ -28,6 +28,8 @@ from mangonel.odm.model.convert import from_dict
 from mangonel.odm.store.history import acting_as
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from mangonel.admin._port import Port
     from mangonel.admin._shown import ShownModel
     from mangonel.admin._site import Admin
@@ -172,7 +174,8 @@ async def _save_flow(admin: Admin, port: Port, request: Request, shown: ShownMod
     if _is_rearranged(edited, form):
         return _page(admin, request, shown, document, form, {})
     stored = _form_of(shown, document)
-    uploads = Uploads(port, request, shown.title, form, faults, files_of(document))
+    had = files_of(document)
+    uploads = Uploads(port, request, shown.title, form, faults, had)
     for name, spec in edited:
         if not _is_touched(name, form, request):
             continue
@@ -191,7 +194,7 @@ async def _save_flow(admin: Admin, port: Port, request: Request, shown: ShownMod
         return _page(admin, request, shown, document, form, faults)
     try:
         with acting_as(request.user):
-            await port.call(document.save, where=_guard(document, before))
+            await port.call(document.save, where=_guard(document, before, document.changes()))
     except (StaleDocument, DocumentNotFound):
         await uploads.withdraw_flow()
         changed = await found_flow(admin, port, request, shown, "change")
@@ -201,7 +204,7 @@ async def _save_flow(admin: Admin, port: Port, request: Request, shown: ShownMod
         _forms.note(error, "", "", faults)
         return _page(admin, request, shown, document, form, _at_top(faults, edited))
     if not isinstance(document, Audited):
-        await uploads.clear_flow(files_of(document))
+        await clear_flow(port, shown.title, had - files_of(document))
     request.session.flash(f"{shown.name_of(document)} is saved.")
     return Response.to(request.link(shown.title, "document", id=shown.id_text(document.id)))
 
@@ -232,10 +235,10 @@ def _take(document: Any, name: str, value: Any, faults: dict[str, str]) -> None:
         _forms.note(error, "", name, faults)
 
 
-def _guard(document: Any, before: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the condition that the changed fields are still what they were."""
+def _guard(document: Any, before: dict[str, Any], names: Iterable[str]) -> dict[str, Any] | None:
+    """Return the condition that these fields are still what they were."""
     found: dict[str, Any] = {}
-    for name in document.changes():
+    for name in names:
         field = type(document).__plan__.fields[name]
         if field.encrypted is None:
             found[field.key] = {"$eq": before[field.key]} if field.key in before else {"$exists": False}
@@ -355,19 +358,28 @@ def _new_page(
 
 
 async def delete_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
-    """Ask whether to delete a document, or delete it."""
+    """Ask whether to delete a document, or delete it, with the files that the admin uploaded for it."""
+    before = await _stored_flow(port, request, shown) if request.method == "POST" else {}
     document = await found_flow(admin, port, request, shown, "delete")
     name, id = shown.name_of(document), shown.id_text(document.id)
     fault = None
     if request.method == "POST":
+        # A history, or a document that is only marked as deleted, still names its files.
+        is_kept = isinstance(document, Audited) or type(document).__soft_delete__()
+        files = frozenset() if is_kept else files_of(document)
+        # Another writer's upload would stay in GridFS if it replaced one of them now.
+        guard = None if is_kept else _guard(document, before, file_fields(type(document)))
         try:
             with acting_as(request.user):
-                await port.call(document.delete)
-        except (DeleteDenied, StaleDocument) as error:
+                await port.call(document.delete, where=guard)
+        except StaleDocument:
+            fault = "Another writer changed this document meanwhile. Nothing was deleted; delete again if you are sure."
+        except DeleteDenied as error:
             fault = str(error)
         except DocumentNotFound:
             pass
         if fault is None:
+            await clear_flow(port, shown.title, files)
             request.session.flash(f"{name} is deleted.")
             return Response.to(request.link(shown.title))
     question = f"Delete {shown.title} {name}?"

@@ -11,13 +11,15 @@ from mangonel.admin._request import Request, Response
 from mangonel.errors import PyMongoError
 from mangonel.gridfs import NoFile
 from mangonel.odm import Embedded, File
+from mangonel.odm._registry import is_embedded
+from mangonel.odm.model.annotations import classes_in
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.store.files import bucket_of
 
 if TYPE_CHECKING:
     from mangonel.admin._port import Port
 
-__all__ = ["Uploads", "download_flow", "files_of"]
+__all__ = ["Uploads", "clear_flow", "download_flow", "file_fields", "files_of"]
 
 log = logging.getLogger("mangonel.admin")
 
@@ -90,23 +92,29 @@ class Uploads:
         if not files_in(value) <= self._had.union(file for file, *_ in self._stored):
             self._faults[name] = "expected a file of this document, or an upload"
 
-    async def clear_flow(self, has: frozenset[File]) -> None:
-        """Delete the files that the saved document does not have any more; `has`: those that it has now.
 
-        Files that the admin did not upload for this model stay: the program may use them elsewhere.
-        """
-        for file in self._had - has:
-            try:
-                stream = await self._port.finish(_opened(file, self._port))
-                is_ours = (stream.metadata or {}).get(MARK) == self._title
-                await self._port.finish(stream.close())
-                if is_ours:
-                    await self._port.call(file.delete)
-            except NoFile:
-                pass
-            except PyMongoError as error:
-                # The document is saved; a file too many is no fault of its user.
-                log.warning("the replaced file %r of a %s was not deleted: %s", file.id, self._title, error)
+async def clear_flow(port: Port, title: str, files: frozenset[File]) -> None:
+    """Delete the files of a document that was deleted, or that has others now.
+
+    Files that the admin did not upload for this model stay: the program may use them elsewhere.
+
+    Args:
+        port: how to wait.
+        title: the name of the document's model.
+        files: the files.
+    """
+    for file in files:
+        try:
+            stream = await port.finish(_opened(file, port))
+            is_ours = (stream.metadata or {}).get(MARK) == title
+            await port.finish(stream.close())
+            if is_ours:
+                await port.call(file.delete)
+        except NoFile:
+            pass
+        except PyMongoError as error:
+            # The document is stored or deleted; a file too many is no fault of its user.
+            log.warning("the former file %r of a %s was not deleted: %s", file.id, title, error)
 
 
 class Download:
@@ -154,6 +162,26 @@ def _opened(file: File, port: Port) -> Any:
 def files_of(document: Any) -> frozenset[File]:
     """Return the files that a document names."""
     return files_in([held(document, name) for name in type(document).__plan__.fields])
+
+
+def file_fields(model: Any) -> list[str]:
+    """Return the fields of a model that may name files."""
+    found = model.__plan__.fields.items()
+    return [name for name, field in found if _may_name_files(field, {model})]
+
+
+def _may_name_files(field: Any, seen: set[Any]) -> bool:
+    for part in classes_in(field.type, field.info.owner):
+        if part is File:
+            return True
+        if is_embedded(part):
+            # Members of a family may have more fields.
+            for model in (part, *part.__tagged__()):
+                if model not in seen:
+                    seen.add(model)
+                    if any(_may_name_files(inner, seen) for inner in model.__plan__.fields.values()):
+                        return True
+    return False
 
 
 def files_in(value: Any) -> frozenset[File]:

@@ -181,7 +181,7 @@ class DocumentTwins:
         self, *changes: Change, session: Any = None, write_concern: Any = None
     ) -> Coroutine[Any, Any, Self]: """As `update`, on asyncio."""
     def adelete(
-        self, *, session: Any = None, write_concern: Any = None
+        self, *, where: Where | None = None, session: Any = None, write_concern: Any = None
     ) -> Coroutine[Any, Any, None]: """As `delete`, on asyncio."""
     def areload(
         self, *, keep_changes: bool = False, session: Any = None

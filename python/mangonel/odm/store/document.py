@@ -376,16 +376,18 @@ class Document(Base, DocumentTwins):
         return made
 
     @terminal
-    def delete(self, *, session: Any = None, write_concern: Any = None) -> None:
+    def delete(self, *, where: Where | None = None, session: Any = None, write_concern: Any = None) -> None:
         """Delete the document, following the delete rules of references to it.
 
         Args:
+            where: a condition that the stored document must meet.
             session: the driver's session; None: that of the context, if any.
             write_concern: the driver's WriteConcern; None: that of the model, the database or the client.
 
         Raises:
             DeleteDenied: a rule forbids it. Nothing was deleted, or it was stored again.
-            StaleDocument: the stored document has another version. Nothing was deleted or changed by a rule.
+            StaleDocument: the stored document has another version, or does not meet `where`. Nothing was deleted or
+                changed by a rule.
 
         Example:
             >>> post.delete()
@@ -393,7 +395,7 @@ class Document(Base, DocumentTwins):
             True
         """
         place = place_of(self, IS_ASYNC, session, write_concern)
-        done: None = place.port.flow(self.__store__.delete_flow(self, place))
+        done: None = place.port.flow(self.__store__.delete_flow(self, place, where))
         return done
 
     @terminal

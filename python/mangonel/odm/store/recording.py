@@ -64,8 +64,8 @@ class Recorder:
     async def update_flow(self, document: Any, place: Place, changes: Iterable[Any]) -> Any:
         return await _document_flow(document, place, writes.update_flow, list(changes))
 
-    async def delete_flow(self, document: Any, place: Place) -> None:
-        await _document_flow(document, place, writes.delete_flow)
+    async def delete_flow(self, document: Any, place: Place, where: Any = None) -> None:
+        await _document_flow(document, place, writes.delete_flow, where)
 
     async def insert_many_flow(self, place: Place, documents: list[Any], ordered: bool) -> int:
         return await _bulk_flow(place, documents, bulk.insert_many_flow, ordered, True)

@@ -6,6 +6,7 @@ has one running save at a time. The server's result is compared with what was se
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -429,7 +430,7 @@ def shard_filter(document: Any) -> dict[str, Any]:
 async def missing_document_flow(
     document: Any, place: Place, where: Any = None, is_guarded: bool = False
 ) -> None:
-    """Raise the error for a save that matched nothing."""
+    """Raise the error for a save or a deletion that matched nothing."""
     cls = document.__class__
     by_id = id_filter(document)
     has_version = len(filter_of(document)) > len(by_id)
@@ -622,12 +623,12 @@ def _kept(old: Any, value: Any, found: Any, is_uncertain: bool) -> Any:
     return found + value[len(old) :]
 
 
-async def delete_flow(document: Any, place: Place) -> None:
+async def delete_flow(document: Any, place: Place, where: Any = None) -> None:
     """Delete a document, following the delete rules of references to it."""
-    await around_flow([(document, "delete")], place.port, _delete_flow, document, place)
+    await around_flow([(document, "delete")], place.port, _delete_flow, document, place, where)
 
 
-async def _delete_flow(document: Any, place: Place) -> None:
+async def _delete_flow(document: Any, place: Place, where: Any) -> None:
     cls = document.__class__
     port = place.port
     touch(document)
@@ -637,13 +638,13 @@ async def _delete_flow(document: Any, place: Place) -> None:
     plan = await plan_rules_flow(cls, [stored_id(document.id)], request)
     if cls.__soft_delete__():
         former = held(document, "deleted_at") if "deleted_at" in _core.odm_loaded(document) else None
-        mark = await _mark_flow(document, place)
+        mark = await _mark_flow(document, place, where)
         if plan.taken is not None:
             plan.taken.append(
                 (cls, place.collection, [(stored_id(document.id), mark, former)], {**place.session})
             )
     else:
-        await _erase_flow(document, place, plan)
+        await _erase_flow(document, place, plan, where)
     try:
         await carry_out_flow(plan, request)
     except DeleteDenied:
@@ -658,9 +659,9 @@ async def _delete_flow(document: Any, place: Place) -> None:
     await end_flow(document, port)
 
 
-async def _erase_flow(document: Any, place: Place, plan: Any) -> None:
-    """Delete a document, and record it if a rule can still deny that."""
-    query, id = filter_of(document), stored_id(document.id)
+async def _erase_flow(document: Any, place: Place, plan: Any, where: Any) -> None:
+    """Delete a document, and record it if a rule can still deny that. One that is gone already is no error."""
+    query, id = filter_of(document, where), stored_id(document.id)
     if plan.taken is None:
         result = await place.port.call(_delete_one, place.collection, query, place.session)
         is_gone = bool(not result.acknowledged or result.deleted_count)
@@ -670,24 +671,21 @@ async def _erase_flow(document: Any, place: Place, plan: Any) -> None:
         is_gone = found is not None
         if is_gone:
             plan.taken.append((document.__class__, place.collection, [(id, found, None)], {**place.session}))
-    if not is_gone and len(query) > len(by_id := id_filter(document)):
-        found = await place.port.call(_count, place.collection, by_id, place.session)
-        if found:
-            raise StaleDocument(
-                f"the {document.__class__.__name__} {document.id!r} was saved by another writer; reload it"
-            )
+    if not is_gone:
+        with contextlib.suppress(DocumentNotFound):
+            await missing_document_flow(document, place, where)
 
 
 def _find_one_and_delete(collection: Any, query: Any, options: dict[str, Any]) -> Any:
     return collection.find_one_and_delete(query, **options)
 
 
-async def _mark_flow(document: Any, place: Place) -> Any:
+async def _mark_flow(document: Any, place: Place, where: Any) -> Any:
     """Store only that a document is deleted, and no other changes; return the mark."""
-    update = document.__soft_delete_update__()
-    result = await place.port.call(_update_one, place.collection, filter_of(document), update, place.session)
+    update, query = document.__soft_delete_update__(), filter_of(document, where)
+    result = await place.port.call(_update_one, place.collection, query, update, place.session)
     if result.acknowledged and not result.matched_count:
-        await missing_document_flow(document, place)
+        await missing_document_flow(document, place, where)
     _note(document, dict(update["$set"]))
     return update["$set"][document.__plan__.fields["deleted_at"].key]
 
