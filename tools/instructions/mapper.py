@@ -12,7 +12,7 @@ from functools import partial
 
 from counted import play
 
-from mangonel import bson
+from mangonel import _core, bson
 from mangonel.lab import documents
 from mangonel.lab.contender import Target
 from mangonel.lab.contenders import mappers
@@ -33,16 +33,23 @@ def main() -> None:
         bson.encode({"_id": bson.ObjectId(f"{number:024x}"), **article(number)}) for number in range(POSTS)
     ]
     all_posts = b"".join(posts)
+    articles = [bson.decode(post) for post in posts]
+    encode = _core.odm_encode
     for _ in range(ROUNDS):
         eager, lazy = mappers.OdmReader(NOWHERE), mappers.LazyOdmReader(NOWHERE)
         (eager.post,) = eager.decode(mappers.POSTS, posts[0])
-        make = eager.models[mappers.USERS].from_dict
+        make, make_post = (eager.models[kind].from_dict for kind in (mappers.USERS, mappers.POSTS))
         play(
             {
                 f"read_{USERS}_users": (partial(eager.decode, mappers.USERS), users),
                 f"read_{POSTS}_posts": (partial(eager.decode, mappers.POSTS), all_posts),
                 f"read_{POSTS}_posts_lazily": (partial(lazy.decode, mappers.POSTS), all_posts),
                 f"make_{USERS}_users": (lambda values, make=make: [make(each) for each in values], values),
+                # Their embedded documents stay BSON.
+                f"make_and_encode_{POSTS}_posts": (
+                    lambda articles, make=make_post: [encode(make(each)) for each in articles],
+                    articles,
+                ),
                 "save_one_field": (
                     lambda values, save=eager.prepare: save(next(values)),
                     itertools.count(1_000_000),

@@ -17,7 +17,7 @@ pub(crate) struct Encoder<'a, 'py> {
     pub(crate) codec: &'a Codec,
     pub(crate) out: &'a mut Vec<u8>,
     pub(crate) check_keys: bool,
-    depth: u32,
+    pub(crate) depth: u32,
     object_id: *mut ffi::PyTypeObject,
     int64: *mut ffi::PyTypeObject,
     datetime: *mut ffi::PyTypeObject,

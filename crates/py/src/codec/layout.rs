@@ -236,7 +236,7 @@ unsafe fn give_up(
 }
 
 /// Walks over a dict's items, as `PyDict_Next` does and as safe against changes: each step looks at the dict anew.
-pub(super) struct Fields {
+pub(crate) struct Fields {
     dict: *mut ffi::PyObject,
     at: isize,
     is_open: bool,
@@ -248,7 +248,7 @@ impl Fields {
     /// # Safety
     /// `dict` must be a dict that outlives this.
     #[inline]
-    pub(super) unsafe fn of(py: Python<'_>, dict: *mut ffi::PyObject) -> Self {
+    pub(crate) unsafe fn of(py: Python<'_>, dict: *mut ffi::PyObject) -> Self {
         Self { dict, at: 0, is_open: is_on(py) }
     }
 
@@ -265,7 +265,7 @@ impl Fields {
     /// # Safety
     /// As for `of`.
     #[inline]
-    pub(super) unsafe fn next(&mut self) -> Option<(*mut ffi::PyObject, *mut ffi::PyObject)> {
+    pub(crate) unsafe fn next(&mut self) -> Option<(*mut ffi::PyObject, *mut ffi::PyObject)> {
         // SAFETY: the dict outlives this (`of`). Where the table is looked into, the structures are this interpreter's:
         // the self-test passed, or is at work. `kind` tells that its entries are of this type; it is read from the dict
         // at each step, and the index compared with their number.

@@ -1,5 +1,5 @@
 //! Makes new instances from dicts, embedded documents included, as far as the plan alone decides where each
-//! value goes. Everything else (unknown keys, tags, alternatives, the program's own constructors) and all
+//! value goes; those of documents stay BSON (`packing`) where they can. Everything else (unknown keys, tags, alternatives, the program's own constructors) and all
 //! errors are left to the Python half.
 use mangonel_entries::entries;
 use pyo3::intern;
@@ -8,7 +8,8 @@ use pyo3::types::{PyDict, PyList, PyString};
 
 use super::fields::{Fields, NEW, create, is_instance};
 use super::instance::{fill, is_made_plainly};
-use super::plan::{Model, OdmModel, Op, Type};
+use super::packing::{self, Packer};
+use super::plan::{Model, OdmModel, Op, Plan, Type};
 use super::value::{coerce, is_exactly};
 use crate::codec::fault::Fault;
 use crate::codec::layout::Items;
@@ -38,31 +39,47 @@ pub(super) fn instance<'py>(
     // SAFETY: `create` made it with this plan just now, and wrote its head; `made` keeps it alive.
     let fields = unsafe { Fields::of_new(&made, plan) };
     fields.set_flags(NEW);
+    let mut raw = Vec::new();
+    let mut packer = None;
+    if !plan.packable.is_empty() {
+        raw = std::mem::take(&mut fields.state().raw);
+        packer = Some(Packer::new(py, plan, &mut raw)?);
+    }
     let mut next = 0;
     for (key, given) in Items::of(values) {
         let Ok(key) = key.cast_into_exact::<PyString>() else { return Ok(None) };
-        let index = match plan.field_named(&key, next) {
-            Some(index) => index,
-            None => {
-                let key = key.to_str()?.as_bytes();
-                let Some(index) = plan.fields.iter().position(|field| field.key == key) else {
-                    return Ok(None);
-                };
-                index
-            }
-        };
+        let Some(index) = index_of(plan, &key, next) else { return Ok(None) };
         next = index + 1;
         let kind = &plan.fields[index].kind;
         if is_exactly(kind, &given) {
             fields.put(index, given);
             continue;
         }
+        if let Some(packer) = packer.as_mut().filter(|_| plan.packable.has(index)) {
+            // Given once more, by the key and by the attribute: the last one counts.
+            if packer.packed.has(index) {
+                return Ok(None);
+            }
+            if !fields.has(index) && packer.pack(index, &plan.fields[index], &given) {
+                continue;
+            }
+        }
         let Some(given) = part(kind, given)? else { return Ok(None) };
         fields.put(index, coerce(kind, &given)?);
+    }
+    if let Some(packer) = packer {
+        let packed = packer.finish()?;
+        packing::keep(fields, packed, raw);
     }
     fill(py, fields)?;
     fields.track();
     Ok(Some(made))
+}
+
+/// The field of an attribute or, where there is none, of a key.
+#[inline]
+pub(super) fn index_of(plan: &Plan, key: &Bound<'_, PyString>, next: usize) -> Option<usize> {
+    plan.field_named(key, next).or_else(|| plan.field_of_key(key.to_str().ok()?.as_bytes()))
 }
 
 /// A value with instances and geometries in place of their dicts; None if only the Python half can tell

@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyType};
 
 use super::bits::{Bits, WORD};
 use super::build;
-use super::fields::{Fields, PARTIAL, create};
+use super::fields::{Fields, NEW, PARTIAL, create};
 use super::plan::{Default, Field, Op, Plan, Type, Union, Unknown};
 use super::siblings::Siblings;
 use super::value::{self, class_name, default_of};
@@ -32,6 +32,8 @@ pub(super) struct Hydrator<'a, 'py> {
     /// Drop unknown keys of the outermost document, overriding its plan.
     pub ignores: bool,
     forgives: bool,
+    /// The instances are the program's own, and were never stored.
+    is_new: bool,
     /// Elements of the open lists.
     items: Vec<Bound<'py, PyAny>>,
     siblings: Option<&'a Bound<'py, Siblings>>,
@@ -54,6 +56,7 @@ impl<'a, 'py> Hydrator<'a, 'py> {
             only: None,
             ignores: false,
             forgives: plan.forgives,
+            is_new: false,
             items: Vec::new(),
             siblings,
             origin: None,
@@ -179,7 +182,9 @@ impl<'a, 'py> Hydrator<'a, 'py> {
         } else if is_top && let Some(origin) = self.origin {
             fields.replace_siblings(self.py, Some(origin.clone()));
         }
-        if let Some(hook) = &plan.after_load {
+        if self.is_new {
+            fields.add_flags(NEW);
+        } else if let Some(hook) = &plan.after_load {
             hook.bind(self.py).call1((object,))?;
         }
         Ok(())
@@ -506,16 +511,18 @@ pub(super) fn pending<'py>(py: Python<'py>, fields: Fields<'_>, index: usize) ->
     let plan = fields.plan;
     let field = &plan.fields[index];
     // The bytes are moved out and back: hooks of the values may reach the instance.
-    let raw = std::mem::take(&mut fields.state().raw);
+    let mut state = fields.state();
+    let (raw, is_packed) = (std::mem::take(&mut state.raw), state.is_packed);
+    drop(state);
     let company = fields.siblings(py);
     let siblings = company.as_ref().and_then(|company| company.cast::<Siblings>().ok());
     let origin = match siblings {
         Some(siblings) => siblings.borrow().origin.as_ref().map(|origin| origin.bind(py).clone()),
         None => company.clone(),
     };
-    let result = codec_of(py, plan, origin.as_ref())
+    let result = codec_of(py, plan, origin.as_ref().filter(|_| !is_packed))
         .map_err(Fault::from)
-        .and_then(|codec| decode_field(py, plan, codec.get(), field, &raw, siblings));
+        .and_then(|codec| decode_field(py, plan, codec.get(), field, &raw, siblings, is_packed));
     let mut state = fields.state();
     if state.raw.is_empty() {
         state.raw = raw;
@@ -550,9 +557,11 @@ pub(super) fn decode_field<'py>(
     field: &'static Field,
     raw: &[u8],
     siblings: Option<&Bound<'py, Siblings>>,
+    is_new: bool,
 ) -> Result<Option<Bound<'py, PyAny>>, Fault> {
     let Some((kind, value)) = element(raw, &field.key) else { return Ok(None) };
     let mut hydrator = Hydrator::new(py, plan, codec, value, siblings);
+    hydrator.is_new = is_new;
     hydrator.value(&field.kind, kind, value.len()).map(Some)
 }
 

@@ -9,7 +9,7 @@ use pyo3::types::{
 
 use super::fields::{Fields, is_instance};
 use super::plan::{Default, Field, Op, Plan, Type};
-use super::{decode, value};
+use super::value;
 use crate::codec::encode::{Encoder, Name};
 use crate::codec::fault::{Fault, Kind, Step, found, within};
 use crate::codec::make::is_of;
@@ -32,8 +32,10 @@ impl<'a, 'py> Writer<'a, 'py> {
     pub(super) fn document(&mut self, fields: Fields<'_>) -> Result<(), Fault> {
         let plan = fields.plan;
         let start = self.enc.enter()?;
+        // Behind the field that was last copied from the bytes it was loaded from.
+        let mut next = 0;
         for (index, field, value) in fields.each(self.py) {
-            self.field(fields, index, field, value.as_ref())?;
+            self.field(fields, index, field, value.as_ref(), &mut next)?;
             if index == 0
                 && plan.id == Some(0)
                 && let Some(tags) = &plan.tags
@@ -60,13 +62,14 @@ impl<'a, 'py> Writer<'a, 'py> {
         index: usize,
         field: &'static Field,
         value: Option<&Bound<'py, PyAny>>,
+        next: &mut usize,
     ) -> Result<(), Fault> {
         let Some(held) = value else {
             if let Some(state) = fields.known()
                 && state.pending.has(index)
-                && let Some((kind, value)) = decode::element(&state.raw, &field.key)
+                && let Some(element) = super::raw::find(&state.raw, next, &field.key)
             {
-                super::raw::append(self.enc.out, kind, &field.key, value);
+                super::raw::append(self.enc.out, element.kind, &field.key, element.value);
             }
             return Ok(());
         };

@@ -96,6 +96,8 @@ pub(super) struct State {
     pub raw: Vec<u8>,
     /// Fields whose values are still in `raw` only.
     pub pending: Bits,
+    /// These values were given by the program (`packing`), not loaded.
+    pub is_packed: bool,
     /// Fields that were set and then saved, in order: type and value, newer than `raw`; None when removed.
     pub saved: Vec<(usize, Option<Vec<u8>>)>,
     /// Whole elements of keys that no field has.
@@ -176,6 +178,7 @@ pub(super) fn end(py: Python<'_>, mut spare: Box<RefCell<State>>) {
     state.draft.clear();
     state.guard.clear();
     state.pending.clear();
+    state.is_packed = false;
     state.sent.clear();
     state.absent.clear();
     state.dirty.clear();

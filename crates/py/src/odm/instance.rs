@@ -105,7 +105,9 @@ pub(super) fn is_made_plainly(py: Python<'_>, model: &Model) -> bool {
 /// The fields that must be given and are not there.
 fn missing(fields: Fields<'_>) -> impl Iterator<Item = usize> {
     (0..fields.plan.fields.len()).filter(move |index| {
-        !fields.has(*index) && matches!(fields.plan.fields[*index].default, Default::Required)
+        !fields.has(*index)
+            && !fields.is_pending(*index)
+            && matches!(fields.plan.fields[*index].default, Default::Required)
     })
 }
 
@@ -136,7 +138,7 @@ fn joined(py: Python<'_>, fields: Fields<'_>, mut faults: Vec<(usize, PyErr)>) -
 pub(super) fn fill(py: Python<'_>, fields: Fields<'_>) -> PyResult<()> {
     let plan = fields.plan;
     for (index, field) in plan.fields.iter().enumerate() {
-        if fields.has(index) {
+        if fields.has(index) || fields.is_pending(index) {
             continue;
         }
         if let Some(made) = default_of(py, &field.default)? {

@@ -13,6 +13,7 @@ mod json;
 mod keys;
 mod lifetime;
 mod maker;
+mod packing;
 mod plan;
 mod raw;
 mod reading;

@@ -11,6 +11,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple, PyType};
 
 use super::bits::Bits;
 use super::keys::Keys;
+use super::packing;
 use crate::codec::Codec;
 use crate::codec::name::Name;
 use crate::codec::slot;
@@ -252,6 +253,10 @@ pub struct Plan {
     pub(super) all: Bits,
     /// Fields that may change without being set.
     pub(super) mutable: Bits,
+    /// Fields of a document whose values, where they are given as dicts, may stay BSON until they are read.
+    pub(super) packable: Bits,
+    /// How many bytes they had in the last document.
+    pub(super) packed_size: Slot<usize>,
     keys: Keys,
     pub(super) keeps_raw: bool,
     /// Keys that no field has are shown, and may be changed.
@@ -297,6 +302,11 @@ impl Plan {
                 return Some(next);
             }
         }
+        self.field_of_text(name)
+    }
+
+    #[cold]
+    fn field_of_text(&self, name: &Bound<'_, PyString>) -> Option<usize> {
         self.field_of(interned(name.clone()).as_ptr())
     }
 }
@@ -327,10 +337,26 @@ fn is_same_text(one: &Bound<'_, PyString>, other: &Bound<'_, PyString>) -> bool 
     // SAFETY: both are str, alive until this returns, and a `Bound` shows that the GIL is held.
     let texts = unsafe { (text::utf8(one.as_ptr()), text::utf8(other.as_ptr())) };
     if let (Some(one), Some(other)) = texts {
-        return one == other;
+        return is_same(one, other);
     }
     drop(PyErr::take(one.py()));
     false
+}
+
+/// Whether two texts are equal; short ones, as names are, without a call.
+#[inline]
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    /// The first and the last bytes, which overlap.
+    #[inline]
+    fn ends<const N: usize>(text: &[u8]) -> Option<(&[u8; N], &[u8; N])> {
+        text.first_chunk().zip(text.last_chunk())
+    }
+    one.len() == other.len()
+        && match one.len() {
+            4..8 => ends::<4>(one) == ends::<4>(other),
+            8..=16 => ends::<8>(one) == ends::<8>(other),
+            _ => one == other,
+        }
 }
 
 /// The interned string that is equal to this one.
@@ -461,6 +487,8 @@ fn read_plan(py: Python<'_>, model: &'static Model, spec: &Bound<'_, PyDict>) ->
     let is_lazy = fields.iter().any(|field| field.lazy != 0);
     let is_document = flag("is_document")?;
     let is_dynamic = flag("is_dynamic")?;
+    // An id is looked at without being read.
+    let packable = mask(&|field| is_document && field.key != b"_id" && packing::is_packable(&field.kind));
     let after_load = required(spec, "after_load")?;
     Ok(Plan {
         model,
@@ -468,6 +496,8 @@ fn read_plan(py: Python<'_>, model: &'static Model, spec: &Bound<'_, PyDict>) ->
         size,
         all: mask(&|_| true),
         mutable,
+        packable,
+        packed_size: Slot::new(0),
         keys: Keys::new(fields.iter().map(|field| field.key.as_slice())),
         keeps_raw: is_document && (is_dynamic || has_mutable || is_lazy),
         has_refs: flag("has_refs")?,

@@ -42,25 +42,32 @@ impl<'a> Iterator for Elements<'a> {
 /// Finds the elements of a document by their keys, fast where they are asked for in the order in which they stand.
 pub(super) struct Finder<'a> {
     document: &'a [u8],
-    next: Elements<'a>,
+    next: usize,
 }
 
 impl<'a> Finder<'a> {
     pub(super) fn of(document: &'a [u8]) -> Self {
-        Finder { document, next: Elements::of(document) }
+        Finder { document, next: 0 }
     }
 
     pub(super) fn find(&mut self, key: &[u8]) -> Option<Element<'a>> {
-        let mut rest = self.next.clone();
-        if let Some(element) = rest.next().filter(|element| element.key == key) {
-            self.next = rest;
-            return Some(element);
-        }
-        let mut all = Elements::of(self.document);
-        let found = all.find(|element| element.key == key)?;
-        self.next = all;
-        Some(found)
+        find(self.document, &mut self.next, key)
     }
+}
+
+/// The element of a key. The first look is at `next`, an offset behind an element found before, or 0.
+pub(super) fn find<'a>(document: &'a [u8], next: &mut usize, key: &[u8]) -> Option<Element<'a>> {
+    let all = Elements::of(document);
+    let mut rest = Elements(all.0.get(*next..)?);
+    let found = match rest.next().filter(|element| element.key == key) {
+        Some(found) => found,
+        None => {
+            rest = all.clone();
+            rest.find(|element| element.key == key)?
+        }
+    };
+    *next = all.0.len() - rest.0.len();
+    Some(found)
 }
 
 fn prefix(bytes: &[u8]) -> Option<usize> {

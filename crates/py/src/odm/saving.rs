@@ -239,7 +239,7 @@ pub(super) fn odm_note(object: &Bound<'_, PyAny>, stored: &[u8]) -> PyResult<()>
     for element in raw::Elements::of(stored) {
         let Some(index) = plan.field_of_key(element.key) else { continue };
         let field = &plan.fields[index];
-        let made = decode::decode_field(py, plan, plan.codec.get(), field, stored, None)
+        let made = decode::decode_field(py, plan, plan.codec.get(), field, stored, None, false)
             .map_err(|fault| located(py, plan, index, fault))?;
         let Some(made) = made else { continue };
         drop(fields.replace(index, made));
@@ -315,7 +315,7 @@ pub(super) fn stored_value<'py>(
         None => Some(state.raw.clone()),
     });
     let Some(document) = document else { return Ok(py.None().into_bound(py)) };
-    match decode::decode_field(py, fields.plan, fields.plan.codec.get(), field, &document, None) {
+    match decode::decode_field(py, fields.plan, fields.plan.codec.get(), field, &document, None, false) {
         Ok(made) => Ok(made.unwrap_or_else(|| py.None().into_bound(py))),
         Err(fault) => Err(located(py, fields.plan, index, fault)),
     }
@@ -425,7 +425,8 @@ pub(super) fn odm_insert<'py>(
     alone(py, fields)?;
     let (mut head, start) = head_of(b"insert", collection, &codec, concern)?;
     raw::close(&mut head, start);
-    let mut sequence = Command::begin_sequence("documents", 512);
+    let packed = fields.known().map_or(0, |state| state.raw.len());
+    let mut sequence = Command::begin_sequence("documents", 512 + packed);
     let empty = sequence.len();
     let result = Writer::new(py, fields.plan, &mut sequence).document(fields);
     result.map_err(|fault| into_exception(py, fault, None))?;

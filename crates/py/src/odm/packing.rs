@@ -1,0 +1,203 @@
+//! Embedded documents of a new document that stay BSON until they are read: mostly they are only stored.
+//!
+//! A value is packed only if reading it gives what making it at once would: equal values of the same types, which share
+//! nothing with what the program gave. No code of the program runs. All other values are made at once, by `build`.
+use pyo3::prelude::*;
+use pyo3::types::{
+    PyBool, PyBytes, PyDateTime, PyDict, PyFloat, PyInt, PyList, PyString, PyTimeAccess, PyTzInfoAccess,
+};
+
+use super::bits::Bits;
+use super::build::index_of;
+use super::fields::Fields;
+use super::instance::is_made_plainly;
+use super::plan::{Default, Field, Model, Op, Plan, Type};
+use super::value::default_of;
+use crate::codec::encode::{Encoder, Name};
+use crate::codec::fault::Fault;
+use crate::codec::layout::Fields as Items;
+use crate::codec::object_id;
+
+/// Whether values of a type may be packed.
+pub(super) fn is_packable(kind: &Type) -> bool {
+    match &kind.op {
+        Op::Embedded(_) => true,
+        Op::List(inner) => matches!(inner.op, Op::Embedded(_)),
+        _ => false,
+    }
+}
+
+/// The packing of one document's values.
+pub(super) struct Packer<'a, 'py> {
+    py: Python<'py>,
+    enc: Encoder<'a, 'py>,
+    start: usize,
+    /// The fields that were packed.
+    pub packed: Bits,
+}
+
+impl<'a, 'py> Packer<'a, 'py> {
+    /// Packs into `out`, which is empty.
+    pub(super) fn new(py: Python<'py>, plan: &'static Plan, out: &'a mut Vec<u8>) -> Result<Self, Fault> {
+        let mut enc = Encoder::new(py, plan.codec.get(), false, out);
+        enc.make_room(plan.packed_size.get())?;
+        let start = enc.enter()?;
+        Ok(Packer { py, enc, start, packed: Bits::default() })
+    }
+
+    /// Packs the value of a field; false: it cannot be packed.
+    pub(super) fn pack(&mut self, index: usize, field: &'static Field, given: &Bound<'py, PyAny>) -> bool {
+        let (before, depth) = (self.enc.out.len(), self.enc.depth);
+        let is_packed = !given.is_none() && self.value(&field.kind, Name::Text(&field.key), given).is_some();
+        if is_packed {
+            self.packed.add(index);
+        } else {
+            self.enc.out.truncate(before);
+            self.enc.depth = depth;
+        }
+        is_packed
+    }
+
+    /// Ends the document; returns which fields it has.
+    pub(super) fn finish(mut self) -> Result<Bits, Fault> {
+        self.enc.leave(self.start)?;
+        Ok(self.packed)
+    }
+
+    /// Appends an element; None where the value cannot be packed, and then the output is of no use.
+    fn value(&mut self, kind: &'static Type, name: Name<'_>, given: &Bound<'py, PyAny>) -> Option<()> {
+        if !kind.checks.is_empty() {
+            return None;
+        }
+        match &kind.op {
+            Op::Str if let Ok(text) = given.cast_exact::<PyString>() => {
+                self.enc.head(0x02, name).ok()?;
+                let text = self.enc.utf8_of(text).ok()?;
+                self.enc.text(text).ok()
+            }
+            Op::Embedded(model) if let Ok(values) = given.cast_exact::<PyDict>() => {
+                // Held, since the model's first use runs code of the program.
+                let values = values.clone();
+                self.enc.head(0x03, name).ok()?;
+                self.document(model, &values)
+            }
+            Op::List(inner)
+                if is_packable(kind)
+                    && let Ok(items) = given.cast_exact::<PyList>() =>
+            {
+                let items = items.clone();
+                self.enc.head(0x04, name).ok()?;
+                let start = self.enc.enter().ok()?;
+                for (index, item) in items.iter().enumerate() {
+                    self.value(inner, Name::Index(index), &item)?;
+                }
+                self.enc.leave(start).ok()
+            }
+            op if self.is_unchanged(op, given) || (kind.nullable && given.is_none()) => {
+                self.enc.field(name, given).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// Appends the rest of an embedded document, whose values stand in the order of its fields; some may be left out.
+    fn document(&mut self, model: &'static Model, values: &Bound<'py, PyDict>) -> Option<()> {
+        let plan = model.plan(self.py).ok()?;
+        // A tag in the values may choose another class.
+        if plan.tags.is_some() || !is_made_plainly(self.py, model) {
+            return None;
+        }
+        let start = self.enc.enter().ok()?;
+        let mut rest = plan.fields.iter();
+        // SAFETY: the dict outlives the walk.
+        let mut items = unsafe { Items::of(self.py, values.as_ptr()) };
+        // SAFETY: as before. What is borrowed of the dict is used before any code runs that could take it out of there:
+        // `value` holds what it walks over, and objects are made (`default`) when the value is not needed yet.
+        while let Some((key, given)) = unsafe { items.next() } {
+            // SAFETY: live objects of the dict.
+            let (key, given) =
+                unsafe { (Borrowed::from_ptr(self.py, key), Borrowed::from_ptr(self.py, given)) };
+            let next = plan.fields.len() - rest.len();
+            let key = key.cast_exact::<PyString>().ok()?;
+            let index = index_of(plan, &key, next)?;
+            if index != next {
+                // One before was given once more, or stands in another order.
+                let left_out = index.checked_sub(next)?;
+                let given = given.to_owned();
+                for field in rest.by_ref().take(left_out) {
+                    self.default(field)?;
+                }
+                self.field(rest.next()?, &given)?;
+                continue;
+            }
+            self.field(rest.next()?, &given)?;
+        }
+        for field in rest {
+            self.default(field)?;
+        }
+        self.enc.leave(start).ok()
+    }
+
+    #[inline]
+    fn field(&mut self, field: &'static Field, given: &Bound<'py, PyAny>) -> Option<()> {
+        if given.is_none() && field.omits_none {
+            return Some(());
+        }
+        self.value(&field.kind, Name::Text(&field.key), given)
+    }
+
+    /// Appends a field's default, unless code of the program makes it.
+    fn default(&mut self, field: &'static Field) -> Option<()> {
+        let empty = match (&field.default, &field.kind.op) {
+            (Default::Value(_) | Default::ObjectId, _) => {
+                let made = default_of(self.py, &field.default).ok()??;
+                return self.field(field, &made);
+            }
+            (Default::List, Op::List(_)) => 0x04,
+            (Default::Dict, Op::Dict(_)) => 0x03,
+            _ => return None,
+        };
+        if !field.kind.checks.is_empty() {
+            return None;
+        }
+        self.enc.head(empty, Name::Text(&field.key)).ok()?;
+        let start = self.enc.enter().ok()?;
+        self.enc.leave(start).ok()
+    }
+
+    /// Whether a value, which cannot change, comes back from BSON as it is.
+    #[inline]
+    fn is_unchanged(&self, op: &Op, given: &Bound<'py, PyAny>) -> bool {
+        match op {
+            Op::Int => given.is_exact_instance_of::<PyInt>(),
+            // A NaN is equal to itself alone.
+            Op::Float => given.cast_exact::<PyFloat>().is_ok_and(|number| !number.value().is_nan()),
+            Op::Bool => given.is_exact_instance_of::<PyBool>(),
+            Op::Bytes => given.is_exact_instance_of::<PyBytes>(),
+            Op::ObjectId => object_id::known_class(self.py).is_some_and(|class| given.get_type().is(class)),
+            // The time zone of what is read is none that programs use. The codec is that of the outermost document.
+            Op::Datetime => {
+                let is_whole = |date: &Bound<'_, PyDateTime>| {
+                    date.get_tzinfo().is_none()
+                        && !date.get_fold()
+                        && date.get_microsecond().is_multiple_of(1000)
+                };
+                !self.enc.codec.tz_aware && given.cast_exact().is_ok_and(is_whole)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Keeps what was packed as the values of fields that are still to be read.
+pub(super) fn keep(fields: Fields<'_>, packed: Bits, raw: Vec<u8>) {
+    let mut state = fields.state();
+    fields.plan.packed_size.set(raw.len());
+    state.raw = raw;
+    state.is_packed = !packed.is_empty();
+    if state.is_packed {
+        state.pending = packed;
+    } else {
+        state.raw.clear();
+    }
+}
