@@ -77,7 +77,7 @@ pub(super) fn instance<'py>(
 }
 
 /// The field of an attribute or, where there is none, of a key.
-#[inline]
+#[inline(always)]
 pub(super) fn index_of(plan: &Plan, key: &Bound<'_, PyString>, next: usize) -> Option<usize> {
     plan.field_named(key, next).or_else(|| plan.field_of_key(key.to_str().ok()?.as_bytes()))
 }

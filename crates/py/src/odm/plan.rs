@@ -221,6 +221,26 @@ pub(super) struct Field {
     pub is_version: bool,
     /// The attribute, interned.
     pub attribute: Py<PyString>,
+    /// The same as UTF-8.
+    text: Box<[u8]>,
+}
+
+impl Field {
+    /// Whether this is the field's attribute; a name that is no UTF-8 is none.
+    #[inline(always)]
+    fn is_called(&self, name: &Bound<'_, PyString>) -> bool {
+        if name.as_ptr() == self.attribute.as_ptr() {
+            return true;
+        }
+        // SAFETY: a str, alive until this returns, and a `Bound` shows that the GIL is held.
+        match unsafe { text::utf8(name.as_ptr()) } {
+            Some(text) => is_same(text, &self.text),
+            None => {
+                drop(PyErr::take(name.py()));
+                false
+            }
+        }
+    }
 }
 
 /// Models of one collection by the value of a tag.
@@ -294,15 +314,12 @@ impl Plan {
     }
 
     /// Finds a field by its attribute; `next` is the one that is expected, as values mostly come in order.
-    #[inline]
+    #[inline(always)]
     pub(super) fn field_named(&self, name: &Bound<'_, PyString>, next: usize) -> Option<usize> {
-        if let Some(field) = self.fields.get(next) {
-            let expected = field.attribute.bind(name.py());
-            if name.is(expected) || is_same_text(name, expected) {
-                return Some(next);
-            }
+        match self.fields.get(next) {
+            Some(field) if field.is_called(name) => Some(next),
+            _ => self.field_of_text(name),
         }
-        self.field_of_text(name)
     }
 
     #[cold]
@@ -331,30 +348,24 @@ impl Plan {
     }
 }
 
-/// Whether two strings are the same text; one that is no UTF-8 is like none.
-#[inline]
-fn is_same_text(one: &Bound<'_, PyString>, other: &Bound<'_, PyString>) -> bool {
-    // SAFETY: both are str, alive until this returns, and a `Bound` shows that the GIL is held.
-    let texts = unsafe { (text::utf8(one.as_ptr()), text::utf8(other.as_ptr())) };
-    if let (Some(one), Some(other)) = texts {
-        return is_same(one, other);
-    }
-    drop(PyErr::take(one.py()));
-    false
-}
-
-/// Whether two texts are equal; short ones, as names are, without a call.
-#[inline]
+/// Whether two texts are equal: names are short, and compared without a call.
+#[inline(always)]
 fn is_same(one: &[u8], other: &[u8]) -> bool {
-    /// The first and the last bytes, which overlap.
-    #[inline]
-    fn ends<const N: usize>(text: &[u8]) -> Option<(&[u8; N], &[u8; N])> {
-        text.first_chunk().zip(text.last_chunk())
+    /// The first and the last four bytes, which may overlap, or eight.
+    #[inline(always)]
+    fn ends(text: &[u8]) -> Option<(u64, u64)> {
+        match (text.first_chunk(), text.last_chunk()) {
+            (Some(first), Some(last)) => Some((u64::from_le_bytes(*first), u64::from_le_bytes(*last))),
+            _ => {
+                let (first, last) = (text.first_chunk()?, text.last_chunk()?);
+                Some((u32::from_le_bytes(*first).into(), u32::from_le_bytes(*last).into()))
+            }
+        }
     }
     one.len() == other.len()
-        && match one.len() {
-            4..8 => ends::<4>(one) == ends::<4>(other),
-            8..=16 => ends::<8>(one) == ends::<8>(other),
+        && match (ends(one), ends(other)) {
+            (Some(one), Some(other)) if one != other => false,
+            (Some(_), Some(_)) if one.len() <= 16 => true,
             _ => one == other,
         }
 }
@@ -552,6 +563,7 @@ fn read_field(row: &Bound<'_, PyDict>) -> PyResult<Field> {
         is_frozen: flag("is_frozen")?,
         is_version: flag("is_version")?,
         attribute: PyString::intern(py, &attribute).unbind(),
+        text: attribute.as_bytes().into(),
     })
 }
 
