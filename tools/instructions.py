@@ -2,6 +2,7 @@
 
     python tools/instructions.py             compare; exit status 1 if a row takes over 2 % more than stored
     python tools/instructions.py --update    store the new counts in tools/instructions.toml
+    python tools/instructions.py --peer      count the everyday operations of PyMongo too, and print the ratios
 
 A count does not depend on how busy the machine is. It does depend on the compiler, the C library and the vector
 instructions at hand, so counts are kept for each such environment and compared with those of the same one only.
@@ -110,6 +111,13 @@ def count_extension(valgrind: str, scripts: Iterable[str] = SCRIPTS) -> dict[str
     return found
 
 
+def count_everyday(valgrind: str, driver: str) -> dict[str, int]:
+    """Return instructions per everyday operation of a driver: `mangonel` or `pymongo`. One layout."""
+    command = [sys.executable, str(ROOT / "tools" / "instructions" / "everyday.py")]
+    settings = {"PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT / "python"), "COUNTED_DRIVER": driver}
+    return _count(valgrind, command, "getppid", "getsid", settings)
+
+
 def _count(
     valgrind: str, command: list[str], begin: str, end: str, settings: dict[str, str]
 ) -> dict[str, int]:
@@ -181,6 +189,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Count, compare or store; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--update", action="store_true", help="keep what was counted")
+    parser.add_argument("--peer", action="store_true", help="count PyMongo's everyday operations too")
     options = parser.parse_args(arguments)
 
     from mangonel.engines.programs import Missing, find_program
@@ -189,6 +198,12 @@ def main(arguments: list[str] | None = None) -> int:
         valgrind = find_program("valgrind")
     except Missing as error:
         print(f"instructions are not counted: {error}")
+        return 0
+    if options.peer:
+        ours, theirs = (count_everyday(valgrind, driver) for driver in ("mangonel", "pymongo"))
+        print(f"{'row':<26} {'mangonel':>10} {'PyMongo':>10}")
+        for name, figure in theirs.items():
+            print(f"{name:<26} {ours[name]:>10} {figure:>10} {figure / ours[name]:.1f}")
         return 0
     where = environment()
     counted = {where: count(build(), valgrind), of_extension(where): count_extension(valgrind)}

@@ -12,6 +12,7 @@ import mangonel
 from mangonel import MongoClient, ReadPreference, WriteConcern
 from mangonel._shared.collection.collection import _FIELDS, fields_of
 from mangonel.api import AsyncCollection, AsyncDatabase, Collection, Database
+from mangonel.bson.codec_options import CodecOptions
 from mangonel.errors import InvalidOperation
 
 
@@ -149,12 +150,18 @@ def test_collections_of_a_database_with_a_time_limit_have_it(client: Any) -> Non
 def test_fields_of_a_subclass_are_not_those_of_with_options(client: Any) -> None:
     orders = Orders(Shop(client))
     orders.__dict__["extra"] = 1
-    orders._reply_codec = None
 
     changed = orders.with_options(read_preference=ReadPreference.SECONDARY)
 
-    assert not {"extra", "_reply_codec"} & set(vars(changed))
+    assert "extra" not in vars(changed)
     assert changed.write_concern == WriteConcern(w=2)
+
+
+def test_what_a_write_keeps_belongs_to_the_codec_options(client: Any) -> None:
+    orders = client.shop.orders
+    kept = orders._reply_codec = object()
+    assert orders.with_options(write_concern=WriteConcern(w=2))._reply_codec is kept
+    assert orders.with_options(codec_options=CodecOptions(tz_aware=True))._reply_codec is None
 
 
 def test_a_client_that_gave_databases_ends_with_its_last_reference() -> None:

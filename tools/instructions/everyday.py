@@ -1,11 +1,13 @@
 """The everyday operations for `tools/instructions.py`: counted from the call to its result, on the blocking face.
 
 A process beside this one answers every command with the same reply, so that no server's work is counted. Monitoring
-is at rest meanwhile.
+is at rest meanwhile. `COUNTED_DRIVER=pymongo` counts the same calls of PyMongo.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import socket
 import struct
@@ -15,10 +17,10 @@ from collections.abc import Callable
 from typing import Any
 
 from counted import play
-from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 
-from mangonel import DeleteOne, InsertOne, MongoClient, UpdateOne, bson
+from mangonel import bson
 
+DRIVER: Any = importlib.import_module(os.environ.get("COUNTED_DRIVER", "mangonel"))
 TEN = range(10)
 ROUNDS = 3
 HELLO = {
@@ -48,6 +50,7 @@ REPLIES: dict[str, dict[str, Any]] = {
     "update": {"n": 10, "nModified": 10, "ok": 1},
     "delete": {"n": 10, "ok": 1},
     "findAndModify": {"value": PERSON, "ok": 1},
+    "commitTransaction": {"ok": 1},
 }
 
 
@@ -92,6 +95,18 @@ def _answer_one(sock: socket.socket, hello: dict[str, Any]) -> bool:
 def rows(people: Any) -> dict[str, tuple[Callable[[Any], object], Any]]:
     """Return the operations by the names of their rows."""
     update = {"$set": {"name": "Eve"}}
+    client = people.database.client
+    delete_one, insert_one, update_one = DRIVER.DeleteOne, DRIVER.InsertOne, DRIVER.UpdateOne
+
+    def find_in_a_session(_: object) -> None:
+        with client.start_session() as session:
+            people.find_one({"_id": 3}, session=session)
+
+    def transaction_of_two(_: object) -> None:
+        with client.start_session() as session, session.start_transaction():
+            people.insert_one({"n": 3}, session=session)
+            people.update_one({"_id": 3}, update, session=session)
+
     calls: dict[str, Callable[[Any], object]] = {
         "find_one_by_id": lambda _: people.find_one({"_id": 3}),
         "find_one_by_projection": lambda _: people.find_one({"_id": 3}, {"name": 1}),
@@ -106,17 +121,20 @@ def rows(people: Any) -> dict[str, tuple[Callable[[Any], object], Any]]:
         "delete_one": lambda _: people.delete_one({"_id": 3}),
         "find_one_and_update": lambda _: people.find_one_and_update({"_id": 3}, update),
         "bulk_write_of_ten_updates": lambda _: people.bulk_write(
-            [UpdateOne({"_id": number}, update) for number in TEN]
+            [update_one({"_id": number}, update) for number in TEN]
         ),
         "bulk_write_of_three_kinds": lambda _: people.bulk_write(
             [
-                *(InsertOne({"n": number}) for number in range(4)),
-                *(UpdateOne({"_id": number}, update) for number in range(3)),
-                *(DeleteOne({"_id": number}) for number in range(3)),
+                *(insert_one({"n": number}) for number in range(4)),
+                *(update_one({"_id": number}, update) for number in range(3)),
+                *(delete_one({"_id": number}) for number in range(3)),
             ]
         ),
         "with_options": lambda _: people.with_options(write_concern=people.write_concern),
         "client_database_collection": lambda _: people.database.client["shop"]["people"],
+        "count_documents": lambda _: people.count_documents({"n": 3}),
+        "find_in_a_session": find_in_a_session,
+        "transaction_of_two": transaction_of_two,
     }
     return {name: (call, None) for name, call in calls.items()}
 
@@ -132,27 +150,37 @@ def main() -> None:
         subprocess.Popen(arguments, pass_fds=[listener.fileno()], stdout=subprocess.DEVNULL)
         # One heartbeat, and then none for an hour.
         uri = f"mongodb://127.0.0.1:{listener.getsockname()[1]}/?heartbeatFrequencyMS=3600000&directConnection=true"
-        # Over `find_one_by_id`, `find_one_counted` has what metrics cost, `find_one_unrecorded` what spans cost that
-        # nothing records, and `find_one_recorded` what two spans cost that a processor of the SDK gets.
-        provider = TracerProvider(shutdown_on_exit=False)
-        provider.add_span_processor(SpanProcessor())
-        with (
-            MongoClient(uri) as client,
-            MongoClient(uri, metrics=True) as counting,
-            MongoClient(uri, tracing=True) as tracing,
-            MongoClient(uri, tracing={"enabled": True, "tracer_provider": provider}) as recording,
-        ):
-            observed = {
-                f"find_one_{name}": (lambda people: people.find_one({"_id": 3}), observer["shop"]["people"])
-                for name, observer in (
-                    ("counted", counting),
-                    ("unrecorded", tracing),
-                    ("recorded", recording),
-                )
-            }
+        with contextlib.ExitStack() as clients:
+            everyday = rows(clients.enter_context(DRIVER.MongoClient(uri))["shop"]["people"])
+            if DRIVER.__name__ == "mangonel":
+                everyday.update(observed(uri, clients))
             # The least of several rounds counts: in the first, what watches the server still begins.
             for _ in range(ROUNDS):
-                play({**rows(client["shop"]["people"]), **observed})
+                play(everyday)
+
+
+def observed(uri: str, clients: contextlib.ExitStack) -> dict[str, tuple[Callable[[Any], object], Any]]:
+    """Return `find_one_by_id` by clients that are observed.
+
+    Over it, `find_one_counted` has what metrics cost, `find_one_unrecorded` what spans cost that nothing records, and
+    `find_one_recorded` what two spans cost that a processor of the SDK gets.
+    """
+    from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SpanProcessor())
+    observers: dict[str, dict[str, Any]] = {
+        "counted": {"metrics": True},
+        "unrecorded": {"tracing": True},
+        "recorded": {"tracing": {"enabled": True, "tracer_provider": provider}},
+    }
+    return {
+        f"find_one_{name}": (
+            lambda people: people.find_one({"_id": 3}),
+            clients.enter_context(DRIVER.MongoClient(uri, **options))["shop"]["people"],
+        )
+        for name, options in observers.items()
+    }
 
 
 if __name__ == "__main__":

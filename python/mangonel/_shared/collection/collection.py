@@ -83,6 +83,7 @@ def fields_of(owner: Any) -> dict[str, Any]:
         "_client": None,
         "_database_name": "",
         "_name": "",
+        "_reply_codec": None,
     }
     fields["_context"] = context_of(fields)
     return fields
@@ -100,6 +101,7 @@ _FIELDS = (
     "_client",
     "_database_name",
     "_name",
+    "_reply_codec",
     "_context",
 )
 
@@ -157,6 +159,7 @@ class _Collection(
     def _belong_to(self, database: Any, port: Port, client: Any, database_name: str, name: str) -> None:
         self._database, self._client, self._port = database, client, port
         self._database_name, self._name = database_name, name
+        self._reply_codec = None
         self._context = context_of(self.__dict__)
 
     @property
@@ -202,13 +205,17 @@ class _Collection(
         """
         fields = self.__dict__
         if len(fields) != len(_FIELDS):
-            # A cached codec, fields of a subclass, and what a test put in place of a method stay here.
+            # Fields of a subclass, and what a test put in place of a method, stay here.
             fields = {name: fields[name] for name in _FIELDS}
         made: _Collection[_DocumentType] | None = made_like(self._plain_class, None, fields)
         if made is None:
             made = object.__new__(self._plain_class)
             made.__dict__ = dict(fields)
-        is_changed = made._change_settings(codec_options, read_preference, write_concern, read_concern)
+        is_changed = False
+        if codec_options or read_preference or read_concern or write_concern is not fields["_write_concern"]:
+            is_changed = made._change_settings(codec_options, read_preference, write_concern, read_concern)
+            if codec_options:
+                made._reply_codec = None
         if timeout_ms is not None:
             from mangonel._faces.limited import limited
 

@@ -39,7 +39,7 @@ class WritingSource(CommandSource):
     _client: _MongoClient[Any]
     _name: str
     # Made at the first write.
-    _reply_codec: _core.Codec | None = None
+    _reply_codec: _core.Codec | None
     # Imported when it is needed: a program that inserts and finds pays nothing for it.
     _bulk_runner: type[BulkRunner] = LateClass("mangonel._shared.collection.bulk_run", "BulkRunner")
 
