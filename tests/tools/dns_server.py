@@ -30,6 +30,7 @@ class DnsServer:
         self.asked: list[tuple[str, str]] = []
         self.is_silent = False  # hears and does not answer
         self._records: dict[tuple[str, str], dns.rrset.RRset] = {}
+        self._later: dict[tuple[str, str], dns.rrset.RRset] = {}
         self._line = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._line.bind(("127.0.0.1", 0))
         self._port = self._line.getsockname()[1]
@@ -37,10 +38,18 @@ class DnsServer:
         self._thread.start()
 
     def srv(
-        self, name: str, hosts: Iterable[tuple[str, int]], *, ttl: int = 60, service: str = "mongodb"
+        self,
+        name: str,
+        hosts: Iterable[tuple[str, int]],
+        *,
+        then: Iterable[tuple[str, int]] = (),
+        ttl: int = 60,
+        service: str = "mongodb",
     ) -> None:
-        """Name these hosts and ports from now on."""
-        self._put(f"_{service}._tcp.{name}", "SRV", ttl, [f"0 0 {port} {host}." for host, port in hosts])
+        """Name these hosts and ports from now on, or once, and `then` others."""
+        name = f"_{service}._tcp.{name}"
+        self._put(name, "SRV", ttl, [f"0 0 {port} {host}." for host, port in hosts])
+        self._put(name, "SRV", ttl, [f"0 0 {port} {host}." for host, port in then], self._later)
 
     def txt(self, name: str, *records: str) -> None:
         """Answer with these TXT records; one of several strings is written `"a" "b"`."""
@@ -66,12 +75,20 @@ class DnsServer:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _put(self, name: str, kind: str, ttl: int, records: list[str]) -> None:
+    def _put(
+        self,
+        name: str,
+        kind: str,
+        ttl: int,
+        records: list[str],
+        place: dict[tuple[str, str], dns.rrset.RRset] | None = None,
+    ) -> None:
+        place = self._records if place is None else place
         name = name.lower() + "."
         if records:
-            self._records[name, kind] = dns.rrset.from_text(name, ttl, "IN", kind, *records)
+            place[name, kind] = dns.rrset.from_text(name, ttl, "IN", kind, *records)
         else:
-            self._records.pop((name, kind), None)
+            place.pop((name, kind), None)
 
     def _serve(self) -> None:
         while True:
@@ -88,6 +105,8 @@ class DnsServer:
             response = dns.message.make_response(query)
             response.flags |= dns.flags.RA
             found = self._records.get((name, kind))
+            if (name, kind) in self._later:
+                self._records[name, kind] = self._later.pop((name, kind))
             if found is not None:
                 response.answer.append(found)
             elif not any(known == name for known, _ in self._records):
