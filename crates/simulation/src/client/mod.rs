@@ -65,6 +65,8 @@ pub(crate) struct Worker {
     pub(crate) queued: Option<Queued>,
     /// Whether a server said that it has too much to do.
     pub(crate) met_overload: bool,
+    /// How many messages of handshakes it sent after its time was over.
+    pub(crate) late: u32,
     /// Since when the connection has no room for what it sends.
     pub(crate) full_since: Option<Instant>,
     /// How often a server wanted the user to log in once more.
@@ -289,6 +291,7 @@ impl Worker {
             is_aside: false,
             queued: None,
             met_overload: false,
+            late: 0,
             full_since: None,
             logins: 0,
             room: None,

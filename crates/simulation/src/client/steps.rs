@@ -92,7 +92,7 @@ impl World {
         let place = &mut driver.workers[worker];
         place.is_aside = false;
         (place.begun, place.sends, place.queued, place.met_overload) = (now, 0, None, false);
-        (place.logins, place.full_since) = (0, None);
+        (place.logins, place.late, place.full_since) = (0, 0, None);
         place.message.clear();
         let is_over = exchange.step() == Step::Done;
         place.exchange = Some(exchange);
@@ -236,6 +236,7 @@ impl World {
         let message = exchange.outbound().to_vec();
         let is_login = name_of(&message).is_some_and(|name| LOGINS.contains(&name));
         let is_command = !exchange.is_handshake() && !is_login;
+        place.late += u32::from(!is_command && exchange.answer_timeout(now) == Some(Duration::ZERO));
         let compressor = driver.client.compressor(link).filter(|_| exchange.may_compress());
         let mut packed = Vec::new();
         if let Some(compressor) = compressor
