@@ -1,19 +1,15 @@
 """Ctrl-C at every step of a save: the document can be saved again, and nothing is lost or stored twice.
 
-The interpreter runs a signal's handler after a call into C, at a loop's end and at a function's start; so each of these
-places in the modules that store is tried once.
+Each place of the modules that store where a signal's handler may run is tried once.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dis
 import itertools
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Annotated, Any
 
 import pytest
@@ -21,13 +17,9 @@ import pytest
 import mangonel.odm.store
 from mangonel.errors import DuplicateKeyError, OperationFailure
 from mangonel.odm import Connection, Document, Ref, StaleDocument, Version, field, push
+from tools.interrupts import interrupt
 
-FOLDER = str(Path(mangonel.odm.store.__file__).parent)
-CHECKED = {
-    number
-    for name, number in dis.opmap.items()
-    if name.startswith(("CALL", "RESUME", "JUMP_BACKWARD")) and "NO_INTERRUPT" not in name
-}
+FOLDERS = (str(Path(mangonel.odm.store.__file__).parent),)
 
 
 class InterruptedTarget(Document):
@@ -42,36 +34,6 @@ class InterruptedList(Document):
 class InterruptedVersion(InterruptedList):
     __collection__ = "interrupted_version"
     rev: Annotated[int, Version] = 0
-
-
-def interrupt(act: Callable[[], Any], at: int) -> bool:
-    """Run `act`, interrupted at the given place of those where a signal's handler may run; return whether it was."""
-    passed = 0
-    last: tuple[FrameType, int] | None = None
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal passed, last
-        if not frame.f_code.co_filename.startswith(FOLDER):
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode":
-            before, last = last, (frame, frame.f_code.co_code[frame.f_lasti])
-            if before is not None and before[0] is frame and before[1] in CHECKED:
-                passed += 1
-                if passed == at:
-                    raise KeyboardInterrupt
-        return trace
-
-    former = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        act()
-    except KeyboardInterrupt as e:
-        print("AT", e)
-        return True
-    finally:
-        sys.settrace(former)
-    return False
 
 
 WAYS: dict[str, Callable[[Any], Any]] = {
@@ -103,7 +65,7 @@ def test_what_was_interrupted_is_saved_again(way: str, model: Any, db: Connectio
         document.target = target
         if way != "update":
             document.tags.append("x")
-        was = interrupt(partial(WAYS[way], document), at)
+        was = interrupt(partial(WAYS[way], document), at, FOLDERS)
         save_again(document)
 
         stored = model.get(document.id)
@@ -120,7 +82,7 @@ def test_what_was_interrupted_is_inserted_once(is_many: bool, db: Connection):
     for at in itertools.count(1):
         document = InterruptedList(tags=["x"])
         act = partial(InterruptedList.insert_many, [document]) if is_many else document.save
-        was = interrupt(act, at)
+        was = interrupt(act, at, FOLDERS)
         try:
             document.save()
         except DuplicateKeyError:

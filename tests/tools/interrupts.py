@@ -1,11 +1,22 @@
-"""Interrupting this process as a terminal does."""
+"""Interrupting this process as a terminal does, and a call at each place where a signal's handler may run."""
 
 from __future__ import annotations
 
 import _thread
+import dis
 import os
 import signal
 import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+# The interpreter runs a signal's handler after a call into C, at a loop's end and at a function's start.
+_CHECKED = {
+    number
+    for name, number in dis.opmap.items()
+    if name.startswith(("CALL", "RESUME", "JUMP_BACKWARD")) and "NO_INTERRUPT" not in name
+}
 
 
 def press_ctrl_c() -> None:
@@ -15,3 +26,47 @@ def press_ctrl_c() -> None:
         _thread.interrupt_main()
     else:
         os.kill(os.getpid(), signal.SIGINT)
+
+
+def interrupt(act: Callable[[], Any], at: int, folders: tuple[str, ...]) -> bool:
+    """Run `act`, interrupted at one of the places where a signal's handler may run; return whether it came there.
+
+    Args:
+        act: what is run.
+        at: the number of the place, from one.
+        folders: the places are those in the Python code of these folders, without finalizers, where Python drops the
+            exception.
+    """
+    passed = 0
+    last: tuple[FrameType, int] | None = None
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal passed, last
+        if not frame.f_code.co_filename.startswith(folders) or _is_finalizing(frame):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            before, last = last, (frame, frame.f_code.co_code[frame.f_lasti])
+            if before is not None and before[0] is frame and before[1] in _CHECKED:
+                passed += 1
+                if passed == at:
+                    raise KeyboardInterrupt
+        return trace
+
+    former = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        act()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(former)
+        # It would keep the frame, and what that holds.
+        last = None
+    return False
+
+
+def _is_finalizing(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None

@@ -22,6 +22,13 @@ pub struct CursorFacts {
     pub post_batch_resume_token: Option<Range<usize>>,
 }
 
+impl CursorFacts {
+    /// Returns its namespace, `database.collection`, from the reply's body.
+    pub fn namespace_in(&self, body: &[u8]) -> String {
+        String::from_utf8_lossy(body.get(self.namespace.clone()).unwrap_or_default()).into_owned()
+    }
+}
+
 /// The error labels that the core decides by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Labels {

@@ -11,6 +11,7 @@ use super::batch::Batch;
 use super::exchange::Exchange;
 use super::failure;
 use super::operation::ReplyForm;
+use super::pending::LostCursor;
 use super::session::ImplicitSession;
 use crate::codec::{self, Codec};
 
@@ -185,7 +186,27 @@ impl Exchange {
         );
         batch.is_streaming = self.inner.more_to_come();
         batch.server = self.inner.server().map(ToString::to_string).unwrap_or_default();
+        batch.opener = (cursor.id != 0 && self.is_first()).then(|| self.core.clone_ref(py));
         Ok(Py::new(py, batch)?.into_any())
+    }
+
+    /// Whether a batch of it is a cursor's first.
+    fn is_first(&self) -> bool {
+        self.inner.operation().command.name() != "getMore"
+    }
+
+    /// Takes out the cursor of a first batch that no caller has got. That of an implicit session ends with that.
+    pub(super) fn take_lost_cursor(&mut self) -> Option<LostCursor> {
+        let is_batch = matches!(self.reading, ReplyForm::Batch | ReplyForm::RawBatch | ReplyForm::WithBatch);
+        let is_kept = self.inner.session().is_some() || self.inner.keeps_link();
+        if self.reply.is_empty() || !is_batch || is_kept || !self.is_first() {
+            return None;
+        }
+        let reply = std::mem::take(&mut self.reply);
+        let cursor = self.inner.facts().cursor.as_ref().filter(|cursor| cursor.id != 0)?;
+        let server = self.inner.server()?.to_string();
+        let body = read_reply(&reply).ok()?.body;
+        Some(LostCursor { server, namespace: cursor.namespace_in(body.as_bytes()), id: cursor.id })
     }
 
     pub(super) fn with_batch(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {

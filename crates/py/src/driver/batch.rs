@@ -2,7 +2,7 @@
 //! A document becomes a Python object only when it is asked for.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use mangonel_bson::{JsonMode, RawDocument, write_json};
 use mangonel_entries::entries;
@@ -12,12 +12,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use pyo3::{PyTraverseError, PyVisit, intern};
 
+use super::core::Core;
 use super::failure;
+use super::pending::LostCursor;
 use super::session::ImplicitSession;
 use crate::codec::collector::Pause;
 use crate::codec::document_shape::DocumentShape;
 use crate::codec::{self, Codec};
-use crate::thread_end::Entry;
+use crate::thread_end::{Entry, never_unwind_this_thread};
 
 /// A change and its resume token.
 type Change = (Py<PyAny>, Option<Py<PyBytes>>);
@@ -43,6 +45,10 @@ pub struct Batch {
     pub(crate) is_streaming: bool,
     /// The server that has the cursor.
     pub(crate) server: String,
+    /// Who ends the cursor if this is dropped before an object has taken it over; None when the batch did not open it.
+    pub(crate) opener: Option<Py<Core>>,
+    /// Whether an object has taken the cursor over, or it has ended.
+    is_taken: AtomicBool,
     /// The shape of documents instead of the codec's document class.
     shape: Option<Py<DocumentShape>>,
 }
@@ -59,8 +65,7 @@ impl Batch {
         is_raw: bool,
     ) -> Self {
         let body = message.get(offset..).unwrap_or_default();
-        let namespace = body.get(cursor.namespace.clone()).unwrap_or_default();
-        let namespace = String::from_utf8_lossy(namespace).into_owned();
+        let namespace = cursor.namespace_in(body);
         let token =
             cursor.post_batch_resume_token.clone().and_then(|token| body.get(token)).map(<[u8]>::to_vec);
         Batch {
@@ -77,6 +82,8 @@ impl Batch {
             is_raw,
             is_streaming: false,
             server: String::new(),
+            opener: None,
+            is_taken: AtomicBool::new(false),
             shape: None,
         }
     }
@@ -132,6 +139,10 @@ impl Batch {
         let end = self.position();
         self.move_to(start);
         Ok((end >= self.end).then(|| end - length..end))
+    }
+
+    fn take_over(&self) {
+        self.is_taken.store(true, Ordering::Relaxed);
     }
 
     /// Whether the server has more documents than these.
@@ -197,6 +208,11 @@ impl Batch {
     #[getter]
     fn server(&self) -> &str {
         &self.server
+    }
+
+    /// The cursor that the batch opened has ended: dropping the batch kills nothing.
+    fn disown(&self) {
+        self.take_over();
     }
 
     /// The resume token behind this batch, as BSON, or None.
@@ -294,6 +310,16 @@ impl Batch {
     }
 }
 
+impl Drop for Batch {
+    fn drop(&mut self) {
+        let Some(core) = self.opener.take_if(|_| !*self.is_taken.get_mut()) else { return };
+        never_unwind_this_thread();
+        // A signal's handler may have raised between the reply and the object that was to own the cursor.
+        let (server, namespace) = (std::mem::take(&mut self.server), std::mem::take(&mut self.namespace));
+        Core::end_lost(&core, LostCursor { server, namespace, id: self.id }, self.pinned);
+    }
+}
+
 fn make_room(out: &mut Vec<u8>, more: usize) -> PyResult<()> {
     out.try_reserve(more).map_err(|_| PyMemoryError::new_err(format!("no memory for {more} more bytes")))
 }
@@ -320,7 +346,7 @@ pub fn next_in(message: &[u8], position: usize, end: usize) -> Result<Option<Ran
 pub struct BatchCursor {
     _entry: Entry,
     /// The batch that documents are handed out from.
-    #[pyo3(get, set)]
+    #[pyo3(get)]
     _batch: Option<Py<Batch>>,
 }
 
@@ -342,6 +368,16 @@ impl BatchCursor {
     #[pyo3(signature = (*_args, **_kwargs))]
     fn new(_args: &Bound<'_, PyAny>, _kwargs: Option<&Bound<'_, PyAny>>) -> Self {
         BatchCursor::default()
+    }
+
+    /// Takes a batch, and over the cursor that it opened: from now on this object ends that.
+    #[setter(_batch)]
+    fn set_batch(slf: &Bound<'_, Self>, batch: Option<Bound<'_, Batch>>) -> PyResult<()> {
+        if let Some(batch) = &batch {
+            batch.try_borrow()?.take_over();
+        }
+        let _replaced = std::mem::replace(&mut slf.try_borrow_mut()?._batch, batch.map(Bound::unbind));
+        Ok(())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -28,7 +28,7 @@ use super::descriptions::{self, ServerLimits};
 use super::failure;
 use super::interpreter;
 use super::link::Link;
-use super::pending::{DeploymentEvents, Pending};
+use super::pending::{DeploymentEvents, LostCursor, Pending};
 use crate::codec::{self, Codec};
 use crate::thread_end::Entry;
 
@@ -67,8 +67,9 @@ pub struct State {
     enders: Vec<Py<PyAny>>,
     /// Called with an address, a role and a list for what was started, to start an observer.
     pub(super) starter: Option<Py<PyAny>>,
-    /// Called with an address and a session's id to kill the session there.
-    pub(super) sweeper: Option<Py<PyAny>>,
+    /// Called with an address and a session's id to kill the session there; and with an address, a namespace and a cursor's
+    /// id to kill the cursor.
+    pub(super) sweeper: Option<(Py<PyAny>, Py<PyAny>)>,
     /// Python work queued by drops, for the next entry.
     left: Option<Box<Pending>>,
     /// The deployment's events that were not delivered yet.
@@ -272,6 +273,14 @@ impl Core {
             state.left.get_or_insert_default().waking.push(callback);
         }
         interpreter::deliver_soon(slf);
+    }
+
+    /// Has a cursor killed, from a drop; one that is bound to a connection ends with that.
+    pub fn end_lost(slf: &Py<Self>, cursor: LostCursor, pinned: Option<u32>) {
+        Self::change_in_drop(slf, |state, now| match pinned {
+            Some(link) => state.client.release_pinned(LinkId(link), false, now),
+            None => state.left.get_or_insert_default().lost_cursors.push(cursor),
+        });
     }
 
     /// Takes a session back from a drop.
@@ -523,10 +532,10 @@ impl Core {
         pause.map(|pause| pause.as_secs_f64())
     }
 
-    /// Set the function to call with a server's address and the id of a session whose cursor there has lost
-    /// its owner.
-    fn set_sweeper(&self, sweeper: Py<PyAny>) {
-        let _replaced = self.lock().sweeper.replace(sweeper);
+    /// Set the functions to call for cursors that have lost their owners: `sessions` with a server's address and the id of a
+    /// session, `cursors` with the address, the namespace and the id of a cursor.
+    fn set_sweeper(&self, sessions: Py<PyAny>, cursors: Py<PyAny>) {
+        let _replaced = self.lock().sweeper.replace((sessions, cursors));
     }
 
     /// Set the object with which the faces secure every connection. Once, before the first connection.

@@ -277,6 +277,17 @@ impl Exchange {
         self.inner.step() == Step::Done && self.inner.session().is_none() && !is_kept
     }
 
+    /// Has the cursor of a reply killed that no caller has got.
+    #[inline]
+    fn end_lost_cursor(&mut self) {
+        // Usually its batch has taken the reply, or it is still to come.
+        if !self.reply.is_empty()
+            && let Some(cursor) = self.take_lost_cursor()
+        {
+            Core::end_lost(&self.core, cursor, None);
+        }
+    }
+
     /// Whether its reply waits for `release`, which needs what the exchange holds.
     fn is_held(&self) -> bool {
         self.reading == ReplyForm::Held && self.inner.step() == Step::Done
@@ -675,6 +686,7 @@ impl Exchange {
     /// Give up what it holds; a connection that owes a reply is closed. Does nothing once done.
     pub(crate) fn close(&mut self, py: Python<'_>) {
         self.place = None;
+        self.end_lost_cursor();
         if self.is_over() || self.is_held() {
             return;
         }
@@ -783,6 +795,7 @@ impl Drop for Exchange {
         if let Some(traced) = self.traced.take() {
             Core::call_soon(&self.core, traced.into_ending());
         }
+        self.end_lost_cursor();
         if self.is_over() {
             return;
         }

@@ -25,10 +25,19 @@ pub struct Pending {
     /// Whether the thread that maintains the pools must be started.
     pub is_upkeep_due: bool,
     pub killing: Vec<(Address, [u8; 16])>,
+    /// Cursors of batches that were dropped before a cursor object had taken them over.
+    pub lost_cursors: Vec<LostCursor>,
     /// Those that need no order between threads: a command's, a pool's.
     pub events: VecDeque<Event>,
     /// Whether some are in `State::deployment_events`.
     pub has_deployment_events: bool,
+}
+
+/// A cursor that is open on a server, and that no object will end: server, namespace and id.
+pub struct LostCursor {
+    pub server: String,
+    pub namespace: String,
+    pub id: i64,
 }
 
 /// Events of the deployment in their order, which listeners see.
@@ -51,6 +60,7 @@ impl Pending {
         self.starting.append(&mut later.starting);
         self.is_upkeep_due |= later.is_upkeep_due;
         self.killing.append(&mut later.killing);
+        self.lost_cursors.append(&mut later.lost_cursors);
         self.events.append(&mut later.events);
         self.has_deployment_events |= later.has_deployment_events;
         self
@@ -81,13 +91,19 @@ impl Pending {
         for waker in self.waking {
             interpreter::insist(py, waker.bind(py), || waker.call0(py).map(drop));
         }
-        if !self.killing.is_empty() {
-            let sweeper = core.peek(|state| state.sweeper.as_ref().map(|sweeper| sweeper.clone_ref(py)));
-            if let Some(sweeper) = sweeper {
-                let sweeper = sweeper.bind(py);
+        if !self.killing.is_empty() || !self.lost_cursors.is_empty() {
+            let sweeper = core.peek(|state| {
+                let (sessions, cursors) = state.sweeper.as_ref()?;
+                Some((sessions.clone_ref(py), cursors.clone_ref(py)))
+            });
+            if let Some((sessions, cursors)) = sweeper {
                 for (address, id) in &self.killing {
                     let task = (address.as_str(), PyBytes::new(py, id));
-                    interpreter::insist(py, sweeper, || sweeper.call1(task.clone()).map(drop));
+                    interpreter::insist(py, sessions.bind(py), || sessions.call1(py, task.clone()).map(drop));
+                }
+                for LostCursor { server, namespace, id } in &self.lost_cursors {
+                    let task = (server, namespace, id);
+                    interpreter::insist(py, cursors.bind(py), || cursors.call1(py, task).map(drop));
                 }
             }
         }

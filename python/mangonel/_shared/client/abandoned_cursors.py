@@ -61,13 +61,14 @@ class AbandonedCursors:
         operations += [_kill_cursors(place, ids) for place, ids in together.items()]
         return operations
 
-    def sweeper(self) -> Callable[[str, bytes], None]:
-        """Return a function for the core to call when a command that opens a cursor is cancelled before its reply.
+    def sweepers(self) -> tuple[Callable[[str, bytes], None], Callable[[str, str, int], None]]:
+        """Return functions for the core to call when no object has taken over a cursor that a command opened.
 
-        The cursor's id is unknown, but its session is known and not shared.
+        The first is for a command that was cancelled before its reply: the cursor's id is unknown, but its session is
+        known and not shared. The second is for a reply that was lost: server, namespace and id are known.
         """
-        # The core keeps the function; a strong reference back would keep both for ever.
-        to_background = ref(self._background)
+        # The core keeps the functions; a strong reference back would keep both for ever.
+        to_self, to_background = ref(self), ref(self._background)
 
         collected: dict[str, deque[bytes]] = {}
         scheduled: set[str] = set()
@@ -87,7 +88,13 @@ class AbandonedCursors:
                 found.append(sessions.popleft())
             return [_kill_sessions(server, found)]
 
-        return sweep
+        def abandon(server: str, namespace: str, id: int) -> None:
+            owner = to_self()
+            if owner is not None:
+                database, _, collection = namespace.partition(".")
+                owner.abandon_cursor(server, database, collection, id)
+
+        return sweep, abandon
 
     def left_to_do(self) -> list[_core.Operation]:
         """Return the pending operations, once."""

@@ -220,6 +220,7 @@ class ClientBulkRunner:
 
     async def _take_results_flow(self, batch: _core.Batch, offset: int) -> None:
         """Read the cursor over the results of single writes to its end, or to the error that ended an ordered bulk."""
+        first = batch
         while True:
             cursor_id, (database, _, collection) = batch.id, batch.namespace.partition(".")
             for found in batch:
@@ -230,6 +231,7 @@ class ClientBulkRunner:
                         await self._kill_flow(database, collection, cursor_id)
                     return
             if not cursor_id:
+                first.disown()
                 return
             command: dict[str, Any] = {"getMore": cursor_id, "collection": collection}
             if self._comment is not None:

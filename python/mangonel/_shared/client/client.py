@@ -158,7 +158,7 @@ class _MongoClient(
         if not options.is_resolved:
             self._port.preparation = _LateHosts(self, options)
         self._abandoned_cursors = AbandonedCursors(self._core)
-        self._core.set_sweeper(self._abandoned_cursors.sweeper())
+        self._core.set_sweeper(*self._abandoned_cursors.sweepers())
         self._advisor: Advisor | None = None
         if options.advise:
             from mangonel._shared.advice.advisor import Advisor
@@ -417,7 +417,7 @@ class _MongoClient(
         self._port.close()
         self._abandoned_cursors.retire()
         self._abandoned_cursors = AbandonedCursors(self._core)
-        self._core.set_sweeper(self._abandoned_cursors.sweeper())
+        self._core.set_sweeper(*self._abandoned_cursors.sweepers())
         if self._advisor is not None:
             self._advisor.retire()
         for link in links:

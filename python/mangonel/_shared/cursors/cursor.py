@@ -140,6 +140,7 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
                 batch = await self._port.arun(self._more_operation())
             if batch is None:
                 raise ProtocolError("expected a cursor in the reply, got none")
+            self._take(batch)
         except PyMongoError as error:
             if self._is_tailable and getattr(error, "code", None) in _CURSOR_ENDED:
                 # The collection was dropped or has overwritten the cursor's position: there is no more, as at its end.
@@ -157,29 +158,28 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
             # Cancelled or interrupted: a batch may be lost, and continuing would skip its documents.
             self._abandon()
             raise
-        self._take(batch)
         return not batch.is_empty
 
     def _take(self, batch: _core.Batch) -> None:
-        self._batch = batch
         if self._into is not None:
             become(batch, self._into, self._collection.codec_options)
-        self._id = id = batch.id
-        self._server = batch.server
-        self._retrieved += len(batch)
-        pinned = batch.pinned
-        if pinned is None and self._pinned is not None:
-            self._port.release_pinned(self._pinned, is_drained=True)
+        size, (database, _, collection) = len(batch), batch.namespace.partition(".")
+        session = None if self._explicit is None else self._explicit._handle
+        pinned, former = batch.pinned, self._pinned
+        # No call stands between these, where a signal's handler could run: the batch owns the server's cursor up to the
+        # last line, this object from there on.
         self._pinned = pinned
-        if not id and pinned is None:
-            # The server has no more, so it is not asked again.
-            self._session = None
-            return
-        self._is_streaming = batch.is_streaming
-        self._session = batch.session if self._explicit is None else self._explicit._handle
-        database, _, collection = batch.namespace.partition(".")
+        self._retrieved += size
+        self._server = batch.server
         if collection:
             self._namespace = (database, collection)
+        self._is_streaming = batch.is_streaming
+        self._id = id = batch.id
+        # The server has no more, so it is not asked again.
+        self._session = (batch.session if session is None else session) if id or pinned is not None else None
+        self._batch = batch
+        if pinned is None and former is not None:
+            self._port.release_pinned(former, is_drained=True)
         if self._id and self._limit and self._retrieved >= self._limit:
             # A limit was reached that the server did not treat as the end.
             self._abandon()
