@@ -46,6 +46,18 @@ def nothing_is_held():
 
 # What is lost, by the class whose drop it is.
 LOST = {
+    "Batch": """
+session = _core.Session(core, True, False)
+
+def opened():
+    find = {"find": "orders", "filter": {"open": 1}}
+    made = _core.Operation("shop", find, client._codec, _core.KIND_READ, _core.READ_BATCH, session=session)
+    batch = port.run(made)
+    assert batch.session is None
+    return batch
+lose(opened)
+nothing_is_held()
+""",
     "Exchange": """
 lose(lambda: begin(core, operation(find="orders"), port._shard))
 nothing_is_held()
