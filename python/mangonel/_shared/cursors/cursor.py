@@ -163,7 +163,16 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
     def _take(self, batch: _core.Batch) -> None:
         if self._into is not None:
             become(batch, self._into, self._collection.codec_options)
-        size, (database, _, collection) = len(batch), batch.namespace.partition(".")
+        size = len(batch)
+        if not batch.id and batch.pinned is None:
+            # The server has no more, so it is not asked again, and no cursor can be lost.
+            self._batch, self._id, self._server, self._session = batch, 0, batch.server, None
+            self._retrieved += size
+            if self._pinned is not None:
+                former, self._pinned = self._pinned, None
+                self._port.release_pinned(former, is_drained=True)
+            return
+        database, _, collection = batch.namespace.partition(".")
         session = None if self._explicit is None else self._explicit._handle
         pinned, former = batch.pinned, self._pinned
         # No call stands between these, where a signal's handler could run: the batch owns the server's cursor up to the
@@ -174,9 +183,8 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
         if collection:
             self._namespace = (database, collection)
         self._is_streaming = batch.is_streaming
-        self._id = id = batch.id
-        # The server has no more, so it is not asked again.
-        self._session = (batch.session if session is None else session) if id or pinned is not None else None
+        self._id = batch.id
+        self._session = batch.session if session is None else session
         self._batch = batch
         if pinned is None and former is not None:
             self._port.release_pinned(former, is_drained=True)
