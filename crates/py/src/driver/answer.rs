@@ -8,6 +8,7 @@ use mangonel_proto::reply::CursorFacts;
 use pyo3::prelude::*;
 
 use super::batch::Batch;
+use super::core::Core;
 use super::exchange::Exchange;
 use super::failure;
 use super::operation::ReplyForm;
@@ -195,8 +196,19 @@ impl Exchange {
         self.inner.operation().command.name() != "getMore"
     }
 
+    /// Has the cursor of a reply killed that no caller has got.
+    #[inline]
+    pub(super) fn end_lost_cursor(&mut self) {
+        // Usually its batch has taken the reply, or it is still to come.
+        if !self.reply.is_empty()
+            && let Some(cursor) = self.take_lost_cursor()
+        {
+            Core::end_lost(&self.core, cursor, None);
+        }
+    }
+
     /// Takes out the cursor of a first batch that no caller has got. That of an implicit session ends with that.
-    pub(super) fn take_lost_cursor(&mut self) -> Option<LostCursor> {
+    fn take_lost_cursor(&mut self) -> Option<LostCursor> {
         let is_batch = matches!(self.reading, ReplyForm::Batch | ReplyForm::RawBatch | ReplyForm::WithBatch);
         let is_kept = self.inner.session().is_some() || self.inner.keeps_link();
         if self.reply.is_empty() || !is_batch || is_kept || !self.is_first() {

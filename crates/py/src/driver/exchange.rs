@@ -277,17 +277,6 @@ impl Exchange {
         self.inner.step() == Step::Done && self.inner.session().is_none() && !is_kept
     }
 
-    /// Has the cursor of a reply killed that no caller has got.
-    #[inline]
-    fn end_lost_cursor(&mut self) {
-        // Usually its batch has taken the reply, or it is still to come.
-        if !self.reply.is_empty()
-            && let Some(cursor) = self.take_lost_cursor()
-        {
-            Core::end_lost(&self.core, cursor, None);
-        }
-    }
-
     /// Whether its reply waits for `release`, which needs what the exchange holds.
     fn is_held(&self) -> bool {
         self.reading == ReplyForm::Held && self.inner.step() == Step::Done

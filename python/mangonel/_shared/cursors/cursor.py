@@ -169,8 +169,8 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
             self._batch, self._id, self._server, self._session = batch, 0, batch.server, None
             self._retrieved += size
             if self._pinned is not None:
-                former, self._pinned = self._pinned, None
-                self._port.release_pinned(former, is_drained=True)
+                drained, self._pinned = self._pinned, None
+                self._port.release_pinned(drained, is_drained=True)
             return
         database, _, collection = batch.namespace.partition(".")
         session = None if self._explicit is None else self._explicit._handle
