@@ -48,8 +48,8 @@ $(VENV)/.built: $(VENV)/.requirements $(SOURCES)
 	$(call installed,release)
 
 # Half the work of the release build, whose figures are those to quote.
-QUICK := CARGO_TARGET_DIR=target/quick CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-	CARGO_PROFILE_RELEASE_DEBUG=0
+UNLINKED := CARGO_PROFILE_RELEASE_LTO=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0
+QUICK := CARGO_TARGET_DIR=target/quick $(UNLINKED)
 
 $(VENV)/.quick: $(BIN)/maturin $(SOURCES)
 	@echo "Building the driver, quick profile: about a minute and a half on two cores"
@@ -153,7 +153,7 @@ rest-codecs: build
 # Everyday work on the newest other interpreter that is found.
 OTHER = $(lastword $(filter-out $(realpath $(BIN)/python),$(realpath $(PYTHONS))))
 rest-interpreter: build
-	$(if $(OTHER),$(BIN)/python tools/other_interpreter.py $(OTHER),@echo "rest-interpreter: not run, no other interpreter was found")
+	$(if $(OTHER),$(UNLINKED) $(BIN)/python tools/other_interpreter.py $(OTHER),@echo "rest-interpreter: not run, no other interpreter was found")
 
 # Each part is played although one before it failed.
 rest-python: build

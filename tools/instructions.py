@@ -100,22 +100,24 @@ def count(program: Path, valgrind: str, slow: str = "") -> dict[str, int]:
 
 def count_extension(valgrind: str, scripts: Iterable[str] = SCRIPTS) -> dict[str, int]:
     """Return instructions per operation by row of the codec and the mapper, with the extension as currently built."""
-    # The order of sets, and so of imports, must be the same in every run.
-    settings = {"PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT / "python")}
     found: dict[str, int] = {}
     for script, layout in itertools.product(scripts, range(LAYOUTS)):
         moved = {f"MANGONEL_LAYOUT_{'_' * 5 * each}": "" for each in range(9 * layout)}
-        command = [sys.executable, str(ROOT / "tools" / "instructions" / script)]
-        for row, figure in _count(valgrind, command, "getppid", "getsid", settings | moved).items():
+        for row, figure in _count_script(valgrind, script, moved).items():
             found[row] = min(found.get(row, figure), figure)
     return found
 
 
 def count_everyday(valgrind: str, driver: str) -> dict[str, int]:
     """Return instructions per everyday operation of a driver: `mangonel` or `pymongo`. One layout."""
-    command = [sys.executable, str(ROOT / "tools" / "instructions" / "everyday.py")]
-    settings = {"PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT / "python"), "COUNTED_DRIVER": driver}
-    return _count(valgrind, command, "getppid", "getsid", settings)
+    return _count_script(valgrind, "everyday.py", {"COUNTED_DRIVER": driver})
+
+
+def _count_script(valgrind: str, script: str, settings: dict[str, str]) -> dict[str, int]:
+    command = [sys.executable, str(ROOT / "tools" / "instructions" / script)]
+    # The order of sets, and so of imports, must be the same in every run.
+    fixed = {"PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT / "python")}
+    return _count(valgrind, command, "getppid", "getsid", fixed | settings)
 
 
 def _count(

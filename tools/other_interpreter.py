@@ -2,8 +2,8 @@
 
     python tools/other_interpreter.py python3.13
 
-Builds the core for that interpreter by the quick profile below target/other, and plays this file there. The tests
-themselves run on it by `make test-python PYTHON=python3.13`, which takes as long as they do.
+Builds the core for that interpreter below target/other (`make rest-interpreter` does so quickly), and plays this file
+there. The tests themselves run on it by `make test-python PYTHON=python3.13`, which takes as long as they do.
 """
 
 from __future__ import annotations
@@ -24,13 +24,6 @@ from mangonel.odm import Document, Embedded, connect, field
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "target" / "other"
-# No link-time optimization and many units: a third of the time.
-QUICK = {
-    "CARGO_TARGET_DIR": str(TARGET),
-    "CARGO_PROFILE_RELEASE_LTO": "false",
-    "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
-    "CARGO_PROFILE_RELEASE_DEBUG": "0",
-}
 
 
 class Note(Embedded):
@@ -53,7 +46,7 @@ def build(python: str) -> Path:
         [*command, "--features", "extension-module"],
         check=True,
         cwd=ROOT,
-        env={**os.environ, **QUICK, "PYO3_PYTHON": python},
+        env={**os.environ, "CARGO_TARGET_DIR": str(TARGET), "PYO3_PYTHON": python},
     )
     suffix = "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))"
     name = subprocess.run([python, "-c", suffix], check=True, capture_output=True, text=True).stdout.strip()

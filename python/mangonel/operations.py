@@ -216,9 +216,9 @@ class ReplaceOne(_WriteModel, Generic[_DocumentType]):
         if collation is not None or hint is not None or sort is not None:
             self._options = _options(collation=collation, hint=hint, sort=sort)
 
-    def _statement(self) -> dict[str, Any]:
+    def _statement(self) -> Any:
         validate_ok_for_replace(self._doc)
-        return super()._statement()  # type: ignore[no-any-return]  # a dict, but for inserts
+        return super()._statement()
 
 
 class _Update(_WriteModel):
@@ -258,9 +258,9 @@ class _Update(_WriteModel):
                 validate_list("array_filters", array_filters)
             self._options = _options(collation=collation, arrayFilters=array_filters, hint=hint, sort=sort)
 
-    def _statement(self) -> dict[str, Any]:
+    def _statement(self) -> Any:
         validate_ok_for_update(self._doc)
-        return super()._statement()  # type: ignore[no-any-return]  # a dict, but for inserts
+        return super()._statement()
 
 
 class UpdateOne(_Update):

@@ -193,12 +193,9 @@ impl ChunkFilter {
                         return FilterStep::Receive(0);
                     }
                     self.length = usize::try_from(self.i32_at(0)).unwrap_or(0);
-                    // Of a message that is shorter than the head no more will come.
-                    if available < HEAD && self.length >= HEAD {
-                        return FilterStep::Receive(0);
-                    }
                     if available < HEAD {
-                        return FilterStep::Plain;
+                        // Of a message that is shorter than the head no more will come.
+                        return if self.length < HEAD { FilterStep::Plain } else { FilterStep::Receive(0) };
                     }
                     let is_message = self.i32_at(12) == OP_MSG && self.ready()[20] == 0;
                     if !is_message || !(HEAD..=MAX_MESSAGE_SIZE).contains(&self.length) {

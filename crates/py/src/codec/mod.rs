@@ -81,15 +81,7 @@ pub fn encode_document(
     check_keys: bool,
     out: &mut Vec<u8>,
 ) -> PyResult<()> {
-    let start = out.len();
-    let mut result = Encoder::new(py, codec, check_keys, out).top(document);
-    if result.is_ok() && i32::try_from(out.len() - start).is_err() {
-        result = Err(found(Kind::Size, "Document would overflow BSON size limit", "it is longer than 2 GiB"));
-    }
-    result.map_err(|fault| {
-        out.truncate(start);
-        into_exception(py, fault, Some(document))
-    })
+    appended(py, out, |out| Encoder::new(py, codec, check_keys, out).top(document), || Ok(document.clone()))
 }
 
 /// Appends a document of these fields. On an error `shown` makes the document that the exception names.
@@ -103,8 +95,23 @@ pub fn encode_fields<'py>(
     out: &mut Vec<u8>,
     shown: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<()> {
+    appended(py, out, |out| Encoder::new(py, codec, false, out).fields(fields), shown)
+}
+
+/// Appends what `write` does, or nothing; `shown` makes the document that the exception names.
+#[inline]
+fn appended<'py>(
+    py: Python<'py>,
+    out: &mut Vec<u8>,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), Fault>,
+    shown: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<()> {
     let start = out.len();
-    Encoder::new(py, codec, false, out).fields(fields).or_else(|fault| {
+    let mut result = write(out);
+    if result.is_ok() && i32::try_from(out.len() - start).is_err() {
+        result = Err(found(Kind::Size, "Document would overflow BSON size limit", "it is longer than 2 GiB"));
+    }
+    result.or_else(|fault| {
         out.truncate(start);
         Err(into_exception(py, fault, Some(&shown()?)))
     })

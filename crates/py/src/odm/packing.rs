@@ -111,8 +111,7 @@ impl<'a, 'py> Packer<'a, 'py> {
         let mut rest = plan.fields.iter();
         // SAFETY: the dict outlives the walk.
         let mut items = unsafe { Items::of(self.py, values.as_ptr()) };
-        // SAFETY: as before. What is borrowed of the dict is used before any code runs that could take it out of there:
-        // `value` holds what it walks over, and objects are made (`default`) when the value is not needed yet.
+        // SAFETY: as before. The key is used, and the value held, before any code runs that could take them out of there.
         while let Some((key, given)) = unsafe { items.next() } {
             // SAFETY: live objects of the dict.
             let (key, given) =
@@ -120,15 +119,12 @@ impl<'a, 'py> Packer<'a, 'py> {
             let next = plan.fields.len() - rest.len();
             let key = key.cast_exact::<PyString>().ok()?;
             let index = index_of(plan, &key, next)?;
-            if index != next {
-                // One before was given once more, or stands in another order.
-                let left_out = index.checked_sub(next)?;
-                let given = given.to_owned();
-                for field in rest.by_ref().take(left_out) {
-                    self.default(field)?;
-                }
-                self.field(rest.next()?, &given)?;
-                continue;
+            // Held, since objects may be made for what was left out.
+            let given = given.to_owned();
+            // None: one before was given once more, or stands in another order.
+            let left_out = index.checked_sub(next)?;
+            for field in rest.by_ref().take(left_out) {
+                self.default(field)?;
             }
             self.field(rest.next()?, &given)?;
         }
