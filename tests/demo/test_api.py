@@ -7,10 +7,13 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from site_process import Site, Visitor, token_of
+
+from mangonel import admin, demo
 
 PAGES = ["/", "/posts", "/files", "/status", "/account"]
 APIS = ["/api/posts", "/api/places", "/api/files"]
@@ -103,8 +106,17 @@ def test_pages_have_nothing_inline_and_forbid_it(ada: Visitor, path: str) -> Non
     assert not re.search(r"\sstyle=|<style|\son[a-z]+=", answer.text)
     for address in re.findall(r'(?:src|href)="([^"]+)"', answer.text):
         assert address.startswith(("/", "#")), address
-        if address.startswith("/static/"):
+        if address.startswith(("/static/", "/admin/-/")):
             assert visitor.get(address).status_code == 200
+
+
+def test_the_demo_and_its_admin_define_each_colour_once() -> None:
+    sheets = [each for part in (admin, demo) for each in Path(part.__path__[0]).glob("static/*.css")]
+    names = [
+        name for each in sheets for name in re.findall(r"^  (--[a-z-]+):", each.read_text(), re.MULTILINE)
+    ]
+    assert "--accent" in names
+    assert len(names) == len(set(names))
 
 
 def test_pages_of_posts_by_key_have_every_post_once_newest_first(ada: Visitor) -> None:

@@ -31,6 +31,7 @@ def page(admin: Admin, request: Request, title: str, *content: Any, status: int 
         tag("meta", name="viewport", content="width=device-width"),
         tag("title", f"{title} · {admin.title}"),
         tag("link", rel="icon", href=f"{static}/icon.svg"),
+        tag("link", rel="stylesheet", href=f"{static}/palette.css"),
         tag("link", rel="stylesheet", href=f"{static}/admin.css"),
         tag("script", src=f"{static}/admin.js", type="module"),
     )

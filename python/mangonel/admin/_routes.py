@@ -43,6 +43,7 @@ STATIC = {
     "admin.css": "text/css; charset=utf-8",
     "admin.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
+    "palette.css": "text/css; charset=utf-8",
 }
 HERE = Path(__file__).parent / "static"
 
