@@ -171,7 +171,7 @@ impl Set {
             && request.preference.is_none_or(|mode| mode == "primary")
         {
             Some(13435)
-        } else if request.is_in_transaction && !member.is_primary {
+        } else if (request.is_in_transaction || request.level == Level::Linearizable) && !member.is_primary {
             Some(10107)
         } else {
             None

@@ -237,10 +237,14 @@ impl Set {
             (entries, writes) = (entries + 1, 0);
         }
         cursor.seen = Some((entries, writes));
-        let (behind_all, id) = (end.unwrap_or((entries, 0)), if end.is_some() { 0 } else { id });
-        if end.is_some() {
-            member.cursors.retain(|_, cursor| cursor.seen != Some((entries, writes)) || cursor.line != line);
-        }
+        // A member that has less than the token of a resumed stream must not move it back.
+        let (behind_all, id) = match end {
+            Some(behind) => {
+                member.cursors.remove(&id);
+                (behind, 0)
+            }
+            None => ((entries, writes), id),
+        };
         self.answer(number, line, request, |out| {
             writer::append_double(out, "ok", 1.0);
             append_document(out, "cursor", |out| {

@@ -388,6 +388,7 @@ impl Set {
     ) -> usize {
         let seconds = self.seconds(number);
         let member = &mut self.members[number];
+        assert!(member.is_primary, "the model let member {number} write, which is no primary");
         member.clock = (member.clock + 1).max(seconds << 32 | 1);
         let entry = Entry { term: member.term, time: member.clock, session, is_transaction, writes };
         member.data.append(Rc::new(entry));

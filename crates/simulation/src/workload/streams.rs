@@ -17,10 +17,10 @@ const CURSOR_NOT_FOUND: i64 = 43;
 pub(super) async fn watch(place: &mut Place) {
     let mut number = begin(place);
     let preference = place.preference();
-    let (mut token, mut is_over): (Option<i64>, bool) = (None, false);
+    let (mut token, mut starts_after): (Option<i64>, bool) = (None, false);
     while place.desk.now() < place.end {
-        // Behind the end of a collection nothing is resumed.
-        let (after, how) = (token, if is_over { "startAfter" } else { "resumeAfter" });
+        // Behind the end of a collection nothing is resumed before the next change.
+        let (after, how) = (token, if starts_after { "startAfter" } else { "resumeAfter" });
         let mut open = command("aggregate", "orders", Kind::Read, |out| {
             let stages = writer::begin_array(out, "pipeline");
             append_document(out, "0", |out| {
@@ -39,7 +39,7 @@ pub(super) async fn watch(place: &mut Place) {
             match ending.facts.code {
                 Some(HISTORY_LOST) => {
                     place.ledger.borrow_mut().losses += 1;
-                    (number, token, is_over) = (begin(place), None, false);
+                    (number, token, starts_after) = (begin(place), None, false);
                 }
                 Some(INVALID_RESUME_TOKEN) => place.blame("a stream cannot be resumed".into()),
                 _ => {}
@@ -47,13 +47,15 @@ pub(super) async fn watch(place: &mut Place) {
             place.desk.sleep(50).await;
             continue;
         }
-        is_over = false;
-        let mut pinned = None;
+        let (mut pinned, mut is_over) = (None, false);
         while let Some(cursor) = ending.facts.cursor.clone().filter(|_| ending.is_ok()) {
             pinned = ending.pinned.take().or(pinned);
-            take(place, number, &ending, &mut token);
+            let has_changes = take(place, number, &ending, &mut token);
             let (server, session) = (ending.server.clone(), ending.session.take());
             is_over = cursor.id == 0;
+            if has_changes {
+                starts_after = is_over;
+            }
             if is_over || place.desk.now() >= place.end {
                 if let Some(session) = session {
                     place.desk.with(move |client, now| client.give_back_session(session, now)).await;
@@ -86,10 +88,10 @@ fn is_resumable(ending: &Ending) -> bool {
     matches!(ending.failure, Some(Failure::Network { .. })) || ending.facts.code == Some(CURSOR_NOT_FOUND)
 }
 
-/// Takes the changes of a batch, and where to go on.
-fn take(place: &Place, number: usize, ending: &Ending, token: &mut Option<i64>) {
+/// Takes the changes of a batch, and where to go on. Returns whether there were changes.
+fn take(place: &Place, number: usize, ending: &Ending, token: &mut Option<i64>) -> bool {
     let cursor = ending.document().and_then(|body| body.get_document("cursor").ok().flatten());
-    let Some(cursor) = cursor else { return };
+    let Some(cursor) = cursor else { return false };
     let position = |document: Option<RawDocument<'_>>| {
         document.and_then(|token| token.get_i64_lenient("_data").ok().flatten())
     };
@@ -99,6 +101,8 @@ fn take(place: &Place, number: usize, ending: &Ending, token: &mut Option<i64>) 
     if let (None, Some(behind)) = (*token, behind) {
         stream.start = behind as usize >> 16;
     }
-    stream.shown.extend(batch_of(cursor, "key", "intent").iter().map(|(_, intent)| *intent));
+    let changes = batch_of(cursor, "key", "intent");
+    stream.shown.extend(changes.iter().map(|(_, intent)| *intent));
     *token = behind.or(*token);
+    !changes.is_empty()
 }
