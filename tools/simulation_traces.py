@@ -41,7 +41,10 @@ class Line:
     def _receive(self, size: int) -> bytes:
         received = b""
         while len(received) < size:
-            received += self._socket.recv(size - len(received))
+            more = self._socket.recv(size - len(received))
+            if not more:
+                raise ConnectionError("the server closed the connection")
+            received += more
         return received
 
 
@@ -77,12 +80,52 @@ def same(name: str, value: Any = 1, **fields: Any) -> Step:
     return {name: value, **fields}, {name: value, **fields}
 
 
+def fail(*commands: str, **met: Any) -> Step:
+    """Have the next command of these names meet a fail point.
+
+    `code`: it is refused. `concern`: it is done, and its write concern fails with this code. `close`: its connection is
+    closed before it is done. `block`: it waits so many milliseconds first.
+    """
+    data: dict[str, Any] = {"failCommands": list(commands)}
+    match met:
+        case {"code": code}:
+            data["errorCode"] = code
+        case {"concern": code}:
+            data["writeConcernError"] = {"code": code, "errmsg": "failed by a fail point"}
+        case {"close": _}:
+            data["closeConnection"] = True
+        case {"block": milliseconds}:
+            data |= {"blockConnection": True, "blockTimeMS": milliseconds}
+    real = {"configureFailPoint": "failCommand", "mode": {"times": 1}, "data": data}
+    return real, {"failPoint": next(iter(met)), **met}
+
+
+def remove(key: int, **fields: Any) -> Step:
+    """Delete a document."""
+    return (
+        {"delete": "orders", "deletes": [{"q": {"_id": key}, "limit": 1}], **fields},
+        {"delete": "orders", "deletes": [{"q": key}], **fields},
+    )
+
+
+def watch(**options: Any) -> Step:
+    """Open a change stream."""
+    return same("aggregate", "orders", pipeline=[{"$changeStream": options}], cursor={}, lsid=session(3))
+
+
+def more(**fields: Any) -> Step:
+    """Ask for the next batch of the last cursor."""
+    return same("getMore", "last", collection="orders", lsid=session(3), **fields)
+
+
 def transaction(number: int, count: int, *, first: bool = False) -> dict[str, Any]:
     """Return the fields of a statement in a transaction."""
     fields: dict[str, Any] = {"lsid": session(number), "txnNumber": count, "autocommit": False}
     return {**fields, "startTransaction": True} if first else fields
 
 
+# Fields whose values name what an earlier answer told.
+REFERRING = ("atClusterTime", "afterClusterTime", "resumeAfter", "startAfter")
 MAJORITY = {"writeConcern": {"w": "majority"}}
 
 
@@ -141,6 +184,125 @@ def steps() -> Iterator[Step]:
         yield same("commitTransaction", **transaction(7, count), **MAJORITY)
         yield find(3)
 
+    yield from failures()
+    yield from times()
+    yield from streams()
+
+
+def failures() -> Iterator[Step]:
+    """Yield commands that meet fail points, and what is true behind each."""
+    count = 100
+    for code in (10107, 13436, 91, 11602, 189, 11600, 50, 6, 112, 262):
+        count += 1
+        numbered = {"lsid": session(9), "txnNumber": count}
+        yield fail("find", code=code)
+        yield find(4)
+        yield fail("insert", code=code)
+        yield insert(1000 + code)
+        yield insert(1000 + code)
+        # A write that the session numbers is sent again.
+        yield fail("update", code=code)
+        yield add(4, 1, **numbered)
+        yield add(4, 1, **numbered)
+        yield add(4, 1, **numbered)
+        yield find(4)
+        yield find(batchSize=1, lsid=session(3))
+        yield fail("getMore", code=code)
+        yield more(batchSize=1)
+        yield more(batchSize=1)
+        yield same("killCursors", "orders", cursors="last", lsid=session(3))
+        yield fail("update", code=code)
+        yield add(2, 1, **transaction(10, count, first=True))
+        yield same("abortTransaction", **transaction(10, count))
+        yield add(2, 1, **transaction(11, count, first=True))
+        yield fail("update", code=code)
+        yield add(2, 1, **transaction(11, count))
+        yield same("abortTransaction", **transaction(11, count))
+        yield find(2)
+        for number, end in ((12, "commitTransaction"), (15, "abortTransaction")):
+            yield add(2, 1, **transaction(number, count, first=True))
+            yield fail(end, code=code)
+            yield same(end, **transaction(number, count), **MAJORITY)
+            yield same(end, **transaction(number, count), **MAJORITY)
+            yield find(2)
+    for code in (91, 189, 64, 100, 11602):
+        count += 1
+        yield fail("update", concern=code)
+        yield add(4, 1, lsid=session(9), txnNumber=count)
+        yield add(4, 1, lsid=session(9), txnNumber=count)
+        yield fail("update", concern=code)
+        yield add(4, 1)
+        yield fail("insert", concern=code)
+        yield insert(4)
+        yield find(4)
+        yield add(2, 1, **transaction(13, count, first=True))
+        yield fail("commitTransaction", concern=code)
+        yield same("commitTransaction", **transaction(13, count), **MAJORITY)
+        yield same("commitTransaction", **transaction(13, count), **MAJORITY)
+        yield find(2)
+    for name in ("find", "update"):
+        count += 1
+        for met in ({"close": 1}, {"block": 20}):
+            yield fail(name, **met)
+            yield find(4) if name == "find" else add(4, 1, lsid=session(9), txnNumber=count)
+            yield find(4) if name == "find" else add(4, 1, lsid=session(9), txnNumber=count)
+    yield find()
+
+
+def times() -> Iterator[Step]:
+    """Yield reads of moments, and deletes."""
+    yield find(1, readConcern={"level": "linearizable"})
+    yield find(1, readConcern={"level": "snapshot"})
+    for _ in range(4):
+        yield add(1, 5, **MAJORITY)
+        yield find(1, readConcern={"level": "snapshot", "atClusterTime": "moment"})
+        yield find(1, readConcern={"level": "majority", "afterClusterTime": "operation"})
+        yield find(1, readConcern={"level": "local", "afterClusterTime": "operation"})
+    yield find(readConcern={"level": "snapshot"}, batchSize=2, lsid=session(3))
+    yield remove(20, **MAJORITY)
+    yield more(batchSize=100)
+    yield find(20)
+    yield remove(21, lsid=session(9), txnNumber=500, **MAJORITY)
+    yield remove(21, lsid=session(9), txnNumber=500, **MAJORITY)
+    yield insert(21, **MAJORITY)
+    yield find(21)
+    yield find(21, readConcern={"level": "snapshot", "atClusterTime": "moment"})
+
+
+def streams() -> Iterator[Step]:
+    """Yield change streams: resumed behind each batch and each change, and behind the end of their collection."""
+    yield watch()
+    yield insert(50, **MAJORITY)
+    yield more(maxTimeMS=1000)
+    yield insert(51, 52, **MAJORITY)
+    yield add(52, 3, **MAJORITY)
+    yield more(maxTimeMS=1000)
+    yield more(maxTimeMS=20)
+    yield same("killCursors", "orders", cursors="last", lsid=session(3))
+    for how in ("resumeAfter", "startAfter"):
+        for token in ("batch", "change"):
+            yield watch(**{how: token})
+            yield more(maxTimeMS=20)
+            yield more(maxTimeMS=20)
+    yield add(2, 1, **transaction(14, 1, first=True))
+    yield add(50, 1, **transaction(14, 1))
+    yield more(maxTimeMS=20)
+    yield same("commitTransaction", **transaction(14, 1), **MAJORITY)
+    yield more(maxTimeMS=1000)
+    for code in (10107, 11600, 50, 6):
+        yield fail("getMore", code=code)
+        yield more(maxTimeMS=20)
+        yield more(maxTimeMS=20)
+    yield same("drop", "orders")
+    yield more(maxTimeMS=1000)
+    yield more(maxTimeMS=20)
+    yield watch(resumeAfter="batch")
+    yield watch(startAfter="batch")
+    yield insert(70, **MAJORITY)
+    yield more(maxTimeMS=1000)
+    yield watch(resumeAfter="batch")
+    yield more(maxTimeMS=20)
+
 
 def outcome(reply: dict[str, Any]) -> dict[str, Any]:
     """Return the relevant fields of an answer."""
@@ -152,9 +314,15 @@ def outcome(reply: dict[str, Any]) -> dict[str, Any]:
         told["labels"] = sorted(reply["errorLabels"])
     if "writeErrors" in reply:
         told["writeErrors"] = [[error["index"], error["code"]] for error in reply["writeErrors"]]
+    if "writeConcernError" in reply:
+        told["writeConcernError"] = reply["writeConcernError"]["code"]
     if "cursor" in reply:
         batch = reply["cursor"].get("firstBatch", reply["cursor"].get("nextBatch"))
-        told["batch"] = [[document["_id"], document["value"]] for document in batch]
+        if "postBatchResumeToken" in reply["cursor"]:
+            # The end of a collection is told in one event or two.
+            told["changes"] = [change["documentKey"]["_id"] for change in batch if "documentKey" in change]
+        else:
+            told["batch"] = [[document["_id"], document["value"]] for document in batch]
         told["isOpen"] = reply["cursor"]["id"] != 0
     return told
 
@@ -164,23 +332,60 @@ def plain(command: dict[str, Any]) -> dict[str, Any]:
     return {name: value["id"][0] if name == "lsid" else value for name, value in command.items()}
 
 
+class Recorder:
+    """Plays steps on a mongod and remembers what later ones refer to."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._address = (host, port)
+        self._line = Line(host, port)
+        self._cursor = 0
+        # By the names that stand for them in commands: the times and tokens of the last answers that had some.
+        self._known: dict[str, Any] = {}
+
+    def play(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Return what counts in the answer."""
+        sent: dict[str, Any] = self._filled(command)
+        # What a driver sends as a long, mongod takes as nothing else.
+        sent |= {name: Int64(sent[name]) for name in ("txnNumber", "getMore") if name in sent}
+        is_admin = not {"commitTransaction", "abortTransaction", "configureFailPoint"}.isdisjoint(command)
+        try:
+            reply = self._line.ask({**sent, "$db": "admin" if is_admin else "shop"})
+        except ConnectionError:
+            self._line = Line(*self._address)
+            return {"closed": True}
+        self._note(reply)
+        return outcome(reply)
+
+    def _filled(self, value: Any, name: str = "") -> Any:
+        if isinstance(value, dict):
+            return {key: self._filled(part, key) for key, part in value.items()}
+        if isinstance(value, list):
+            return [self._filled(part) for part in value]
+        if value == "last":
+            return [Int64(self._cursor)] if name == "cursors" else self._cursor
+        return self._known[value] if name in REFERRING else value
+
+    def _note(self, reply: dict[str, Any]) -> None:
+        cursor = reply.get("cursor", {})
+        self._cursor = cursor.get("id", 0) or self._cursor
+        batch = cursor.get("firstBatch", cursor.get("nextBatch", []))
+        found = {
+            "operation": reply.get("operationTime"),
+            "moment": cursor.get("atClusterTime"),
+            "batch": cursor.get("postBatchResumeToken"),
+            "change": next((change["_id"] for change in batch if "documentKey" in change), None),
+        }
+        self._known |= {name: value for name, value in found.items() if value is not None}
+
+
 def main() -> None:
     """Start a mongod, play the steps, and write the trace."""
-    with server.start(replica_set=1) as deployment:
+    with server.start(replica_set=1, set_parameters={"enableTestCommands": 1}) as deployment:
         member = deployment.members[0]
-        line = Line(member.host, member.port)
-        last = 0
-        lines = []
-        for real, model in steps():
-            sent = {name: last if value == "last" else value for name, value in real.items()}
-            if real.get("cursors") == "last":
-                sent["cursors"] = [Int64(last)]
-            # What a driver sends as a long, mongod takes as nothing else.
-            sent |= {name: Int64(sent[name]) for name in ("txnNumber", "getMore") if name in sent}
-            is_admin = "commitTransaction" in real or "abortTransaction" in real
-            reply = line.ask({**sent, "$db": "admin" if is_admin else "shop"})
-            last = reply.get("cursor", {}).get("id", 0) or last
-            lines.append(json.dumps({"command": plain(model), "answer": outcome(reply)}))
+        recorder = Recorder(member.host, member.port)
+        lines = [
+            json.dumps({"command": plain(model), "answer": recorder.play(real)}) for real, model in steps()
+        ]
     TRACE.write_text("\n".join(lines) + "\n")
     print(f"{len(lines)} commands in {TRACE.relative_to(ROOT)}")
 

@@ -6,7 +6,7 @@ use mangonel_bson::{RawArray, RawDocument, RawValue, writer};
 const MORE_TO_COME: u32 = 2;
 
 /// Where the body of a message begins.
-const BODY: usize = 21;
+pub(crate) const BODY: usize = 21;
 
 /// Builds a document.
 pub fn document(fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {

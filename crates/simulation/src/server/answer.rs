@@ -13,6 +13,8 @@ use crate::wire::{self, Request, append_document, append_strings, append_time};
 
 /// Codes of members that are no primary any more, or go away.
 const STATE_CHANGES: &[i64] = &[91, 189, 10107, 11600, 11602, 13435, 13436];
+/// Codes of hosts that are not reached, and of a time limit of the server's own.
+const PASSING: &[i64] = &[6, 7, 89, 262, 9001];
 /// The code of a server that has too much to do.
 pub const OVERLOADED: i64 = 462;
 /// `NoSuchTransaction`.
@@ -85,7 +87,7 @@ impl Set {
         let is_end = matches!(request.name, "commitTransaction" | "abortTransaction");
         let is_retryable = request.number.is_some() && !request.is_in_transaction;
         let mut labels = Vec::new();
-        if STATE_CHANGES.contains(&code) {
+        if is_passing(code) {
             if request.is_in_transaction && !is_end {
                 labels.push("TransientTransactionError");
             } else if is_end {
@@ -259,6 +261,11 @@ impl Set {
         next[4..8].copy_from_slice(&sent.to_le_bytes());
         self.hold_hello(number, line, next, longest);
     }
+}
+
+/// Whether a command that failed with this code may succeed when it is sent again.
+pub(super) fn is_passing(code: i64) -> bool {
+    STATE_CHANGES.contains(&code) || PASSING.contains(&code)
 }
 
 fn append_version(out: &mut Vec<u8>, process: ObjectId, counter: i64) {

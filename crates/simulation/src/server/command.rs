@@ -2,14 +2,14 @@
 
 use mangonel_bson::{RawDocument, writer};
 
-use super::answer::{NO_SUCH_TRANSACTION, OVERLOADED};
+use super::answer::{NO_SUCH_TRANSACTION, OVERLOADED, is_passing};
 use super::log::{Write, collection};
 use super::login::{LOGINS, REAUTHENTICATION_REQUIRED, UNAUTHORIZED};
 use super::member::{Cursor, Duty, Held, Mischief, State, Wait};
 use super::router::NO_PRIMARY;
 use super::set::{Out, Set};
 use crate::queue::ms;
-use crate::wire::{Level, Request, append_document, append_strings};
+use crate::wire::{BODY, Level, Request, append_document, append_strings, document};
 
 /// Commands that a member that is no primary refuses.
 const WRITES: &[&str] = &["insert", "update", "delete", "bulkWrite", "commitTransaction", "abortTransaction"];
@@ -54,10 +54,7 @@ impl Set {
             self.logins.refusals += 1;
         }
         match mischief {
-            Some(Mischief::Refuse(code)) => {
-                self.give_up_transaction(number, &request);
-                self.refuse(number, line, &request, code);
-            }
+            Some(Mischief::Refuse(code)) => self.refuse(number, line, &request, code),
             Some(Mischief::Overload) => self.refuse(number, line, &request, OVERLOADED),
             Some(Mischief::CloseBefore) => self.out.push(Out::Close(line)),
             Some(Mischief::CloseAfter) => {
@@ -93,15 +90,13 @@ impl Set {
                 let is_interrupted = !member.is_primary || member.term != term;
                 if !is_interrupted && is_due {
                     self.send(line, request.id, &reply, false);
-                } else if is_refusal(&reply) {
-                    // What it says may turn out wrong.
-                    self.refuse(number, line, &request, if is_interrupted { 11602 } else { 50 });
-                } else if is_interrupted {
-                    self.interrupt(number, line, &request);
-                } else if is_write(&request) {
-                    self.fail_concern(number, line, &request, WRITE_CONCERN_TIMEOUT, false);
+                } else if is_write(&request) && !is_refusal(&reply) {
+                    // A majority may have it in the end, or not.
+                    let code = if is_interrupted { 11602 } else { WRITE_CONCERN_TIMEOUT };
+                    self.send_with_failed_concern(line, &request, &reply, code);
                 } else {
-                    self.refuse(number, line, &request, 50);
+                    // What a read or a refusal says may turn out wrong.
+                    self.refuse(number, line, &request, if is_interrupted { 11602 } else { 50 });
                 }
             }
             Wait::Time { .. } if !is_due => self.refuse(number, line, &request, 50),
@@ -110,48 +105,42 @@ impl Set {
         }
     }
 
-    /// The member stepped down before a majority had it: it may be there in the end, or not.
-    fn interrupt(&mut self, number: usize, line: usize, request: &Request<'_>) {
-        if is_write(request) {
-            self.fail_concern(number, line, request, 11602, true);
-        } else {
-            self.refuse(number, line, request, 11602);
-        }
-    }
-
-    fn fail_concern(
-        &mut self,
-        number: usize,
-        line: usize,
-        request: &Request<'_>,
-        code: i64,
-        is_retryable: bool,
-    ) {
-        let (count, is_repeatable) = (request.documents.len().max(1) as i32, request.number.is_some());
-        self.answer(number, line, request, |out| {
-            writer::append_double(out, "ok", 1.0);
-            writer::append_i32(out, "n", count);
+    /// Answers that a write was done, and that its write concern was not met.
+    fn send_with_failed_concern(&mut self, line: usize, request: &Request<'_>, reply: &[u8], code: i64) {
+        let done = RawDocument::from_bytes(reply).ok();
+        let body = document(|out| {
+            for element in done.iter().flat_map(|done| done.iter()).flatten() {
+                writer::append_value(out, element.key, element.value);
+            }
             append_document(out, "writeConcernError", |out| {
                 writer::append_i32(out, "code", code as i32);
                 writer::append_str(out, "errmsg", "waiting for replication failed");
             });
-            if is_retryable && is_repeatable {
+            if is_passing(code) && request.number.is_some() {
                 append_strings(out, "errorLabels", ["RetryableWriteError"]);
             }
         });
+        if request.is_answered {
+            self.send(line, request.id, &body, false);
+        }
     }
 
     fn perform_with_failed_concern(&mut self, number: usize, line: usize, request: &Request<'_>, code: i64) {
         let sent = self.out.len();
         self.perform(number, line, request, &[]);
-        // Its reply and its waits do not count: it was done, if it could be.
-        let is_refused = self.out[sent..].iter().any(|out| match out {
-            Out::Reply(to, reply) if *to == line => is_refusal(&reply[21..]),
-            _ => false,
-        });
-        if !is_refused {
+        // Its write concern is not waited for.
+        let held = self.members[number].held.iter().rev().find(|held| held.line == line);
+        let reply = match held.map(|held| &held.wait) {
+            Some(Wait::Majority { reply, .. }) => Some(reply.clone()),
+            _ => self.out[sent..].iter().find_map(|out| match out {
+                Out::Reply(to, reply) if *to == line => Some(reply[BODY..].to_vec()),
+                _ => None,
+            }),
+        };
+        // What was refused was not done.
+        if let Some(reply) = reply.filter(|reply| !is_refusal(reply)) {
             self.take_back_answer(number, line, sent);
-            self.fail_concern(number, line, request, code, true);
+            self.send_with_failed_concern(line, request, &reply, code);
         }
     }
 
@@ -380,14 +369,6 @@ impl Set {
             }
         }
         Some(None)
-    }
-
-    fn give_up_transaction(&mut self, number: usize, request: &Request<'_>) {
-        if let (true, Some(session)) = (request.is_in_transaction, request.session)
-            && request.name != "commitTransaction"
-        {
-            self.members[number].transactions.remove(&session);
-        }
     }
 
     fn kill_sessions(&mut self, number: usize, line: usize, request: &Request<'_>) {
