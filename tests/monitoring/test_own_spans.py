@@ -109,13 +109,22 @@ def provider_of(kind: str, exporter: Any) -> Any:
     return provider
 
 
-def play(start: Callable[..., Any], context: Any) -> list[Any]:
-    """Make spans of every kind; return what each shows of itself."""
+def play(start: Callable[..., Any], context: Any, start_below: Callable[..., Any] | None = None) -> list[Any]:
+    """Make spans of every kind; return what each shows of itself.
+
+    Args:
+        start: makes a span, as the tracer's method does.
+        context: where the outer span's parent is.
+        start_below: makes a span below another. None: `start` does, too.
+    """
     shown = []
     outer = start("find shop.things", context, trace.SpanKind.CLIENT, ATTRIBUTES)
     inside = trace.set_span_in_context(outer)
     for name in ("find", "dropped", "unsent"):
-        span = start(name, inside, trace.SpanKind.CLIENT, ATTRIBUTES)
+        if start_below is not None:
+            span = start_below(outer, name, ATTRIBUTES)
+        else:
+            span = start(name, inside, trace.SpanKind.CLIENT, ATTRIBUTES)
         shown.append((span.is_recording(), span.get_span_context()))
         span.set_attributes({"db.response.status_code": "11000", "text": "y" * 10})
         span.set_attribute("db.mongodb.cursor_id", 5)
@@ -152,32 +161,34 @@ def test_span_is_exported_as_the_sdk_exports_its_own(
     if PARENTS[parent] is not None:
         context = trace.set_span_in_context(trace.NonRecordingSpan(PARENTS[parent]))
     seen = []
-    for is_own in (False, True):
+    for way in ("the SDK's", "spans", "an operation and its commands"):
         exporter = InMemorySpanExporter()
         tracer = provider_of(kind, exporter).get_tracer("mangonel", "1.2")
-        start = tracer.start_span
-        if is_own:
+        start, start_below = tracer.start_span, None
+        if way != "the SDK's":
             maker = own_spans.maker_of(tracer)
             assert maker is not None
             # What comparing used up of the ids is given back.
             tracer.id_generator.__init__()
             start = maker.start_span
+            if way != "spans":
+                start_below = maker.start_command
             with trace.use_span(trace.get_current_span(context)):
                 # What it refuses without an id, the SDK refuses too; most it can tell so.
-                may_record = maker.may_record()
+                may_record = maker.may_record(trace.get_current_span().get_span_context())
                 is_recording = tracer.start_span("find").is_recording()
             assert may_record or not is_recording
             assert may_record == is_recording or kind in MAYBE
             tracer.id_generator.__init__()
         ticks()
-        shown = play(start, context)
+        shown = play(start, context, start_below)
         spans = exporter.get_finished_spans()
         dropped = [(s.dropped_attributes, s.dropped_events, s.dropped_links) for s in spans]
         # The order in which fields are compared is that of the exporters: as JSON, then what that leaves out.
         rest = [(s.parent, s.instrumentation_scope, s.get_span_context().trace_flags) for s in spans]
         seen.append((shown, [span.to_json() for span in spans], dropped, rest))
-    theirs, ours = seen
-    assert ours == theirs
+    theirs, *ours = seen
+    assert ours == [theirs, theirs]
 
 
 @pytest.fixture

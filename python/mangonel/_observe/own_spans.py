@@ -22,13 +22,19 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
+    # A processor and those inside it: all, those that hear of a beginning, of an end to come, and of an end.
+    _Hearing = tuple[Any, Any, list[Any], list[Any], tuple[Any, ...]]
+
 try:
     from opentelemetry.attributes import BoundedAttributes
     from opentelemetry.sdk import trace as sdk
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
     from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased
 except ImportError:
     # The application has another implementation of the API, or none.
     sdk = None  # type: ignore[assignment]
+
+_CLIENT = SpanKind.CLIENT
 
 
 def maker_of(tracer: Tracer) -> SpanMaker | None:
@@ -65,19 +71,31 @@ class SpanMaker:
             for is_random in (False, True)
         }
         self._note_sampler(tracer.sampler)
+        self._processors = _hearing_of(tracer.span_processor)
 
-    def may_record(self) -> bool:
-        """Return whether a span below the current one could be recorded, as far as that can be told without its id."""
+    def may_record(self, parent: SpanContext) -> bool:
+        """Return whether a span below this parent could be recorded, as far as that can be told without its id."""
         if not getattr(self._tracer.span_processor, "_span_processors", True):
             return False
         if self._tracer.sampler is not self._sampler:
             self._note_sampler(self._tracer.sampler)
         if not self._refuses_roots and not self._refuses_below_unsampled:
             return True
-        parent = trace.get_current_span().get_span_context()
         if not parent.is_valid:
             return not self._refuses_roots
         return not self._refuses_below_unsampled or (parent.trace_flags.sampled and not self._refuses_all)
+
+    def start_operation(self, name: str, attributes: Mapping[str, Any]) -> Span | None:
+        """Start a span below the current one; None, and no id is used up, where it could not be recorded."""
+        parent = trace.get_current_span().get_span_context()
+        return self._start(name, None, parent, _CLIENT, attributes) if self.may_record(parent) else None
+
+    def start_command(self, operation: Span, name: str, attributes: Mapping[str, Any]) -> Span:
+        """Start a span below an operation's."""
+        if type(operation) is _Span and self._takes_below_sampled and not self._hearing(operation)[2]:
+            # Neither the sampler nor a processor wants to know its context.
+            return self._start(name, None, operation._context, _CLIENT, attributes)
+        return self.start_span(name, trace.set_span_in_context(operation), _CLIENT, attributes)
 
     def start_span(
         self, name: str, context: Context | None, kind: SpanKind, attributes: Mapping[str, Any]
@@ -90,21 +108,32 @@ class SpanMaker:
             kind: CLIENT.
             attributes: its attributes; str and int only. Copied.
         """
+        return self._start(
+            name, context, trace.get_current_span(context).get_span_context(), kind, attributes
+        )
+
+    def _start(
+        self,
+        name: str,
+        context: Context | None,
+        parent: SpanContext | None,
+        kind: SpanKind,
+        attributes: Mapping[str, Any],
+    ) -> Span:
         tracer = self._tracer
-        parent: SpanContext | None = trace.get_current_span(context).get_span_context()
-        if not tracer._is_enabled():
+        if not tracer._tracer_config.is_enabled:
             return NonRecordingSpan(parent or INVALID_SPAN_CONTEXT)
         generator = tracer.id_generator
-        if parent is None or not parent.is_valid:
+        trace_id, _, _, flags, state, is_valid = parent or INVALID_SPAN_CONTEXT
+        if is_valid:
+            is_random = flags & TraceFlags.RANDOM_TRACE_ID != 0
+        else:
             parent = None
             trace_id, is_random = generator.generate_trace_id(), generator.is_trace_id_random()
-        else:
-            trace_id, is_random = parent.trace_id, parent.trace_flags.random_trace_id
         if tracer.sampler is not self._sampler:
             self._note_sampler(tracer.sampler)
-        if self._takes_below_sampled and (parent is None or parent.trace_flags.sampled):
+        if self._takes_below_sampled and (parent is None or flags & TraceFlags.SAMPLED):
             is_sampled = is_recording = True
-            state = None if parent is None else parent.trace_state
         else:
             result = tracer.sampler.should_sample(context, trace_id, name, kind, attributes, ())
             is_sampled, is_recording = result.decision.is_sampled(), result.decision.is_recording()
@@ -115,9 +144,42 @@ class SpanMaker:
         if not is_recording:
             return NonRecordingSpan(own)
         span = object.__new__(_Span)
-        span._begin(tracer, name, own, parent, kind, attributes)
-        tracer.span_processor.on_start(span, parent_context=context)
+        span._maker = self
+        span._name = name
+        span._context = own
+        span._parent = parent
+        span._kind = kind
+        span._sampler = tracer.sampler
+        span._resource = tracer.resource
+        span._span_processor = tracer.span_processor
+        span._instrumentation_info = tracer.instrumentation_info
+        span._instrumentation_scope = tracer._instrumentation_scope
+        span._limits = limits = tracer._span_limits
+        span._lock = Lock()
+        most, longest = limits.max_span_attributes, limits.max_span_attribute_length
+        if longest is None and (most is None or len(attributes) <= most) and type(attributes) is dict:
+            span._attributes = bounded = object.__new__(BoundedAttributes)
+            bounded._dict = attributes.copy()
+            bounded.maxlen = most
+            bounded.dropped = 0
+            bounded.max_value_len = None
+            bounded._lock = Lock()
+            bounded._immutable = False
+        else:
+            # Shortened or dropped, or a sampler's own: the SDK knows how.
+            span._attributes = BoundedAttributes(most, attributes, False, longest)
+        span._start_time = time_ns()
+        for processor in self._hearing(span)[2]:
+            processor.on_start(span, parent_context=context)
         return span
+
+    def _hearing(self, span: _Span) -> _Hearing:
+        """Return which processors of a span do something, and when."""
+        processor = span._span_processor
+        hearing = self._processors
+        if hearing[0] is not processor or hearing[1] is not getattr(processor, "_span_processors", None):
+            hearing = self._processors = _hearing_of(processor)
+        return hearing
 
     def _note_sampler(self, sampler: Any) -> None:
         """Remember a sampler, and which of its decisions depend on nothing but the parent."""
@@ -140,10 +202,17 @@ class SpanMaker:
 
 
 if sdk is not None:
+    # What these processors do with a span that begins or is about to end: nothing.
+    _IDLE = frozenset(
+        method
+        for kind in (sdk.SpanProcessor, BatchSpanProcessor, SimpleSpanProcessor)
+        for method in (kind.on_start, kind._on_ending)
+    )
 
     class _Span(sdk.Span):
         """A span of the SDK whose fields are set without being checked again."""
 
+        _maker: SpanMaker
         # These are its fields that nothing changes, or seldom.
         _end_time = None
         _events = ()
@@ -153,37 +222,6 @@ if sdk is not None:
         _record_exception = True
         _set_status_on_exception = True
         _record_end_metrics = None
-
-        def _begin(
-            self,
-            tracer: Any,
-            name: str,
-            context: SpanContext,
-            parent: SpanContext | None,
-            kind: SpanKind,
-            attributes: Mapping[str, Any],
-        ) -> None:
-            limits = tracer._span_limits
-            self._name = name
-            self._context = context
-            self._parent = parent
-            self._kind = kind
-            self._sampler = tracer.sampler
-            self._resource = tracer.resource
-            self._span_processor = tracer.span_processor
-            self._instrumentation_info = tracer.instrumentation_info
-            self._instrumentation_scope = tracer._instrumentation_scope
-            self._limits = limits
-            self._lock = Lock()
-            most, longest = limits.max_span_attributes, limits.max_span_attribute_length
-            if longest is None and (most is None or len(attributes) <= most) and type(attributes) is dict:
-                bounded = BoundedAttributes(most, None, False, None)
-                bounded._dict = attributes.copy()
-            else:
-                # Shortened or dropped, or a sampler's own: the SDK knows how.
-                bounded = BoundedAttributes(most, attributes, False, longest)
-            self._attributes = bounded
-            self._start_time = time_ns()
 
         def _add_event(self, event: Any) -> None:
             if not self._events:
@@ -195,9 +233,35 @@ if sdk is not None:
                 self._links = self._new_links(())
             super()._add_link(link)
 
-        def _readable_span(self) -> Any:
-            # It has ended, so it does not change any more.
-            return self
+        def end(self, end_time: int | None = None) -> None:
+            with self._lock:
+                is_first = self._end_time is None
+                if is_first:
+                    self._end_time = time_ns() if end_time is None else end_time
+                    attributes: Any = self._attributes
+                    attributes._immutable = True
+            if not is_first:
+                # The SDK has words for it.
+                super().end(end_time)
+                return
+            _, _, _, ending, ended = self._maker._hearing(self)
+            for processor in ending:
+                processor._on_ending(self)
+            for processor in ended:
+                # The SDK gives a copy; this span has ended, so it does not change any more.
+                processor.on_end(self)
+
+
+def _hearing_of(processor: Any) -> _Hearing:
+    processors: Any = getattr(processor, "_span_processors", None)
+    parts = processors if type(processor) is sdk.SynchronousMultiSpanProcessor else (processor,)
+    return (
+        processor,
+        processors,
+        [part for part in parts if getattr(part.on_start, "__func__", None) not in _IDLE],
+        [part for part in parts if getattr(part._on_ending, "__func__", None) not in _IDLE],
+        parts,
+    )
 
 
 class _Kept:

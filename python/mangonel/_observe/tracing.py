@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from opentelemetry.context import Context
     from opentelemetry.trace import Span, TracerProvider
 
     from mangonel.typings import _Address
@@ -143,13 +142,15 @@ class Tracer:
         place = self._places.get((name, database, collection))
         if place is None:
             place = self._remember(name, database, collection)
-        context = None
+        span: Span | None
         if session is not None and session in self._transactions:
             context = trace.set_span_in_context(self._transactions[session])
-        elif self._maker is not None and not self._maker.may_record():
-            return None
-        span = self.start_span(place.summary, context, _CLIENT, place.attributes)
-        return _Operation(self, place, span) if span.is_recording() else None
+            span = self.start_span(place.summary, context, _CLIENT, place.attributes)
+        elif self._maker is not None:
+            span = self._maker.start_operation(place.summary, place.attributes)
+        else:
+            span = self.start_span(place.summary, None, _CLIENT, place.attributes)
+        return None if span is None or not span.is_recording() else _Operation(self, place, span)
 
     def _remember(self, name: str, database: str, collection: str | None) -> _Place:
         if len(self._places) >= _MOST_REMEMBERED:
@@ -252,27 +253,23 @@ class _Place:
 class _Operation:
     """An operation whose span is recorded. The core calls its methods in the order in which things happen."""
 
-    __slots__ = ("_command", "_context", "_is_part", "_place", "_refusal", "_span", "_tracer")
+    __slots__ = ("_command", "_is_part", "_place", "_refusal", "_span", "_tracer", "shows_commands")
 
     def __init__(self, tracer: Tracer, place: _Place, span: Span) -> None:
         self._tracer = tracer
         self._place = place
         self._span = span
-        self._context: Context | None = None
         self._command: Span | None = None
         self._refusal: tuple[str, str, int | None] | None = None
         self._is_part = False
+        # Whether the core shall give the commands.
+        self.shows_commands = tracer._longest > 0
 
     def part(self) -> _Operation:
         """Return the same for one command of a bulk write, which does not end the span."""
         part = _Operation(self._tracer, self._place, self._span)
         part._is_part = True
         return part
-
-    @property
-    def shows_commands(self) -> bool:
-        """Whether the text of commands is wanted."""
-        return self._tracer._longest > 0
 
     def command_started(
         self,
@@ -308,10 +305,12 @@ class _Operation:
                 _NOT_SHOWN if tracer._shows_values else _ONLY_VALUES,
                 tracer._shows_values,
             )
-        context = self._context
-        if context is None:
-            context = self._context = trace.set_span_in_context(self._span)
-        self._command = self._tracer.start_span(name, context, _CLIENT, attributes)
+        maker = self._tracer._maker
+        if maker is not None:
+            self._command = maker.start_command(self._span, name, attributes)
+        else:
+            context = trace.set_span_in_context(self._span)
+            self._command = self._tracer.start_span(name, context, _CLIENT, attributes)
 
     def command_succeeded(self, cursor: int) -> None:
         """End the span of a command that was answered; `cursor`: the id of the cursor that it left open, or 0."""
