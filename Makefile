@@ -84,7 +84,7 @@ SCRATCH := $(shell test $$(df --output=avail /dev/shm 2>/dev/null | tail -n 1) -
 ifdef MONGOD
 export MANGONEL_MONGOD := $(abspath $(MONGOD))
 endif
-PYTEST  := $(SCRATCH) MANGONEL_INSTALL_SERVERS=1 $(BIN)/python -m pytest --tb=short --numprocesses $(WORKERS)
+PYTEST  := $(SCRATCH) MANGONEL_INSTALL_SERVERS=1 $(BIN)/python -m pytest --tb=short --workers $(WORKERS)
 
 SHORT := MANGONEL_SOAK_SECONDS=6 MANGONEL_CUT_SECONDS=6 MANGONEL_FAILOVER_SECONDS=15 MANGONEL_STRESS_SECONDS=6 MANGONEL_MODEL_RUNS=5
 LONG  := MANGONEL_SOAK_SECONDS=120 MANGONEL_CUT_SECONDS=90 MANGONEL_FAILOVER_SECONDS=120 MANGONEL_MODEL_RUNS=100 MANGONEL_STRESS_SECONDS=60
@@ -161,10 +161,10 @@ rest-python: build
 		$(MAKE) --no-print-directory $$part || status=1; done; exit $$status
 
 rest-faces:
-	$(PYTEST) --numprocesses $(FEWER) --rest
+	$(PYTEST) --workers $(FEWER) --rest
 
 rest-faults:
-	$(LONG) $(PYTEST) --numprocesses $(FEWER) tests/faults tests/websessions/test_model.py
+	$(LONG) $(PYTEST) --workers $(FEWER) tests/faults tests/websessions/test_model.py
 
 rest-pymongo:
 	$(BIN)/python tools/pymongo_suite $(PYMONGO_FILES)

@@ -23,7 +23,7 @@ from mangonel.server import Server, start
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from tools import browser, sampling, side_by_side, target
+from tools import browser, sampling, side_by_side, target, workers
 from tools.closing import ClosingLines, Progress
 from tools.scripted_server import ScriptedServer
 from tools.spec_table import SpecTable
@@ -53,16 +53,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mangonel")
     group.addoption("--sample", action="store_true", help="play each test on some faces, loops and paths")
     group.addoption("--rest", action="store_true", help="play what --sample leaves out")
+    workers.add_option(group)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Try few examples of each property in a sample, many in the rest; collect tests without looking for garbage."""
     gc.disable()
     config.pluginmanager.register(SpecTable())
-    if (config.getoption("--sample") or config.getoption("--rest")) and not hasattr(config, "workerinput"):
+    if count := workers.asked_for(config):
+        config.pluginmanager.register(plays := workers.Workers(count))
+    if config.getoption("--sample") or config.getoption("--rest"):
         config.pluginmanager.register(ClosingLines(config.rootpath))
-        if config.getoption("numprocesses", None):
-            config.pluginmanager.register(Progress(config))
+        if count:
+            config.pluginmanager.register(Progress(config, plays))
     settings.register_profile("sample", max_examples=25, deadline=None)
     settings.register_profile("usual", max_examples=100, deadline=None)
     settings.register_profile("rest", max_examples=200, deadline=None)
@@ -79,7 +82,7 @@ def pytest_collection_modifyitems(
     target.mark(config, items)
     sampling.deselect(config, items)
     yield
-    if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
+    if workers.asked_for(config):
         side_by_side.in_order(items, lambda item: item.path.relative_to(HERE).parts[0])
 
 
@@ -89,12 +92,6 @@ def pytest_collection_finish() -> None:
     gc.enable()
     # The end of the interpreter frees everything: extension modules report what is left as leaked.
     atexit.register(gc.unfreeze)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> side_by_side.ByFile:
-    """Share the tests out by files."""
-    return side_by_side.ByFile(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

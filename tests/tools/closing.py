@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tools import official
+from tools.workers import Workers
 
 __all__ = ["ClosingLines", "Progress"]
 
@@ -95,10 +96,10 @@ def kind_of(root: Path, file: str) -> str:
 class Progress:
     """Replaces the dots if there are several workers: shows the finished, running and remaining tests."""
 
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, workers: Workers) -> None:
         self._config = config
+        self._workers = workers
         self._begun = self._told = time.monotonic()
-        self._running: dict[str, None] = {}
         self._done = 0
         self._failed = 0
 
@@ -113,10 +114,6 @@ class Progress:
             return ("failed", "", "FAILED") if report.when == "call" else ("error", "", "ERROR")
         return None
 
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """A worker begins a test."""
-        self._running[nodeid] = None
-
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Name a failure at once."""
         if report.failed:
@@ -125,7 +122,6 @@ class Progress:
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """A test ended; say how far the run is, if that was not said a moment ago."""
-        self._running.pop(nodeid, None)
         self._done += 1
         now = time.monotonic()
         if now - self._told >= EVERY:
@@ -133,9 +129,9 @@ class Progress:
             self._write(self._line(now - self._begun))
 
     def _line(self, seconds: float) -> str:
-        total = self._config.stash.get(TOTAL, self._done)
+        total = self._workers.total
         files = dict.fromkeys(
-            Path(name.partition("::")[0]).stem.removeprefix("test_") for name in self._running
+            Path(name.partition("::")[0]).stem.removeprefix("test_") for name in self._workers.running
         )
         minutes, rest = divmod(int(seconds), 60)
         failed = f", {self._failed} failed" if self._failed else ""
@@ -149,7 +145,3 @@ class Progress:
         if reporter is not None:
             reporter.ensure_newline()
             reporter.write_line(line)
-
-
-# How many tests a run has, known once the workers have collected them.
-TOTAL = pytest.StashKey[int]()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tools.closing import ClosingLines, Progress, kind_of
+from tools.workers import Workers
 
 
 def report(nodeid: str, outcome: str, when: str = "call", **more: Any) -> Any:
@@ -60,7 +61,7 @@ def test_a_test_counts_once_and_a_reason_as_often_as_it_is_given(tmp_path: Path)
 
 
 def test_what_fails_is_called_so_in_the_summary_and_nothing_has_a_letter(pytestconfig: pytest.Config) -> None:
-    progress = Progress(pytestconfig)
+    progress = Progress(pytestconfig, Workers(2))
     found = [
         progress.pytest_report_teststatus(report("a.py::a", outcome, when))
         for outcome, when in (
