@@ -5,6 +5,7 @@ Knows no test format. Everything goes through blocking clients of its own.
 
 from __future__ import annotations
 
+import enum
 import functools
 import re
 import time
@@ -14,12 +15,20 @@ from typing import Any
 from mangonel.server import Server
 from spec.unified.driver import Driver
 
-__all__ = ["Deployment"]
+__all__ = ["Deployment", "Leaves"]
 
 # This one hangs up while the write goes on: the server tries a failed batch again, document by document, which succeeds
 # when the fail point is gone by then.
 _LATE_FAIL_POINT = "onPrimaryTransactionalWrite"
 _SERVERS_OWN = re.compile(r"^(admin|config|local)\.")
+
+
+class Leaves(enum.Enum):
+    """What a case leaves as it found it."""
+
+    ALL = "collections and documents"
+    COLLECTIONS = "collections, but not their documents"
+    NOTHING = "nothing"
 
 
 class Deployment:
@@ -33,6 +42,9 @@ class Deployment:
         concerns = driver.module("write_concern")
         self._last_write = concerns.WriteConcern(w="majority")
         self._is_set = len(server.members) > 1 or server.replica_set_name is not None
+        self._first_write = concerns.WriteConcern(w=1)
+        # Collections that have neither options nor indexes of their own, with the documents where these are known.
+        self._plain: dict[tuple[str, str], bytes | None] = {}
 
     @property
     def uri(self) -> str:
@@ -48,21 +60,45 @@ class Deployment:
         """Replace collections by the given documents; return the cluster time after that, or None."""
         reply: Any = {}
         for wanted in data:
-            database = self._client[wanted["databaseName"]]
-            name = wanted["collectionName"]
-            # With it what Queryable Encryption counts beside it goes, which decides the tags of the next values.
-            options = wanted.get("createOptions", {})
-            database.drop_collection(name, encrypted_fields=options.get("encryptedFields"))
-            majority = database.get_collection(name, write_concern=self._last_write)
-            if wanted["documents"] and "createOptions" not in wanted:
-                majority.insert_many([dict(document) for document in wanted["documents"]])
-                continue
-            database.create_collection(name, check_exists=False, write_concern=self._last_write, **options)
-            if wanted["documents"]:
-                majority.insert_many([dict(document) for document in wanted["documents"]])
+            self._load(wanted)
         if data:
             reply = self._client.admin.command(self.cluster_time_command)
         return reply.get("$clusterTime")
+
+    def _load(self, wanted: Mapping[str, Any]) -> None:
+        database = self._client[wanted["databaseName"]]
+        name, documents = wanted["collectionName"], wanted["documents"]
+        place = (wanted["databaseName"], name)
+        # As bytes, since 1, 1.0 and true are different documents.
+        content = self._driver.bson("").encode({"documents": documents})
+        if "createOptions" not in wanted and place in self._plain:
+            if self._plain[place] == content:
+                return
+            database.get_collection(name, write_concern=self._first_write).delete_many({})
+        else:
+            self._create(database, wanted)
+        if documents:
+            majority = database.get_collection(name, write_concern=self._last_write)
+            majority.insert_many([dict(document) for document in documents])
+        if "createOptions" not in wanted:
+            self._plain[place] = content
+
+    def _create(self, database: Any, wanted: Mapping[str, Any]) -> None:
+        """Leave an empty collection, or none if the documents that follow make one."""
+        name = wanted["collectionName"]
+        self._plain.pop((wanted["databaseName"], name), None)
+        # With it what Queryable Encryption counts beside it goes, which decides the tags of the next values.
+        options = wanted.get("createOptions", {})
+        database.drop_collection(name, encrypted_fields=options.get("encryptedFields"))
+        if "createOptions" in wanted or not wanted["documents"]:
+            database.create_collection(name, check_exists=False, write_concern=self._last_write, **options)
+
+    def forget(self, leaves: Leaves) -> None:
+        """Note what a case may change in the collections that `load` fills."""
+        if leaves is Leaves.COLLECTIONS:
+            self._plain = dict.fromkeys(self._plain)
+        elif leaves is Leaves.NOTHING:
+            self._plain = {}
 
     def documents(self, database_name: str, collection_name: str) -> list[Any]:
         """Return all documents of a collection, by `_id`."""

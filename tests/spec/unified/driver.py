@@ -40,8 +40,8 @@ class Driver:
         return importlib.import_module(f"{self.name}.{name}" if name else self.name)
 
     def bson(self, name: str) -> ModuleType:
-        """Return a module of the BSON package, such as "json_util"."""
-        return importlib.import_module(f"{self.bson_name}.{name}")
+        """Return a module of the BSON package, such as "json_util"; "" is the package."""
+        return importlib.import_module(f"{self.bson_name}.{name}" if name else self.bson_name)
 
     @contextlib.contextmanager
     def hurried(self) -> Iterator[dict[str, Any]]:

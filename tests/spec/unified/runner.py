@@ -11,6 +11,7 @@ from spec.unified.deployments import Deployment
 from spec.unified.driver import Face
 from spec.unified.entities import Entities
 from spec.unified.events import check_events
+from spec.unified.leaving import left_by
 from spec.unified.logs import check_messages
 from spec.unified.matching import Matcher
 from spec.unified.operations import Operations
@@ -24,6 +25,7 @@ __all__ = ["run_case"]
 def run_case(case: Case, face: Face, deployment: Deployment) -> None:
     """Run a case on a face; raise AssertionError when the driver does not do what the specification says."""
     cluster_time = deployment.load(case.shared.get("initialData", []))
+    deployment.forget(left_by(case))
     with face.driver.hurried() as options:
         face.run(_case_flow(case, face, deployment, cluster_time, options))
     _check_outcome(case, deployment)
