@@ -2,7 +2,7 @@
 
 use mangonel_proto::auth::Mechanism;
 
-use super::{Fault, Kind, Plan, target};
+use super::{Fault, Kind, Plan, Target, target};
 use crate::chance::Chance;
 use crate::damage::Damage;
 use crate::server::member::Mischief;
@@ -71,6 +71,11 @@ impl Plan {
             self.faults.push(Fault { at: chance.between(200, self.end), kind });
         }
         self.forget_names(chance);
+        // A transaction behind a load balancer keeps its connection.
+        if self.is_balanced() && chance.percent(60) {
+            let kind = Kind::Mischief(Target::Primary, Mischief::HangUp, chance.pick(&[1, 4, 12]));
+            self.faults.push(Fault { at: chance.between(200, self.end / 2), kind });
+        }
     }
 
     /// Lets few clients find out by themselves what their set is called. Those would take the name of another set for it

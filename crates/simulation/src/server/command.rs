@@ -49,7 +49,9 @@ impl Set {
             return self.refuse(number, line, &request, REAUTHENTICATION_REQUIRED);
         }
         let is_own = OWN.contains(&request.name);
-        let mischief = if is_own { None } else { self.members[number].mischief.pop_front() };
+        let waiting = &mut self.members[number].mischief;
+        let is_met = !is_own && waiting.front().is_some_and(|next| meets(*next, &request));
+        let mischief = if is_met { waiting.pop_front() } else { None };
         if is_login && matches!(mischief, Some(Mischief::Refuse(_) | Mischief::Overload)) {
             self.logins.refusals += 1;
         }
@@ -61,6 +63,10 @@ impl Set {
                 let sent = self.out.len();
                 self.perform(number, line, &request, message);
                 self.take_back_answer(number, line, sent);
+                self.out.push(Out::Close(line));
+            }
+            Some(Mischief::HangUp) => {
+                self.perform(number, line, &request, message);
                 self.out.push(Out::Close(line));
             }
             Some(Mischief::WriteConcern(code)) if is_write(&request) && self.members[number].is_primary => {
@@ -455,6 +461,12 @@ pub(super) fn made(
         _ => None,
     };
     Some(Write { collection, key, value, intent, statement: position })
+}
+
+/// Whether a command is one that something happens to.
+fn meets(mischief: Mischief, request: &Request<'_>) -> bool {
+    let is_end = matches!(request.name, "commitTransaction" | "abortTransaction");
+    mischief != Mischief::HangUp || (request.is_in_transaction && !is_end)
 }
 
 fn is_write(request: &Request<'_>) -> bool {

@@ -46,6 +46,8 @@ pub enum Mischief {
     Block(u64),
     /// The server has too much to do.
     Overload,
+    /// The next statement of a transaction is done and answered, and then its connection is closed. Others pass by.
+    HangUp,
 }
 
 /// An open cursor.
