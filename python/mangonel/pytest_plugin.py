@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mangonel.testing import Commands, TooManyCommands
+from mangonel.testing import Commands, TooManyCommands, check_at_most
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -136,6 +136,7 @@ def count_commands(mangonel_server: Server) -> Callable[..., AbstractContextMana
 
     @contextmanager
     def counting(*, at_most: int) -> Iterator[Commands]:
+        check_at_most(at_most)
         before = len(_recorder)
         own = Commands()
         yield own
@@ -167,7 +168,12 @@ def _start(options: dict[str, Any]) -> Server:
 
     if options.get("tls") is True:
         options = {**options, "tls": _certificates()}
-    return _kept.enter_context(start(**options))
+    try:
+        return _kept.enter_context(start(**options))
+    except (TypeError, ValueError) as error:
+        raise pytest.UsageError(
+            f"expected options of mangonel.server.start in the mark {_MARK}, got {options}: {error}"
+        ) from error
 
 
 def _certificates() -> dict[str, str]:

@@ -86,10 +86,12 @@ class Commands:
 
         Raises:
             TooManyCommands: there were more; the message has them.
+            TypeError: `at_most` is no int.
 
         Example:
             >>> Commands().check(0)
         """
+        check_at_most(at_most)
         if at_most is not None and len(self) > at_most:
             often = remedy if self.repeated(3) else ""
             raise TooManyCommands(
@@ -127,6 +129,16 @@ class Commands:
         """
 
 
+def check_at_most(at_most: Any) -> None:
+    """Refuse what is no number of commands.
+
+    Raises:
+        TypeError: it is neither an int nor None.
+    """
+    if at_most is not None and (not isinstance(at_most, int) or isinstance(at_most, bool)):
+        raise TypeError(f'expected an int for "at_most", got {type(at_most).__name__}')
+
+
 @contextmanager
 def count_commands(
     *clients: MongoClient[Any] | AsyncMongoClient[Any], at_most: int | None = None
@@ -139,14 +151,19 @@ def count_commands(
 
     Raises:
         TooManyCommands: there were more; the message has them. It is an AssertionError too.
+        TypeError: one of `clients` is no client, or `at_most` no int.
 
     Example:
         >>> with mangonel.testing.count_commands(at_most=1) as commands:
         ...     order = client.shop.orders.find_one({"_id": 1})
     """
     from mangonel import monitoring
+    from mangonel._observe.instruments import core_of
     from mangonel._shared.client.fork_and_exit import living
 
+    for client in clients:
+        core_of(client, "clients")
+    check_at_most(at_most)
     commands = Commands()
     # By identity: clients of one deployment are equal.
     heard: dict[int, Any] = {id(client): client for client in clients or living()}

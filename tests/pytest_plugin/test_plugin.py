@@ -137,11 +137,30 @@ def test_marks_choose_the_server(run: Run) -> None:
         @pytest.mark.mangonel("replica")
         def test_arguments_have_names(mangonel_server):
             pass
+
+        @pytest.mark.mangonel(replicaset=1)
+        def test_options_are_known(mangonel_server):
+            pass
+
+        @pytest.mark.mangonel(replica_set="three")
+        def test_options_have_values(mangonel_server):
+            pass
+
+        @pytest.mark.mangonel(replica_set=1, tls=True)
+        def test_commands_are_counted_by_a_number(count_commands):
+            with count_commands(at_most="one"):
+                pass
         """
     )
 
-    assert "2 passed, 1 error" in finished.stdout, finished.stdout
-    assert "expected keyword arguments in the mark mangonel, got 'replica'" in finished.stdout
+    assert "2 passed, 3 errors" in finished.stdout.replace("1 failed, ", ""), finished.stdout
+    for said in (
+        "expected keyword arguments in the mark mangonel, got 'replica'",
+        "expected options of mangonel.server.start in the mark mangonel, got {'replicaset': 1}: ",
+        "got {'replica_set': 'three'}: expected replica_set from 0 (a standalone) to 50 members, got 'three'",
+        'TypeError: expected an int for "at_most", got str',
+    ):
+        assert said in finished.stdout, finished.stdout
 
 
 def test_workers_of_xdist_have_databases_of_their_own_on_one_server(run: Run, server: Server) -> None:

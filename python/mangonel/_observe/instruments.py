@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from mangonel import metrics
+from mangonel import _core, metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Any
 
-    from mangonel import _core
     from mangonel.metrics import ClientMetrics, Histogram
 
     # Names of attributes with their values, in the order of the names.
@@ -227,6 +227,21 @@ INSTRUMENTS = (
         _single("topology_changes"),
     ),
 )
+
+
+def core_of(client: Any, name: str = "client") -> _core.Core:
+    """Return the core of a client that an argument names.
+
+    Raises:
+        TypeError: it is no client.
+    """
+    core = getattr(client, "_core", None)
+    if not isinstance(core, _core.Core):
+        raise TypeError(
+            f'expected a MongoClient or an AsyncMongoClient for "{name}", got {type(client).__name__}; '
+            "make one with MongoClient(uri), or take a database's .client"
+        )
+    return core
 
 
 class Clients:

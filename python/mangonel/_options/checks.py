@@ -386,6 +386,9 @@ def tracing(option: str, value: Any) -> Any:
     shows_values = value.get("query_text_values")
     if shows_values is not None and not isinstance(shows_values, bool):
         raise TypeError(f"expected a bool for query_text_values, got {type(shows_values).__name__}")
+    provider = value.get("tracer_provider")
+    if provider is not None and not callable(getattr(provider, "get_tracer", None)):
+        raise TypeError(f"expected a TracerProvider for tracer_provider, got {type(provider).__name__}")
     return dict(value)
 
 

@@ -16,11 +16,17 @@ __all__ = ["instrument"]
 def instrument() -> None:
     """Let every client made from then on make spans inside Elastic's transactions. A second call does nothing.
 
+    Raises:
+        ImportError: `elastic-apm` is not installed.
+
     Example:
         >>> client = elasticapm.Client(service_name="shop")
         >>> instrument()
     """
-    from elasticapm.traces import execution_context  # type: ignore[import-not-found,unused-ignore]  # untyped
+    try:
+        from elasticapm.traces import execution_context  # type: ignore[import-not-found,unused-ignore]  # untyped
+    except ImportError as error:
+        raise ImportError("mangonel.contrib.elastic needs elastic-apm: pip install elastic-apm") from error
 
     if not any(type(listener) is _Spans for listener in monitoring._registered):
         monitoring.register(_Spans(execution_context))

@@ -7,15 +7,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]  # untyped
+try:
+    from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]  # untyped
+    from opentelemetry.metrics import MeterProvider
+except ModuleNotFoundError as error:
+    # Auto-instrumentation tells by this class that the package is missing, and skips the entry point.
+    raise ModuleNotFoundError(
+        "mangonel.contrib.opentelemetry needs opentelemetry-instrumentation: pip install opentelemetry-instrumentation",
+        name=error.name,
+    ) from error
 
 from mangonel._observe import listeners
+from mangonel._observe.instruments import core_of
 from mangonel._observe.meter import Meter
+from mangonel._options.checks import tracing
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-    from opentelemetry.metrics import MeterProvider
 
 __all__ = ["MangonelInstrumentor", "measure"]
 
@@ -30,13 +38,21 @@ def measure(client: Any, meter_provider: MeterProvider | None = None) -> None:
         client: a MongoClient or an AsyncMongoClient.
         meter_provider: the provider of the meter; the counts of its clients are added up. None: the global one.
 
+    Raises:
+        TypeError: `client` is no client, or `meter_provider` no MeterProvider.
+
     Example:
         >>> measure(client)
     """
-    _meter_of(meter_provider).add(client._core)
+    core = core_of(client)
+    _meter_of(meter_provider).add(core)
 
 
 def _meter_of(provider: MeterProvider | None) -> Meter:
+    if provider is not None and not isinstance(provider, MeterProvider):
+        raise TypeError(
+            f'expected an OpenTelemetry MeterProvider for "meter_provider", got {type(provider).__name__}'
+        )
     if provider not in _meters:
         _meters[provider] = Meter(provider)
     return _meters[provider]
@@ -61,13 +77,17 @@ class MangonelInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # untyped
             meter_provider: whose meter the clients use. None: the global one.
             query_text_max_length: how many bytes of a command a span shows; 0: none.
             query_text_values: whether that text has the values of the command, or "?" in their place.
+
+        Raises:
+            TypeError, ValueError: one of them is of the wrong type or range. No client is instrumented.
         """
         settings: dict[str, Any] = {"enabled": True}
         for name in ("tracer_provider", "query_text_max_length", "query_text_values"):
             if name in kwargs:
                 settings[name] = kwargs[name]
-        listeners.trace_every_client(settings)
-        listeners.measure_every_client(_meter_of(kwargs.get("meter_provider")).add)
+        meter = _meter_of(kwargs.get("meter_provider"))
+        listeners.trace_every_client(tracing("instrument()", settings))
+        listeners.measure_every_client(meter.add)
 
     def _uninstrument(self, **kwargs: Any) -> None:
         """Let later clients make no spans and count nothing; those that exist go on."""

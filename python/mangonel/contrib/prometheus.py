@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import REGISTRY, CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+except ImportError as error:
+    raise ImportError(
+        "mangonel.contrib.prometheus needs prometheus-client: pip install prometheus-client"
+    ) from error
 
-from mangonel._observe.instruments import COUNTER, GAUGE, HISTOGRAM, INSTRUMENTS, Clients, Instrument
+from mangonel._observe.instruments import COUNTER, GAUGE, HISTOGRAM, INSTRUMENTS, Clients, Instrument, core_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,8 +46,11 @@ class MangonelCollector:
 
         Args:
             client: a MongoClient or an AsyncMongoClient.
+
+        Raises:
+            TypeError: it is no client.
         """
-        self._clients.add(client._core)
+        self._clients.add(core_of(client))
 
     def describe(self) -> Iterator[Metric]:
         """Return the families without values, so that registering it reads none."""
@@ -74,11 +82,19 @@ def measure(client: Any, registry: CollectorRegistry = REGISTRY) -> MangonelColl
     Returns:
         The collector of that registry.
 
+    Raises:
+        TypeError: `client` is no client, or `registry` no CollectorRegistry.
+
     Example:
         >>> from prometheus_client import start_http_server
         >>> collector = measure(client)
         >>> server, thread = start_http_server(9000)
     """
+    core_of(client)
+    if not isinstance(registry, CollectorRegistry):
+        raise TypeError(
+            f'expected a prometheus_client.CollectorRegistry for "registry", got {type(registry).__name__}'
+        )
     collector = _of_registries.get(registry)
     if collector is None:
         collector = _of_registries[registry] = MangonelCollector()

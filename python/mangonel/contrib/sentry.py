@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import sentry_sdk
-from sentry_sdk.integrations import Integration
-from sentry_sdk.utils import capture_internal_exceptions
+try:
+    import sentry_sdk
+    from sentry_sdk.integrations import Integration
+    from sentry_sdk.utils import capture_internal_exceptions
+except ImportError as error:
+    raise ImportError("mangonel.contrib.sentry needs sentry-sdk: pip install sentry-sdk") from error
 
 from mangonel import monitoring
 from mangonel._observe.statements import statement_of
