@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from typing import Any
@@ -12,7 +13,7 @@ from mangonel.errors import AutoReconnect, ServerSelectionTimeoutError
 from mangonel.server import start
 from tools.faces import EMPTY, TIMEOUT, Face, connections_of, eventually, found, in_the_end, pool_sizes
 from tools.proxy import LineProxy
-from tools.scripted_server import Hang, ScriptedServer
+from tools.scripted_server import Hang, Reply, ScriptedServer
 
 
 def free_port() -> int:
@@ -39,6 +40,39 @@ def test_a_server_that_comes_up_later_is_used(face: Face) -> None:
     with ScriptedServer(port=port) as server:
         server.on("find", EMPTY)
         assert call.result(TIMEOUT) is None
+
+
+def test_a_slow_handshake_has_the_time_of_a_connection_and_not_that_of_server_selection(
+    face: Face, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on("find", EMPTY)
+    client = face.client(scripted_server.uri, serverSelectionTimeoutMS=300)
+
+    def is_known() -> bool:
+        with contextlib.suppress(ServerSelectionTimeoutError):
+            return face.run(client.shop.orders.find_one) is None
+        return False
+
+    eventually(is_known, "the server to be known")
+    scripted_server.on("hello", lambda request: Reply(scripted_server.hello, delay=1.0))
+    scripted_server.once("find", Hang())
+    holder = face.start(client.shop.orders.find_one)
+    scripted_server.wait_for("find", 2)
+
+    assert face.run(client.shop.orders.find_one) is None
+    scripted_server.close_connections()
+    holder.exception(TIMEOUT)
+
+
+def test_a_handshake_that_takes_longer_than_a_connection_may_says_so(
+    face: Face, scripted_server: ScriptedServer
+) -> None:
+    scripted_server.on("find", EMPTY)
+    client = face.client(scripted_server.uri, connectTimeoutMS=300, serverSelectionTimeoutMS=300)
+    said = "last attempt: .*timed out"
+    scripted_server.on("hello", lambda request: Hang() if request.connection else scripted_server.hello)
+    in_the_end(ServerSelectionTimeoutError, said, lambda: face.run(client.shop.orders.find_one))
+    assert pool_sizes(client) == (0, 0, 0, 0)
 
 
 def test_an_operation_succeeds_after_the_server_closed_the_idle_connection(

@@ -211,6 +211,58 @@ fn looking_for_a_server_ends_with_the_limit() {
     assert!(message(&exchange).contains("within 0.2 s"), "{}", message(&exchange));
 }
 
+fn impatient(connect_timeout: Option<Duration>) -> Bench {
+    Bench::new(with(|options| {
+        options.server_selection_timeout = Duration::from_millis(100);
+        options.connect_timeout = connect_timeout;
+    }))
+}
+
+#[test]
+fn the_time_to_look_for_a_server_limits_neither_opening_a_connection_nor_the_login() {
+    for (connect_timeout, milliseconds) in [(Some(Duration::from_secs(20)), Some(20_000)), (None, None)] {
+        let mut bench = impatient(connect_timeout);
+        let mut exchange = bench.begin(find());
+        assert_eq!(left(&bench, &exchange), milliseconds, "connecting");
+        bench.pass(5_000);
+        bench.open(&mut exchange);
+        assert_eq!(left(&bench, &exchange), milliseconds, "handshake");
+        bench.pass(5_000);
+        let hello = bench.hello.clone();
+        bench.reply(&mut exchange, &hello);
+        assert_eq!(exchange.step(), Step::Write, "the command follows");
+    }
+}
+
+#[test]
+fn the_operations_limit_holds_while_a_connection_is_opened_without_a_connect_timeout() {
+    let mut bench = impatient(None);
+    let mut exchange = bench.begin(within(500, find()));
+    assert_eq!(left(&bench, &exchange), Some(500));
+    bench.pass(200);
+    bench.open(&mut exchange);
+    assert_eq!(left(&bench, &exchange), Some(300));
+}
+
+#[test]
+fn the_search_for_a_server_starts_anew_once_after_a_connection_that_took_long() {
+    let mut bench = Bench::new(with(|options| options.server_selection_timeout = Duration::from_secs(5)));
+    let mut exchange = bench.begin(find());
+    for _ in 0..2 {
+        let words = exchange.failure().map(|failure| format!("{failure:?}"));
+        assert_eq!(exchange.step(), Step::Connect, "{words:?}");
+        bench.pass(20_000);
+        exchange.handle_network_error(&mut bench.client, "timed out", true, bench.now);
+        if exchange.step() != Step::Done {
+            rest(&mut bench, &mut exchange);
+            bench.rouse(&mut exchange);
+        }
+    }
+    assert!(message(&exchange).contains("within 5 s"), "{}", message(&exchange));
+    assert!(message(&exchange).contains("timed out"), "{}", message(&exchange));
+    assert_eq!(bench.sizes(), (0, 0, 0, 0));
+}
+
 #[test]
 fn the_search_for_a_server_starts_anew_after_an_attempt_that_took_long() {
     let mut bench = Bench::primary();

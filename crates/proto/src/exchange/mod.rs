@@ -169,6 +169,8 @@ struct Attempts {
     has_transaction_number: bool,
     /// Whether it authenticated once more already; a second time would not help.
     has_reauthenticated: bool,
+    /// Whether a connection could not be made, after which it looked for a server anew.
+    has_missed: bool,
 }
 
 /// One command being run.
@@ -189,7 +191,7 @@ pub struct Exchange {
     session: Option<ServerSession>,
     /// The facts about the explicit session, if it has one.
     explicit: Option<Box<explicit::Explicit>>,
-    /// When its last attempt began.
+    /// When it began to look for a server.
     begun: Instant,
     counted: counting::Counted,
     /// When its time is over (client-side-operations-timeout).
@@ -364,14 +366,7 @@ impl Exchange {
             _ if self.until.is_some() => None,
             _ => client.options.socket_timeout,
         };
-        let end = match self.phase {
-            // A server that swallows everything must not hold the caller for longer than looking for one may take.
-            Phase::Connecting { .. } | Phase::Handshake(_) if !self.operation.is_filling => {
-                Some(self.selection_deadline(client))
-            }
-            _ => self.until,
-        };
-        let left = end.map(|end| end.saturating_since(now).max(SHORTEST_WAIT));
+        let left = self.until.map(|until| until.saturating_since(now).max(SHORTEST_WAIT));
         longest.map_or(left, |longest| Some(left.map_or(longest, |left| left.min(longest))))
     }
 

@@ -254,6 +254,9 @@ impl Exchange {
 
     /// No connection could be made. Nothing was sent, so any command is safe to retry, until the monitor
     /// finds the server gone. Without retries, the exchange fails at once.
+    ///
+    /// `connectTimeoutMS` limited the attempt, so after the first one the time to look for a server starts anew. Only then,
+    /// since a server that swallows connections would be tried for ever.
     pub(super) fn back_off(
         &mut self,
         client: &mut Client,
@@ -271,6 +274,9 @@ impl Exchange {
         if !retry::after_nothing_done(self.operation.kind, &client.options) {
             self.enter(Phase::Done(Stay::No));
             return self.end_session(client, now);
+        }
+        if !std::mem::replace(&mut self.attempts.has_missed, true) {
+            self.begun = now;
         }
         if until > self.selection_deadline(client) {
             self.fail_selection(client, now);

@@ -413,7 +413,7 @@ def _parts(url: StoreURL) -> tuple[str, str, str, dict[str, bool]]:
     database = url.path.strip("/") or "app"
     names = {name.lower() for name in url.options}
     # An unreachable server must not make a visitor wait for ever.
-    for name in ("socketTimeoutMS", "serverSelectionTimeoutMS"):
+    for name in ("socketTimeoutMS", "serverSelectionTimeoutMS", "connectTimeoutMS"):
         if name.lower() not in names:
             url.options[name] = TIMEOUT_MS
     if "retrywrites" not in names:
