@@ -20,6 +20,7 @@ from mangonel.lab import cores, fingerprint, originals, registry, table
 from mangonel.lab.contender import Contender
 from mangonel.lab.contenders.drivers import TABLE
 from mangonel.lab.experiment import Experiment, Size
+from mangonel.lab.mongod import lend_mongod
 from mangonel.lab.protocol import ChildError
 from mangonel.lab.record import Plan, Record
 from mangonel.lab.scheduler import Progress, Scheduler
@@ -134,6 +135,8 @@ def check(kind: str, chosen: Iterable[str], known: Collection[str]) -> None:
 @contextlib.contextmanager
 def deployment(uri: str | None) -> Iterator[tuple[str, list[int]]]:
     """Yield the URI of the named deployment, or of a private one that lasts for the block, with its process ids."""
+    # Experiments may start servers of their own beside it.
+    lend_mongod()
     if uri is not None:
         yield uri, []
         return
