@@ -18,8 +18,8 @@ from mangonel.websessions.answer import headers_of
 from mangonel.websessions.stores.mongodb import BlockingMongoStore, MongoStore
 
 FLOWS: dict[str, type[Flow]] = {}
-# Retried by nothing: the cursor's position would be unknown.
-NOT_REPEATED = frozenset(["getMore"])
+# Retried by nothing: the cursor's position would be unknown; to make indexes is no retryable write.
+NOT_REPEATED = frozenset(["getMore", "createIndexes"])
 
 
 async def wait(value: Any) -> Any:
@@ -226,7 +226,8 @@ class Files(Flow):
         return bytes(await wait(source.read()))
 
     def survives(self, command: str) -> bool:
-        return True
+        # A reader that has lost its cursor asks again from its next chunk.
+        return command != "createIndexes"
 
     async def judge(self, told: Any, is_done: bool) -> None:
         files = self.seen.fs.files.find().to_list()

@@ -37,6 +37,15 @@ def interrupt(act: Callable[[], Any], at: int, folders: tuple[str, ...]) -> bool
         folders: the places are those in the Python code of these folders, without finalizers, where Python drops the
             exception.
     """
+    try:
+        places(act, folders, at)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def places(act: Callable[[], Any], folders: tuple[str, ...], at: int = 0) -> int:
+    """Run `act`, as `interrupt` does; return how many such places it passed. Raise KeyboardInterrupt at place `at`."""
     passed = 0
     last: tuple[FrameType, int] | None = None
 
@@ -57,13 +66,11 @@ def interrupt(act: Callable[[], Any], at: int, folders: tuple[str, ...]) -> bool
     sys.settrace(trace)
     try:
         act()
-    except KeyboardInterrupt:
-        return True
     finally:
         sys.settrace(former)
         # It would keep the frame, and what that holds.
         last = None
-    return False
+    return passed
 
 
 def _is_finalizing(frame: FrameType | None) -> bool:

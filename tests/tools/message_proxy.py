@@ -16,7 +16,7 @@ from typing import Any
 
 from tools.messages import HEADER, Request, op_msg, parse_request, read_exactly
 
-__all__ = ["BREAKS", "MessageProxy"]
+__all__ = ["BREAKS", "MessageProxy", "read_message", "refusal"]
 
 # "unsent": the server does not get the command. "lost": it does, and the connection breaks before its answer.
 # "torn": half of the answer arrives. "refused": the server does not get it, and an error is the answer.
@@ -126,7 +126,7 @@ class _Line:
     def carry_up(self) -> None:
         while self._client.recv(1, socket.MSG_PEEK):
             with self._lock:
-                raw = _message(self._client)
+                raw = read_message(self._client)
                 if not raw or not self._pass_on(raw):
                     return
         if self._unanswered:
@@ -141,7 +141,7 @@ class _Line:
         if kind == "unsent":
             return False
         if kind == "refused":
-            self._client.sendall(op_msg(_refusal(request), response_to=request.request_id))
+            self._client.sendall(op_msg(refusal(request), response_to=request.request_id))
             return True
         if kind:
             self._doomed = (request.request_id, kind)
@@ -152,7 +152,7 @@ class _Line:
 
     def carry_down(self) -> None:
         try:
-            while raw := _message(self._server):
+            while raw := read_message(self._server):
                 answered = HEADER.unpack_from(raw)[2]
                 doomed, kind = self._doomed
                 if doomed and answered == doomed:
@@ -173,7 +173,7 @@ class _Line:
             end.close()
 
 
-def _message(line: socket.socket) -> bytes:
+def read_message(line: socket.socket) -> bytes:
     """Return the next whole message; b"" at the end of the line."""
     head = read_exactly(line, HEADER.size)
     if len(head) < HEADER.size:
@@ -183,7 +183,7 @@ def _message(line: socket.socket) -> bytes:
     return head + rest if len(rest) == missing else b""
 
 
-def _refusal(request: Request) -> dict[str, Any]:
+def refusal(request: Request) -> dict[str, Any]:
     """Return the error of a server that has too much to do, with the labels that it gives to such a command."""
     if "autocommit" in request.command and request.name not in ("commitTransaction", "abortTransaction"):
         label = "TransientTransactionError"

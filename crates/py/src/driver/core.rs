@@ -24,6 +24,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
+use super::clock::Clock;
 use super::descriptions::{self, ServerLimits};
 use super::failure;
 use super::interpreter;
@@ -177,7 +178,7 @@ pub struct Core {
     pub(crate) compresses: bool,
     /// The responder of a mechanism that is implemented in Python.
     pub(crate) responder: Option<Py<PyAny>>,
-    epoch: std::time::Instant,
+    pub(super) clock: Arc<Clock>,
     /// The publisher, whose methods are called with the events; None without listeners.
     publisher: Mutex<Option<Py<PyAny>>>,
     /// Called at each check of a server, to find new listeners.
@@ -205,7 +206,7 @@ impl interpreter::Deliver for Core {
 impl Core {
     /// Reads the clock.
     pub fn now(&self) -> Instant {
-        Instant(self.epoch.elapsed())
+        self.clock.now()
     }
 
     /// Runs `change` under the lock, then does the pending Python work.
@@ -422,9 +423,9 @@ impl Core {
         };
         let made = client_options(py, options)?;
         let compresses = !made.compressors.is_empty();
-        let epoch = std::time::Instant::now();
+        let clock = Clock::new();
         let state = State {
-            client: Client::observed(made, Interests(interests), seed, Instant(epoch.elapsed())),
+            client: Client::observed(made, Interests(interests), seed, clock.now()),
             links: HashMap::new(),
             wakers: HashMap::new(),
             watchers: HashMap::new(),
@@ -444,7 +445,7 @@ impl Core {
             told: Condvar::new(),
             compresses,
             responder,
-            epoch,
+            clock: Arc::new(clock),
             publisher: Mutex::new(publisher),
             listener_check: Mutex::new(None),
             counts: AtomicBool::new(false),
@@ -489,6 +490,13 @@ impl Core {
     fn set_starter(&self, starter: Py<PyAny>) {
         // Not `with`: the first observers are due with the first operation, and not before.
         let _replaced = self.lock().starter.replace(starter);
+    }
+
+    /// Stop the client's clock `seconds` after its start, until it is set again. For tests, which move time.
+    fn set_clock(&self, seconds: f64) -> PyResult<()> {
+        let time = Duration::try_from_secs_f64(seconds);
+        self.clock.set(time.map_err(|error| PyValueError::new_err(error.to_string()))?);
+        Ok(())
     }
 
     /// Have `callback` called once when the client is closed, or has to end its threads.

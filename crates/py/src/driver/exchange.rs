@@ -298,7 +298,7 @@ impl Exchange {
         let (told, receives_directly) = {
             let mut link = link.try_borrow_mut()?;
             link.check_not_lent()?;
-            link.idle_since = std::time::Instant::now();
+            link.idle_since = link.clock.now();
             (link.note_reply(py), link.direct_receive.is_some())
         };
         let message = Link::take_message(link);
@@ -564,7 +564,7 @@ impl Exchange {
         let core = self.core.clone_ref(py);
         let opening = self.inner.opening();
         let id = opening.unwrap_or_else(|| core.get().with(py, |state| state.client.next_link()));
-        let link = Py::new(py, Link::new(id, self.inner.shard().0, transport, fd))?;
+        let link = Py::new(py, Link::new(id, self.inner.shard().0, transport, fd, self.core.get().clock.clone()))?;
         let kept = link.clone_ref(py);
         self.advance(py, |inner, state, now| {
             state.links.insert(id, kept);

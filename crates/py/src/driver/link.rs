@@ -1,6 +1,7 @@
 //! One connection as its face sees it: a place to receive into, and the face's own transport.
 
 use std::os::raw::c_int;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mangonel_entries::entries;
@@ -8,10 +9,12 @@ use mangonel_proto::compress::{self, Compressor};
 use mangonel_proto::error::ProtocolError;
 use mangonel_proto::frame::Deframer;
 use mangonel_proto::ids::LinkId;
+use mangonel_proto::time::Instant;
 use pyo3::exceptions::{PyBufferError, PyConnectionError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::{PyTraverseError, PyVisit, ffi};
 
+use super::clock::Clock;
 use super::direct_receive::DirectReceive;
 use super::failure;
 use super::interpreter;
@@ -56,7 +59,9 @@ pub struct Link {
     /// The size of the message taken last, on the wire.
     pub(crate) received_size: usize,
     /// When the last reply was read.
-    pub(crate) idle_since: std::time::Instant,
+    pub(crate) idle_since: Instant,
+    /// Its client's clock.
+    pub(crate) clock: Arc<Clock>,
     /// The future that is resolved when a whole message has arrived; asyncio's faces only.
     #[pyo3(get, set)]
     pub(crate) waiter: Option<Py<Waiter>>,
@@ -72,7 +77,7 @@ const WORTH_DETACHING: usize = 16 * 1024;
 
 impl Link {
     /// Makes the state of a connection that was just opened.
-    pub fn new(id: LinkId, shard: u32, transport: Py<PyAny>, fd: i32) -> Self {
+    pub fn new(id: LinkId, shard: u32, transport: Py<PyAny>, fd: i32, clock: Arc<Clock>) -> Self {
         Link {
             _entry: Entry,
             id,
@@ -88,7 +93,8 @@ impl Link {
             is_busy: false,
             is_doomed: false,
             received_size: 0,
-            idle_since: std::time::Instant::now(),
+            idle_since: clock.now(),
+            clock,
             waiter: None,
             is_prepared: false,
             direct_receive: None,
@@ -260,7 +266,9 @@ impl Link {
     /// call after a second of idleness, and nothing before.
     #[getter]
     pub(crate) fn is_stale(&self) -> bool {
-        self.probe >= 0 && self.idle_since.elapsed() > PROBE_AFTER && super::socket::has_ended(self.probe)
+        self.probe >= 0
+            && self.clock.now().saturating_since(self.idle_since) > PROBE_AFTER
+            && super::socket::has_ended(self.probe)
     }
 
     /// Whether a whole message is there already.

@@ -4,6 +4,7 @@ mod answer;
 mod auth;
 pub(crate) mod batch;
 mod chunks;
+mod clock;
 mod core;
 mod deadline;
 mod descriptions;

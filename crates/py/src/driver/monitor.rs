@@ -218,7 +218,7 @@ impl Monitor {
     fn handle_connected(&mut self, py: Python<'_>, transport: Py<PyAny>, fd: i32) -> PyResult<Py<Link>> {
         let _ = fd;
         // No descriptor: monitors use the socket object, so that no other thread closes it during their system call.
-        let link = Py::new(py, Link::new(LinkId(0), u32::MAX, transport, -1))?;
+        let link = Py::new(py, Link::new(LinkId(0), u32::MAX, transport, -1, self.core.get().clock.clone()))?;
         self.link = Some(link.clone_ref(py));
         let (address, role, kept) = (self.address.clone(), self.role, link.clone_ref(py));
         let now = self.core.get().now();
