@@ -55,6 +55,24 @@ class Post(Document):
     photo: File | None = None
 
 
+class Picture(Document):
+    """Deleted with its post."""
+
+    __collection__ = "admin_pictures"
+
+    post: Ref[Post] = field(on_delete="cascade")
+    image: File | None = None
+
+
+class Thumbnail(Document):
+    """Deleted with its picture, which is deleted with its post."""
+
+    __collection__ = "admin_thumbnails"
+
+    picture: Ref[Picture] = field(on_delete="cascade")
+    images: list[File] = field(default_factory=list)
+
+
 class Contract(Audited):
     __collection__ = "admin_contracts"
 

@@ -16,7 +16,7 @@ from mangonel.websessions import WebSessions
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from admin_models import Author, Contract, Post, Scan, Vault
+from admin_models import Author, Contract, Picture, Post, Scan, Thumbnail, Vault
 from admin_visitor import Visitor
 
 
@@ -50,6 +50,8 @@ def admin() -> Admin:
         Contract,
         Vault,
         Scan,
+        Picture,
+        Thumbnail,
         sessions=WebSessions("memory:"),
         login=check,
         allowed=allowed,

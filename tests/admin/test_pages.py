@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from admin_models import Album, Author, Comment, Contract, Post, Scan, Vault
+from admin_models import Album, Author, Comment, Contract, Picture, Post, Scan, Thumbnail, Vault
 from admin_visitor import Visitor
 
 from mangonel.admin import Admin, Shown
@@ -275,6 +275,41 @@ def test_the_files_of_a_deleted_document_are_deleted_with_it(db: Any, ada: Visit
     left.save()
     ada.send(ada.get(f"/Post/delete?id={left.id}"))
     assert (Post.find().count(), left.photo.read()) == (0, b"mine")
+
+
+def test_the_files_of_documents_that_a_rule_deletes_are_deleted_with_them(db: Any, ada: Visitor) -> None:
+    page = ada.send(ada.get("/Post/new"), title="Tea", files={"photo!": ("a", b"a", "text/plain")})
+    post = Post.find().one()
+    ada.send(ada.get("/Picture/new"), post=str(post.id), files={"image!": ("b", b"b", "text/plain")})
+    picture = Picture.find().one()
+    # A file of the program may stand in other places too, and another post keeps its own.
+    mine = File.put(b"mine", "c")
+    ours = File.put(b"ours", "d", metadata={"mangonel.admin": "Thumbnail"})
+    Thumbnail(picture=picture, images=[mine, ours]).save()
+    other = Post(title="Bread").save()
+    kept = File.put(b"kept", "e", metadata={"mangonel.admin": "Picture"})
+    Picture(post=other, image=kept).save()
+    assert files_in(db) == 5
+    ada.send(ada.get(page.links["Delete"]))
+    assert (Picture.find().count(), Thumbnail.find().count()) == (1, 0)
+    assert (mine.read(), kept.read(), files_in(db)) == (b"mine", b"kept", 2)
+
+
+def test_a_denied_deletion_keeps_the_files_of_documents_that_a_rule_had_deleted(
+    db: Any, ada: Visitor, monkeypatch: Any
+) -> None:
+    page = ada.send(ada.get("/Post/new"), title="Tea", files={"photo!": ("a", b"a", "text/plain")})
+    kept = File.put(b"kept", "e", metadata={"mangonel.admin": "Picture"})
+    Picture(post=Post.find().one(), image=kept).save()
+    delete = Post.adelete
+
+    async def undone(self: Any, **options: Any) -> Any:
+        await delete(self, **options)
+        raise DeleteDenied("it is needed")
+
+    monkeypatch.setattr(Post, "adelete", undone)
+    assert "it is needed" in ada.send(ada.get(page.links["Delete"]), 409).text
+    assert (kept.read(), files_in(db)) == (b"kept", 2)
 
 
 def test_the_files_of_a_document_that_was_not_deleted_stay(db: Any, ada: Visitor, monkeypatch: Any) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mangonel.admin import _forms
 from mangonel.admin._allowed import may_flow, narrowed
-from mangonel.admin._files import Uploads, clear_flow, download_flow, file_fields, files_of
+from mangonel.admin._files import Uploads, clear_flow, download_flow, erased_files, file_fields, files_of
 from mangonel.admin._forms import ABSENT, SAME, Form
 from mangonel.admin._layout import cell, name_text, page, post_form
 from mangonel.admin._markup import join, tag
@@ -25,6 +25,7 @@ from mangonel.odm.errors import (
 )
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.convert import from_dict
+from mangonel.odm.query.rules import erased_documents
 from mangonel.odm.store.history import acting_as
 
 if TYPE_CHECKING:
@@ -358,7 +359,7 @@ def _new_page(
 
 
 async def delete_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
-    """Ask whether to delete a document, or delete it, with the files that the admin uploaded for it."""
+    """Ask whether to delete a document, or delete it, with the files that the admin uploaded for what is deleted."""
     before = await _stored_flow(port, request, shown) if request.method == "POST" else {}
     document = await found_flow(admin, port, request, shown, "delete")
     name, id = shown.name_of(document), shown.id_text(document.id)
@@ -366,11 +367,10 @@ async def delete_flow(admin: Admin, port: Port, request: Request, shown: ShownMo
     if request.method == "POST":
         # A history, or a document that is only marked as deleted, still names its files.
         is_kept = isinstance(document, Audited) or type(document).__soft_delete__()
-        files = frozenset() if is_kept else files_of(document)
         # Another writer's upload would stay in GridFS if it replaced one of them now.
         guard = None if is_kept else _guard(document, before, file_fields(type(document)))
         try:
-            with acting_as(request.user):
+            with acting_as(request.user), erased_documents() as erased:
                 await port.call(document.delete, where=guard)
         except StaleDocument:
             fault = "Another writer changed this document meanwhile. Nothing was deleted; delete again if you are sure."
@@ -379,7 +379,8 @@ async def delete_flow(admin: Admin, port: Port, request: Request, shown: ShownMo
         except DocumentNotFound:
             pass
         if fault is None:
-            await clear_flow(port, shown.title, files)
+            for title, files in erased_files(admin, erased).items():
+                await clear_flow(port, title, files)
             request.session.flash(f"{name} is deleted.")
             return Response.to(request.link(shown.title))
     question = f"Delete {shown.title} {name}?"

@@ -5,21 +5,25 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from mangonel import _core
 from mangonel.admin import _forms
 from mangonel.admin._forms import Form
 from mangonel.admin._request import Request, Response
 from mangonel.errors import PyMongoError
 from mangonel.gridfs import NoFile
-from mangonel.odm import Embedded, File
+from mangonel.odm import Audited, Embedded, File, ValidationError
 from mangonel.odm._registry import is_embedded
 from mangonel.odm.model.annotations import classes_in
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.store.files import bucket_of
 
 if TYPE_CHECKING:
-    from mangonel.admin._port import Port
+    from collections.abc import Iterable
 
-__all__ = ["Uploads", "clear_flow", "download_flow", "file_fields", "files_of"]
+    from mangonel.admin._port import Port
+    from mangonel.admin._site import Admin
+
+__all__ = ["Uploads", "clear_flow", "download_flow", "erased_files", "file_fields", "files_of"]
 
 log = logging.getLogger("mangonel.admin")
 
@@ -162,6 +166,29 @@ def _opened(file: File, port: Port) -> Any:
 def files_of(document: Any) -> frozenset[File]:
     """Return the files that a document names."""
     return files_in([held(document, name) for name in type(document).__plan__.fields])
+
+
+def erased_files(admin: Admin, erased: Iterable[tuple[Any, Any]]) -> dict[str, frozenset[File]]:
+    """Return the files of erased documents by the name under which the admin shows their model.
+
+    A history still names its files, so those of `Audited` models are not among them.
+
+    Args:
+        admin: the admin.
+        erased: models with documents as they were stored.
+    """
+    found: dict[str, frozenset[File]] = {}
+    for model, stored in erased:
+        shown = admin.by_model(model)
+        if shown is None or issubclass(model, Audited) or not file_fields(model):
+            continue
+        try:
+            (document,) = _core.odm_decode_all(model.__model__, stored.raw)
+        except ValidationError as error:
+            log.warning("the files of a deleted %s were not deleted: %s", shown.title, error)
+            continue
+        found[shown.title] = found.get(shown.title, frozenset()) | files_of(document)
+    return found
 
 
 def file_fields(model: Any) -> list[str]:

@@ -6,6 +6,9 @@ that is denied afterwards is undone.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from mangonel.bson import CodecOptions
@@ -21,6 +24,25 @@ from mangonel.odm.query.stamped import update_for
 from mangonel.odm.query.targets import lock_flow, on_primary
 from mangonel.odm.query.tenants import check_shared, tenant_filter
 
+# The list of a block of `erased_documents`, in its thread or task.
+_erased: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("mangonel_erased", default=None)
+
+
+@contextmanager
+def erased_documents() -> Iterator[list[tuple[Any, Any]]]:
+    """Collect what deletions inside the block erase, by rules too, for a caller that cleans up after them.
+
+    Yields:
+        A list that gets models with their documents as they were stored. Documents that are only marked as deleted, and
+        those whose deletion was undone, are not among them. What a transaction erases is gone once it is committed.
+    """
+    found: list[tuple[Any, Any]] = []
+    token = _erased.set(found)
+    try:
+        yield found
+    finally:
+        _erased.reset(token)
+
 
 def rules_of(model: Any) -> list[tuple[Any, Any, str]]:
     """Return the references to a model that have a rule: their model, the field, the rule."""
@@ -35,9 +57,9 @@ def rules_of(model: Any) -> list[tuple[Any, Any, str]]:
     return found
 
 
-def has_rules(model: Any) -> bool:
-    """Whether deleting documents of a model affects others."""
-    return bool(rules_of(model))
+def needs_plan(model: Any) -> bool:
+    """Whether deleting documents of a model affects others, or a caller collects them."""
+    return bool(rules_of(model)) or _erased.get() is not None
 
 
 class Plan:
@@ -48,7 +70,7 @@ class Plan:
         followed: a model that is deleted from, a model whose references to it cascade, the field, the ids.
         updates: models, fields, rules and the ids that references to these lose.
         denials: a model that is deleted from, the request for documents that may refer to it, the field, the ids.
-        taken: the documents deleted so far, if a rule can still deny that; None: no rule can.
+        taken: the documents deleted so far, if a rule can still deny that or a caller collects them; None otherwise.
     """
 
     __slots__ = ("cascades", "denials", "followed", "taken", "updates")
@@ -71,6 +93,8 @@ async def plan_rules_flow(model: Any, ids: list[Any], request: Any) -> Plan:
         DeleteDenied: a rule forbids it. Nothing was changed.
     """
     plan = Plan()
+    if _erased.get() is not None:
+        plan.taken = []
     if model.__tenant__ is None:
         check_shared(model, [other for other, _, _ in rules_of(model)])
     queue: list[tuple[Any, list[Any]]] = [(model, ids)]
@@ -144,6 +168,10 @@ async def follow_flow(plan: Plan, request: Any) -> None:
     Raises:
         DeleteDenied: a rule forbids to delete one, which now refers to nothing.
     """
+    collected = _erased.get()
+    if collected is not None:
+        erased = [(model, known) for model, _, known, _ in plan.taken or () if not model.__soft_delete__()]
+        collected += [(model, document) for model, known in erased for _, document, _ in known]
     session, port = request.keywords.get("session"), request.port
     if session is None or not session.in_transaction:
         await _delete_late_flow(plan, request, request.query._session)

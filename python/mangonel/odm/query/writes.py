@@ -20,7 +20,7 @@ from mangonel.odm.model.shapes import decode
 from mangonel.odm.query.events import after_flow, before_insert_flow
 from mangonel.odm.query.reads import QueryReads, raw_collection
 from mangonel.odm.query.request import MOST_IDS, Request, filters_flow, ids_flow, is_windowed, unsupported
-from mangonel.odm.query.rules import carry_out_flow, erase_flow, follow_flow, has_rules, plan_rules_flow
+from mangonel.odm.query.rules import carry_out_flow, erase_flow, follow_flow, needs_plan, plan_rules_flow
 from mangonel.odm.query.stamped import update_for
 from mangonel.odm.query.targets import Rows, check_acknowledged, denying, touches
 from mangonel.odm.query.tenants import check_upsert
@@ -119,7 +119,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         port = request.port
         await run_query_flow(self._model, "before_query_delete", port, request.filter)
         filters, plan = await filters_flow(request), None
-        if has_rules(self._model):
+        if needs_plan(self._model):
             # Exactly the documents that the rules were checked for are deleted, even if others match by now.
             ids = await ids_flow(request)
             plan = await plan_rules_flow(self._model, ids, request)
