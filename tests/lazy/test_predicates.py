@@ -22,8 +22,8 @@ pa = pytest.importorskip("pyarrow")
 pc = pytest.importorskip("pyarrow.compute")
 duckdb = pytest.importorskip("duckdb")
 
-# By hand: MANGONEL_PREDICATES=20000.
-EXAMPLES = int(os.environ.get("MANGONEL_PREDICATES", "250"))
+# By hand: MANGONEL_PREDICATES=20000. A hundred in a sample.
+EXAMPLES = int(os.environ.get("MANGONEL_PREDICATES") or min(250, 4 * settings().max_examples))
 PLAYED = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 KINDS = [("fitting", "raise"), ("fitting", "null"), ("misfits", "null"), ("ruled", "raise")]
 
