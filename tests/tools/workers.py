@@ -53,6 +53,8 @@ class Workers:
         self._count = count
         self._links: dict[Connection, _Link] = {}
         self._items: list[pytest.Item] = []
+        # A worker that replaces another has folders of its own.
+        self._forks = 0
 
     @property
     def total(self) -> int:
@@ -94,8 +96,9 @@ class Workers:
             near.close()
             for connection in self._links:
                 connection.close()
-            _Worker(session, far, number).play_and_exit()
+            _Worker(session, far, self._forks).play_and_exit()
         far.close()
+        self._forks += 1
         self._links[near] = _Link(process, number)
         if numbers:
             self._hand(near, numbers)
@@ -219,8 +222,8 @@ class _Worker:
         folders: Any = config._tmp_path_factory  # type: ignore[attr-defined]
         root: Path = folders.getbasetemp()
         atexit.unregister(folders._exit_stack.close)
-        # A worker that replaces another takes a folder of its own.
-        folders._given_basetemp, folders._basetemp = root / f"worker{self._number}-{os.getpid()}", None
+        # A short name: servers of tests put sockets in there, whose paths have 107 characters at most.
+        folders._given_basetemp, folders._basetemp = root / f"w{self._number}", None
         config.pluginmanager.register(self)
 
     def _play(self) -> None:
