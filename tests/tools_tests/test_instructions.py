@@ -65,6 +65,7 @@ built_as_released = pytest.mark.skipif(
 
 
 @built_as_released
+@pytest.mark.no_sample
 def test_encode_and_decode_take_no_more_instructions_than_is_kept(valgrind):
     must_take_no_more(valgrind, "codec.py")
 
