@@ -13,6 +13,7 @@ from mangonel.files.columns import OBJECT_ID
 from mangonel.files.errors import TransferError
 from mangonel.files.formats import Format, format_of
 from mangonel.jsonl.importing import AHEAD, REMEMBERED, Done, KeptPlace, insert_in_order
+from mangonel.jsonl.in_thread import check_face
 
 __all__ = ["ImportedTable", "import_table"]
 
@@ -73,6 +74,7 @@ def import_table(
         progress: called with the bytes and rows done so far.
 
     Raises:
+        TypeError: `collection` is no collection of the blocking face.
         TransferError: a file cannot be read, a row was refused, or the progress is of another import. Earlier rows are
             stored; some later ones may be.
         ColumnError, TypeError: a value or a type cannot be stored in BSON.
@@ -88,10 +90,7 @@ def import_table(
     """
     if type(threads) is not int or threads < 1:
         raise ValueError(f"expected at least 1 thread, got {threads!r}")
-    if collection._port.is_async:
-        raise TypeError(
-            "expected a collection of the blocking face, got one of the asyncio face; use aimport_table"
-        )
+    check_face(collection, is_async=False, twin="aimport_table")
     made = format_of(source, format)
     if schema is not None and made.is_nested:
         raise TransferError("expected a schema for CSV alone: files of the other formats have types")

@@ -19,6 +19,7 @@ from mangonel.errors import OperationFailure
 from mangonel.files.columns import flattened, from_json
 from mangonel.files.errors import TransferError
 from mangonel.files.formats import Format, format_of
+from mangonel.jsonl.in_thread import check_face
 
 __all__ = ["ExportedTable", "export_table"]
 
@@ -88,6 +89,7 @@ def export_table(
         progress: called with the bytes and documents written so far, by one thread at a time.
 
     Raises:
+        TypeError: `collection` is no collection of the blocking face.
         TransferError: the name has no known ending, or the existing parts are of another export.
         ColumnError: a value does not fit its column.
         ImportError: pyarrow is not installed.
@@ -108,10 +110,7 @@ def export_table(
     for name, value in (("parallel", parallel), ("parts", 1 if parts is None else parts)):
         if type(value) is not int or value < 1:
             raise ValueError(f"expected at least 1 as {name}, got {value!r}")
-    if collection._port.is_async:
-        raise TypeError(
-            "expected a collection of the blocking face, got one of the asyncio face; use aexport_table"
-        )
+    check_face(collection, is_async=False, twin="aexport_table")
     export = _Export(collection, Path(target), made, split, progress)
     asked = {
         "collection": collection.full_name,

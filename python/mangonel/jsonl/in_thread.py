@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from mangonel import _core
 
-__all__ = ["run_in_thread"]
+__all__ = ["check_face", "run_in_thread"]
 
 T = TypeVar("T")
 
@@ -29,12 +29,9 @@ async def run_in_thread(function: Callable[..., T], collection: Any, *arguments:
         collection: a collection of the asyncio face.
 
     Raises:
-        TypeError: a collection of the blocking face.
+        TypeError: a collection of the blocking face, or no collection.
     """
-    if not collection._port.is_async:
-        raise TypeError(
-            f"expected a collection of the asyncio face, got one of the blocking face; use {function.__name__}"
-        )
+    check_face(collection, is_async=True, twin=function.__name__)
     port = _LoopPort(collection._port)
     if options.get("progress") is not None:
         options["progress"] = port.in_loop(options["progress"])
@@ -50,6 +47,27 @@ async def run_in_thread(function: Callable[..., T], collection: Any, *arguments:
         if not work.cancelled():
             work.exception()
         raise
+
+
+def check_face(collection: Any, *, is_async: bool, twin: str) -> None:
+    """Refuse what is no collection of a face.
+
+    Args:
+        collection: what was passed as one.
+        is_async: whether it must be of the asyncio face.
+        twin: the function for collections of the other face.
+
+    Raises:
+        TypeError: it is another object, or of the other face.
+    """
+    from mangonel.api import AsyncCollection, Collection
+
+    if not isinstance(collection, Collection | AsyncCollection):
+        raise TypeError(f'expected a collection for "collection", got {type(collection).__name__}')
+    port: Any = collection._port
+    if port.is_async is not is_async:
+        wanted, got = ("asyncio", "blocking") if is_async else ("blocking", "asyncio")
+        raise TypeError(f"expected a collection of the {wanted} face, got one of the {got} face; use {twin}")
 
 
 class _LoopPort:

@@ -18,6 +18,7 @@ from mangonel.errors import BulkWriteError
 from mangonel.jsonl.errors import JSONLinesError
 from mangonel.jsonl.files import damages, open_lines
 from mangonel.jsonl.importing import AHEAD, REMEMBERED, Done, KeptPlace, insert_in_order
+from mangonel.jsonl.in_thread import check_face
 
 __all__ = ["Imported", "import_jsonl"]
 
@@ -76,6 +77,7 @@ def import_jsonl(
         progress: called with the bytes and lines done so far.
 
     Raises:
+        TypeError: `collection` is no collection of the blocking face.
         JSONLinesError: a line holds no document, or was refused. Earlier documents are stored; some later ones may be.
         OSError: a file cannot be read or written.
         OperationFailure, AutoReconnect: as for `insert_many`.
@@ -88,6 +90,7 @@ def import_jsonl(
     """
     if type(threads) is not int or threads < 1:
         raise ValueError(f"expected at least 1 thread, got {threads!r}")
+    check_face(collection, is_async=False, twin="aimport_jsonl")
     path = Path(source)
     state = _State(path, None if resume is None else Path(resume))
     # Before this line, an earlier call may have inserted documents that it could not record.

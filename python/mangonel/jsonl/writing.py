@@ -14,6 +14,7 @@ from mangonel.bson.codec_options import DatetimeConversion
 from mangonel.bson.errors import BSONError
 from mangonel.jsonl.errors import JSONLinesError
 from mangonel.jsonl.files import is_compressed, open_lines
+from mangonel.jsonl.in_thread import check_face
 
 __all__ = ["Exported", "export_jsonl"]
 
@@ -59,6 +60,7 @@ def export_jsonl(
         progress: called with the bytes and documents done so far.
 
     Raises:
+        TypeError: `collection` is no collection of the blocking face.
         ValueError: the mode is unknown.
         JSONLinesError: the file cannot be continued.
         OSError: the file cannot be written.
@@ -70,6 +72,7 @@ def export_jsonl(
     """
     if mode not in _MODES:
         raise ValueError(f"expected one of {list(_MODES)} as mode, got {mode!r}")
+    check_face(collection, is_async=False, twin="aexport_jsonl")
     path = Path(target)
     cursors = [collection.find(filter or {}, projection, prefetch=True)]
     last = _NO_LINE

@@ -42,6 +42,9 @@ class AsyncIteration(Generic[_DocumentType]):
         def __anext__(self) -> Awaitable[_DocumentType]: ...
         def close(self, *, timeout_ms: float | None = None) -> Awaitable[None]: ...
 
+    # Otherwise `for` would call `__getitem__`, whose IndexError ends the loop before its first round.
+    __iter__ = None
+
     async def next(self) -> _DocumentType:
         """Return the next document.
 
