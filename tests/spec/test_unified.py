@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -42,15 +43,25 @@ def _runs() -> Iterator[Any]:
             if case.file not in has_limit:
                 has_limit[case.file] = _names("connectTimeoutMS", case.shared)
             names, reason = where_it_runs(case, version, deployments)
-            for face in FACES:
-                for name in names:
-                    gap = skipped.find_gap(gaps, case, face, name)
-                    marks = [pytest.mark.xfail(reason=gap.reason, strict=not gap.is_chance)] if gap else []
-                    marks += [pytest.mark.needs_calm] if has_limit[case.file] else []
-                    yield pytest.param(case, face, name, id=f"{case.key} [{face}, {name}]", marks=marks)
-                if not names:
-                    mark = pytest.mark.skip(reason=reason)
-                    yield pytest.param(case, face, "", id=f"{case.key} [{face}]", marks=mark)
+            for face, name in _pairs(case.key, names):
+                gap = skipped.find_gap(gaps, case, face, name)
+                marks = [pytest.mark.xfail(reason=gap.reason, strict=not gap.is_chance)] if gap else []
+                marks += [pytest.mark.needs_calm] if has_limit[case.file] else []
+                yield pytest.param(case, face, name, id=f"{case.key} [{face}, {name}]", marks=marks)
+            for face in () if names else FACES:
+                mark = pytest.mark.skip(reason=reason)
+                yield pytest.param(case, face, "", id=f"{case.key} [{face}]", marks=mark)
+
+
+def _pairs(key: str, names: list[str]) -> list[tuple[str, str]]:
+    """Return where a case is played: on both faces and on each deployment, but not on each pair of these.
+
+    Which face meets which deployment follows from the name of the case, so the cases of a file meet all pairs.
+    """
+    if len(names) == 1:
+        return [(face, names[0]) for face in FACES]
+    first = zlib.crc32(key.encode())
+    return [(FACES[(first + place) % len(FACES)], name) for place, name in enumerate(names)]
 
 
 def _names(key: str, value: Any) -> bool:
@@ -110,6 +121,17 @@ def test_the_times_of_a_case_are_multiplied_and_nothing_else() -> None:
         "isMS": True,
     }
     assert _slower(case, 4) == slower
+
+
+@pytest.mark.parametrize("names", [["one"], ["one", "two"], ["one", "two", "three"]], ids=len)
+def test_a_case_is_played_on_both_faces_and_on_each_deployment(names: list[str]) -> None:
+    met = set()
+    for number in range(10):
+        found = _pairs(f"case {number}", names)
+        assert {face for face, _ in found} == set(FACES)
+        assert [name for _, name in found if name in names] == (names if len(names) > 1 else names * 2)
+        met.update(found)
+    assert len(met) == len(FACES) * len(names)
 
 
 @needs_folder
