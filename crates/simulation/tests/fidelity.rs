@@ -1,5 +1,7 @@
 //! The simulated servers answer as a real mongod did: `tools/simulation_traces.py` recorded it.
 
+mod common;
+
 use mangonel_bson::{RawArray, RawDocument, RawValue, append_binary, append_i64, parse_json, writer};
 use mangonel_proto::time::Instant;
 use mangonel_simulation::chance::Chance;
@@ -8,6 +10,8 @@ use mangonel_simulation::server::cursor::batch_of;
 use mangonel_simulation::server::member::{Duty, Mischief};
 use mangonel_simulation::server::{Out, Set};
 use mangonel_simulation::wire::{append_document, append_time, document, documents_of, message};
+
+use common::go_on;
 
 const TRACE: &str = include_str!("traces/mongod.jsonl");
 /// A label that the recorded mongod, 6.0, gave to none of its refusals. The model gives it, so that retries meet it.
@@ -181,11 +185,7 @@ fn mischief(command: RawDocument<'_>) -> Mischief {
 fn outs(set: &mut Set, now: &mut Instant, sent: &[u8]) -> Vec<Out> {
     set.receive(0, 0, &message(sent, 1, 0, false));
     while set.out.is_empty() {
-        let next =
-            (0..set.later.len()).min_by_key(|event| set.later[*event].0).expect("something ticks always");
-        let (when, event) = set.later.remove(next);
-        *now = when.max(*now);
-        set.handle(event, *now);
+        go_on(set, now);
     }
     std::mem::take(&mut set.out)
 }

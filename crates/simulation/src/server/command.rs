@@ -70,7 +70,7 @@ impl Set {
                 self.out.push(Out::Close(line));
             }
             Some(Mischief::WriteConcern(code)) if is_write(&request) && self.members[number].is_primary => {
-                self.perform_with_failed_concern(number, line, &request, code);
+                self.perform_with_failed_concern(number, line, &request, message, code);
             }
             Some(Mischief::Block(milliseconds)) => {
                 let until = Some(self.now + ms(milliseconds));
@@ -131,10 +131,17 @@ impl Set {
         }
     }
 
-    fn perform_with_failed_concern(&mut self, number: usize, line: usize, request: &Request<'_>, code: i64) {
+    fn perform_with_failed_concern(
+        &mut self,
+        number: usize,
+        line: usize,
+        request: &Request<'_>,
+        message: &[u8],
+        code: i64,
+    ) {
         let sent = self.out.len();
-        self.perform(number, line, request, &[]);
-        // Its write concern is not waited for.
+        self.perform(number, line, request, message);
+        // Its write concern is not waited for; if it is not done yet, it meets no failure.
         let held = self.members[number].held.iter().rev().find(|held| held.line == line);
         let reply = match held.map(|held| &held.wait) {
             Some(Wait::Majority { reply, .. }) => Some(reply.clone()),
