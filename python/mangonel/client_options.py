@@ -201,6 +201,10 @@ class ClientOptions:
                 UserWarning,
                 stacklevel=3,
             )
+        if host is not None and not hasattr(host, "__iter__"):
+            raise TypeError(
+                f'expected a URI, a host or a list of hosts for "host", got {type(host).__name__}'
+            )
         entities = ["localhost"] if host is None else [host] if isinstance(host, str) else list(host)
         given = CaseInsensitiveDict(keywords)
         parts, seeds = _parse_hosts(entities, port, given.get("srvmaxhosts"))

@@ -291,3 +291,9 @@ def test_hosts_that_are_mongodb_are_not_told() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         mangonel.MongoClient(["cosmos.azure.com", "docdb.amazonaws.com.example", "a.mongodb.net"])
+
+
+@pytest.mark.parametrize("host", [5, 2.5, object()])
+def test_what_is_no_host_is_named_by_its_type(host: Any) -> None:
+    with pytest.raises(TypeError, match=f'list of hosts for "host", got {type(host).__name__}'):
+        MongoClient(host, connect=False)
