@@ -87,7 +87,7 @@ class Copy:
         self.took(row)
 
     def took(self, row: dict[str, Any]) -> None:
-        """It is now what is stored."""
+        """Note that the copy now has the values of the stored document."""
         self.loaded = {"n": row.get("n", 0)}
         for name in LISTS:
             found = rows_of(row.get(name, None if name == "spare" else []))

@@ -1,6 +1,7 @@
-"""Every order of the store calls of two requests of one browser, also with an answer to a write lost and asked again.
+"""Two requests of one browser, whose store calls are played in every order, also with a lost answer to a write.
 
-A logout ends what a rotation or a renewal beside it makes, and a write beside one is in what goes on, or is refused.
+A logout also ends the websession that a concurrent rotation or renewal makes. What a request writes beside one of
+these is kept in the new websession, or the request is refused.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What every agent watches: the same few operations of each package on each face, each below a span of the caller's.
+"""The operations that every agent watches: a few of each package on each face, each within a span of the caller's.
 
-An agent's program gives `play` what begins such a span, and gets the cells of its table.
+An agent's program passes `play` a function that begins such a span; `play` returns the cells of the agent's column.
 """
 
 from __future__ import annotations

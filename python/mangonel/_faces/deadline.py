@@ -143,7 +143,7 @@ def check_wait(max_await_time_ms: int | None, client_seconds: float | None) -> N
 
 
 def deadline_after(seconds: float) -> float:
-    """Return the reading of `time.monotonic()` in so many seconds; infinite after 0, which means no limit."""
+    """Return the deadline that is `seconds` from now, by `time.monotonic()`; infinite for 0, which means no limit."""
     return time.monotonic() + seconds if seconds else math.inf
 
 

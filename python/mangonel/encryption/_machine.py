@@ -120,7 +120,7 @@ class Answers:
         context.end_answer()
 
     async def _command_flow(self, context: _library.Context, state: int) -> None:
-        """Answer a question that only commands raise, never single values."""
+        """Refuse a state that libmongocrypt enters for commands; this machine encrypts single values."""
         raise ConfigurationError(f"expected libmongocrypt to ask for keys, got state {state}")
 
     async def insert_key_flow(self, key: bytes) -> Any:

@@ -163,7 +163,7 @@ def _moment() -> dt.datetime:
 
 
 def _size(checks: dict[str, Any]) -> int:
-    """Return the smallest length that is allowed, at least one where it is."""
+    """Return the smallest allowed length above zero; 0 if only an empty value is allowed."""
     least: int = max(checks.get("min_length", 0), min(1, checks.get("max_length", 1)))
     return least
 

@@ -156,7 +156,7 @@ def _added(places: Places, group: Group | None, node: Node, what: str) -> Node |
 
 
 def _put(places: Places, made: Node, name: str, found: Node | None, what: str) -> None:
-    """Set the encrypted fields of a name in the results."""
+    """Record that a stage stores these encrypted fields under `name`; None: it stores none."""
     if "." in name:
         was = places.find(made, name, what)
         if was is not None or found is not None:

@@ -25,7 +25,14 @@ _CUT_BY_SERVER = frozenset(("sort", "skip", "limit", "projection", "collation", 
 async def children_flow(
     node: Any, documents: list[Any], request: Any, given: dict[Any, list[Any]] | None = None
 ) -> None:
-    """Give each document those that refer to it; fetch them, unless they are `given` by the ids referred to."""
+    """Attach to each document the children that refer to it.
+
+    Args:
+        node: the inclusion.
+        documents: the parents.
+        request: the request of the parents.
+        given: the children by the id of their parent. None: fetch them.
+    """
     descriptor = node.link._descriptor
     inverse, child = descriptor.inverse, node.target
     key = key_of_name(inverse.by, child)

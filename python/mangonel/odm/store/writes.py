@@ -70,8 +70,7 @@ async def insert_flow(
         place: where it is stored.
         validate: run the `validate` hooks.
         is_inside: its `around` hooks are running already.
-        is_save: it was new when its save was asked for, which takes one flow less. If another save has stored it
-            since, this one is `save_flow`.
+        is_save: `save()` was called, on a document that was new. If it is stored by now, it is saved by `save_flow`.
         where: the condition of the save.
     """
     if is_save and not _core.odm_flags(document) & NEW:
