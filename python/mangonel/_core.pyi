@@ -56,6 +56,7 @@ __all__ = [
     "Batch",
     "BatchCursor",
     "BlockingCursor",
+    "ChildTemplate",
     "ChunkPacker",
     "ChunkReader",
     "ChunkTarget",
@@ -781,8 +782,19 @@ def transfer(exchange: Exchange) -> bool: ...
 # The answer; or the exchange, when there is more to do.
 def run_fused(core: Core, operation: Operation, shard: int) -> Any: ...
 
-# `own`: names and values in turn. None if the class has a constructor of its own.
-def made_like(kind: type[_T], constructor: Any, fields: dict[str, Any], *own: Any) -> _T | None: ...
+@final
+class ChildTemplate:
+    def __new__(
+        cls, kind: type[Any], constructor: Any, fields: dict[str, Any], known_names: set[str]
+    ) -> Self: ...
+    @property
+    def port(self) -> Any: ...
+    # None if the class has to make it.
+    def database(self, client: Any, name: str) -> Any: ...
+    def collection(self, database: Any, name: str) -> Any: ...
+
+# None if the class makes its instances in its own way.
+def made_like(kind: type[_T], fields: dict[str, Any]) -> _T | None: ...
 def write_form(model: Any) -> Any: ...
 def write_runs(
     requests: Sequence[Any], ordered: bool, base: type[Any]

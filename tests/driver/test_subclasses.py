@@ -10,7 +10,8 @@ import pytest
 
 import mangonel
 from mangonel import MongoClient, ReadPreference, WriteConcern
-from mangonel._shared.collection.collection import _FIELDS, fields_of
+from mangonel._core import ChildTemplate
+from mangonel._shared.collection.collection import _FIELDS
 from mangonel.api import AsyncCollection, AsyncDatabase, Collection, Database
 from mangonel.bson.codec_options import CodecOptions
 from mangonel.errors import InvalidOperation
@@ -107,10 +108,9 @@ def test_a_name_asked_for_again_gives_what_the_constructor_makes(client: Any) ->
         shop = client["shop"]
         assert (type(shop), type(shop["orders"])) == (Database, Collection)
         assert vars(shop["orders"]) == vars(Collection(shop, "orders"))
-        assert {**vars(shop), "_fields": None} == vars(Database(client, "shop"))
+        assert {**vars(shop), "_collections": None} == vars(Database(client, "shop"))
         # `with_options` copies exactly these.
-        assert set(vars(shop["orders"])) == set(fields_of(client))
-        assert set(fields_of(client)) == set(_FIELDS)
+        assert set(vars(shop["orders"])) == set(_FIELDS)
         assert vars(shop["orders"].with_options()) == vars(shop["orders"])
 
 
@@ -162,6 +162,18 @@ def test_what_a_write_keeps_belongs_to_the_codec_options(client: Any) -> None:
     kept = orders._reply_codec = object()
     assert orders.with_options(write_concern=WriteConcern(w=2))._reply_codec is kept
     assert orders.with_options(codec_options=CodecOptions(tz_aware=True))._reply_codec is None
+
+
+def test_an_owner_that_its_port_refers_to_is_collected_with_its_template() -> None:
+    class Owner:
+        pass
+
+    owner: Any = Owner()
+    owner.template = ChildTemplate(Owner, Owner.__init__, {"_port": owner}, set())
+    ended = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert ended() is None
 
 
 def test_a_client_that_gave_databases_ends_with_its_last_reference() -> None:

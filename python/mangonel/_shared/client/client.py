@@ -90,6 +90,8 @@ class _MongoClient(
     _session_class: type[Any]
     # False once the server has refused a `$unionWith`.
     _knows_unions = True
+    # Of its databases, made when the first is asked for.
+    _databases: _core.ChildTemplate | None = None
 
     def __init__(
         self,
@@ -287,30 +289,18 @@ class _MongoClient(
         return self._session_class(self, options)  # type: ignore[no-any-return]
 
     def __getitem__(self, name: str) -> _Database[_DocumentType]:
-        own = self.__dict__
-        kept = own.get("_kept")
-        if kept is None or kept[0] is not own["_port"]:
-            kept = self._keep_fields()
-        _, known_names, constructor, fields = kept
-        if type(name) is str and name in known_names:
-            made: _Database[_DocumentType] | None = _core.made_like(
-                self._database_class, constructor, fields, "_client", self, "_database_name", name
-            )
-            if made is not None:
-                return made
+        template = self._databases
+        made: _Database[_DocumentType] | None = None if template is None else template.database(self, name)
+        return self._new_database(name) if made is None else made
+
+    def _new_database(self, name: str) -> _Database[_DocumentType]:
+        template = self._databases
+        if template is None or template.port is not self._port:
+            # Loaded late: a program that only makes a client needs no database.
+            from mangonel._shared.client import database
+
+            self._databases = database.template_of(self)
         return self._database_class(self, name)  # type: ignore[no-any-return]
-
-    def _keep_fields(self) -> tuple[Port, set[str], Any, dict[str, Any]]:
-        # Loaded late: a program that only makes a client needs no database.
-        from mangonel._shared.client import database
-
-        self._kept = (
-            self._port,
-            database.known_names,
-            database._Database.__init__,
-            database.fields_of(self),
-        )
-        return self._kept
 
     def __getattr__(self, name: str) -> _Database[_DocumentType]:
         if name.startswith("_"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mangonel._core import KIND_COMMAND, READ_DOCUMENT, READ_UNCHECKED, made_like
+from mangonel._core import KIND_COMMAND, READ_DOCUMENT, READ_UNCHECKED, ChildTemplate
 from mangonel._light import Generic
 from mangonel._shared.client.database_admin import DatabaseAdministration
 from mangonel._shared.client.database_too import method_of
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from mangonel.write_concern import WriteConcern
 
 _PRIMARY = Primary()
-_constructor = collection._Collection.__init__
 _FORBIDDEN = ' .$/\\\x00"'
 
 
@@ -58,21 +57,21 @@ def check_database_name(name: Any) -> None:
         known_names.add(name)
 
 
-def fields_of(client: Any) -> dict[str, Any]:
-    """Return the fields of a database of this client: `made_like` fills in the name and the client."""
-    # Without the client, which keeps this.
-    fields = collection.fields_of(client)
-    return {
+def template_of(client: Any) -> ChildTemplate:
+    """Return what the databases of this client have in common."""
+    fields = {
         "_port": client._port,
         "_codec_options": client._codec_options,
         "_codec": client._codec,
         "_read_preference": client._read_preference,
         "_write_concern": client._write_concern,
         "_read_concern": client._read_concern,
+        # Without the client, which keeps this.
         "_client": None,
         "_database_name": "",
-        "_fields": fields,
+        "_collections": collection.template_of(client, client._database_class._collection_class),
     }
+    return ChildTemplate(client._database_class, _Database.__init__, fields, known_names)
 
 
 class _Database(
@@ -108,8 +107,8 @@ class _Database(
         self._derive_settings(client, codec_options, read_preference, write_concern, read_concern)
         self._client = client
         self._database_name = name
-        # Those of its collections, made when the first is asked for.
-        self._fields: dict[str, Any] | None = None
+        # Of its collections, made when the first is asked for.
+        self._collections: ChildTemplate | None = None
 
     @property
     def client(self) -> _MongoClient[_DocumentType]:
@@ -190,31 +189,16 @@ class _Database(
         return made if timeout_ms is None else made.with_options(timeout_ms=timeout_ms)
 
     def __getitem__(self, name: str) -> _Collection[_DocumentType]:
-        # Attributes are slow in a class with `__getattr__`.
-        own = self.__dict__
-        if type(name) is str and name in collection.known_names:
-            fields = own.get("_fields")
-            if fields is None or fields["_port"] is not own["_port"]:
-                fields = self._fields = collection.fields_of(self)
-            database_name = own["_database_name"]
-            port, _, _, codec, is_plain, concern = fields["_context"]
-            made: _Collection[_DocumentType] | None = made_like(
-                self._collection_class,
-                _constructor,
-                fields,
-                "_database",
-                self,
-                "_client",
-                own["_client"],
-                "_database_name",
-                database_name,
-                "_name",
-                name,
-                "_context",
-                (port, database_name, name, codec, is_plain, concern),
-            )
-            if made is not None:
-                return made
+        template = self._collections
+        made: _Collection[_DocumentType] | None = (
+            None if template is None else template.collection(self, name)
+        )
+        return self._new_collection(name) if made is None else made
+
+    def _new_collection(self, name: str) -> _Collection[_DocumentType]:
+        template = self._collections
+        if template is None or template.port is not self._port:
+            self._collections = collection.template_of(self, self._collection_class)
         return self._collection_class(self, name)  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> _Collection[_DocumentType]:

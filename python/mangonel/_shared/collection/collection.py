@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mangonel._core import made_like
+from mangonel._core import ChildTemplate, made_like
 from mangonel._light import Generic
 from mangonel._shared.collection.admin import CollectionAdministration
 from mangonel._shared.collection.aggregation import CollectionAggregation
@@ -70,8 +70,8 @@ def context_of(fields: dict[str, Any]) -> CollectionContext:
     )
 
 
-def fields_of(owner: Any) -> dict[str, Any]:
-    """Return the fields of a collection with its owner's settings: `made_like` fills in names and owners."""
+def template_of(owner: Any, kind: type[Any]) -> ChildTemplate:
+    """Return what the collections of a database, or of a client's databases, have in common."""
     fields = {
         "_codec_options": owner._codec_options,
         "_codec": owner._codec,
@@ -86,10 +86,10 @@ def fields_of(owner: Any) -> dict[str, Any]:
         "_reply_codec": None,
     }
     fields["_context"] = context_of(fields)
-    return fields
+    return ChildTemplate(kind, _Collection.__init__, fields, known_names)
 
 
-# What `fields_of` fills, with what `made_like` adds.
+# What `template_of` fills.
 _FIELDS = (
     "_codec_options",
     "_codec",
@@ -207,7 +207,7 @@ class _Collection(
         if len(fields) != len(_FIELDS):
             # Fields of a subclass, and what a test put in place of a method, stay here.
             fields = {name: fields[name] for name in _FIELDS}
-        made: _Collection[_DocumentType] | None = made_like(self._plain_class, None, fields)
+        made: _Collection[_DocumentType] | None = made_like(self._plain_class, fields)
         if made is None:
             made = object.__new__(self._plain_class)
             made.__dict__ = dict(fields)
