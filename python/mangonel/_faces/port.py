@@ -46,7 +46,7 @@ class Port(Protocol):
     def run(self, operation: _core.Operation) -> Any:
         """Run one operation; return its result, or a coroutine for it."""
 
-    def flow(self, steps: Coroutine[Any, Any, T]) -> Any:
+    def flow(self, steps: Coroutine[Any, Any, T]) -> Any | T:
         """Run a flow; return its result, or a coroutine for it."""
 
     def arun(self, operation: _core.Operation) -> Awaitable[Any]:

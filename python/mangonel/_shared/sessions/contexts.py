@@ -90,7 +90,10 @@ class AsyncTransaction:
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         session = self._session
         if session.in_transaction:
-            await session._port.flow(session._commit_flow() if error is None else session._abort_flow())
+            ended: Any = session._port.flow(
+                session._commit_flow() if error is None else session._abort_flow()
+            )
+            await ended
 
 
 class _Binding:
@@ -134,4 +137,5 @@ class AsyncBinding(_Binding):
     async def __aexit__(self, *exc_info: object) -> None:
         self._release()
         if self._ends_session:
-            await self._session._port.flow(self._session._end_flow())
+            ended: Any = self._session._port.flow(self._session._end_flow())
+            await ended

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mangonel import _core
 from mangonel.odm.connections.connection import connection, connections, overrides
 from mangonel.odm.connections.context import session_for, sessions
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.model.convert import NEW
+
+if TYPE_CHECKING:
+    from mangonel._faces.port import Port
 
 
 class Place:
@@ -21,7 +24,7 @@ class Place:
     ) -> None:
         self.connection = chosen
         self.collection = collection = chosen.collection(model, is_async)
-        self.port = collection._port
+        self.port: Port = collection._port
         given = session if session is not None else session_for(chosen)
         self.session: dict[str, Any] = {} if given is None else {"session": given}
         self.write_concern = write_concern

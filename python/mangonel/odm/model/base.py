@@ -201,8 +201,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
 
         A model may have a field of this name, which then takes its place, unless the model is dynamic.
         """
-        found: dict[str, Any] = _core.odm_extra(self)
-        return found
+        return _core.odm_extra(self)
 
     def set_extra(self, values: Mapping[str, Any]) -> None:
         """Replace the keys and values that no field covers.

@@ -57,8 +57,7 @@ class Input(_Request[T]):
             User(id=ObjectId('...'), name='Max', age=3, ...)
         """
         given = {name: getattr(self, name) for name in self.model_fields_set}
-        made: T = self.__document__(**{**given, **values})
-        return made
+        return self.__document__(**{**given, **values})
 
 
 class Patch(_Request[T]):

@@ -61,8 +61,7 @@ class Many(Generic[T], ManyTwins[T]):
         return query.sort(self._inverse.order) if self._inverse.order is not None else query
 
     def _fetched(self) -> Fetched | None:
-        found: Fetched | None = odm_siblings([self._instance])[0].loaded.get(self._descriptor)
-        return found
+        return odm_siblings([self._instance])[0].loaded.get(self._descriptor)
 
     def _known(self) -> list[T] | None:
         fetched = self._fetched()
@@ -95,8 +94,7 @@ class Many(Generic[T], ManyTwins[T]):
         query = self.query()
         request = query._request("all", IS_ASYNC)
         note_fetch(request, type(self._instance), self._inverse.name, "all()")
-        found: list[T] = query._run_request(request, query._all_flow)
-        return found
+        return query._run_request(request, query._all_flow)
 
     @terminal
     def count(self) -> int:
@@ -106,8 +104,7 @@ class Many(Generic[T], ManyTwins[T]):
         if known is not None:
             return odm_finished(len(known)) if IS_ASYNC else len(known)  # type: ignore[return-value]  # awaited
         query = self.query()
-        found: int = query._run(IS_ASYNC, "count", query._count_flow)
-        return found
+        return query._run(IS_ASYNC, "count", query._count_flow)
 
 
 class InverseDescriptor:

@@ -180,8 +180,7 @@ class Ref(Generic[T], RefTwins[T]):
         return self._why_absent() is not None
 
     def _fetched(self) -> Fetched | None:
-        found: Fetched | None = self._siblings.loaded.get(self._maker) if self._siblings is not None else None
-        return found
+        return self._siblings.loaded.get(self._maker) if self._siblings is not None else None
 
     def _known(self) -> Any:
         if self._loaded is None:
@@ -385,8 +384,7 @@ class Refs(Generic[T], RefsTwins[T]):
         return found
 
     def _fetched(self) -> Fetched | None:
-        found: Fetched | None = self._siblings.loaded.get(self._maker) if self._siblings is not None else None
-        return found
+        return self._siblings.loaded.get(self._maker) if self._siblings is not None else None
 
     def _known(self, id: Any) -> Any:
         key = key_of_id(id)

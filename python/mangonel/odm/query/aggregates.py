@@ -25,6 +25,7 @@ from mangonel.odm.query.typed import load_all, target
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from mangonel._shared.face_result import FaceResult
     from mangonel.odm.query.options import AggregateOptions
 
 __all__ = ["QueryAggregates"]
@@ -64,10 +65,7 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
             >>> User.find(User.age > 30).aggregate([{"$count": "n"}])
             [{'n': 1}]
         """
-        found: list[Any] = self._run(
-            IS_ASYNC, "aggregate", self._aggregate_flow, list(pipeline), into, options
-        )
-        return found
+        return self._run(IS_ASYNC, "aggregate", self._aggregate_flow, list(pipeline), into, options)
 
     async def _aggregate_flow(
         self, request: Request, pipeline: list[Any], into: Any, options: Any
@@ -117,7 +115,7 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
                 return documents
             batch = cursor._batch
 
-    def _accumulate(self, is_async: bool, terminal: str, field: Any) -> Any:
+    def _accumulate(self, is_async: bool, terminal: str, field: S | None) -> FaceResult[S]:
         return self._run(is_async, terminal, self._accumulate_flow, field)
 
     async def _accumulate_flow(self, request: Request, field: Any) -> Any:
@@ -147,8 +145,7 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
             >>> User.find().sum(User.age)
             60
         """
-        found: S = self._accumulate(IS_ASYNC, "sum", field)
-        return found
+        return self._accumulate(IS_ASYNC, "sum", field)
 
     @overload
     def avg(self, field: float | None) -> float | None: ...
@@ -178,8 +175,7 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
             >>> User.find().min(User.age)
             24
         """
-        found: S | None = self._accumulate(IS_ASYNC, "min", field)
-        return found
+        return self._accumulate(IS_ASYNC, "min", field)
 
     @terminal
     def max(self, field: S | None) -> S | None:
@@ -192,8 +188,7 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
             >>> User.find().max(User.age)
             36
         """
-        found: S | None = self._accumulate(IS_ASYNC, "max", field)
-        return found
+        return self._accumulate(IS_ASYNC, "max", field)
 
 
 def _aggregate(collection: Any, stages: list[Any], options: dict[str, Any]) -> Any:

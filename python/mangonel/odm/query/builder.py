@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from mangonel import timeout
@@ -22,10 +22,12 @@ from mangonel.odm.query.tenants import narrowed
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from mangonel._shared.face_result import FaceResult
 
 __all__ = ["QueryBuilder"]
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 # Types of ids with the same form in the database and in programs.
 _STORED_AS_THEY_ARE = frozenset((ObjectId, int, str))
@@ -137,8 +139,7 @@ class QueryBuilder(Generic[T]):
 
     def _scoped(self) -> Self:
         scope = self._model.__default_scope__
-        scoped: Self = scope(self) if scope is not None else self
-        return scoped
+        return scope(self) if scope is not None else self
 
     # Building.
 
@@ -603,14 +604,18 @@ class QueryBuilder(Generic[T]):
         """Return the request of a terminal operation: the only way from a query to the driver."""
         return Request(self, terminal, is_async)
 
-    def _run(self, is_async: bool, terminal: str, flow: Callable[..., Any], *arguments: Any) -> Any:
+    def _run(
+        self, is_async: bool, terminal: str, flow: Callable[..., Coroutine[Any, Any, S]], *arguments: Any
+    ) -> FaceResult[S]:
         """Run the flow of a terminal operation."""
         recorder = self._model.__recorder__
         if recorder is not None and TERMINALS[terminal].is_write:
             return self._run_request(Request(self, terminal, is_async), recorder.query_flow, flow, *arguments)
         return self._run_request(Request(self, terminal, is_async), flow, *arguments)
 
-    def _run_request(self, request: Request, flow: Callable[..., Any], *arguments: Any) -> Any:
+    def _run_request(
+        self, request: Request, flow: Callable[..., Coroutine[Any, Any, S]], *arguments: Any
+    ) -> FaceResult[S]:
         if self._seconds is None:
             return request.port.flow(flow(request, *arguments))
         return request.port.flow(limited_flow(self._seconds, flow, request, *arguments))
@@ -625,7 +630,9 @@ class QueryBuilder(Generic[T]):
         ]
 
 
-async def limited_flow(seconds: float, terminal_flow: Callable[..., Any], *arguments: Any) -> Any:
+async def limited_flow(
+    seconds: float, terminal_flow: Callable[..., Coroutine[Any, Any, S]], *arguments: Any
+) -> S:
     """Run the flow of a terminal operation within a time limit."""
     with timeout(seconds):
         return await terminal_flow(*arguments)

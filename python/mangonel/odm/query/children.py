@@ -161,8 +161,7 @@ def grouped(children: list[Any], key: str, model: Any) -> dict[Any, list[Any]]:
     """Group documents by the ids that they reference; each group keeps their order."""
     field = model.__plan__.by_key.get(key)
     if field is not None and (get_origin(field.type) or field.type) in (Ref, Refs):
-        found: dict[Any, list[Any]] = _core.odm_grouped(children, field.name)
-        return found
+        return _core.odm_grouped(children, field.name)
     groups: dict[Any, list[Any]] = {}
     path = path_of_key(model, key)
     for child in children:

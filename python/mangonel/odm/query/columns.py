@@ -59,8 +59,7 @@ class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
             >>> User.find().to_arrow({"name": str}).column_names
             ['name']
         """
-        found: ArrowTable = self._run(IS_ASYNC, "to_arrow", self._columns_flow, None, schema, options)
-        return found
+        return self._run(IS_ASYNC, "to_arrow", self._columns_flow, None, schema, options)
 
     @terminal
     def to_polars(self, schema: Any = None, **options: Unpack[TableOptions]) -> Any:
@@ -75,10 +74,7 @@ class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
     @terminal
     def to_numpy(self, schema: Any = None, **options: Unpack[TableOptions]) -> dict[str, Any]:
         """Return a numpy array for each column; needs numpy and pyarrow. Arguments as for `to_arrow`."""
-        found: dict[str, Any] = self._run(
-            IS_ASYNC, "to_arrow", self._columns_flow, frames.numpy_of, schema, options
-        )
-        return found
+        return self._run(IS_ASYNC, "to_arrow", self._columns_flow, frames.numpy_of, schema, options)
 
     @terminal
     def iter_arrow(

@@ -6,7 +6,7 @@ Spec: crud, find-getmore-killcursors-commands.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 from mangonel import _core
 from mangonel.bson.codec_options import DatetimeConversion
@@ -43,6 +43,9 @@ from mangonel.odm.query.request import (
 )
 from mangonel.odm.query.single import LONG_WAY, single
 from mangonel.odm.query.typed import load_all
+
+if TYPE_CHECKING:
+    from mangonel._shared.face_result import FaceResult
 
 __all__ = ["QueryReads"]
 
@@ -138,7 +141,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
             )
         return found[0]
 
-    def _single(self, is_async: bool, terminal: str) -> Any:
+    def _single(self, is_async: bool, terminal: str) -> FaceResult[T]:
         """Run a terminal operation for a single document, in one exchange if nothing else is requested."""
         where = self._where
         if self._is_plain and len(where) == 1:
@@ -176,7 +179,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
                 )
         return self._run_request(request, self._single_flow)
 
-    def _last(self, is_async: bool) -> Any:
+    def _last(self, is_async: bool) -> FaceResult[T]:
         query: Any = self
         if not is_windowed(self):
             sort = self._options.get("sort") or {"_id": 1}
@@ -185,7 +188,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
             query = self._with(sort={key: -direction for key, direction in sort.items()}, limit=1)
         return query._run(is_async, "last", query._last_flow)
 
-    def _nth(self, is_async: bool, index: int) -> Any:
+    def _nth(self, is_async: bool, index: int) -> FaceResult[T]:
         query = self[index : index + 1]
         return query._run(is_async, "nth", query._single_flow)
 
@@ -227,20 +230,17 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         return _AsyncDocuments(self)
 
     def __await__(self) -> Generator[Any, None, list[T]]:
-        found: Generator[Any, None, list[T]] = self.aall().__await__()
-        return found
+        return self.aall().__await__()
 
     @terminal
     def all(self) -> list[T]:
         """Return all documents."""
-        found: list[T] = self._run_request(Request(self, "all", IS_ASYNC), self._all_flow)
-        return found
+        return self._run_request(Request(self, "all", IS_ASYNC), self._all_flow)
 
     @terminal
     def first(self) -> T | None:
         """Return the first document, or None."""
-        found: T | None = self._single(IS_ASYNC, "first")
-        return found
+        return self._single(IS_ASYNC, "first")
 
     @terminal
     def one(self) -> T:
@@ -250,8 +250,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
             DocumentNotFound: there is none.
             MultipleDocuments: there is more than one.
         """
-        found: T = self._single(IS_ASYNC, "one")
-        return found
+        return self._single(IS_ASYNC, "one")
 
     @terminal
     def count(self) -> int:
@@ -260,8 +259,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         With `where_js` or a search by distance this sends the command `count`, which does not run in transactions
         and may count orphaned documents on a sharded cluster.
         """
-        found: int = self._run(IS_ASYNC, "count", self._count_flow)
-        return found
+        return self._run(IS_ASYNC, "count", self._count_flow)
 
     async def _count_flow(self, request: Request) -> int:
         if self._is_none:
@@ -283,8 +281,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     @terminal
     def last(self) -> T | None:
         """Return the last document in the query's order, or in the order of `_id`; None if there is none."""
-        found: T | None = self._last(IS_ASYNC)
-        return found
+        return self._last(IS_ASYNC)
 
     @terminal
     def nth(self, index: int) -> T | None:
@@ -297,14 +294,12 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
             >>> User.find().sort("age").nth(1).name
             'Ada'
         """
-        found: T | None = self._nth(IS_ASYNC, index)
-        return found
+        return self._nth(IS_ASYNC, index)
 
     @terminal
     def is_empty(self) -> bool:
         """Return whether no document matches."""
-        found: bool = self._run(IS_ASYNC, "is_empty", self._is_empty_flow)
-        return found
+        return self._run(IS_ASYNC, "is_empty", self._is_empty_flow)
 
     async def _is_empty_flow(self, request: Request) -> bool:
         return not await self._exists_flow(request)
@@ -312,8 +307,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     @terminal
     def exists(self) -> bool:
         """Return whether any document matches."""
-        found: bool = self._run(IS_ASYNC, "exists", self._exists_flow)
-        return found
+        return self._run(IS_ASYNC, "exists", self._exists_flow)
 
     async def _exists_flow(self, request: Request) -> bool:
         if self._is_none:
@@ -364,8 +358,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     @terminal
     def dicts(self) -> list[dict[str, Any]]:
         """Return the documents as dicts, like the driver."""
-        found: list[dict[str, Any]] = self._run(IS_ASYNC, "dicts", self._dicts_flow)
-        return found
+        return self._run(IS_ASYNC, "dicts", self._dicts_flow)
 
     async def _dicts_flow(self, request: Request) -> list[dict[str, Any]]:
         return [] if self._is_none else await dicts_flow(request)
@@ -373,8 +366,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     @terminal
     def raw(self) -> list[bytes]:
         """Return the documents as BSON."""
-        found: list[bytes] = self._run(IS_ASYNC, "raw", self._raw_flow)
-        return found
+        return self._run(IS_ASYNC, "raw", self._raw_flow)
 
     async def _raw_flow(self, request: Request) -> list[bytes]:
         documents: list[bytes] = []
@@ -401,8 +393,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
             >>> User.find(User.age > 30).only(User.name).json()
             b'[{"id":"...","name":"Ada"}]'
         """
-        found: bytes = self._run(IS_ASYNC, "json", self._json_flow, tuple(exclude))
-        return found
+        return self._run(IS_ASYNC, "json", self._json_flow, tuple(exclude))
 
     async def _json_flow(self, request: Request, exclude: tuple[Any, ...]) -> bytes:
         if self._is_none:
@@ -511,8 +502,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
     @terminal
     def explain(self) -> dict[str, Any]:
         """Return the server's plan for the query."""
-        found: dict[str, Any] = self._run(IS_ASYNC, "explain", self._explain_flow)
-        return found
+        return self._run(IS_ASYNC, "explain", self._explain_flow)
 
     async def _explain_flow(self, request: Request) -> dict[str, Any]:
         cursor = request.collection.find(request.filter, **request.keywords)
@@ -542,8 +532,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
             >>> [found.name for found in User.find().sort("age").page(size=1, before=second.previous)]
             ['Eve']
         """
-        found: Page[T] = self._run(IS_ASYNC, "page", self._page_flow, size, after, before)
-        return found
+        return self._run(IS_ASYNC, "page", self._page_flow, size, after, before)
 
     async def _page_flow(self, request: Request, size: int, after: str | None, before: str | None) -> Any:
         return await page_flow(self, request, size, after, before)
@@ -562,8 +551,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
             >>> User.find().paginate(1, 20).total
             2
         """
-        found: Pages[T] = self._run(IS_ASYNC, "paginate", self._paginate_flow, number, size)
-        return found
+        return self._run(IS_ASYNC, "paginate", self._paginate_flow, number, size)
 
     async def _paginate_flow(self, request: Request, number: int, size: int) -> Any:
         if number < 1 or size < 1:

@@ -25,8 +25,7 @@ def makers_of(model: Any, path: Path[Any]) -> list[Any] | None:
 
 def references(documents: Iterable[Any], path: Path[Any]) -> list[Any]:
     """Return the references at a path in documents, also inside lists and embedded documents."""
-    found: list[Any] = _core.odm_references(list(documents), attributes(path), (Ref, Refs))
-    return found
+    return _core.odm_references(list(documents), attributes(path), (Ref, Refs))
 
 
 def attributes(path: Path[Any]) -> list[str]:

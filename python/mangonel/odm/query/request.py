@@ -9,7 +9,7 @@ both; an option that cannot change its result (an order, for a count) is ignored
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mangonel import _core
 from mangonel.bson import CodecOptions, decode
@@ -24,6 +24,9 @@ from mangonel.odm.errors import UnsupportedOption, ValidationError
 from mangonel.odm.expressions.expr import Expr
 from mangonel.odm.model.invalid import located, undecodable
 from mangonel.odm.model.shapes import reader
+
+if TYPE_CHECKING:
+    from mangonel._faces.port import Port
 
 # Options of a query by the name in the driver's `find`, and how a program sets each.
 ASKED_BY = {
@@ -198,7 +201,7 @@ class Request:
                 collection = collection.with_options(**settings) if settings else collection
         self.connection = chosen
         self.collection = collection
-        self.port = collection._port
+        self.port: Port = collection._port
         where = query._where
         # The same as `query` for at most one condition, inlined to save a frame.
         kind = type(where[0]) if len(where) == 1 else None

@@ -52,8 +52,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
             >>> User.find(User.age > 30).update(inc(User.age))
             1
         """
-        found: int = self._run(IS_ASYNC, "update", self._update_flow, changes, array_filters, upsert)
-        return found
+        return self._run(IS_ASYNC, "update", self._update_flow, changes, array_filters, upsert)
 
     async def _update_flow(self, request: Request, changes: Any, array_filters: Any, upsert: bool) -> int:
         if self._is_none:
@@ -110,8 +109,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         Raises:
             DeleteDenied: a rule forbids it. Nothing was deleted, or it was stored again.
         """
-        found: int = self._run(IS_ASYNC, "delete", self._delete_flow)
-        return found
+        return self._run(IS_ASYNC, "delete", self._delete_flow)
 
     async def _delete_flow(self, request: Request) -> int:
         if self._is_none:
@@ -158,10 +156,9 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
             >>> User.find(User.name == "Ada").find_and_update(inc(User.age)).age
             37
         """
-        found: T | None = self._run(
+        return self._run(
             IS_ASYNC, "find_and_update", self._find_and_update_flow, changes, new, upsert, array_filters
         )
-        return found
 
     async def _find_and_update_flow(
         self, request: Request, changes: Any, new: bool, upsert: bool, array_filters: Any
@@ -252,10 +249,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
             >>> User.find(User.name == "Max").find_and_replace(User(name="Max", age=1)) is None
             True
         """
-        found: T | None = self._run(
-            IS_ASYNC, "find_and_replace", self._find_and_replace_flow, document, new, upsert
-        )
-        return found
+        return self._run(IS_ASYNC, "find_and_replace", self._find_and_replace_flow, document, new, upsert)
 
     async def _find_and_replace_flow(self, request: Request, document: Any, new: bool, upsert: bool) -> Any:
         if any(field.is_version for field in self._model.__plan__.fields.values()):
@@ -284,8 +278,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
 
         With soft deletion the document is marked as deleted instead, and returned in that state.
         """
-        found: T | None = self._run(IS_ASYNC, "find_and_delete", self._find_and_delete_flow)
-        return found
+        return self._run(IS_ASYNC, "find_and_delete", self._find_and_delete_flow)
 
     async def _find_and_delete_flow(self, request: Request) -> Any:
         if self._is_none:
@@ -317,8 +310,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
             >>> User.find(User.email == newcomer.email).upsert(inc(User.age), on_insert=newcomer).name
             'Max'
         """
-        found: T = self._run(IS_ASYNC, "upsert", self._upsert_flow, changes, on_insert)
-        return found
+        return self._run(IS_ASYNC, "upsert", self._upsert_flow, changes, on_insert)
 
     async def _upsert_flow(self, request: Request, changes: Any, on_insert: Any) -> Any:
         given = list(changes)
@@ -360,8 +352,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
             >>> is_new
             False
         """
-        found: tuple[T, bool] = self._run(IS_ASYNC, "get_or_create", self._get_or_create_flow, on_insert)
-        return found
+        return self._run(IS_ASYNC, "get_or_create", self._get_or_create_flow, on_insert)
 
     async def _get_or_create_flow(self, request: Request, on_insert: Any) -> Any:
         query = self._with(limit=1)

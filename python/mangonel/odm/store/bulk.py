@@ -115,8 +115,7 @@ async def _inside_flow(place: Place, documents: list[Any], act_flow: Any, *argum
         concerned = [
             (document, "insert" if _core.odm_flags(document) & NEW else "update") for document in documents
         ]
-    count: int = await around_flow(concerned, place.port, act_flow, *arguments)
-    return count
+    return await around_flow(concerned, place.port, act_flow, *arguments)
 
 
 async def _insert_many_flow(place: Place, documents: list[Any], ordered: bool) -> int:

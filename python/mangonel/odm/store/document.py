@@ -244,8 +244,7 @@ class Document(Base, DocumentTwins):
             ['Ada']
         """
         request = cls.find()._request("all", IS_ASYNC)
-        made: list[Self] = request.port.flow(_in_order_flow(request, list(ids)))
-        return made
+        return request.port.flow(_in_order_flow(request, list(ids)))
 
     @classmethod
     @terminal
@@ -287,8 +286,7 @@ class Document(Base, DocumentTwins):
             'Tea'
         """
         place = place_of(self, IS_ASYNC, session, write_concern)
-        made: Self = place.port.flow(self.__store__.insert_flow(self, place, validate))
-        return made
+        return place.port.flow(self.__store__.insert_flow(self, place, validate))
 
     @terminal
     def save(
@@ -350,8 +348,7 @@ class Document(Base, DocumentTwins):
             'gone'
         """
         place = place_of(self, IS_ASYNC, session, write_concern)
-        made: Self = place.port.flow(self.__store__.replace_flow(self, place, upsert))
-        return made
+        return place.port.flow(self.__store__.replace_flow(self, place, upsert))
 
     @terminal
     def update(self, *changes: Change, session: Any = None, write_concern: Any = None) -> Self:
@@ -372,8 +369,7 @@ class Document(Base, DocumentTwins):
             ['admin', 'new']
         """
         place = place_of(self, IS_ASYNC, session, write_concern)
-        made: Self = place.port.flow(self.__store__.update_flow(self, place, changes))
-        return made
+        return place.port.flow(self.__store__.update_flow(self, place, changes))
 
     @terminal
     def delete(self, *, where: Where | None = None, session: Any = None, write_concern: Any = None) -> None:
@@ -415,8 +411,7 @@ class Document(Base, DocumentTwins):
             36
         """
         place = place_of(self, IS_ASYNC, session)
-        made: Self = place.port.flow(writes.reload_flow(self, place, keep_changes))
-        return made
+        return place.port.flow(writes.reload_flow(self, place, keep_changes))
 
     @classmethod
     @terminal
@@ -445,8 +440,7 @@ class Document(Base, DocumentTwins):
         """
         given = list(documents)
         place = _common_place(cls, given, IS_ASYNC, session, write_concern)
-        count: int = place.port.flow(cls.__store__.insert_many_flow(place, given, ordered))
-        return count
+        return place.port.flow(cls.__store__.insert_many_flow(place, given, ordered))
 
     @classmethod
     @terminal
@@ -478,8 +472,7 @@ class Document(Base, DocumentTwins):
         """
         given = list(documents)
         place = _common_place(cls, given, IS_ASYNC, session, write_concern)
-        count: int = place.port.flow(cls.__store__.save_all_flow(place, given, ordered))
-        return count
+        return place.port.flow(cls.__store__.save_all_flow(place, given, ordered))
 
     # Aggregation.
 
@@ -513,10 +506,7 @@ class Document(Base, DocumentTwins):
             [{'_id': None, 'age': 60}]
         """
         query = cls.find()
-        found: list[Any] = query._run(
-            IS_ASYNC, "aggregate", query._aggregate_flow, list(pipeline), into, options
-        )
-        return found
+        return query._run(IS_ASYNC, "aggregate", query._aggregate_flow, list(pipeline), into, options)
 
     @classmethod
     def watch(

@@ -112,8 +112,7 @@ class Audited(Document, AuditedTwins):
         """
         place = place_of(self, IS_ASYNC, session)
         id = dict(_core.odm_filter(self))["_id"]
-        found: list[Revision[Self]] = place.port.flow(_history_flow(self.__class__, place, id))
-        return found
+        return place.port.flow(_history_flow(self.__class__, place, id))
 
     @classmethod
     @terminal
@@ -133,8 +132,7 @@ class Audited(Document, AuditedTwins):
             ['insert', 'delete']
         """
         place = Place(connection(cls.__connection__), cls, IS_ASYNC, session)
-        found: list[Revision[Self]] = place.port.flow(_history_flow(cls, place, _stored(cls, id)))
-        return found
+        return place.port.flow(_history_flow(cls, place, _stored(cls, id)))
 
 
 class Versioned(Audited, VersionedTwins):
@@ -175,8 +173,7 @@ class Versioned(Audited, VersionedTwins):
         """
         place = place_of(self, IS_ASYNC, session)
         id = dict(_core.odm_filter(self))["_id"]
-        found: Self | None = place.port.flow(_at_flow(self.__class__, place, id, time))
-        return found
+        return place.port.flow(_at_flow(self.__class__, place, id, time))
 
     @classmethod
     @terminal
@@ -199,8 +196,7 @@ class Versioned(Audited, VersionedTwins):
             True
         """
         place = Place(connection(cls.__connection__), cls, IS_ASYNC, session)
-        found: Self | None = place.port.flow(_at_flow(cls, place, _stored(cls, id), time))
-        return found
+        return place.port.flow(_at_flow(cls, place, _stored(cls, id), time))
 
 
 def _stored(cls: Any, id: Any) -> Any:
