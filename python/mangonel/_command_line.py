@@ -12,22 +12,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
-__all__ = [
-    "EXIT_FAILURE",
-    "EXIT_INTERRUPTED",
-    "EXIT_USAGE",
-    "LOCAL",
-    "Parser",
-    "UsageProblem",
-    "add_command",
-    "add_output",
-    "add_uri",
-    "children",
-    "explain",
-    "parsers",
-    "without_login",
-]
-
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # what a shell reports for Ctrl-C

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 from mangonel._command_line import Parser, add_command, add_output, children, parsers
 
-__all__ = ["SHELLS", "add_arguments", "dispatch", "script"]
-
 # Shell -> the path of its script.
 SHELLS = {
     "bash": "~/.local/share/bash-completion/completions/mangonel",

@@ -13,8 +13,6 @@ from mangonel._shared.partitions.carry import ENVIRONMENT, Carried, carried, cli
 from mangonel.arrow.schema import Schema, fields_of
 from mangonel.errors import ConfigurationError, OperationFailure
 
-__all__ = ["PartReader", "TableParts", "Target", "arrow_schema", "with_id_types"]
-
 # Bytes of a part, which costs an engine a task, and rows of a table.
 _PART, _ROWS = 64 << 20, 65_536
 _MOST_PARTS = 1_000

@@ -6,8 +6,6 @@ from typing import Any
 
 from mangonel._command_line import UsageProblem
 
-__all__ = ["query_of"]
-
 
 def query_of(text: str | None) -> dict[str, Any] | None:
     """Return the query document that an argument has as extended JSON; None without one.

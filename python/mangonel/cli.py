@@ -22,8 +22,6 @@ from mangonel._command_line import (
 )
 from mangonel._version import __version__
 
-__all__ = ["COMMANDS", "main", "parser_of"]
-
 # Name -> its module, what it is for.
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("mangonel.server.serve", "run a real mongod on loopback until Ctrl-C"),

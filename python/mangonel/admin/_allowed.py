@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from mangonel.admin._shown import ShownModel
     from mangonel.admin._site import Admin
 
-__all__ = ["is_seen_flow", "listed_flow", "may_flow", "narrowed"]
-
 
 async def listed_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Any:
     """Return which documents of a model the user may list: False for none, True for all, or a filter."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from mangonel.admin._live import Live
     from mangonel.admin._site import Admin
 
-__all__ = ["AsgiAdmin"]
-
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

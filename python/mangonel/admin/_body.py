@@ -9,8 +9,6 @@ from typing import IO, Any
 
 from mangonel.admin._request import MAX_FIELDS, Refused, Upload, query_of
 
-__all__ = ["PIECE", "FormReader", "checked_length", "reader_of"]
-
 PIECE = 64 << 10
 """Bytes that are read at once where a mount asks for the body."""
 # A larger file leaves the memory.

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from mangonel.admin._shown import ShownModel
     from mangonel.admin._site import Admin
 
-__all__ = ["delete_flow", "document_flow", "file_flow", "found_flow", "history_flow", "new_flow"]
-
 CONFLICT = (
     "Another writer changed this document meanwhile. Nothing was saved; save again to replace what is stored."
 )

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mangonel.admin._port import Port
     from mangonel.admin._site import Admin
 
-__all__ = ["Uploads", "clear_flow", "download_flow", "erased_files", "file_fields", "files_of"]
-
 log = logging.getLogger("mangonel.admin")
 
 # In the metadata of a file that the admin uploaded, with the name of the model.

@@ -22,28 +22,6 @@ from mangonel.odm.model.convert import from_dict
 from mangonel.odm.model.describe import default_of, spec_of
 from mangonel.odm.model.refs import Refs
 
-__all__ = [
-    "ABSENT",
-    "SAME",
-    "Form",
-    "add",
-    "blank",
-    "digest",
-    "fields_of",
-    "is_of",
-    "is_secret",
-    "item_of",
-    "kinds_of",
-    "leaf_at",
-    "move",
-    "note",
-    "read",
-    "row_count",
-    "said",
-    "start",
-    "write",
-]
-
 Form = dict[str, str]
 
 SAME: Any = object()

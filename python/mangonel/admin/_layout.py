@@ -15,8 +15,6 @@ from mangonel.websessions.csrf import FIELD
 if TYPE_CHECKING:
     from mangonel.admin._site import Admin
 
-__all__ = ["cell", "name_text", "page", "post_form"]
-
 # Letters of a value in a list.
 LONGEST = 80
 NONE = "—"

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from mangonel.admin._shown import ShownModel
     from mangonel.admin._site import Admin
 
-__all__ = ["find_flow", "list_flow", "models_flow", "row_texts"]
-
 # How many targets the search for a reference offers.
 OFFERED = 20
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from mangonel.admin._shown import ShownModel
     from mangonel.admin._site import Admin
 
-__all__ = ["Live", "live_flow"]
-
 # How long one look at the change stream waits: so often the connection is tested by a comment.
 WAIT_MS = 2000
 # Sent with the first part, and after every silence.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from mangonel.admin._port import Port
     from mangonel.admin._site import Admin
 
-__all__ = ["login_address", "login_flow", "logout"]
-
 
 def login_address(admin: Admin, request: Request, after: str | None) -> str:
     """Return the address of the login.

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-__all__ = ["Markup", "join", "tag"]
-
 VOID = frozenset({"br", "input", "link", "meta"})
 
 

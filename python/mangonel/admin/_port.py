@@ -7,8 +7,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["BLOCKING", "LOOP", "Port"]
-
 
 class Port:
     """Calls in the calling thread: terminals of the mapper, and the program's own functions."""

@@ -12,16 +12,6 @@ from mangonel.admin._markup import Markup
 if TYPE_CHECKING:
     from mangonel.admin._body import FormReader
 
-__all__ = [
-    "HEADERS",
-    "MAX_FIELDS",
-    "Refused",
-    "Request",
-    "Response",
-    "Upload",
-    "query_of",
-]
-
 MAX_FIELDS = 100_000
 
 # Scripts, styles and connections of this origin only; nothing inline, no HTML from strings, no framing.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mangonel.admin._port import Port
     from mangonel.admin._site import Admin
 
-__all__ = ["answer_flow", "refusal", "static"]
-
 log = logging.getLogger("mangonel.admin")
 
 # Of one model, by the last part of the address.

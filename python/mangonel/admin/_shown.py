@@ -13,8 +13,6 @@ from mangonel.odm._registry import documents, is_document_class
 from mangonel.odm.connections.connection import connection
 from mangonel.odm.model.inputs import Input, Patch, fields_not_set
 
-__all__ = ["Shown", "ShownModel", "served"]
-
 COLUMNS = 6
 # Types that stand in a list by default, and by which it may be sorted.
 SIMPLE = frozenset(

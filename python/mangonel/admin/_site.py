@@ -10,8 +10,6 @@ from mangonel.admin._shown import Shown, ShownModel, served
 if TYPE_CHECKING:
     from mangonel.websessions import WebSessions
 
-__all__ = ["Admin"]
-
 
 class Admin:
     """An admin application of models: lists, forms, history and files, for users that are logged in.

@@ -22,8 +22,6 @@ from mangonel.odm.expressions.geo import Geometry
 from mangonel.odm.model.convert import from_dict, plain
 from mangonel.odm.store.files import File
 
-__all__ = ["Leaf", "Spec", "is_carried", "leaf_of", "same_lines", "shown_json"]
-
 Spec = dict[str, Any]
 """What `odm.model.describe.spec_of` says of a type."""
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from mangonel.admin._live import Live
     from mangonel.admin._site import Admin
 
-__all__ = ["AdminHandler"]
-
 
 @stream_request_body
 class AdminHandler(SessionMixin, RequestHandler):

@@ -13,8 +13,6 @@ from mangonel.admin._texts import Leaf, Spec, leaf_of
 if TYPE_CHECKING:
     from mangonel.admin._site import Admin
 
-__all__ = ["Widgets"]
-
 # Longer texts get a text area.
 LINE = 60
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from mangonel.admin._live import Live
     from mangonel.admin._site import Admin
 
-__all__ = ["WsgiAdmin"]
-
 # Seconds that an event stream keeps its thread. The browser asks again, and its websession is looked at again.
 STREAM_S = 30.0
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from mangonel.admin._site import Admin
 
-__all__ = ["add_arguments", "dispatch"]
-
 HOST, PORT = "127.0.0.1", 8001
 PASSWORD = "MANGONEL_ADMIN_PASSWORD"
 

@@ -14,8 +14,6 @@ from tornado.web import HTTPError
 from mangonel.demo.base import Base
 from mangonel.demo.models import Account
 
-__all__ = ["AccountPage", "Login", "Logout", "LogoutEverywhere", "Revoke", "hashed"]
-
 # OWASP's first choice of parameters for scrypt; 64 MiB and about 100 ms each.
 SCRYPT: dict[str, Any] = {"n": 2**16, "r": 8, "p": 1, "maxmem": 128 << 20}
 SALT = 16

@@ -39,8 +39,6 @@ from mangonel.websessions import Cookie, WebSessions
 from mangonel.websessions.events import all_of, to_logging
 from mangonel.websessions.stores.mongodb import MongoStore
 
-__all__ = ["Demo", "serve"]
-
 HERE = Path(__file__).parent
 MAX_BODY = 1 << 20
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from mangonel._command_line import EXIT_FAILURE, Parser, add_command, add_uri
 
-__all__ = ["add_arguments", "dispatch"]
-
 
 def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose: str) -> Parser:
     """Add the command."""

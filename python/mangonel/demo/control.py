@@ -17,8 +17,6 @@ from mangonel.demo.base import Base
 from mangonel.demo.settings import MAX_RATE
 from mangonel.server import ServerError
 
-__all__ = ["Elections", "PrimaryAPI", "RateAPI", "Shop"]
-
 
 class Elections(monitoring.TopologyListener):
     """How long the driver sees no primary: now, and the last time."""

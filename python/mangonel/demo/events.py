@@ -15,8 +15,6 @@ import msgspec
 
 from mangonel.demo.ring import Position
 
-__all__ = ["KINDS", "ROWS", "Event", "Rows", "encode", "event_of", "position_of", "row_of"]
-
 Row = dict[str, Any]
 
 ROWS = 100

@@ -16,8 +16,6 @@ from typing import Protocol
 from mangonel.demo.feed import Feed
 from mangonel.demo.ring import Position
 
-__all__ = ["EVENTS_PER_FRAME", "Fanout", "Follower", "events_frame", "text_frame"]
-
 # At most one frame in 33 ms, and at most this many frames a second for all browsers together.
 FRAME_S = 0.033
 FRAMES_PER_SECOND = 3000

@@ -25,8 +25,6 @@ from mangonel.errors import OperationFailure, PyMongoError
 if TYPE_CHECKING:
     from mangonel import AsyncMongoClient
 
-__all__ = ["Feed", "HistoryLost"]
-
 log = logging.getLogger("mangonel.demo")
 
 PIPELINE: list[dict[str, Any]] = [

@@ -18,8 +18,6 @@ from mangonel.gridfs.web.tornado import GridFSHandler
 if TYPE_CHECKING:
     from mangonel.gridfs import AsyncGridIn, AsyncGridOut
 
-__all__ = ["BUCKET", "Download", "FileAPI", "FilesAPI", "FilesPage", "open_by_id"]
-
 BUCKET = "files"
 LISTED = 100
 MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9.+-]+", re.IGNORECASE)

@@ -8,8 +8,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["History", "Reading"]
-
 EVERY_S = 1.0
 KEPT = 120  # samples: two minutes
 

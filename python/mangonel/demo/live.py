@@ -14,8 +14,6 @@ from mangonel.demo.base import Base
 from mangonel.demo.reader import Reader
 from mangonel.demo.ring import Position
 
-__all__ = ["LivePage", "LiveSocket", "SessionSocket"]
-
 UNAUTHENTICATED = 4401
 MISUSE = 4400
 

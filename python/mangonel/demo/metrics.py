@@ -13,8 +13,6 @@ from mangonel import monitoring
 if TYPE_CHECKING:
     from mangonel.websessions.events import Event
 
-__all__ = ["Commands", "Events", "Histogram", "Pools", "Requests"]
-
 STEPS = 8
 """Buckets for each doubling: a quantile is at most nine percent too high."""
 BUCKETS = 30 * STEPS

@@ -9,8 +9,6 @@ from annotated_types import MaxLen
 
 from mangonel.odm import Document, Index, Indexed, Point, field
 
-__all__ = ["MODELS", "STATES", "Account", "Customer", "Order", "Post"]
-
 STATES = ("new", "paid", "shipped")
 """What an order goes through."""
 

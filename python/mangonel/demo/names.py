@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["CITIES", "FIRST", "ITEMS", "LAST", "SUBJECTS", "THOUGHTS"]
-
 FIRST = (  # noqa: SIM905  # a list of quoted names is harder to read
     "Ada Alma Anouk Björn Carmen Chidi Dana Eero Elif Emeka Eve Farah Grace Hedy Igor Ines Jonas Kaja Lena Linus Mads "
     "Mei Milan Nadia Noor Olga Omar Paolo Priya Rosa Sami Sofia Tariq Uma Vera Wim Yara Zoe"

@@ -11,8 +11,6 @@ from mangonel.demo.models import Post
 from mangonel.demo.names import CITIES
 from mangonel.odm import F, Point, Query, desc, text
 
-__all__ = ["PlacesAPI", "PostsAPI", "PostsPage"]
-
 PAGE = 20
 LARGEST_PAGE = 100
 PLACES = 2000

@@ -16,8 +16,6 @@ from mangonel.demo.fanout import EVENTS_PER_FRAME, Fanout, events_frame, text_fr
 from mangonel.demo.feed import Feed, HistoryLost
 from mangonel.demo.ring import Position
 
-__all__ = ["Reader"]
-
 # Frames that a browser may receive before its first credit.
 CREDIT = 16
 MAX_CREDIT = 64

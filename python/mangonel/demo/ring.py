@@ -10,8 +10,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-__all__ = ["Position", "Ring"]
-
 
 class Position(NamedTuple):
     """The position of an event in its deployment.

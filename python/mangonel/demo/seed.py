@@ -13,8 +13,6 @@ from mangonel.demo.names import CITIES, FIRST, LAST, SUBJECTS, THOUGHTS
 from mangonel.errors import BulkWriteError, CollectionInvalid, DuplicateKeyError
 from mangonel.odm import Point
 
-__all__ = ["seed"]
-
 USERS = {"ada": "Ada, head of the shop", "linus": "Linus, night shift"}
 POSTS = 1000
 # Degrees around a city's centre.

@@ -24,8 +24,6 @@ from mangonel.demo.names import CITIES, FIRST, ITEMS, LAST
 from mangonel.errors import BulkWriteError, PyMongoError
 from mangonel.odm import F, connect, set_
 
-__all__ = ["main", "trade"]
-
 # Writes are made in at most this many batches a second.
 PORTIONS = 50
 ORDERS_PER_CUSTOMER = 0.6

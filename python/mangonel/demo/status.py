@@ -17,8 +17,6 @@ from mangonel.demo.live import SessionSocket
 from mangonel.demo.metrics import Commands, Pools, Requests
 from mangonel.errors import PyMongoError
 
-__all__ = ["Health", "StatusPage", "StatusSocket", "reading"]
-
 EVERY_S = 0.5
 TIMEOUT_S = 2.0
 

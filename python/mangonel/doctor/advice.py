@@ -13,8 +13,6 @@ from mangonel.doctor.report import NOTE, OK, SKIPPED, WARNING, Report
 from mangonel.doctor.sight import Sight
 from mangonel.doctor.target import Target
 
-__all__ = ["report_clocks", "report_concerns", "report_driver", "report_limits", "report_pool"]
-
 BUSY = 0.8  # of a server's connections
 CLOCK_NOTE, CLOCK_WARNING = 1.0, 30.0  # seconds
 SPARE_FILES = 64  # that a process opens beside its connections

@@ -13,8 +13,6 @@ from mangonel.doctor.report import Finding, Report
 from mangonel.doctor.sight import Sight
 from mangonel.doctor.target import Target, masked, read_target
 
-__all__ = ["examine"]
-
 TIMEOUT = 5.0
 PINGS = 10
 MOST_AT_ONCE = 16

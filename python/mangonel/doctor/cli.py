@@ -11,8 +11,6 @@ from typing import Any
 from mangonel._command_line import Parser, UsageProblem, add_command, add_uri
 from mangonel.doctor.report import STEPS, Finding
 
-__all__ = ["add_arguments", "dispatch"]
-
 STATUSES = (
     "exit status: 0 the deployment can be used; 1 something else failed; 2 wrong arguments; "
     "10 a warning, with --strict; 130 Ctrl-C. Else which step failed first: "

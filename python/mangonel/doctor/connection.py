@@ -15,8 +15,6 @@ from typing import Any
 from mangonel._faces.sockets import resolve
 from mangonel.bson import CodecOptions, decode, encode
 
-__all__ = ["Connection", "NotMongoDB", "identify", "open_connection"]
-
 _HEADER = struct.Struct("<iiii")
 _OP_MSG = 2013
 _MOST_BYTES = 48_000_000

@@ -14,8 +14,6 @@ from mangonel.doctor.report import FAILURE, NOTE, OK, WARNING, Report
 from mangonel.doctor.sight import Sight
 from mangonel.doctor.target import Target
 
-__all__ = ["members_of", "report_latency", "report_topology", "report_versions"]
-
 # The driver's range: MongoDB 4.4 and newer.
 OLDEST_WIRE, NEWEST_WIRE = 9, 29
 FAR = 0.1  # seconds

@@ -17,8 +17,6 @@ from mangonel.doctor.target import Target
 from mangonel.errors import ConfigurationError, OperationFailure, PyMongoError
 from mangonel.read_preferences import ReadPreference
 
-__all__ = ["note_missing_rights", "report_login"]
-
 _UNAUTHORIZED, _AUTHENTICATION_FAILED, _MECHANISM_UNAVAILABLE = 13, 18, 334
 _SCRAM = ("SCRAM-SHA-1", "SCRAM-SHA-256")
 _ASKED = ("DEFAULT", *_SCRAM)

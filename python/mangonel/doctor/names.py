@@ -15,8 +15,6 @@ from mangonel.doctor.sight import Sight
 from mangonel.doctor.target import Target
 from mangonel.errors import ConfigurationError
 
-__all__ = ["look_up", "report_addresses", "resolve_seeds"]
-
 _RESOLVER_REMEDY = (
     "look at this machine's resolver (/etc/resolv.conf) and at the VPN; "
     "`dig {name} {kind}` asks the same question"

@@ -18,8 +18,6 @@ from mangonel.doctor.report import FAILURE, NOTE, OK, SKIPPED, WARNING, Report
 from mangonel.doctor.sight import Sight
 from mangonel.doctor.target import Target
 
-__all__ = ["connect", "greet", "report_connections", "report_hellos", "report_security", "secure"]
-
 SOON = 21 * 86_400  # seconds: a certificate that ends within three weeks is worth a word
 _VERIFY_CODES = {
     9: "tls-not-yet-valid",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["EXIT_STRICT", "FAILURE", "NOTE", "OK", "SKIPPED", "STEPS", "WARNING", "Finding", "Report"]
-
 OK, NOTE, WARNING, FAILURE, SKIPPED = "ok", "note", "warning", "failure", "skipped"
 
 # In the order of the check-up: step -> its title, and the exit status if it is the first to fail.

@@ -15,8 +15,6 @@ from mangonel.doctor.report import FAILURE, NOTE, OK, WARNING, Report
 from mangonel.errors import ConfigurationError, InvalidURI
 from mangonel.uri_parser import SCHEME, SRV_SCHEME
 
-__all__ = ["Target", "masked", "read_target"]
-
 MASK = "***"
 _SECRET_OPTIONS = re.compile(
     r"(?i)\b(proxypassword|tlscertificatekeyfilepassword|ssl_pem_passphrase|password|authmechanismproperties)=([^&;]*)"

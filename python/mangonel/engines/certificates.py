@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Certificates", "certify"]
-
 
 @dataclass(frozen=True)
 class Certificates:

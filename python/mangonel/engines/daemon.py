@@ -20,8 +20,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Daemon", "DaemonError", "down", "folder", "started", "state", "up"]
-
 START_TIMEOUT = 120.0  # seconds that all servers together may take to come up
 END_TIMEOUT = 30.0
 LOOK_S = 0.05

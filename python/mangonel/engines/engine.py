@@ -14,8 +14,6 @@ from typing import Any
 from mangonel.engines.programs import Missing
 from mangonel.server.process import free_port
 
-__all__ = ["PORT", "START_TIMEOUT", "Engine", "accepts"]
-
 START_TIMEOUT = 60.0
 
 # Placeholder of the port in commands and URLs; the first start chooses the port.

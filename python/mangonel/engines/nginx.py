@@ -10,8 +10,6 @@ from tempfile import TemporaryDirectory
 from mangonel.engines.engine import PORT, Engine, accepts
 from mangonel.engines.programs import find_program
 
-__all__ = ["nginx"]
-
 CONFIGURATION = """
 worker_processes 1; daemon off; master_process off; pid {folder}/pid; error_log {folder}/error.log crit;
 events {{ worker_connections 4096; }}

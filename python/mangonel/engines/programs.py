@@ -14,8 +14,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["PACKAGES", "Missing", "find_program", "has_program", "installing_alone", "installing_nothing"]
-
 # The Debian package of each program.
 PACKAGES = {
     "redis-server": "redis-server",

@@ -19,8 +19,6 @@ from mangonel.engines.certificates import Certificates
 from mangonel.engines.engine import PORT, START_TIMEOUT, Engine, accepts
 from mangonel.engines.programs import Missing, find_program
 
-__all__ = ["ENGINES", "running"]
-
 # Databases that refuse to run as root run as this user.
 UNPRIVILEGED = "nobody"
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command, add_output, add_uri
 
-__all__ = ["add_arguments", "dispatch"]
-
 _TABLES = ("parquet", "arrow", "csv")
 
 

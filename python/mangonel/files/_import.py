@@ -9,8 +9,6 @@ from typing import Any
 
 from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command, add_uri
 
-__all__ = ["add_arguments", "dispatch"]
-
 _SHOWN = 5
 _TABLES = ("parquet", "arrow", "csv")
 

@@ -13,8 +13,6 @@ from mangonel._command_line import Parser, add_command, add_output, add_uri
 if TYPE_CHECKING:
     from mangonel.gridfs import GridFSBucket
 
-__all__ = ["Progress", "add_arguments", "dispatch"]
-
 PIECE = 1024 * 1024
 BAR = 30
 FAILURE = "the server or a file could not be used, or there is no such file"

@@ -14,8 +14,6 @@ from mangonel.lab import registry
 from mangonel.lab.results import Results
 from mangonel.lab.statistics import Estimate
 
-__all__ = ["Cost", "costs", "quote"]
-
 # A chart with more rows is not read.
 ENOUGH = 8
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["processor_ns", "resident_bytes"]
-
 
 def _stats(root: int) -> dict[int, list[str]]:
     """Return the fields of /proc/PID/stat behind the name, of a process and those below it."""

@@ -24,8 +24,6 @@ from mangonel._command_line import (
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["add_arguments", "dispatch"]
-
 FAILURE = "indexes differ, documents do not fit, or something failed"
 
 # Name -> summary, more help, the last words of its example.

@@ -11,8 +11,6 @@ from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_comma
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["add_arguments", "dispatch"]
-
 STORE = "the store, as mongodb://localhost/app or redis://localhost"
 FAILURE = "the store could not be used"
 

@@ -12,8 +12,6 @@ from mangonel.arrow._lazy.arrow_predicates import columns_of, node_of
 from mangonel.arrow._lazy.groups import DatasetGroups
 from mangonel.arrow._lazy.source import Source
 
-__all__ = ["CollectionDataset"]
-
 
 class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes without types
     """The documents of a query as a dataset. Made by `Collection.dataset`.

@@ -29,8 +29,6 @@ from mangonel.arrow._lazy.predicates import (
     UnknownPartError,
 )
 
-__all__ = ["columns_of", "node_of"]
-
 _OPERATORS = {
     "equal": "eq",
     "not_equal": "ne",

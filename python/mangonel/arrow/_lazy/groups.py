@@ -17,8 +17,6 @@ from mangonel.arrow._lazy.source import Source
 from mangonel.arrow.errors import ColumnError
 from mangonel.read_concern import ReadConcern
 
-__all__ = ["DatasetGroups"]
-
 # By the kind of a column: the BSON types that the server and the column read as the same values.
 _FITTING = {
     "int32": ["int"],

@@ -27,8 +27,6 @@ from mangonel.arrow._lazy.predicates import (
     UnknownPartError,
 )
 
-__all__ = ["node_of"]
-
 _OPERATORS = {"Eq": "eq", "NotEq": "ne", "Lt": "lt", "LtEq": "lte", "Gt": "gt", "GtEq": "gte"}
 _UNITS = {"Milliseconds": 1_000, "Microseconds": 1_000_000, "Nanoseconds": 1_000_000_000}
 _NUMBERS = frozenset(

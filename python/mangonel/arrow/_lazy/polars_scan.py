@@ -8,8 +8,6 @@ from typing import Any
 from mangonel.arrow._lazy.polars_predicates import node_of
 from mangonel.arrow._lazy.source import Source
 
-__all__ = ["scan_of"]
-
 
 class _PolarsSource:
     """What Polars calls; can be pickled, since a LazyFrame can."""

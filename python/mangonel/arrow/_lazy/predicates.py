@@ -19,23 +19,6 @@ from typing import Any, TypeAlias
 from mangonel.bson import Int64, ObjectId
 from mangonel.bson.datetime_ms import DatetimeMS
 
-__all__ = [
-    "TURNED",
-    "And",
-    "Compare",
-    "Contains",
-    "In",
-    "IsNan",
-    "IsNull",
-    "Moment",
-    "Node",
-    "Not",
-    "Or",
-    "Truth",
-    "UnknownPartError",
-    "translate",
-]
-
 Path: TypeAlias = tuple[str, ...]
 Filter: TypeAlias = dict[str, Any]
 

@@ -10,8 +10,6 @@ from mangonel.arrow._lazy.predicates import Node, translate
 from mangonel.arrow.schema import Schema, fields_of
 from mangonel.errors import PyMongoError
 
-__all__ = ["Source"]
-
 
 class Source:
     """A query and its columns. It can be pickled as a partition can; the pickle holds no secret.

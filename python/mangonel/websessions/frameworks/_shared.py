@@ -23,22 +23,6 @@ if TYPE_CHECKING:
     from mangonel.websessions.manager import WebSessions
     from mangonel.websessions.session import WebSession
 
-__all__ = [
-    "BODILESS",
-    "ENDED",
-    "ENDED_CODE",
-    "Looks",
-    "Paths",
-    "commit",
-    "honour_cookie",
-    "is_event_stream",
-    "log",
-    "outlast",
-    "requiring_fresh",
-    "until_ended",
-    "watch",
-]
-
 log = logging.getLogger("mangonel.websessions")
 
 # Statuses of responses without a body, for which nothing is generated after the headers.

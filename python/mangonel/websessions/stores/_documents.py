@@ -15,8 +15,6 @@ from mangonel.websessions.errors import UsageError
 from mangonel.websessions.record import Record
 from mangonel.websessions.writes import has_write
 
-__all__ = ["LOOK", "Documents", "Write", "date_of"]
-
 UNAUTHORIZED = 13
 INDEX_DIFFERS = (85, 86)
 

@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, ParamSpec, TypeVar
 
-__all__ = ["Shared"]
-
 # Commands in flight before others wait for one to end: while the server works on one, the next is being made.
 UNDER_WAY = 2
 # Calls in one command; the server works in batches of this size anyway.

@@ -13,8 +13,6 @@ from mangonel._core import run_now
 from mangonel.websessions.record import Record
 from mangonel.websessions.stores.protocol import BlockingStore, Finds, Manages, Purges, Stats, Store
 
-__all__ = ["FindsOnThreads", "NeverSuspends", "OnThreads", "PerThread", "PurgesOnThreads", "flows_of"]
-
 
 class NeverSuspends:
     """Flows whose client waits in the calling thread."""
