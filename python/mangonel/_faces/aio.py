@@ -217,8 +217,8 @@ class AioPort:
     def flow(self, steps: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         return steps if self.timeout is None else within(self.timeout, steps)
 
-    async def call(self, callback: Callable[..., Any], *args: Any) -> Any:
-        value = callback(*args)
+    async def call(self, callback: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        value = callback(*args, **options)
         return await value if isawaitable(value) else value
 
     async def pause(self, seconds: float) -> None:

@@ -217,8 +217,8 @@ class BlockingPort(BlockingLoop):
     def flow(self, steps: Coroutine[Any, Any, T]) -> T:
         return run_now(steps if self.timeout is None else within(self.timeout, steps))
 
-    async def call(self, callback: Callable[..., Any], *args: Any) -> Any:
-        return callback(*args)
+    async def call(self, callback: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        return callback(*args, **options)
 
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)

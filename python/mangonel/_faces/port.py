@@ -52,7 +52,7 @@ class Port(Protocol):
     def arun(self, operation: _core.Operation) -> Awaitable[Any]:
         """Run one operation inside a flow."""
 
-    def call(self, callback: Callable[..., Any], *args: Any) -> Awaitable[Any]:
+    def call(self, callback: Callable[..., Any], *args: Any, **options: Any) -> Awaitable[Any]:
         """Call the user's function inside a flow; on asyncio it may be a coroutine function."""
 
     def pause(self, seconds: float) -> Awaitable[None]:

@@ -24,9 +24,9 @@ class StandInPort:
         """Run a flow to its end."""
         return run_now(steps)
 
-    async def call(self, callback: Callable[..., Any], *args: Any) -> Any:
+    async def call(self, callback: Callable[..., Any], *args: Any, **options: Any) -> Any:
         """Call a blocking function."""
-        return callback(*args)
+        return callback(*args, **options)
 
     def __getattr__(self, name: str) -> Any:
         raise InvalidOperation(

@@ -117,8 +117,8 @@ class _LoopPort:
     def flow(self, steps: Coroutine[Any, Any, T]) -> T:
         return _core.run_now(steps)
 
-    async def call(self, callback: Callable[..., Any], *arguments: Any) -> Any:
-        return callback(*arguments)
+    async def call(self, callback: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        return callback(*arguments, **options)
 
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)

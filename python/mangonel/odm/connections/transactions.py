@@ -181,7 +181,7 @@ class Transaction(_Block):
 
     async def _enter_flow(self, client: Any) -> Self:
         if self._begin(client):
-            await client._port.call(_started, self._session, self._options)
+            await client._port.call(self._session.start_transaction, **self._options)
         self._enter()
         return self
 
@@ -225,10 +225,6 @@ class Transaction(_Block):
             except PyMongoError as error:
                 if not error.has_error_label(_UNKNOWN) or time.monotonic() > end:
                     raise
-
-
-def _started(session: Any, options: dict[str, Any]) -> Any:
-    return session.start_transaction(**options)
 
 
 def is_transient(error: BaseException) -> bool:

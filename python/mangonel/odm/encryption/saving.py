@@ -31,27 +31,19 @@ async def update_all_flow(collection: Any, query: Any, change: Any, options: dic
     In a collection of Queryable Encryption the server changes one document at a time, so each is found first. Documents
     that no longer match by then are left alone.
     """
-    port, filters, act = collection._port, [query], _update_many
+    port, filters, act = collection._port, [query], collection.update_many
     if is_queryable(collection):
-        act = _update_one
+        act = collection.update_one
         found = {name: options[name] for name in _OF_QUERIES if name in options}
         rows = await collection.find(query, projection={"_id": 1}, **found)._to_list_flow(None)
         if rows or not options.get("upsert"):
             filters = [{"$and": [{"_id": row["_id"]}, query]} for row in rows]
     count = 0
     for each in filters:
-        result = await port.call(act, collection, each, change, options)
+        result = await port.call(act, each, change, **options)
         if result.acknowledged:
             count += result.modified_count + (result.upserted_id is not None)
     return count
-
-
-def _update_many(collection: Any, query: Any, change: Any, options: dict[str, Any]) -> Any:
-    return collection.update_many(query, change, **options)
-
-
-def _update_one(collection: Any, query: Any, change: Any, options: dict[str, Any]) -> Any:
-    return collection.update_one(query, change, **options)
 
 
 def key_filter(document: Any) -> dict[str, Any]:

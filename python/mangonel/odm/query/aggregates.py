@@ -92,7 +92,7 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
             from mangonel.odm.encryption.encrypting_port import collection_for
 
             collection = collection_for(request.connection, self._model, collection, stages)
-        cursor = await request.port.call(_aggregate, collection, stages, keywords)
+        cursor = await request.port.call(collection.aggregate, stages, **keywords)
         if into is None:
             try:
                 found: list[Any] = await cursor._to_list_flow(None)
@@ -189,7 +189,3 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
             36
         """
         return self._accumulate(IS_ASYNC, "max", field)
-
-
-def _aggregate(collection: Any, stages: list[Any], options: dict[str, Any]) -> Any:
-    return collection.aggregate(stages, **options)

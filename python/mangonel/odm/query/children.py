@@ -129,7 +129,7 @@ async def _cut_flow(query: Any, request: Any, ids: list[Any], key: str) -> dict[
         {"$project": {"_id": 0, "p": {"id": "$_id"}, "r": 1}},
     ]
     keywords = {name: options[name] for name in ("collation", "comment") if options.get(name)}
-    cursor = await request.port.call(_aggregate, request.collection, stages, {**keywords, **request.session})
+    cursor = await request.port.call(request.collection.aggregate, stages, **{**keywords, **request.session})
     rows: list[list[Any]] = []
     while True:
         rows += _core.odm_rows(cursor._batch)
@@ -151,10 +151,6 @@ def _is_single(model: Any, key: str) -> bool:
     """Whether a field holds one reference, and not in a list."""
     field = model.__plan__.by_key.get(key)
     return field is not None and (get_origin(field.type) or field.type) is Ref
-
-
-def _aggregate(collection: Any, stages: list[Any], options: dict[str, Any]) -> Any:
-    return collection.aggregate(stages, **options)
 
 
 def grouped(children: list[Any], key: str, model: Any) -> dict[Any, list[Any]]:

@@ -117,11 +117,11 @@ async def count_flow(document: Any, collection: Any, cls: Any) -> None:
 async def next_number_flow(collection: Any, counter: str) -> int:
     """Return the next number of a counter; outside any transaction, so that other inserts need not wait."""
     counters = collection.database["counters"]
-    found = await collection._port.call(_next_number, counters, counter)
-    return int(found["next"])
-
-
-def _next_number(counters: Any, counter: str) -> Any:
-    return counters.find_one_and_update(
-        {"_id": counter}, {"$inc": {"next": 1}}, upsert=True, return_document=True
+    found = await collection._port.call(
+        counters.find_one_and_update,
+        {"_id": counter},
+        {"$inc": {"next": 1}},
+        upsert=True,
+        return_document=True,
     )
+    return int(found["next"])

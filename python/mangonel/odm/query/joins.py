@@ -73,11 +73,7 @@ async def window_flow(request: Any, stages: list[dict[str, Any]] | None = None) 
     keywords = request.keywords
     options = {_AS_AGGREGATE[name]: value for name, value in keywords.items() if name in _AS_AGGREGATE}
     stages = window_stages(request) if stages is None else stages
-    return await request.port.call(_aggregate, request.collection, stages, options)
-
-
-def _aggregate(collection: Any, stages: list[Any], options: dict[str, Any]) -> Any:
-    return collection.aggregate(stages, **options)
+    return await request.port.call(request.collection.aggregate, stages, **options)
 
 
 def _links(request: Any) -> dict[str, tuple[dict[str, Any], bool]]:

@@ -349,7 +349,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         hint = keywords.pop("hint", None)
         for query in await filters_flow(request, by_id=hint is not None):
             try:
-                found = await request.port.call(_distinct, request.collection, key, query, keywords)
+                found = await request.port.call(request.collection.distinct, key, query, **keywords)
             except InvalidBSON as error:
                 raise undecodable(error, self._model, request.collection.name) from None
             values += [value for value in found if value not in values] if values else found
@@ -661,7 +661,3 @@ def _is_refused_by_match(query: Mapping[str, Any]) -> bool:
         if any(isinstance(part, dict) and _is_refused_by_match(part) for part in parts):
             return True
     return False
-
-
-def _distinct(collection: Any, key: str, query: Any, options: dict[str, Any]) -> Any:
-    return collection.distinct(key, query, **options)

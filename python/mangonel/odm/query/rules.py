@@ -260,10 +260,10 @@ async def _restore_flow(plan: Plan) -> None:
             if model.__soft_delete__():
                 key = model.__plan__.fields["deleted_at"].key
                 change = update_for(model, [{"$set": {key: former}}])
-                await port.call(_update_one, collection, {"_id": id, key: taken}, change, keywords)
+                await port.call(collection.update_one, {"_id": id, key: taken}, change, **keywords)
                 continue
             try:
-                await port.call(_insert_one, collection, taken, keywords)
+                await port.call(collection.insert_one, taken, **keywords)
             except DuplicateKeyError:
                 # Another program stored one with this id.
                 continue
@@ -312,7 +312,7 @@ async def erase_flow(
         return await _take_flow(model, collection, query, keywords, taken)
     if model.__soft_delete__():
         return await update_all_flow(collection, query, model.__soft_delete_update__(), keywords)
-    result = await collection._port.call(_delete, collection, query, keywords)
+    result = await collection._port.call(collection.delete_many, query, **keywords)
     return int(result.deleted_count) if result.acknowledged else 0
 
 
@@ -334,7 +334,7 @@ async def _take_flow(
             if count:
                 known.append((row["_id"], mark, None))
             continue
-        found = await collection._port.call(_find_one_and_delete, _raw(collection), one, keywords)
+        found = await collection._port.call(_raw(collection).find_one_and_delete, one, **keywords)
         if found is not None:
             known.append((row["_id"], found, None))
     return len(known)
@@ -345,19 +345,3 @@ def _raw(collection: Any) -> Any:
 
 
 _RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
-
-
-def _delete(collection: Any, query: Any, options: dict[str, Any]) -> Any:
-    return collection.delete_many(query, **options)
-
-
-def _find_one_and_delete(collection: Any, query: Any, options: dict[str, Any]) -> Any:
-    return collection.find_one_and_delete(query, **options)
-
-
-def _insert_one(collection: Any, document: Any, options: dict[str, Any]) -> Any:
-    return collection.insert_one(document, **options)
-
-
-def _update_one(collection: Any, query: Any, change: Any, options: dict[str, Any]) -> Any:
-    return collection.update_one(query, change, **options)

@@ -139,11 +139,7 @@ async def lock_flow(collection: Any, name: str, ids: Iterable[Any], session: Any
     if requests:
         locks = collection.database.get_collection(LOCKS)
         options = {} if session is None else {"session": session}
-        await collection._port.call(_bulk_write, locks, requests, options)
-
-
-def _bulk_write(collection: Any, requests: list[Any], options: dict[str, Any]) -> Any:
-    return collection.bulk_write(requests, **options)
+        await collection._port.call(locks.bulk_write, requests, **options)
 
 
 def dangling(model: Any, id: Any, missing: dict[str, list[Any]], outcome: str) -> DanglingReference:
@@ -223,7 +219,7 @@ class Rows:
             before = self.before.get(repr(row["_id"]))
             if before is None:
                 await self._request.port.call(
-                    _delete_one, self._request.collection, {"_id": row["_id"]}, self._keywords
+                    self._request.collection.delete_one, {"_id": row["_id"]}, **self._keywords
                 )
             else:
                 await put_back_flow(self._model, self._request, row, before, self._keywords)
@@ -301,12 +297,4 @@ async def _change_flow(
     place: Any, id: Any, now: dict[str, Any], values: dict[str, Any], keywords: dict[str, Any]
 ) -> None:
     if values:
-        await place.port.call(_update_one, place.collection, {"_id": id, **now}, {"$set": values}, keywords)
-
-
-def _update_one(collection: Any, query: Any, update: Any, keywords: dict[str, Any]) -> Any:
-    return collection.update_one(query, update, **keywords)
-
-
-def _delete_one(collection: Any, query: Any, keywords: dict[str, Any]) -> Any:
-    return collection.delete_one(query, **keywords)
+        await place.port.call(place.collection.update_one, {"_id": id, **now}, {"$set": values}, **keywords)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from mangonel import _core, timeout
@@ -74,9 +75,8 @@ class Changes(Generic[T], ChangesTwins[T]):
                 if of_model and "full_document_before_change" not in self._options:
                     keywords |= await self._limited_flow(_images_flow, self._model, request)
             stages = [*of_model, *self._pipeline]
-            self._stream = await self._limited_flow(
-                request.port.call, _watch, raw_collection(request.collection), stages, keywords
-            )
+            act = partial(raw_collection(request.collection).watch, stages, **keywords)
+            self._stream = await self._limited_flow(request.port.call, act)
         return self
 
     async def _limited_flow(self, act_flow: Any, *arguments: Any) -> Any:
@@ -189,7 +189,7 @@ async def _images_flow(model: Any, request: Any) -> dict[str, Any]:
     collection = request.collection
     limits = await server_limits_flow(collection.database.client, "aggregate")
     if limits.max_wire_version >= _IMAGES_WIRE_VERSION:
-        options = await request.port.call(_options, collection, request.session)
+        options = await request.port.call(collection.options, **request.session)
         if (options.get("changeStreamPreAndPostImages") or {}).get("enabled"):
             return {"full_document_before_change": "whenAvailable"}
     if model not in _told and model.__tenant__ not in model.__shard_key__:
@@ -208,11 +208,3 @@ async def _images_flow(model: Any, request: Any) -> dict[str, Any]:
 # MongoDB 6.0.
 _IMAGES_WIRE_VERSION = 17
 _told: weakref.WeakSet[Any] = weakref.WeakSet()
-
-
-def _options(collection: Any, session: dict[str, Any]) -> Any:
-    return collection.options(**session)
-
-
-def _watch(collection: Any, pipeline: list[Any], options: dict[str, Any]) -> Any:
-    return collection.watch(pipeline, **options)

@@ -89,7 +89,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         ids, count = rows.ids, 0
         if not ids and keywords["upsert"]:
             result = await request.port.call(
-                _update_many, request.collection, _of_none(request.filter), update, keywords
+                request.collection.update_many, _of_none(request.filter), update, **keywords
             )
             await rows.check_flow(result.upserted_id)
             return 1
@@ -172,19 +172,19 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         if array_filters is not None:
             keywords["array_filters"] = array_filters
         if touches(self._model, update):
-            found = await self._change_looked_after_flow(request, _find_one_and_update, update, keywords)
+            found = await self._change_looked_after_flow(request, "find_one_and_update", update, keywords)
         else:
             found = await port.call(
-                _find_one_and_update, raw_collection(request.collection), request.filter, update, keywords
+                raw_collection(request.collection).find_one_and_update, request.filter, update, **keywords
             )
         await run_query_flow(self._model, "after_query_update", port, request.filter, update)
         return await self._made_flow(request, found)
 
     async def _change_looked_after_flow(
-        self, request: Request, act: Any, change: Any, keywords: dict[str, Any]
+        self, request: Request, name: str, change: Any, keywords: dict[str, Any]
     ) -> Any:
-        """Change one document, then look for the targets of the stored references."""
-        collection, port = raw_collection(request.collection), request.port
+        """Change one document by a method of the collection, then look for the targets of the stored references."""
+        act, port = getattr(raw_collection(request.collection), name), request.port
         rows = Rows(self._model, request)
         asked = {name: keywords[name] for name in ("sort", "collation", "hint", "let") if name in keywords}
         while True:
@@ -194,7 +194,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
                     return None
                 made = {**keywords, "return_document": True}
                 try:
-                    found = await port.call(act, collection, _of_none(request.filter), change, made)
+                    found = await port.call(act, _of_none(request.filter), change, **made)
                 except DuplicateKeyError:
                     if not await rows.read_flow(limit=1, **asked):
                         raise
@@ -205,7 +205,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
             (row,) = rows.before.values()
             # Only if the references are the known ones, so that they can be put back.
             query = {"$and": [row, request.filter]}
-            found = await port.call(act, collection, query, change, {**keywords, "upsert": False})
+            found = await port.call(act, query, change, **{**keywords, "upsert": False})
             if found is not None:
                 await rows.check_flow()
                 return found
@@ -262,10 +262,10 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         values = {key: value for key, value in document.to_bson().items() if key != "_id"}
         keywords = {**_first_of(request), "upsert": upsert, "return_document": new}
         if denying(self._model):
-            found = await self._change_looked_after_flow(request, _find_one_and_replace, values, keywords)
+            found = await self._change_looked_after_flow(request, "find_one_and_replace", values, keywords)
         else:
             found = await request.port.call(
-                _find_one_and_replace, raw_collection(request.collection), request.filter, values, keywords
+                raw_collection(request.collection).find_one_and_replace, request.filter, values, **keywords
             )
         made = await self._made_flow(request, found)
         if made is not None and self._shape is None:
@@ -288,10 +288,10 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
             update = self._model.__soft_delete_update__()
             keywords["return_document"] = True
             found = await request.port.call(
-                _find_one_and_update, collection, request.filter, update, keywords
+                collection.find_one_and_update, request.filter, update, **keywords
             )
             return await self._made_flow(request, found)
-        found = await request.port.call(_find_one_and_delete, collection, request.filter, keywords)
+        found = await request.port.call(collection.find_one_and_delete, request.filter, **keywords)
         made = await self._made_flow(request, found)
         if made is not None and self._shape is None:
             _core.odm_mark_deleted(made)
@@ -382,19 +382,3 @@ def _first_of(request: Request) -> dict[str, Any]:
 def _of_none(query: dict[str, Any]) -> dict[str, Any]:
     """Return a query by which an upsert always inserts, with the values that the query demands."""
     return {"$and": [query, {"_id": {"$exists": False}}]}
-
-
-def _update_many(collection: Any, query: Any, update: Any, options: dict[str, Any]) -> Any:
-    return collection.update_many(query, update, **options)
-
-
-def _find_one_and_update(collection: Any, query: Any, update: Any, keywords: dict[str, Any]) -> Any:
-    return collection.find_one_and_update(query, update, **keywords)
-
-
-def _find_one_and_replace(collection: Any, query: Any, values: Any, keywords: dict[str, Any]) -> Any:
-    return collection.find_one_and_replace(query, values, **keywords)
-
-
-def _find_one_and_delete(collection: Any, query: Any, keywords: dict[str, Any]) -> Any:
-    return collection.find_one_and_delete(query, **keywords)

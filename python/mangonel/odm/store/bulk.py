@@ -140,7 +140,7 @@ async def _insert_many_flow(place: Place, documents: list[Any], ordered: bool) -
         return 0
     try:
         try:
-            await place.port.call(_insert_many, place.collection, requests, ordered, place.session)
+            await place.port.call(place.collection.insert_many, requests, ordered, **place.session)
         except BulkWriteError as found:
             error = found
             _note_failures(writes, found, ordered)
@@ -155,10 +155,6 @@ async def _insert_many_flow(place: Place, documents: list[Any], ordered: bool) -
     if left is not None:
         raise left
     return len(writes)
-
-
-def _insert_many(collection: Any, documents: list[Any], ordered: bool, options: dict[str, Any]) -> Any:
-    return collection.insert_many(documents, ordered, **options)
 
 
 async def save_all_flow(place: Place, documents: list[Any], ordered: bool) -> int:
@@ -200,7 +196,7 @@ async def _save_all_flow(place: Place, documents: list[Any], ordered: bool) -> i
         return 0
     try:
         try:
-            result = await place.port.call(_bulk_write, place.collection, requests, ordered, place.session)
+            result = await place.port.call(place.collection.bulk_write, requests, ordered, **place.session)
             counts = (result.matched_count, result.modified_count) if result.acknowledged else None
         except BulkWriteError as found:
             error, details = found, found.details or {}
@@ -257,10 +253,6 @@ async def _prepare_flow(document: Any, place: Place) -> bool:
     return False
 
 
-def _bulk_write(collection: Any, requests: list[Any], ordered: bool, options: dict[str, Any]) -> Any:
-    return collection.bulk_write(requests, ordered, **options)
-
-
 def _note_failures(writes: list[_Write], error: BulkWriteError, ordered: bool) -> None:
     """Mark the documents that a bulk write did not store."""
     failed = [int(row["index"]) for row in (error.details or {}).get("writeErrors", ())]
@@ -293,14 +285,10 @@ async def _keep_flow(
         return None
     for write in wrong:
         write.is_stored = False
-        await place.port.call(_delete_one, place.collection, id_filter(write.document), place.session)
+        await place.port.call(place.collection.delete_one, id_filter(write.document), **place.session)
     first = wrong[0].document
     gone = wrong[0].gone(missing)
     return dangling(first.__class__, first.id, gone, f"{len(wrong)} documents were deleted again")
-
-
-def _delete_one(collection: Any, query: Any, options: dict[str, Any]) -> Any:
-    return collection.delete_one(query, **options)
 
 
 async def _end_flow(

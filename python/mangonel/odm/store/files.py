@@ -65,7 +65,7 @@ class File(FileTwins):
     async def _put_flow(
         cls, store: Any, port: Any, data: Any, name: str, metadata: Any, bucket: str, alias: str
     ) -> File:
-        id = await port.call(_upload, store, name, data, metadata)
+        id = await port.call(store.upload_from_stream, name, data, metadata=metadata)
         return cls(id, bucket, alias)
 
     @terminal
@@ -114,7 +114,3 @@ def bucket_of(name: str, alias: str, is_async: bool) -> tuple[Any, Any]:
     database = chosen.database(is_async)
     kind: Any = gridfs.AsyncGridFSBucket if is_async else gridfs.GridFSBucket
     return kind(database, bucket_name=name), database._port
-
-
-def _upload(store: Any, name: str, data: Any, metadata: Any) -> Any:
-    return store.upload_from_stream(name, data, metadata=metadata)

@@ -291,7 +291,7 @@ async def _recorded_flow(
         rows = [
             _entry(model, id, last.get(key), before.get(key), after.get(key)) for key, id in changed.items()
         ]
-        await collection._port.call(_insert_many, entries, rows, session)
+        await collection._port.call(entries.insert_many, rows, **session)
     return made
 
 
@@ -363,7 +363,7 @@ async def _states_flow(
         {"$replaceWith": {"document": "$$ROOT"}},
         {"$lookup": {"from": entries.name, "pipeline": newest, "as": "last"}},
     ]
-    cursor = await collection._port.call(_aggregate, collection, stages, session)
+    cursor = await collection._port.call(collection.aggregate, stages, **session)
     rows = await cursor._to_list_flow(None)
     if not rows:
         return {}, None
@@ -404,18 +404,10 @@ async def _last_flow(entries: Any, ids: list[Any], session: dict[str, Any]) -> d
             {"$match": {"$or": [range_of(id) for id in ids[start : start + _AT_ONCE]]}},
             {"$group": {"_id": "$_id.document", "number": {"$max": "$_id.number"}, "at": {"$max": "$at"}}},
         ]
-        cursor = await entries._port.call(_aggregate, entries, stages, session)
+        cursor = await entries._port.call(entries.aggregate, stages, **session)
         rows = await cursor._to_list_flow(None)
         found.update((_key(row["_id"], entries.codec_options), row) for row in rows)
     return found
-
-
-def _aggregate(collection: Any, stages: list[Any], options: dict[str, Any]) -> Any:
-    return collection.aggregate(stages, **options)
-
-
-def _insert_many(collection: Any, rows: list[Any], options: dict[str, Any]) -> Any:
-    return collection.insert_many(rows, **options)
 
 
 def _entry(model: Any, id: Any, last: Any, before: Any, after: Any) -> dict[str, Any]:

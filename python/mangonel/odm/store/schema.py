@@ -187,11 +187,7 @@ async def create_collection_flow(cls: Any, collection: Any, validate: bool) -> N
         from mangonel.odm.encryption.encrypting_port import encrypted_fields_flow
 
         options["encryptedFields"] = await encrypted_fields_flow(cls, collection)
-    await collection._port.call(_create_collection, collection, options)
-
-
-def _create_collection(collection: Any, options: dict[str, Any]) -> Any:
-    return collection.database.create_collection(collection.name, **options)
+    await collection._port.call(collection.database.create_collection, collection.name, **options)
 
 
 async def shard_flow(cls: Any, collection: Any) -> None:
@@ -200,11 +196,8 @@ async def shard_flow(cls: Any, collection: Any) -> None:
         raise ValueError(f"expected a __shard_key__ in {cls.__name__}, got none")
     keys = {key_of(name, cls): kind for name, kind in cls.__shard_key__.items()}
     admin = collection.database.client["admin"]
-    await collection._port.call(_shard, admin, f"{collection.database.name}.{collection.name}", keys)
-
-
-def _shard(admin: Any, name: str, keys: dict[str, Any]) -> Any:
-    return admin.command({"shardCollection": name, "key": keys})
+    command = {"shardCollection": f"{collection.database.name}.{collection.name}", "key": keys}
+    await collection._port.call(admin.command, command)
 
 
 # The schema.

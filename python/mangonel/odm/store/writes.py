@@ -97,7 +97,7 @@ async def insert_flow(
         begin(document)
         try:
             data = _core.odm_encode(document)
-            await port.call(_insert, collection, RawBSONDocument(data), place.session)
+            await port.call(collection.insert_one, RawBSONDocument(data), **place.session)
         except BaseException:
             _core.odm_settle(document, False)
             raise
@@ -133,17 +133,13 @@ async def _keep_inserted_flow(document: Any, place: Place, wanted: list[Any]) ->
     """
     missing = await missing_targets_flow(place, wanted)
     if missing:
-        await place.port.call(_delete_one, place.collection, id_filter(document), place.session)
+        await place.port.call(place.collection.delete_one, id_filter(document), **place.session)
         raise dangling(document.__class__, document.id, missing, "it was deleted again")
 
 
 async def missing_targets_flow(place: Place, wanted: list[Any]) -> dict[str, list[Any]]:
     """Return the ids of references without a document, by key."""
     return await missing_flow(wanted, place.connection, place.port.is_async, place.session.get("session"))
-
-
-def _insert(collection: Any, document: Any, options: dict[str, Any]) -> Any:
-    return collection.insert_one(document, **options)
 
 
 async def save_flow(
@@ -321,7 +317,7 @@ async def _send_flow(document: Any, place: Place, where: Any) -> tuple[int | Non
         if seals:
             update = whole_lists(document, update)
         query = guarded_filter(document, where)
-        result = await place.port.call(_update_one, collection, query, RawBSONDocument(update), place.session)
+        result = await place.port.call(collection.update_one, query, RawBSONDocument(update), **place.session)
     except ParallelSaveError:
         raise
     except BaseException as error:
@@ -358,15 +354,11 @@ def outcome_of(error: BaseException) -> bool | None:
 async def rebased_flow(document: Any, place: Place) -> bool:
     """Take over stored bytes that mean the same as the known ones; return whether there were any."""
     raw = place.collection.with_options(codec_options=_RAW)
-    stored = await place.port.call(_find_one, raw, id_filter(document), place.session)
+    stored = await place.port.call(raw.find_one, id_filter(document), **place.session)
     return stored is not None and _core.odm_rebase(document, stored.raw)
 
 
 _RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
-
-
-def _find_one(collection: Any, query: Any, options: dict[str, Any]) -> Any:
-    return collection.find_one(query, **options)
 
 
 def id_filter(document: Any) -> dict[str, Any]:
@@ -382,10 +374,6 @@ def _counts(reply: Any) -> tuple[int, int]:
         if error is not None:
             raise error
     return reply["n"], reply["nModified"]
-
-
-def _update_one(collection: Any, query: Any, update: Any, options: dict[str, Any]) -> Any:
-    return collection.update_one(query, update, **options)
 
 
 def guarded_filter(document: Any, where: Any = None) -> dict[str, Any]:
@@ -434,7 +422,7 @@ async def missing_document_flow(
     by_id = id_filter(document)
     has_version = len(filter_of(document)) > len(by_id)
     if has_version or where is not None or is_guarded:
-        found = await place.port.call(_count, place.collection, by_id, place.session)
+        found = await place.port.call(place.collection.count_documents, by_id, **place.session)
         if found:
             what = (
                 "does not fulfil the condition"
@@ -447,10 +435,6 @@ async def missing_document_flow(
                 f"the {cls.__name__} {document.id!r} {what}; reload(keep_changes=True) and try again"
             )
     raise DocumentNotFound(f"no {cls.__name__} has the _id {document.id!r} any more")
-
-
-def _count(collection: Any, query: Any, options: dict[str, Any]) -> Any:
-    return collection.count_documents(query, **options)
 
 
 async def cascade_flow(document: Any, place: Place) -> None:
@@ -498,7 +482,7 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
         data = _core.odm_encode(document)
         try:
             result = await place.port.call(
-                _replace_one, place.collection, query, RawBSONDocument(data), upsert, place.session
+                place.collection.replace_one, query, RawBSONDocument(data), upsert, **place.session
             )
         except DuplicateKeyError:
             # Nothing matched id and version, so an upsert tried to insert the id again.
@@ -519,10 +503,6 @@ async def _replace_flow(document: Any, place: Place, upsert: bool) -> Any:
         await keep_flow(document, place, kept)
     await after_flow(document, place.port, "update", place)
     return document
-
-
-def _replace_one(collection: Any, query: Any, data: Any, upsert: bool, options: dict[str, Any]) -> Any:
-    return collection.replace_one(query, data, upsert, **options)
 
 
 def _by_id(document: Any, place: Place) -> Query[Any]:
@@ -662,11 +642,11 @@ async def _erase_flow(document: Any, place: Place, plan: Any, where: Any) -> Non
     """Delete a document, and record it if a rule can still deny that. One that is gone already is no error."""
     query, id = filter_of(document, where), stored_id(document.id)
     if plan.taken is None:
-        result = await place.port.call(_delete_one, place.collection, query, place.session)
+        result = await place.port.call(place.collection.delete_one, query, **place.session)
         is_gone = bool(not result.acknowledged or result.deleted_count)
     else:
         raw = place.collection.with_options(codec_options=_RAW)
-        found = await place.port.call(_find_one_and_delete, raw, query, place.session)
+        found = await place.port.call(raw.find_one_and_delete, query, **place.session)
         is_gone = found is not None
         if is_gone:
             plan.taken.append((document.__class__, place.collection, [(id, found, None)], {**place.session}))
@@ -675,14 +655,10 @@ async def _erase_flow(document: Any, place: Place, plan: Any, where: Any) -> Non
             await missing_document_flow(document, place, where)
 
 
-def _find_one_and_delete(collection: Any, query: Any, options: dict[str, Any]) -> Any:
-    return collection.find_one_and_delete(query, **options)
-
-
 async def _mark_flow(document: Any, place: Place, where: Any) -> Any:
     """Store only that a document is deleted, and no other changes; return the mark."""
     update, query = document.__soft_delete_update__(), filter_of(document, where)
-    result = await place.port.call(_update_one, place.collection, query, update, place.session)
+    result = await place.port.call(place.collection.update_one, query, update, **place.session)
     if result.acknowledged and not result.matched_count:
         await missing_document_flow(document, place, where)
     _note(document, dict(update["$set"]))
@@ -699,7 +675,3 @@ def _note(document: Any, stored: dict[str, Any]) -> None:
     if version is not None:
         stored[version[0]] = version[1] + 1
     _core.odm_note(document, encode(stored))
-
-
-def _delete_one(collection: Any, query: Any, options: dict[str, Any]) -> Any:
-    return collection.delete_one(query, **options)
