@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mangonel.websessions.answer import last_plan
-from mangonel.websessions.errors import StoreError, UsageError
+from mangonel.websessions.errors import StoreError, UsageError, WebSessionError
 from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.settings import Cookie, seconds
 
@@ -69,6 +69,14 @@ async def outlast(coroutine: Coroutine[Any, Any, None]) -> None:
 
 
 _commits: set[asyncio.Future[None]] = set()
+
+
+async def commit_failure(session: WebSession[Any]) -> None:
+    """Commit the parts that hold even if the application failed."""
+    try:
+        await outlast(commit(session, 500))
+    except WebSessionError as failure:
+        log.error("cannot store the websession: %s", failure)
 
 
 async def watch(session: WebSession[Any], every: float, end: Callable[[], Any]) -> None:

@@ -23,6 +23,7 @@ from mangonel.websessions.frameworks._shared import (
     Paths,
     View,
     commit,
+    commit_failure,
     is_event_stream,
     log,
     outlast,
@@ -213,7 +214,7 @@ class _Answer:
         except BaseException as error:
             # A cancelled commit still has to be completed.
             if not session.state.was_answered or session.state.had_end or session.state.change:
-                await self._commit_failure()
+                await commit_failure(session)
             is_ours = isinstance(error, WebSessionError)
             if is_ours:
                 log.error("cannot answer with the websession: %s", error)
@@ -289,7 +290,7 @@ class _Answer:
                 log.error("cannot store the websession: %s", error)
                 if error.status == 500:
                     # Its values cannot be stored; an id that was given up stays so.
-                    await self._commit_failure()
+                    await commit_failure(session)
                     return self._replaced(error.status)
                 session.state.cookie = session.state.csrf_cookie = None
                 leave(session)
@@ -308,13 +309,6 @@ class _Answer:
         finally:
             leave(session)
         return response
-
-    async def _commit_failure(self) -> None:
-        """Commit the parts that hold even if the handler failed."""
-        try:
-            await outlast(commit(self._session, 500))
-        except WebSessionError as failure:
-            log.error("cannot store the websession: %s", failure)
 
     def _replaced(self, status: int) -> web.Response:
         """Return an error response that carries the websession's cookie."""

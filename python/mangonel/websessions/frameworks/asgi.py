@@ -24,6 +24,7 @@ from mangonel.websessions.frameworks._shared import (
     Paths,
     View,
     commit,
+    commit_failure,
     is_event_stream,
     log,
     outlast,
@@ -111,7 +112,7 @@ class SessionMiddleware:
             if answer.is_complete:
                 await answer.commit_late()
             elif session.state.had_end and session.state.record is not None:
-                await answer.commit_failure()
+                await commit_failure(session)
         finally:
             answer.stop_watching()
         leave(session)
@@ -174,7 +175,7 @@ class _Answer:
             return False
         # A cancelled commit still has to be completed.
         if not session.state.was_answered or session.state.had_end or session.state.change:
-            await self.commit_failure()
+            await commit_failure(self._session)
         if self._gone is not None and self._gone.done() and isinstance(error, Exception):
             return True  # it failed because its event stream was ended
         is_ours = isinstance(error, WebSessionError)  # as CSRFError, which no handler of the application took
@@ -186,13 +187,6 @@ class _Answer:
             self._has_failed = self.has_started = True
             await _plain(self._send, error.status if isinstance(error, WebSessionError) else 500, added)
         return is_ours
-
-    async def commit_failure(self) -> None:
-        """Commit the parts that hold even if the application failed."""
-        try:
-            await outlast(commit(self._session, 500))
-        except WebSessionError as failure:
-            log.error("cannot store the websession: %s", failure)
 
     async def commit_late(self) -> None:
         """Store what was changed after the answer, as by a background task.
@@ -218,7 +212,7 @@ class _Answer:
             added: list[tuple[str, str]] = []
             if error.status == 500:
                 # Its values cannot be stored; an id that was given up stays so.
-                await self.commit_failure()
+                await commit_failure(self._session)
                 added = take_headers(session)
             await _plain(self._send, error.status, added)
             return
