@@ -265,14 +265,15 @@ fn flow_of(
 
 /// Takes bytes in. Returns whether a whole message is there.
 fn feed(deframer: &mut Deframer, mut bytes: &[u8]) -> Result<bool, ProtocolError> {
+    let mut is_whole = deframer.message().is_some();
     while !bytes.is_empty() {
         let window = deframer.window();
         let count = bytes.len().min(window.len());
         window[..count].copy_from_slice(&bytes[..count]);
         bytes = &bytes[count..];
-        deframer.received(count)?;
+        is_whole = deframer.received(count)?;
     }
-    Ok(deframer.message().is_some())
+    Ok(is_whole)
 }
 
 impl Worker {

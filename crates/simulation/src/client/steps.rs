@@ -543,20 +543,17 @@ impl World {
                 }
             }
         }
-        if let Err(error) = feed(&mut known.deframer, left) {
-            return self.refuse_message(client, worker, &error);
-        }
+        let is_whole = match feed(&mut known.deframer, left) {
+            Ok(is_whole) => is_whole,
+            Err(error) => return self.refuse_message(client, worker, &error),
+        };
         let message = match filtered {
             Some(message) => message,
-            None => {
-                if known.deframer.message().is_none() {
-                    return;
-                }
-                match known.deframer.take() {
-                    Ok(message) => message,
-                    Err(error) => return self.refuse_message(client, worker, &error),
-                }
-            }
+            None if !is_whole => return,
+            None => match known.deframer.take() {
+                Ok(message) => message,
+                Err(error) => return self.refuse_message(client, worker, &error),
+            },
         };
         let has_more = !known.deframer.is_empty();
         let message = match packing::is_packed(&message).then(|| known.codec.decompress(&message)) {
