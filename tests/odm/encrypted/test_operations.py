@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mangonel import bson
+from mangonel.api import AsyncCollection, Collection
 from mangonel.odm import (
     Connection,
     UnsupportedOption,
@@ -35,7 +36,6 @@ from mangonel.odm import (
     unset,
     where_js,
 )
-from mangonel.odm.store import writes
 
 pytest.importorskip("pymongocrypt")
 
@@ -213,13 +213,14 @@ def test_a_model_without_marks_is_saved_by_the_short_way(
     face.save(person)
     face.save(visit)
     ways: list[str] = []
-    long_way = writes._update_one
+    kind = AsyncCollection if face.is_async else Collection
+    long_way = kind.update_one
 
-    def noted(collection: Any, *arguments: Any) -> Any:
+    def noted(collection: Any, *arguments: Any, **options: Any) -> Any:
         ways.append(collection.name)
-        return long_way(collection, *arguments)
+        return long_way(collection, *arguments, **options)
 
-    monkeypatch.setattr(writes, "_update_one", noted)
+    monkeypatch.setattr(kind, "update_one", noted)
     visit.at, person.name = 7, "Eve"
     face.save(visit)
     face.save(person)
