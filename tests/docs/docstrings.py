@@ -103,7 +103,7 @@ def quoted(text: str) -> set[str]:
 
 
 def related(thing: Thing, depth: int = 2) -> Iterator[str]:
-    """Give the docstrings that this one may leave things to."""
+    """Return the docstrings that this one may refer to in place of its own text."""
     family, _, own = thing.name.rpartition(".")
     package = family.rpartition(".")[0]
     for word in quoted(thing.text):

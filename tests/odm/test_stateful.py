@@ -72,7 +72,7 @@ class Held:
         self.rev = row["rev"]
 
     def state(self) -> tuple[Any, ...]:
-        """All of it, for putting back."""
+        """Return a copy of everything, to restore later."""
         return (
             self.is_new,
             {name: copied(value) for name, value in self.values.items()},

@@ -94,7 +94,7 @@ class ShownModel(Shown):
                 yield name, spec
 
     def edited(self, model: Any, *, is_new: bool) -> list[tuple[str, Spec]]:
-        """Return the fields that a form has: those that programs set, and that a user may."""
+        """Return the fields of a form: all shown ones that programs may set and that are not fixed for users."""
         left_out = {*fields_not_set(Input if is_new else Patch, model), *self.fixed}
         return [(name, spec) for name, spec in self.fields(model) if name not in left_out]
 

@@ -294,7 +294,7 @@ async def _keep_flow(
 async def _end_flow(
     writes: list[_Write], place: Place, counts: tuple[int, int] | None
 ) -> tuple[dict[str, list[Any]], DanglingReference | None]:
-    """Compare what the server counted with what was sent, look for targets, and tell each document what it is.
+    """Compare the server's counts with what was sent, look for missing targets, mark each document as stored or not.
 
     Returns:
         the ids of references that lead to nothing, by key, and the error about them.
