@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 
-from mangonel import DeleteOne, InsertOne, MongoClient, UpdateOne
+from mangonel import AsyncMongoClient, DeleteOne, InsertOne, MongoClient, UpdateOne
 from mangonel.collation import Collation
 from mangonel.server import Server
-from tools.frames import entered
+from tools.frames import DRIVER, entered
 
 # The fused path is what users have; the reference path takes more steps in Python.
 pytestmark = pytest.mark.skipif(
@@ -93,3 +94,34 @@ def test_a_bulk_write_of_three_commands_enters_few_frames(things: Any) -> None:
     bulks = iter([ten_of_each_kind() for _ in range(3)])
     names = entered(lambda: things.bulk_write(next(bulks)))
     assert len(names) <= 20, names
+
+
+# Ours alone; a coroutine that waits once is entered twice.
+ON_A_LOOP: dict[str, tuple[int, Callable[[Any], Awaitable[object]]]] = {
+    "find_one": (3, lambda things: things.find_one({"_id": 3})),
+    "find_to_list": (11, lambda things: things.find(FILTER).to_list()),
+    "find_to_json": (11, lambda things: things.find(FILTER).to_json()),
+    "insert_one": (5, lambda things: things.insert_one({"n": 1})),
+    "update_one": (8, lambda things: things.update_one({"_id": 3}, UPDATE)),
+}
+
+
+@pytest.mark.parametrize("name", ON_A_LOOP)
+def test_an_everyday_operation_on_a_loop_enters_few_frames_of_ours(
+    name: str, things: Any, server: Server, database_name: str
+) -> None:
+    most, call = ON_A_LOOP[name]
+
+    async def opened() -> AsyncMongoClient[Any]:
+        return AsyncMongoClient(server.uri)
+
+    with asyncio.Runner() as runner:
+        client = runner.run(opened())
+        on_loop = client[database_name][things.name]
+
+        async def steps() -> None:
+            await call(on_loop)
+
+        names = entered(lambda: runner.run(steps()), below=DRIVER)
+        runner.run(client.close())
+    assert len(names) <= most, " ".join(names)

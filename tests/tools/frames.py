@@ -36,13 +36,17 @@ def _frames(folder: Path, error: BaseException) -> Iterator[tuple[FrameType, boo
         yield frame, frame.f_code.co_filename.startswith(f"{folder}{os.sep}")
 
 
-def entered(act: Callable[[], object]) -> list[str]:
-    """Return the functions of Python that a call enters when it is not the first of its kind, itself left out."""
+def entered(act: Callable[[], object], below: Path | None = None) -> list[str]:
+    """Return the functions of Python that a call enters when it is not the first of its kind, itself left out.
+
+    A coroutine is entered each time that it goes on. With `below`, only the code of that folder counts.
+    """
     names: list[str] = []
 
     def note(frame: FrameType, event: str, _argument: object) -> None:
-        if event == "call":
-            names.append(frame.f_code.co_qualname)
+        code = frame.f_code
+        if event == "call" and (below is None or code.co_filename.startswith(f"{below}{os.sep}")):
+            names.append(code.co_qualname)
 
     act()
     act()
@@ -55,4 +59,4 @@ def entered(act: Callable[[], object]) -> list[str]:
     finally:
         sys.setprofile(before)
         gc.enable()
-    return names[1:]
+    return names[1:] if below is None else names

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 TIMES = 20
@@ -25,5 +25,18 @@ def play(rows: Mapping[str, tuple[Callable[[Any], object], Any]]) -> None:
         os.getppid()
         for _ in range(TIMES):
             call(argument)
+        os.getsid(0)
+        print(name, TIMES)
+
+
+async def play_on_loop(rows: Mapping[str, Callable[[], Awaitable[object]]]) -> None:
+    """Do as `play` does with functions whose results are awaited by the running task."""
+    gc.disable()
+    for name, call in rows.items():
+        for _ in range(TIMES):
+            await call()
+        os.getppid()
+        for _ in range(TIMES):
+            await call()
         os.getsid(0)
         print(name, TIMES)

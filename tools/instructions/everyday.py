@@ -1,4 +1,4 @@
-"""The everyday operations for `tools/instructions.py`: counted from the call to its result, on the blocking face.
+"""The everyday operations for `tools/instructions.py`: counted from the call to its result, on both faces.
 
 A process beside this one answers every command with the same reply, so that no server's work is counted. Monitoring
 is at rest meanwhile. `COUNTED_DRIVER=pymongo` counts the same calls of PyMongo.
@@ -13,10 +13,10 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from counted import play
+from counted import play, play_on_loop
 
 from mangonel import bson
 
@@ -157,6 +157,47 @@ def main() -> None:
             # The least of several rounds counts: in the first, what watches the server still begins.
             for _ in range(ROUNDS):
                 play(everyday)
+        on_loop(uri)
+
+
+def on_loop(uri: str) -> None:
+    """Play the rows of asyncio, the loop's own work included: its poll, its callbacks and its tasks."""
+    # The rows of the blocking face are counted without it.
+    import asyncio
+
+    async def played() -> None:
+        client = DRIVER.AsyncMongoClient(uri)
+        people = client["shop"]["people"]
+        calls: dict[str, Callable[[], Awaitable[object]]] = {
+            "asyncio_find_one": lambda: people.find_one({"_id": 3}),
+            "asyncio_find_to_list": lambda: people.find({"n": 3}).to_list(),
+            "asyncio_insert_one": lambda: people.insert_one({"n": 3}),
+            "asyncio_update_one": lambda: people.update_one({"_id": 3}, {"$set": {"name": "Eve"}}),
+            "asyncio_task_of_find_one": lambda: asyncio.create_task(people.find_one({"_id": 3})),
+        }
+        if DRIVER.__name__ == "mangonel":
+            calls["asyncio_find_to_json"] = lambda: people.find({"n": 3}).to_json()
+            calls["asyncio_aget"] = person_getter(uri)
+        for _ in range(ROUNDS):
+            await play_on_loop(calls)
+        await client.close()
+
+    asyncio.run(played())
+
+
+def person_getter(uri: str) -> Callable[[], Awaitable[object]]:
+    """Return a function that gets one person as an object of the mapper, on the running loop."""
+    from mangonel.odm import Document, connect
+
+    class Person(Document):
+        __collection__ = "people"
+        id: int
+        n: int
+        name: str
+        born: int
+
+    connect(uri, database="shop")
+    return lambda: Person.aget(3)
 
 
 def observed(uri: str, clients: contextlib.ExitStack) -> dict[str, tuple[Callable[[Any], object], Any]]:

@@ -1,7 +1,8 @@
 """The asyncio face: one reader callback per connection, one future per reply, one timer for all deadlines.
 
 On loops with `add_reader`: asyncio's own, uvloop's, and so Tornado's. On other loops, such as Windows' default one,
-each connection is a `Stream`. Knows no BSON and no command.
+each connection is a `Stream`. The core sends and waits for replies (`driver/awaited.rs`); all else is here. Knows no
+BSON and no command.
 A connection belongs to the loop on which it was opened; one client may be used from several loops.
 """
 
@@ -25,14 +26,9 @@ from mangonel import _core
 from mangonel._core import (
     ASK,
     CONNECT,
-    DONE,
-    READ,
     SLEEP,
-    WAIT,
     WRITE,
     Waiter,
-    ask,
-    begin,
     receive_ready,
     send_some,
 )
@@ -41,7 +37,6 @@ from mangonel._faces.port import LARGEST_MESSAGE
 from mangonel._faces.secure import Secured
 from mangonel._faces.sockets import begin_lookup, is_numeric, resolve, tune
 from mangonel._faces.streams import Stream, close_on, forget, until_done
-from mangonel.errors import ProtocolError
 
 if TYPE_CHECKING:
     from mangonel._faces.port import Address
@@ -54,7 +49,7 @@ _LEAST_PRUNED = 1024
 _CHUNK = 64 * 1024
 
 
-class AioPort:
+class AioPort(_core.LoopPort):
     """Runs operations as coroutines of the running loop."""
 
     is_async = True
@@ -66,7 +61,6 @@ class AioPort:
         self._core = core
         self.timeout = core.timeout
         self._homes: list[_LoopState] = []
-        self._home: _LoopState | None = None
         self._keeping: set[asyncio.Task[Any]] = set()
         # Called once, off the loop, before the first operation; if it fails, again before the next.
         self.preparation: Callable[[], None] | None = None
@@ -75,101 +69,29 @@ class AioPort:
     def distance(self) -> float:
         return self._core.least_round_trip
 
-    async def arun(self, operation: _core.Operation) -> Any:
-        home = self._home
-        loop = get_running_loop()
-        if home is None or home.loop is not loop:
-            if self.preparation is not None:
-                await loop.run_in_executor(None, self.preparation)
-                self.preparation = None
-            home = self._enter(loop)
-        exchange = begin(self._core, operation, home.shard)
-        try:
-            while True:
-                step = exchange.step
-                if step == WRITE or step == READ:
-                    try:
-                        # Usually the whole message is sent at once, and only its reply is missing.
-                        waiter = ask(exchange, loop)
-                        if type(waiter) is Waiter:
-                            await waiter
-                        elif not await self._talk(home, exchange, waiter):
-                            continue
-                        exchange.handle_reply()
-                    except OSError as error:
-                        exchange.link.waiter = None
-                        exchange.handle_network_error(error, isinstance(error, TimeoutError))
-                    except ProtocolError as error:
-                        exchange.link.waiter = None
-                        exchange.handle_protocol_error(str(error))
-                elif step == WAIT:
-                    woken = Waiter(loop)
-                    exchange.set_waker(woken)
-                    time_left = exchange.time_left
-                    if time_left is not None:
-                        home.expire(woken, time_left)
-                    try:
-                        await woken
-                    except TimeoutError:
-                        exchange.handle_timeout()
-                    else:
-                        exchange.handle_wake()
-                elif step == DONE:
-                    return exchange.result()
-                else:
-                    await self._prepare(home, exchange, step)
-        finally:
-            exchange.close()
+    async def run(self, operation: _core.Operation) -> Any:
+        # A coroutine, and not only awaitable, since programs pass it on to whatever asks `inspect.iscoroutine`.
+        return await self.arun(operation)
 
-    # One frame less for each operation.
-    run = arun
+    # Called by the Rust base, which does everything else.
 
-    async def _talk(self, home: _LoopState, exchange: _core.Exchange, sent: int) -> bool:
-        """Do the steps WRITE and READ one by one, after `sent` bytes of the message were sent; return whether a reply
-        has arrived.
-        """
-        link = exchange.link
-        is_write = exchange.step == WRITE
-        if is_write and not sent and link.is_stale:
-            exchange.handle_link_lost()
-            return False
-        waiter = link.waiter = Waiter(home.loop)
-        stream = link.transport if home.streams else None
-        if is_write:
-            if stream is not None:
-                exchange.handle_sending()
-                await stream.send(exchange, waiter, exchange.step_timeout, home.expire)
-            else:
-                sent += send_some(exchange, sent)
-                if sent < len(exchange):
-                    await home.send_rest(link, exchange, sent)
-            if not exchange.expects_reply:
-                link.waiter = None
-                exchange.handle_sent()
-                return False
-        elif stream is not None:
-            stream.check_open()
-        elif link.fd < 0:
-            raise ConnectionResetError("the connection was closed")
-        if not link.has_message:
-            timeout = exchange.step_timeout
-            if timeout is not None:
-                home.expire(waiter, timeout)
-            await waiter
-        link.waiter = None
-        return True
+    async def _arrive(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Make the port ready for the running loop, on which it was not used last."""
+        if self.preparation is not None:
+            await loop.run_in_executor(None, self.preparation)
+            self.preparation = None
+        self._enter(loop)
 
-    async def _prepare(self, home: _LoopState, exchange: _core.Exchange, step: int) -> None:
+    async def _take_step(self, home: _LoopState, exchange: _core.Exchange, sent: int) -> None:
+        """Do a step for which more is needed than to send and to wait; the base handles what it raises."""
+        step = exchange.step
         if step == CONNECT:
-            try:
-                connection = await home.connect(exchange.address, exchange.step_timeout)
-                link = exchange.handle_connected(connection, connection.fd)
-                if connection.secured is not None:
-                    connection.secured.attach(link)
-                # Fails if the system allows no more descriptors to be watched.
-                connection.start(link)
-            except OSError as error:
-                exchange.handle_network_error(error, isinstance(error, TimeoutError))
+            connection = await home.connect(exchange.address, exchange.step_timeout)
+            link = exchange.handle_connected(connection, connection.fd)
+            if connection.secured is not None:
+                connection.secured.attach(link)
+            # Fails if the system allows no more descriptors to be watched.
+            connection.start(link)
         elif step == SLEEP:
             await asyncio.sleep(exchange.time_left or 0)
             exchange.handle_timeout()
@@ -181,6 +103,37 @@ class AioPort:
                 exchange.handle_no_answer(error)
             else:
                 exchange.handle_answer(answer)
+        else:
+            await self._talk(home, exchange, sent)
+
+    async def _talk(self, home: _LoopState, exchange: _core.Exchange, sent: int) -> None:
+        """Do the steps WRITE and READ, after `sent` bytes of the message were sent."""
+        link = exchange.link
+        waiter = link.waiter = Waiter(home.loop)
+        stream = link.transport if home.streams else None
+        if exchange.step == WRITE:
+            if stream is not None:
+                exchange.handle_sending()
+                await stream.send(exchange, waiter, exchange.step_timeout, home.expire)
+            else:
+                sent += send_some(exchange, sent)
+                if sent < len(exchange):
+                    await home.send_rest(link, exchange, sent)
+            if not exchange.expects_reply:
+                link.waiter = None
+                exchange.handle_sent()
+                return
+        elif stream is not None:
+            stream.check_open()
+        elif link.fd < 0:
+            raise ConnectionResetError("the connection was closed")
+        if not link.has_message:
+            timeout = exchange.step_timeout
+            if timeout is not None:
+                home.expire(waiter, timeout)
+            await waiter
+        link.waiter = None
+        exchange.handle_reply()
 
     def _enter(self, loop: asyncio.AbstractEventLoop) -> _LoopState:
         for home in list(self._homes):

@@ -541,14 +541,14 @@ impl Exchange {
 
     /// Seconds from now until `handle_timeout()` is due while waiting or sleeping, or None.
     #[getter]
-    fn time_left(&self) -> Option<f64> {
+    pub(crate) fn time_left(&self) -> Option<f64> {
         let now = self.core.get().now();
         let deadline = self.core.get().peek(|state| self.inner.deadline(&state.client));
         deadline.map(|deadline| seconds(deadline.saturating_since(now)))
     }
 
     /// Call `waker` once, from any thread, when a connection may have become free.
-    fn set_waker(&self, py: Python<'_>, waker: Py<PyAny>) -> PyResult<()> {
+    pub(crate) fn set_waker(&self, py: Python<'_>, waker: Py<PyAny>) -> PyResult<()> {
         let id = self.inner.id();
         // A grant since the last check would otherwise wake no waiter.
         let due = self.core.get().with(py, |state| {
@@ -663,12 +663,12 @@ impl Exchange {
     }
 
     /// A connection may have become free.
-    fn handle_wake(&mut self, py: Python<'_>) {
+    pub(crate) fn handle_wake(&mut self, py: Python<'_>) {
         self.advance(py, |inner, state, now| inner.handle_wake(&mut state.client, now));
     }
 
     /// The time of `time_left` is over.
-    fn handle_timeout(&mut self, py: Python<'_>) {
+    pub(crate) fn handle_timeout(&mut self, py: Python<'_>) {
         self.advance(py, |inner, state, now| inner.handle_timeout(&mut state.client, now));
     }
 

@@ -26,6 +26,12 @@ pub fn protocol_error(py: Python<'_>, message: &str) -> PyErr {
     raise(py, "ProtocolError", message)
 }
 
+/// Whether an error says that the peer broke the wire protocol.
+pub fn is_protocol_error(py: Python<'_>, error: &PyErr) -> bool {
+    let class = py.import("mangonel.errors").and_then(|errors| errors.getattr("ProtocolError"));
+    class.is_ok_and(|class| error.is_instance(py, &class))
+}
+
 /// What arrived is no message, or there is no memory for it.
 pub fn broken_message(py: Python<'_>, error: &ProtocolError) -> PyErr {
     match error.is_out_of_memory() {

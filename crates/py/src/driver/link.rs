@@ -158,11 +158,6 @@ impl Link {
         Ok(())
     }
 
-    /// Tells whether a message may be sent on its descriptor as it is, and nothing is there to be read first.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.fd >= 0 && self.tls.is_none() && self.deframer.message().is_none() && !self.is_stale()
-    }
-
     /// Notes that a reply is about to be read. Returns the face's object that is to be told of the first one.
     pub(crate) fn note_reply(&mut self, py: Python<'_>) -> Option<Py<PyAny>> {
         if std::mem::replace(&mut self.has_spoken, true) {
@@ -273,7 +268,7 @@ impl Link {
 
     /// Whether a whole message is there already.
     #[getter]
-    fn has_message(&self) -> bool {
+    pub(crate) fn has_message(&self) -> bool {
         self.deframer.message().is_some()
     }
 

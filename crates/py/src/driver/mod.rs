@@ -2,6 +2,7 @@
 
 mod answer;
 mod auth;
+mod awaited;
 pub(crate) mod batch;
 mod chunks;
 mod clock;
@@ -58,6 +59,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<batch::BlockingCursor>()?;
     module.add_class::<batch::AsyncCursorBase>()?;
     module.add_class::<waiter::Waiter>()?;
+    awaited::register(module)?;
     exchange::register(module)?;
     operation::add_constants(module)?;
     add_tables(module)?;

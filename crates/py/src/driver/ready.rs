@@ -62,24 +62,33 @@ fn finished_with(py: Python<'_>, value: Py<PyAny>) -> PyResult<Py<PyAny>> {
 #[pyfunction]
 fn run_now(steps: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     let py = steps.py();
-    let mut result = ptr::null_mut();
-    // SAFETY: `steps` lives as long as the borrow, and an iterator or a coroutine is all that may be sent to, which the call checks. It gives a new
-    // reference, or null where it raised.
-    let sent = unsafe {
-        let sent = ffi::PyIter_Send(steps.as_ptr(), ffi::Py_None(), &raw mut result);
-        if sent == ffi::PySendResult::PYGEN_RETURN {
-            return Ok(Bound::from_owned_ptr(py, result).unbind());
-        }
-        Bound::from_owned_ptr_or_opt(py, result)
+    match send_to(steps, py.None().bind(py))? {
+        Turn::Return(value) => return Ok(value),
+        Turn::Wait(_) => steps.call_method0(intern!(py, "close"))?,
     };
-    if sent.is_none() {
-        return Err(PyErr::fetch(py));
-    }
-    steps.call_method0(intern!(py, "close"))?;
     Err(failure::bug(
         py,
         "expected a blocking flow to run to its end, got it suspended; it awaits something foreign",
     ))
+}
+
+/// What a coroutine came to: a future that its task must wait for, or its result.
+pub enum Turn {
+    Wait(Py<PyAny>),
+    Return(Py<PyAny>),
+}
+
+/// Sends a value into a coroutine or another iterator.
+pub fn send_to(steps: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<Turn> {
+    let py = steps.py();
+    let mut result = ptr::null_mut();
+    // SAFETY: both live as long as their borrows, and the call checks what may be sent to. It gives a new reference, or
+    // null where it raised.
+    let (outcome, result) = unsafe {
+        let outcome = ffi::PyIter_Send(steps.as_ptr(), value.as_ptr(), &raw mut result);
+        (outcome, Bound::from_owned_ptr_or_err(py, result)?.unbind())
+    };
+    Ok(if outcome == ffi::PySendResult::PYGEN_RETURN { Turn::Return(result) } else { Turn::Wait(result) })
 }
 
 /// Return a method that calls a flow's function and runs the flow as `run_now` does, without a frame of its own.

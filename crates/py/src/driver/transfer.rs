@@ -75,7 +75,6 @@ fn arrived(
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(transfer, module)?)?;
     module.add_function(wrap_pyfunction!(run_fused, module)?)?;
-    module.add_function(wrap_pyfunction!(ask, module)?)?;
     module.add_function(wrap_pyfunction!(send_some, module)?)?;
     module.add_function(wrap_pyfunction!(receive_ready, module)?)
 }
@@ -170,33 +169,44 @@ fn converse(py: Python<'_>, exchange: &mut Exchange) -> PyResult<bool> {
     Ok(exchange.step() == super::exchange::DONE)
 }
 
-/// Send the message that is due, and return the wait for its reply; for asyncio. Return how much was sent, if only as a
-/// number, when that is not all of it or more is to be looked at: then the steps are done one by one.
-#[entries]
-#[pyfunction]
-fn ask(exchange: &Bound<'_, Exchange>, event_loop: Py<PyAny>) -> PyResult<Py<PyAny>> {
-    let py = exchange.py();
-    let nothing = || Ok(0_usize.into_pyobject(py)?.into_any().unbind());
-    let mut exchange = exchange.try_borrow_mut()?;
-    let Some(link) = exchange.link.as_ref().map(|link| link.clone_ref(py)) else { return nothing() };
+/// How far a message was sent without waiting.
+pub enum Asked {
+    /// To its end; this is the wait for its reply.
+    All(Py<Waiter>),
+    /// To its end, and it has no reply; or not at all, since its connection is stale. The next step is due.
+    Next,
+    /// So far; the rest is to be sent by the face's own means.
+    Part(usize),
+}
+
+/// Sends the message that is due as far as the socket takes it at once; for asyncio.
+pub fn ask(py: Python<'_>, exchange: &mut Exchange, event_loop: &Py<PyAny>) -> PyResult<Asked> {
+    let Some(link) = exchange.link.as_ref().map(|link| link.clone_ref(py)) else { return Ok(Asked::Part(0)) };
     let link = link.bind(py);
-    let is_simple = exchange.step() == super::exchange::WRITE
-        && exchange.expects_reply()
-        && exchange.step_timeout().is_none()
-        && link.try_borrow()?.is_ready();
-    if !is_simple {
-        return nothing();
+    {
+        let known = link.try_borrow()?;
+        if known.is_stale() {
+            drop(known);
+            exchange.handle_link_lost(py)?;
+            return Ok(Asked::Next);
+        }
+        // Without a descriptor it is a stream, or was closed.
+        if known.fd < 0 || known.has_message() {
+            return Ok(Asked::Part(0));
+        }
     }
     exchange.announce(py);
-    let mut link = link.try_borrow_mut()?;
-    let outbound = exchange.outbound();
-    let sent = send_now(link.fd, outbound)?;
-    if sent < outbound.len() {
-        return Ok(sent.into_pyobject(py)?.into_any().unbind());
+    let sent = send_from(py, exchange, link, 0)?;
+    if sent < exchange.outbound().len() {
+        return Ok(Asked::Part(sent));
     }
-    let waiter = Py::new(py, Waiter::begin(event_loop))?;
-    link.waiter = Some(waiter.clone_ref(py));
-    Ok(waiter.into_any())
+    if !exchange.expects_reply() {
+        exchange.sent(py);
+        return Ok(Asked::Next);
+    }
+    let waiter = Py::new(py, Waiter::begin(event_loop.clone_ref(py)))?;
+    link.try_borrow_mut()?.waiter = Some(waiter.clone_ref(py));
+    Ok(Asked::All(waiter))
 }
 
 /// Send what the socket takes at once, from `offset` on; return how much. For non-blocking plain sockets.
@@ -208,15 +218,21 @@ fn send_some(exchange: &Bound<'_, Exchange>, offset: usize) -> PyResult<usize> {
         exchange.try_borrow_mut()?.announce(py);
     }
     let exchange = exchange.try_borrow()?;
+    match &exchange.link {
+        Some(link) => send_from(py, &exchange, link.bind(py), offset),
+        None => Ok(0),
+    }
+}
+
+fn send_from(py: Python<'_>, exchange: &Exchange, link: &Bound<'_, Link>, offset: usize) -> PyResult<usize> {
     let outbound = exchange.outbound().get(offset..).unwrap_or_default();
-    let Some(link) = &exchange.link else { return Ok(0) };
     let (fd, tls) = {
-        let mut link = link.try_borrow_mut(py)?;
+        let mut link = link.try_borrow_mut()?;
         (link.fd, link.tls.take())
     };
     let Some(mut tls) = tls else { return Ok(send_now(fd, outbound)?) };
     let sent = tls.send_some(py, fd, outbound);
-    link.try_borrow_mut(py)?.tls = Some(tls);
+    link.try_borrow_mut()?.tls = Some(tls);
     sent
 }
 

@@ -12,7 +12,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::exceptions::asyncio::{CancelledError, InvalidStateError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::{PyTraverseError, PyVisit, intern};
+use pyo3::{PyTraverseError, PyVisit, ffi, intern};
 
 use super::interpreter;
 use crate::thread_end::Entry;
@@ -50,6 +50,16 @@ impl Waiter {
         Waiter { _entry: Entry, event_loop, state: State::Pending, callbacks: Vec::new(), is_blocking: false }
     }
 
+    /// Returns whether the wait has ended well; if it goes on, the task is about to get it from its coroutine.
+    pub fn poll(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let mut waiter = slf.try_borrow_mut()?;
+        if !waiter.done() {
+            waiter.is_blocking = true;
+            return Ok(false);
+        }
+        waiter.result(slf.py()).map(|()| true)
+    }
+
     /// Ends the wait and runs the callbacks now, then those of the waits for connections that this ended. Only for callers
     /// that run outside of any task.
     pub fn resolve_now(slf: &Bound<'_, Self>, error: Option<PyErr>) -> PyResult<()> {
@@ -80,9 +90,9 @@ impl Waiter {
         let Some(callbacks) = Self::finish(slf, state)? else { return Ok(()) };
         for (callback, context) in callbacks {
             match context {
-                Some(context) => context.call_method1(py, intern!(py, "run"), (callback, slf))?,
-                None => callback.call1(py, (slf,))?,
-            };
+                Some(context) => call_in(context.bind(py), callback.bind(py), slf)?,
+                None => callback.call1(py, (slf,)).map(drop)?,
+            }
         }
         Ok(())
     }
@@ -118,6 +128,21 @@ impl Waiter {
         event_loop.bind(py).call_method(intern!(py, "call_soon"), (callback, slf), Some(&named))?;
         Ok(())
     }
+}
+
+/// Calls a function in a context, as the context's `run` does, without asking it for the method.
+fn call_in(
+    context: &Bound<'_, PyAny>,
+    callback: &Bound<'_, PyAny>,
+    waiter: &Bound<'_, Waiter>,
+) -> PyResult<()> {
+    let py = context.py();
+    let checked = |status| if status == 0 { Ok(()) } else { Err(PyErr::fetch(py)) };
+    // SAFETY: the call checks that it is a context, which is alive as long as the borrow.
+    checked(unsafe { ffi::PyContext_Enter(context.as_ptr()) })?;
+    let called = callback.call1((waiter,)).map(drop);
+    // SAFETY: as above; no exception is pending, since `called` holds it.
+    called.and(checked(unsafe { ffi::PyContext_Exit(context.as_ptr()) }))
 }
 
 #[entries]
@@ -256,15 +281,7 @@ impl Waiter {
     }
 
     fn __next__(slf: Bound<'_, Self>) -> PyResult<Option<Bound<'_, Self>>> {
-        {
-            let mut waiter = slf.try_borrow_mut()?;
-            if !waiter.done() {
-                waiter.is_blocking = true;
-                drop(waiter);
-                return Ok(Some(slf));
-            }
-        }
-        slf.try_borrow()?.result(slf.py()).map(|()| None)
+        Ok(if Self::poll(&slf)? { None } else { Some(slf) })
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
