@@ -211,6 +211,7 @@ lint-text:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(PYTHON) tools/words.py
+	$(PYTHON) tools/planted.py --check
 
 lint-types:
 	$(BIN)/mypy
