@@ -20,6 +20,7 @@ BLOCKING = "(reference or fused or blocking) and not asyncio and not uvloop"
 
 FILES = {
     "faces": "direct_connections large load_balancer outages pool pool_upkeep server_selector srv",
+    "floor": "every_step",
     "tls": "connections failures",
 }
 

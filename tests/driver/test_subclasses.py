@@ -12,9 +12,11 @@ import mangonel
 from mangonel import MongoClient, ReadPreference, WriteConcern
 from mangonel._core import ChildTemplate
 from mangonel._shared.collection.collection import _FIELDS
-from mangonel.api import AsyncCollection, AsyncDatabase, Collection, Database
+from mangonel.api import AsyncCollection, AsyncDatabase, Collection, Cursor, Database
 from mangonel.bson.codec_options import CodecOptions
 from mangonel.errors import InvalidOperation
+from tools.faces import found
+from tools.scripted_server import ScriptedServer
 
 
 class Shop(Database):
@@ -187,3 +189,28 @@ def test_a_client_that_gave_databases_ends_with_its_last_reference() -> None:
         assert ended() is None
     finally:
         gc.enable()
+
+
+class Slotted:
+    __slots__ = ("a",)
+
+
+class SlottedCursor(Slotted, Cursor):
+    """A class of two layouts, which has its batches in Python."""
+
+
+def test_a_cursor_of_a_class_with_slots_is_killed_when_it_is_dropped_and_not_before(
+    scripted_server: ScriptedServer,
+) -> None:
+    scripted_server.once("find", found({"_id": 1}, id=9))
+    scripted_server.on("find", found({"_id": 1}, id=8))
+    scripted_server.on("getMore", found({"_id": 2}, id=9, batch="nextBatch"))
+    with MongoClient(scripted_server.uri) as client:
+        cursor: Any = SlottedCursor(client.shop.orders)
+        assert [next(cursor)["_id"] for _ in range(3)] == [1, 2, 2]
+        # What is cleaned up in the background is done in its order.
+        client.shop.orders.find().next()
+        scripted_server.wait_for("killCursors")
+        cursor.close()
+        killed = scripted_server.received("killCursors")
+        assert [request.command["cursors"] for request in killed] == [[8], [9]]

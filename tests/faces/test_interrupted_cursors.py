@@ -16,7 +16,7 @@ from mangonel import CursorType, MongoClient
 from mangonel._shared.client import abandoned_cursors
 from mangonel.server import Server
 from tools.faces import pool_sizes
-from tools.interrupts import interrupt
+from tools.interrupts import interrupt, places
 
 HERE = Path(mangonel.__file__).parent
 FOLDERS = tuple(str(HERE / name) for name in ("_shared", "_faces"))
@@ -117,3 +117,26 @@ def test_an_interrupted_read_leaves_no_cursor_open(way: str, client: MongoClient
     client.drop_database(database_name)
     assert not wrong, f"{len(wrong)} of {at - 1} places: {wrong}"
     assert at > 10
+
+
+# Python tells of an exception that a finalizer raises, and goes on.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("client", ["fused", "reference"], indirect=True)
+@pytest.mark.parametrize("way", ["find", "prefetch", "exhaust", "in_session"])
+def test_an_interrupted_finalizer_leaves_no_cursor_open(
+    way: str, client: MongoClient, database_name: str
+) -> None:
+    read = getattr(Reads(client, database_name), way)
+    read()
+    wrong = []
+    for at in itertools.count(1):
+        # The object is dropped when `read` returns.
+        was = places(read, FOLDERS, at, in_finalizers=True) == at
+        if left := left_over(client, database_name):
+            wrong.append((at, left[1], len(left[0])))
+            client.admin.command({"killAllSessions": []})
+        if not was:
+            break
+    client.drop_database(database_name)
+    assert not wrong, f"{len(wrong)} of {at - 1} places: {wrong}"
+    assert at > 2

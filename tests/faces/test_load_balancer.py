@@ -77,14 +77,31 @@ def test_closing_a_cursor_kills_it_where_it_lives(face: Face, balancer: Scripted
     assert pool_sizes(client)[:2] == (1, 0)
 
 
-def test_a_cursor_that_is_dropped_takes_its_connection_along(face: Face, balancer: ScriptedServer) -> None:
+def test_a_cursor_that_is_dropped_is_killed_where_it_lives(face: Face, balancer: ScriptedServer) -> None:
     client = face.client(uri_of(balancer))
     balancer.on("find", found({"_id": 1}, id=9))
     cursor = client.shop.orders.find()
     face.next(cursor)
+    # The next command of others takes another connection.
+    face.run(lambda: client.shop.command("ping"))
+    del cursor
+    eventually(lambda: pool_sizes(client)[:2] == (2, 0))
+    assert connections_of(balancer, "killCursors") == connections_of(balancer, "find")
+    assert [request.command["cursors"] for request in balancer.received("killCursors")] == [[9]]
+
+
+def test_a_cursor_that_is_dropped_after_its_connection_broke_holds_none(
+    face: Face, balancer: ScriptedServer
+) -> None:
+    client = face.client(uri_of(balancer))
+    balancer.on("find", found({"_id": 1}, id=9))
+    balancer.on("killCursors", Close())
+    cursor = client.shop.orders.find()
+    face.next(cursor)
     del cursor
     eventually(lambda: pool_sizes(client)[:2] == (0, 0))
-    balancer.wait_for_open(0)
+    face.run(lambda: client.shop.command("ping"))
+    assert pool_sizes(client)[:2] == (1, 0)
 
 
 def rest(face: Face) -> None:

@@ -2,7 +2,8 @@
 
 A flow runs once to count its awaits and its commands. Then it runs again for each of them, and breaks off there. A real
 mongod stands behind a proxy that knows commands, so a step is the same one in each run; the clock is the machine's.
-`test_virtual_time.py` does the same in a world whose time does not pass by itself.
+`test_virtual_time.py` does the same in a world whose time does not pass by itself, and `test_gevent_faces.py` runs this
+file in a process that gevent has patched: there each switch of the flow's greenlet is a step, at which it is killed.
 """
 
 from __future__ import annotations
@@ -12,14 +13,22 @@ import asyncio
 import pytest
 
 from floor.flows import FLOWS, wait
-from floor.trials import Tasks, Trials, Way, choice
+from floor.trials import Kills, Tasks, Trials, Way, choice
 from mangonel import AsyncMongoClient, MongoClient
 from mangonel._core import run_now
+from mangonel._faces.sockets import is_patched_by_gevent
 from mangonel.server import Server
 from tools.faces import LOOPS, new_loop
 from tools.message_proxy import MessageProxy
 
-FACES = ("fused", "reference", *LOOPS)
+# Under gevent there is one way only.
+FACES = ("reference",) if is_patched_by_gevent() else ("fused", "reference", *LOOPS)
+
+
+def way_of(face: str) -> Way:
+    if face in LOOPS:
+        return Tasks()
+    return Kills() if is_patched_by_gevent() else Way()
 
 
 @pytest.mark.plays_a_sample
@@ -44,8 +53,8 @@ def test_a_flow_that_is_broken_off_at_any_step_tells_the_truth_and_leaves_nothin
         async def steps() -> list[str]:
             client = AsyncMongoClient(uri) if face in LOOPS else MongoClient(uri)
             try:
-                flow, way = FLOWS[name](client, admin, database_name), Tasks() if face in LOOPS else Way()
-                return await Trials(flow, proxy, admin, way).all(is_chosen)
+                flow = FLOWS[name](client, admin, database_name)
+                return await Trials(flow, proxy, admin, way_of(face)).all(is_chosen)
             finally:
                 await wait(client.close())
 

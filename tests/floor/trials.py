@@ -15,6 +15,8 @@ import zlib
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any
 
+import greenlet
+
 from floor.flows import Flow
 from mangonel._core import run_now
 from mangonel.errors import PyMongoError
@@ -85,6 +87,36 @@ class Tasks(Way):
 
     async def pause(self) -> None:
         await asyncio.sleep(0.005)
+
+
+class Kills(Way):
+    """In a greenlet of gevent, which is killed while it waits."""
+
+    kinds = ("early",)
+    exceptions = (greenlet.GreenletExit,)
+
+    async def run(self, steps: Coroutine[Any, Any, Any], kind: str, at: int) -> Any:
+        import gevent
+
+        flow = gevent.spawn(run_now, steps)
+        count = 0
+
+        def trace(event: str, ends: tuple[Any, Any]) -> None:
+            nonlocal count
+            if ends[0] is flow and not flow.dead:
+                count += 1
+                if kind in self.kinds and count == at:
+                    flow.kill(block=False)
+
+        former = greenlet.settrace(trace)
+        try:
+            told = flow.get()
+        finally:
+            greenlet.settrace(former)
+            self.count = count
+        if isinstance(told, greenlet.GreenletExit):
+            raise told
+        return told
 
 
 class Awaits:

@@ -44,14 +44,17 @@ def interrupt(act: Callable[[], Any], at: int, folders: tuple[str, ...]) -> bool
     return False
 
 
-def places(act: Callable[[], Any], folders: tuple[str, ...], at: int = 0) -> int:
-    """Run `act`, as `interrupt` does; return how many such places it passed. Raise KeyboardInterrupt at place `at`."""
+def places(act: Callable[[], Any], folders: tuple[str, ...], at: int = 0, in_finalizers: bool = False) -> int:
+    """Run `act`, as `interrupt` does; return how many such places it passed. Raise KeyboardInterrupt at place `at`.
+
+    `in_finalizers`: the places are those in finalizers, and no others; what is raised there ends nothing but these.
+    """
     passed = 0
     last: tuple[FrameType, int] | None = None
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal passed, last
-        if not frame.f_code.co_filename.startswith(folders) or _is_finalizing(frame):
+        if not frame.f_code.co_filename.startswith(folders) or _is_finalizing(frame) is not in_finalizers:
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":

@@ -10,6 +10,7 @@ is the same one in every run. For commands, `LineProxy` knows only bytes.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import threading
 from typing import Any
@@ -119,8 +120,11 @@ class _Line:
             if self._unanswered:
                 return not self._is_down.is_set()
             try:
-                return self._client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) != b""
-            except OSError:
+                arrived = select.poll()
+                arrived.register(self._client.fileno(), select.POLLIN)
+                return bool(arrived.poll(0)) and self._client.recv(1, socket.MSG_PEEK) != b""
+            except (OSError, ValueError):
+                # It was closed.
                 return False
 
     def carry_up(self) -> None:

@@ -158,10 +158,24 @@ class AioPort(_core.LoopPort):
                 with contextlib.suppress(RuntimeError):
                     home.loop.call_soon_threadsafe(self._keep_here, operation)
 
-    def _keep_here(self, operation: _core.Operation) -> None:
+    def end_pinned(self, operation: _core.Operation, link: int, shard: int) -> None:
+        """Kill a dropped cursor on the connection that it is bound to, and give that back; callable from any thread."""
+        for home in list(self._homes):
+            if home.shard == shard:
+                with contextlib.suppress(RuntimeError):
+                    home.loop.call_soon_threadsafe(self._end_pinned_here, operation, link)
+                    return
+        self.release_pinned(link, is_drained=False)
+
+    def _end_pinned_here(self, operation: _core.Operation, link: int) -> None:
+        task = self._keep_here(operation)
+        task.add_done_callback(lambda _: self.release_pinned(link, is_drained=True))
+
+    def _keep_here(self, operation: _core.Operation) -> asyncio.Task[Any]:
         task = get_running_loop().create_task(self.arun(operation))
         self._keeping.add(task)
         task.add_done_callback(self._kept)
+        return task
 
     def _kept(self, task: asyncio.Task[Any]) -> None:
         self._keeping.discard(task)

@@ -28,7 +28,7 @@ class Background:
     """The notes of one client, and the thread that processes them."""
 
     def __init__(self, core: _core.Core) -> None:
-        self._core = core
+        self.core = core
         self._notes: deque[Callable[[], list[_core.Operation]]] = deque()
         # With the time before which each must not run; all have the same delay.
         self._later: deque[tuple[float, Callable[[], list[_core.Operation]]]] = deque()
@@ -112,10 +112,10 @@ class Background:
         from mangonel._faces.blocking import BlockingPort
         from mangonel.errors import PyMongoError
 
-        if self._core.is_closed:
+        if self.core.is_closed:
             return
         if self._port is None:
-            self._port = BlockingPort(self._core, owns_core=False)
+            self._port = BlockingPort(self.core, owns_core=False)
         for operation in make():
             try:
                 self._port.run(operation)

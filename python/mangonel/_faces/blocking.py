@@ -214,6 +214,11 @@ class BlockingPort(BlockingLoop):
         except PyMongoError:
             return
 
+    def end_pinned(self, operation: _core.Operation, link: int, _shard: int) -> None:
+        """Kill a dropped cursor on the connection that it is bound to, and give that back; failures are ignored."""
+        self.fill_pool(operation, _shard)
+        self.release_pinned(link, is_drained=True)
+
     def flow(self, steps: Coroutine[Any, Any, T]) -> T:
         return run_now(steps if self.timeout is None else within(self.timeout, steps))
 

@@ -11,6 +11,7 @@ use super::batch::Batch;
 use super::core::Core;
 use super::exchange::Exchange;
 use super::failure;
+use super::open_cursor::OpenCursor;
 use super::operation::ReplyForm;
 use super::pending::LostCursor;
 use super::session::ImplicitSession;
@@ -187,7 +188,12 @@ impl Exchange {
         );
         batch.is_streaming = self.inner.more_to_come();
         batch.server = self.inner.server().map(ToString::to_string).unwrap_or_default();
-        batch.opener = (cursor.id != 0 && self.is_first()).then(|| self.core.clone_ref(py));
+        if cursor.id != 0 && self.is_first() {
+            let (server, namespace) = (batch.server.clone(), batch.namespace().to_owned());
+            let (core, is_streaming) = (self.core.clone_ref(py), batch.is_streaming);
+            let opened = OpenCursor::new(core, server, namespace, cursor.id, pinned, is_streaming);
+            batch.opened = Some(Py::new(py, opened)?);
+        }
         Ok(Py::new(py, batch)?.into_any())
     }
 
@@ -203,7 +209,7 @@ impl Exchange {
         if !self.reply.is_empty()
             && let Some(cursor) = self.take_lost_cursor()
         {
-            Core::end_lost(&self.core, cursor, None);
+            Core::end_lost(&self.core, cursor, false);
         }
     }
 
@@ -218,7 +224,12 @@ impl Exchange {
         let cursor = self.inner.facts().cursor.as_ref().filter(|cursor| cursor.id != 0)?;
         let server = self.inner.server()?.to_string();
         let body = read_reply(&reply).ok()?.body;
-        Some(LostCursor { server, namespace: cursor.namespace_in(body.as_bytes()), id: cursor.id })
+        Some(LostCursor {
+            server,
+            namespace: cursor.namespace_in(body.as_bytes()),
+            id: cursor.id,
+            pinned: None,
+        })
     }
 
     pub(super) fn with_batch(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {

@@ -2,7 +2,7 @@
 //! A document becomes a Python object only when it is asked for.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mangonel_bson::{JsonMode, RawDocument, write_json};
 use mangonel_entries::entries;
@@ -12,14 +12,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use pyo3::{PyTraverseError, PyVisit, intern};
 
-use super::core::Core;
 use super::failure;
-use super::pending::LostCursor;
+use super::open_cursor::OpenCursor;
 use super::session::ImplicitSession;
 use crate::codec::collector::Pause;
 use crate::codec::document_shape::DocumentShape;
 use crate::codec::{self, Codec};
-use crate::thread_end::{Entry, never_unwind_this_thread};
+use crate::thread_end::Entry;
 
 /// A change and its resume token.
 type Change = (Py<PyAny>, Option<Py<PyBytes>>);
@@ -45,10 +44,9 @@ pub struct Batch {
     pub(crate) is_streaming: bool,
     /// The server that has the cursor.
     pub(crate) server: String,
-    /// Who ends the cursor if this is dropped before an object has taken it over; None when the batch did not open it.
-    pub(crate) opener: Option<Py<Core>>,
-    /// Whether an object has taken the cursor over, or it has ended.
-    is_taken: AtomicBool,
+    /// The cursor that the batch opened, which ends with the last reference; None when there is none, or another did.
+    #[pyo3(get)]
+    pub(crate) opened: Option<Py<OpenCursor>>,
     /// The shape of documents instead of the codec's document class.
     shape: Option<Py<DocumentShape>>,
 }
@@ -82,8 +80,7 @@ impl Batch {
             is_raw,
             is_streaming: false,
             server: String::new(),
-            opener: None,
-            is_taken: AtomicBool::new(false),
+            opened: None,
             shape: None,
         }
     }
@@ -141,10 +138,6 @@ impl Batch {
         Ok((end >= self.end).then(|| end - length..end))
     }
 
-    fn take_over(&self) {
-        self.is_taken.store(true, Ordering::Relaxed);
-    }
-
     /// Whether the server has more documents than these.
     pub(crate) fn has_more(&self) -> bool {
         self.id != 0
@@ -182,7 +175,7 @@ impl Batch {
 
     /// The namespace the cursor lives in, `database.collection`.
     #[getter]
-    fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         &self.namespace
     }
 
@@ -208,11 +201,6 @@ impl Batch {
     #[getter]
     fn server(&self) -> &str {
         &self.server
-    }
-
-    /// The cursor that the batch opened has ended: dropping the batch kills nothing.
-    fn disown(&self) {
-        self.take_over();
     }
 
     /// The resume token behind this batch, as BSON, or None.
@@ -310,16 +298,6 @@ impl Batch {
     }
 }
 
-impl Drop for Batch {
-    fn drop(&mut self) {
-        let Some(core) = self.opener.take_if(|_| !*self.is_taken.get_mut()) else { return };
-        never_unwind_this_thread();
-        // A signal's handler may have raised between the reply and the object that was to own the cursor.
-        let (server, namespace) = (std::mem::take(&mut self.server), std::mem::take(&mut self.namespace));
-        Core::end_lost(&core, LostCursor { server, namespace, id: self.id }, self.pinned);
-    }
-}
-
 fn make_room(out: &mut Vec<u8>, more: usize) -> PyResult<()> {
     out.try_reserve(more).map_err(|_| PyMemoryError::new_err(format!("no memory for {more} more bytes")))
 }
@@ -370,12 +348,9 @@ impl BatchCursor {
         BatchCursor::default()
     }
 
-    /// Takes a batch, and over the cursor that it opened: from now on this object ends that.
     #[setter(_batch)]
     fn set_batch(slf: &Bound<'_, Self>, batch: Option<Bound<'_, Batch>>) -> PyResult<()> {
-        if let Some(batch) = &batch {
-            batch.try_borrow()?.take_over();
-        }
+        // Dropped when nothing is borrowed.
         let _replaced = std::mem::replace(&mut slf.try_borrow_mut()?._batch, batch.map(Bound::unbind));
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The client's shared state as a Python class: the core behind its lock, and the Python side of links and wakers.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -185,6 +185,7 @@ pub struct Core {
     listener_check: Mutex<Option<Py<PyAny>>>,
     /// Whether operations are counted.
     counts: AtomicBool,
+    forks: AtomicU32,
     /// The places of exchanges that hold a connection between two calls.
     pub(crate) ahead: Ahead,
     /// Makes spans of operations.
@@ -226,6 +227,11 @@ impl Core {
     pub(super) fn publisher(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         let held = self.publisher.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         held.as_ref().map(|publisher| publisher.clone_ref(py))
+    }
+
+    /// How many forks are between the process that made it and this one.
+    pub(super) fn forks(&self) -> u32 {
+        self.forks.load(Ordering::Relaxed)
     }
 
     /// Whether operations are counted.
@@ -276,11 +282,11 @@ impl Core {
         interpreter::deliver_soon(slf);
     }
 
-    /// Has a cursor killed, from a drop; one that is bound to a connection ends with that.
-    pub fn end_lost(slf: &Py<Self>, cursor: LostCursor, pinned: Option<u32>) {
-        Self::change_in_drop(slf, |state, now| match pinned {
-            Some(link) => state.client.release_pinned(LinkId(link), false, now),
-            None => state.left.get_or_insert_default().lost_cursors.push(cursor),
+    /// Has a cursor killed, from a drop; one that streams ends with the connection that it is bound to.
+    pub fn end_lost(slf: &Py<Self>, cursor: LostCursor, is_streaming: bool) {
+        Self::change_in_drop(slf, |state, now| match cursor.pinned {
+            Some(link) if is_streaming => state.client.release_pinned(LinkId(link), false, now),
+            _ => state.left.get_or_insert_default().lost_cursors.push(cursor),
         });
     }
 
@@ -449,6 +455,7 @@ impl Core {
             publisher: Mutex::new(publisher),
             listener_check: Mutex::new(None),
             counts: AtomicBool::new(false),
+            forks: AtomicU32::new(0),
             ahead: Ahead::new(option(options, "max_pool_size")?),
             tracer,
             selector: option::<Option<Py<PyAny>>>(options, "server_selector")?,
@@ -541,7 +548,7 @@ impl Core {
     }
 
     /// Set the functions to call for cursors that have lost their owners: `sessions` with a server's address and the id of a
-    /// session, `cursors` with the address, the namespace and the id of a cursor.
+    /// session, `cursors` with the address, the namespace and the id of a cursor, and the link that it is bound to or None.
     fn set_sweeper(&self, sessions: Py<PyAny>, cursors: Py<PyAny>) {
         let _replaced = self.lock().sweeper.replace((sessions, cursors));
     }
@@ -663,6 +670,7 @@ impl Core {
     /// sockets the child must close without a word.
     fn restart_in_child(&self, py: Python<'_>, seed: [u8; 16]) -> PyResult<Py<PyList>> {
         let now = self.now();
+        self.forks.fetch_add(1, Ordering::Relaxed);
         let (links, _wakers, _enders) = {
             let mut state = self.lock();
             state.client.restart_in_child(seed, now);
@@ -691,6 +699,14 @@ impl Core {
         self.with(py, |state| {
             state.client.release_pinned(LinkId(link), is_drained, self.now());
         });
+    }
+
+    /// Return the opener of a link's shard, as `open_shard` got it, and the shard; None if either has gone.
+    fn opener_of(&self, py: Python<'_>, link: u32) -> Option<(Py<PyAny>, u32)> {
+        let link = self.peek(|state| state.links.get(&LinkId(link)).map(|link| link.clone_ref(py)))?;
+        let shard = link.try_borrow(py).ok()?.shard;
+        let opener = self.peek(|state| state.openers.get(&shard).map(|opener| opener.clone_ref(py)))?;
+        Some((opener, shard))
     }
 
     /// Introduce the client to the server with this document from the next connection on.

@@ -564,7 +564,8 @@ impl Exchange {
         let core = self.core.clone_ref(py);
         let opening = self.inner.opening();
         let id = opening.unwrap_or_else(|| core.get().with(py, |state| state.client.next_link()));
-        let link = Py::new(py, Link::new(id, self.inner.shard().0, transport, fd, self.core.get().clock.clone()))?;
+        let link =
+            Py::new(py, Link::new(id, self.inner.shard().0, transport, fd, self.core.get().clock.clone()))?;
         let kept = link.clone_ref(py);
         self.advance(py, |inner, state, now| {
             state.links.insert(id, kept);

@@ -19,6 +19,7 @@ mod made;
 mod metrics;
 mod monitor;
 mod namespaces;
+mod open_cursor;
 pub(crate) mod operation;
 mod pending;
 pub(crate) mod ready;
@@ -54,6 +55,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<namespaces::NamespacedSource>()?;
     module.add_class::<session::ImplicitSession>()?;
     module.add_class::<session::Session>()?;
+    module.add_class::<open_cursor::OpenCursor>()?;
     module.add_class::<batch::Batch>()?;
     module.add_class::<batch::BatchCursor>()?;
     module.add_class::<batch::BlockingCursor>()?;

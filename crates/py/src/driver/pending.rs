@@ -33,11 +33,13 @@ pub struct Pending {
     pub has_deployment_events: bool,
 }
 
-/// A cursor that is open on a server, and that no object will end: server, namespace and id.
+/// A cursor that is open on a server, and that no object will end: server, namespace and id, and the link that it is
+/// bound to.
 pub struct LostCursor {
     pub server: String,
     pub namespace: String,
     pub id: i64,
+    pub pinned: Option<u32>,
 }
 
 /// Events of the deployment in their order, which listeners see.
@@ -101,8 +103,8 @@ impl Pending {
                     let task = (address.as_str(), PyBytes::new(py, id));
                     interpreter::insist(py, sessions.bind(py), || sessions.call1(py, task.clone()).map(drop));
                 }
-                for LostCursor { server, namespace, id } in &self.lost_cursors {
-                    let task = (server, namespace, id);
+                for LostCursor { server, namespace, id, pinned } in &self.lost_cursors {
+                    let task = (server, namespace, id, pinned);
                     interpreter::insist(py, cursors.bind(py), || cursors.call1(py, task).map(drop));
                 }
             }

@@ -11,7 +11,7 @@ from mangonel._shared.operation import build_operation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any, Literal
 
 
@@ -30,6 +30,8 @@ class AbandonedCursors:
         self._background = Background(core)
         # Server, database, collection and id of each cursor.
         self._cursors: deque[tuple[str, str, str, int]] = deque()
+        # The same and a link, of those that only the service at the end of that connection knows.
+        self._bound: deque[tuple[str, str, str, int, int]] = deque()
         self._is_scheduled = False
         # Hears of cursors that were dropped without being closed, while developing.
         self.heard: Callable[[int], None] | None = None
@@ -39,7 +41,38 @@ class AbandonedCursors:
         self._cursors.append((server, database, collection, id))
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._background.run_later(self._kill)
+            try:
+                self._background.run_later(self._kill)
+            except BaseException:
+                # A signal's handler raised. The core calls again, and then it must be scheduled.
+                self._is_scheduled = False
+                raise
+
+    def abandon_bound_cursor(self, server: str, database: str, collection: str, id: int, link: int) -> None:
+        """Note that the object of a cursor was dropped that is bound to a connection. Safe in a finalizer."""
+        self._bound.append((server, database, collection, id, link))
+        self._background.run_later(self._end_bound)
+
+    def _end_bound(self) -> list[_core.Operation]:
+        """Have the ports of the connections end the cursors that are bound to these; return no operation."""
+        core = self._background.core
+        for link, operation in self._take_bound():
+            opener, shard = core.opener_of(link) or (None, 0)
+            port = opener and opener()
+            if port:
+                port.end_pinned(operation, link, shard)
+            else:
+                core.release_pinned(link, is_drained=False)
+        return []
+
+    def _take_bound(self) -> Iterator[tuple[int, _core.Operation]]:
+        while self._bound:
+            try:
+                server, database, collection, id, link = self._bound.popleft()
+            except IndexError:
+                # Another thread is closing the client and was faster.
+                return
+            yield link, _kill_cursors((server, database, collection), [id], link)
 
     def _kill(self) -> list[_core.Operation]:
         """Return the commands that kill the cursors noted so far: one for each namespace of each server."""
@@ -61,7 +94,9 @@ class AbandonedCursors:
         operations += [_kill_cursors(place, ids) for place, ids in together.items()]
         return operations
 
-    def sweepers(self) -> tuple[Callable[[str, bytes], None], Callable[[str, str, int], None]]:
+    def sweepers(
+        self,
+    ) -> tuple[Callable[[str, bytes], None], Callable[[str, str, int, int | None], None]]:
         """Return functions for the core to call when no object has taken over a cursor that a command opened.
 
         The first is for a command that was cancelled before its reply: the cursor's id is unknown, but its session is
@@ -77,8 +112,12 @@ class AbandonedCursors:
             collected.setdefault(server, deque()).append(session)
             background = to_background()
             if server not in scheduled and background is not None:
-                scheduled.add(server)
-                background.run_after(_SWEEP_S, lambda: kill(server))
+                try:
+                    scheduled.add(server)
+                    background.run_after(_SWEEP_S, lambda: kill(server))
+                except BaseException:
+                    scheduled.discard(server)
+                    raise
 
         def kill(server: str) -> list[_core.Operation]:
             # In this order: an entry added by another thread from here on is either taken now or schedules a new run.
@@ -88,26 +127,30 @@ class AbandonedCursors:
                 found.append(sessions.popleft())
             return [_kill_sessions(server, found)]
 
-        def abandon(server: str, namespace: str, id: int) -> None:
+        def abandon(server: str, namespace: str, id: int, link: int | None) -> None:
             owner = to_self()
             if owner is not None:
                 database, _, collection = namespace.partition(".")
-                owner.abandon_cursor(server, database, collection, id)
+                if link is None:
+                    owner.abandon_cursor(server, database, collection, id)
+                else:
+                    owner.abandon_bound_cursor(server, database, collection, id, link)
 
         return sweep, abandon
 
     def left_to_do(self) -> list[_core.Operation]:
         """Return the pending operations, once."""
-        return [operation for make in self._background.take_notes() for operation in make()]
+        bound = [operation for _, operation in self._take_bound()]
+        return bound + [operation for make in self._background.take_notes() for operation in make()]
 
     def retire(self) -> None:
         """Accept no more notes: in a forked child, they concern the parent's cursors."""
         self._background.retire()
 
 
-def _kill_cursors(place: tuple[str, str, str], ids: list[int]) -> _core.Operation:
+def _kill_cursors(place: tuple[str, str, str], ids: list[int], link: int | None = None) -> _core.Operation:
     server, database, collection = place
-    return _operation(server, database, {"killCursors": collection, "cursors": ids})
+    return _operation(server, database, {"killCursors": collection, "cursors": ids}, link=link)
 
 
 def _kill_sessions(server: str, sessions: list[bytes]) -> _core.Operation:
@@ -118,7 +161,11 @@ def _kill_sessions(server: str, sessions: list[bytes]) -> _core.Operation:
 
 
 def _operation(
-    server: str, database: str, command: dict[str, Any], session: Literal[False] | None = None
+    server: str,
+    database: str,
+    command: dict[str, Any],
+    session: Literal[False] | None = None,
+    link: int | None = None,
 ) -> _core.Operation:
     from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS
 
@@ -130,5 +177,6 @@ def _operation(
         kind=_core.KIND_WRITE,
         reading=_core.READ_UNCHECKED,
         session=session,
+        pinned=link,
         server=server,
     )

@@ -231,7 +231,8 @@ class ClientBulkRunner:
                         await self._kill_flow(database, collection, cursor_id)
                     return
             if not cursor_id:
-                first.disown()
+                if first.opened is not None:
+                    first.opened.disown()
                 return
             command: dict[str, Any] = {"getMore": cursor_id, "collection": collection}
             if self._comment is not None:

@@ -5,6 +5,7 @@ Spec: find-getmore-killcursors-commands, enumerate-collections, enumerate-indexe
 
 from __future__ import annotations
 
+from mangonel import _core
 from mangonel._core import READ_RAW_BATCH
 from mangonel._light import Generic, Mapping
 from mangonel._shared.cursors.cursor import BatchedCursor
@@ -16,7 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self
 
-    from mangonel import _core
     from mangonel._shared.collection.collection import _Collection
     from mangonel._shared.sessions.session import _ClientSession
 
@@ -78,6 +78,9 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         self._namespace = (database, name)
         self._id = int(reply["id"])
         self._server = "" if address is None else f"{address[0]}:{address[1]}"
+        if self._id:
+            core = self._collection._client._core
+            self._opened = _core.OpenCursor(core, self._server, str(reply["ns"]), self._id)
 
     def batch_size(self, batch_size: int) -> Self:
         """Request `batch_size` documents per later reply; 0 lets the server choose. Return the cursor.

@@ -71,7 +71,8 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
     _id: int | None = None
     # The id when the cursor was closed.
     _last_id: int | None = None
-    # Set while the server has the cursor open.
+    # Set while the server has the cursor open; it ends there with the last reference.
+    _opened: _core.OpenCursor | None = None
     _namespace: tuple[str, str] = ("", "")
     # The session that the user passed, and the core's handle of the cursor's session.
     _explicit: _ClientSession | None = None
@@ -168,6 +169,9 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
             # The server has no more, so it is not asked again, and no cursor can be lost.
             self._batch, self._id, self._server, self._session = batch, 0, batch.server, None
             self._retrieved += size
+            if self._opened is not None:
+                self._opened.disown()
+                self._opened = None
             if self._pinned is not None:
                 drained, self._pinned = self._pinned, None
                 self._port.release_pinned(drained, is_drained=True)
@@ -175,8 +179,12 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
         database, _, collection = batch.namespace.partition(".")
         session = None if self._explicit is None else self._explicit._handle
         pinned, former = batch.pinned, self._pinned
-        # No call stands between these, where a signal's handler could run: the batch owns the server's cursor up to the
-        # last line, this object from there on.
+        # Where a signal's handler raises, the server's cursor ends with the batch or with this object.
+        opened = batch.opened
+        if opened is not None:
+            self._opened = opened
+        elif self._opened is not None:
+            self._opened.pinned, self._opened.is_streaming = pinned, batch.is_streaming
         self._pinned = pinned
         self._retrieved += size
         self._server = batch.server
@@ -232,6 +240,9 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
             self._last_id = self._id
         self._id = 0
         self._session = None
+        if self._opened is not None:
+            self._opened.disown()
+            self._opened = None
         if self._started is not None:
             self._port.give_up(self._started)
             self._started = None
@@ -241,13 +252,14 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
 
     def _abandon(self) -> None:
         """End without waiting: the server's cursor is killed in the background."""
-        id, is_pinned = self._id, self._pinned is not None
+        if self._opened is not None:
+            self._opened.end_soon()
+            # It has gone with the cursor.
+            self._pinned = None
         self._end()
-        # An exhaust cursor ends with its connection.
-        if id and not is_pinned:
-            self._abandoned_cursors.abandon_cursor(self._server, *self._namespace, id)
 
     def __del__(self) -> None:
+        # If a signal's handler raises here, Python drops its exception; the server's cursor ends all the same.
         if self._id:
             heard = self._abandoned_cursors.heard
             if heard is not None:
@@ -282,10 +294,14 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
         is_streaming = self._is_streaming and self._pinned is not None
         if kept is not None:
             self._pinned = None
+        # Cancelled or interrupted from here on, the cursor is ended when this is dropped.
+        opened, self._opened = self._opened, None
         self._end()
         try:
             if id and not is_streaming:
                 await self._kill_flow(id, session, kept)
+            if opened is not None:
+                opened.disown()
         finally:
             if kept is not None:
                 self._port.release_pinned(kept, is_drained=True)
@@ -311,10 +327,6 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
         except PyMongoError:
             # The server's own timeout ends the cursor.
             return
-        except BaseException:
-            # Cancelled: nothing waits any more, and the cursor is ended all the same.
-            self._abandoned_cursors.abandon_cursor(self._server, database, collection, id)
-            raise
 
     @property
     def collection(self) -> _Collection[_DocumentType]:

@@ -1,0 +1,111 @@
+//! A cursor that a server has open, as an object: when the last reference to it goes, the server is told to end it.
+//! A drop runs no Python code, so the exception of a signal handler cannot prevent that.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use mangonel_entries::entries;
+use pyo3::prelude::*;
+
+use super::core::Core;
+use super::pending::LostCursor;
+use crate::thread_end::{Entry, never_unwind_this_thread};
+
+/// The server's half of a cursor.
+#[pyclass(frozen, module = "mangonel._core")]
+pub struct OpenCursor {
+    _entry: Entry,
+    core: Py<Core>,
+    /// How many forks were between the client's first process and the one that opened it.
+    forks: u32,
+    server: String,
+    namespace: String,
+    id: i64,
+    /// The number of the link that it is bound to, or `UNBOUND`.
+    pinned: AtomicU32,
+    /// Whether more of its replies come on that connection without being asked for.
+    is_streaming: AtomicBool,
+    /// Whether it has ended, or its end is on its way.
+    is_over: AtomicBool,
+}
+
+/// No link has this number.
+const UNBOUND: u32 = u32::MAX;
+
+impl OpenCursor {
+    /// Makes the object; `pinned` is the link that it is bound to.
+    pub fn new(
+        core: Py<Core>,
+        server: String,
+        namespace: String,
+        id: i64,
+        pinned: Option<u32>,
+        is_streaming: bool,
+    ) -> Self {
+        let forks = core.get().forks();
+        OpenCursor {
+            _entry: Entry,
+            core,
+            forks,
+            server,
+            namespace,
+            id,
+            pinned: AtomicU32::new(pinned.unwrap_or(UNBOUND)),
+            is_streaming: AtomicBool::new(is_streaming),
+            is_over: AtomicBool::new(false),
+        }
+    }
+}
+
+#[entries]
+#[pymethods]
+impl OpenCursor {
+    /// Make the object for a cursor that a command of the user opened.
+    #[new]
+    fn adopt(core: Py<Core>, server: String, namespace: String, id: i64) -> Self {
+        OpenCursor::new(core, server, namespace, id, None, false)
+    }
+
+    #[getter]
+    fn pinned(&self) -> Option<u32> {
+        Some(self.pinned.load(Ordering::Relaxed)).filter(|link| *link != UNBOUND)
+    }
+
+    #[getter]
+    fn is_streaming(&self) -> bool {
+        self.is_streaming.load(Ordering::Relaxed)
+    }
+
+    #[setter]
+    fn set_is_streaming(&self, is_streaming: bool) {
+        self.is_streaming.store(is_streaming, Ordering::Relaxed);
+    }
+
+    /// It is bound to this link from now on, or to none.
+    #[setter]
+    fn set_pinned(&self, link: Option<u32>) {
+        self.pinned.store(link.unwrap_or(UNBOUND), Ordering::Relaxed);
+    }
+
+    /// The server has no such cursor any more, or cannot be told.
+    fn disown(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Have it ended in the background, on its connection if it is bound to one; one that streams is closed with it.
+    /// Ending it twice does nothing.
+    fn end_soon(&self) {
+        // A forked child leaves its parent's cursors alone.
+        if !self.is_over.swap(true, Ordering::Relaxed) && self.core.get().forks() == self.forks {
+            let (server, namespace) = (self.server.clone(), self.namespace.clone());
+            let cursor = LostCursor { server, namespace, id: self.id, pinned: self.pinned() };
+            Core::end_lost(&self.core, cursor, self.is_streaming());
+        }
+    }
+}
+
+impl Drop for OpenCursor {
+    fn drop(&mut self) {
+        never_unwind_this_thread();
+        self.end_soon();
+    }
+}
