@@ -14,7 +14,7 @@ endif
 CARGO   := MAKEFLAGS= cargo
 SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
 
-.PHONY: help build run simulate simulate-planted test specifications beside test-rust test-python test-server test-pythons test-all test-rest rest-beside rest-codecs rest-interpreter rest-python rest-faces rest-faults rest-pymongo lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench bench-languages soak lint fmt stubs fuzz audit miri asan docs test-site demo lock clean third-party wheel wheels
+.PHONY: help build run simulate simulate-planted test specifications beside test-rust test-python test-server test-pythons test-all test-rest rest-beside rest-seeds rest-codecs rest-interpreter rest-python rest-faces rest-faults rest-pymongo lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench bench-languages soak lint fmt stubs fuzz audit miri asan docs test-site demo lock clean third-party wheel wheels
 
 help:    ## List the targets
 	@grep -hE '^[a-z -]+: .*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -144,7 +144,10 @@ test-rest: build
 
 rest-beside:
 	@mkdir -p target
-	@nice $(MAKE) --no-print-directory --keep-going rest-codecs rest-interpreter fuzz audit miri asan FUZZ_SECONDS=20 > target/rest-beside.log 2>&1
+	@nice $(MAKE) --no-print-directory --keep-going rest-seeds rest-codecs rest-interpreter fuzz audit miri asan FUZZ_SECONDS=20 > target/rest-beside.log 2>&1
+
+rest-seeds:
+	MANGONEL_SEEDS=1000 $(CARGO) test --locked --quiet -p mangonel-simulation --test seeds every_promise
 
 rest-codecs: build
 	$(BIN)/python tools/fuzz_codec.py --seconds 60
