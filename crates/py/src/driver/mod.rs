@@ -21,6 +21,7 @@ mod monitor;
 mod namespaces;
 mod open_cursor;
 pub(crate) mod operation;
+mod options;
 mod pending;
 pub(crate) mod ready;
 mod runs;
