@@ -46,7 +46,7 @@ def nothing_is_held():
 
 # What is lost, by the class whose drop it is.
 LOST = {
-    "Batch": """
+    "OpenCursor": """
 session = _core.Session(core, True, False)
 
 def opened():
