@@ -19,6 +19,7 @@ use crate::server::login::{Forgery, PASSWORD, USER};
 use crate::server::member::{Duty, Mischief};
 use crate::server::stranger::Stranger;
 use crate::wire;
+use crate::workload::RUNS;
 
 /// A password of nobody.
 pub(crate) const WRONG_PASSWORD: &str = "guess";
@@ -604,7 +605,9 @@ fn mischief(chance: &mut Chance) -> Mischief {
 pub fn heal_timeout(options: &ClientOptions) -> Duration {
     // A wait for a server, for each attempt; and for a connection that carries nothing, a heartbeat.
     let attempts = 2 + options.max_adaptive_retries;
+    // Commits and aborts that are refused are repeated as long as their time lasts, one after the other.
     options.server_selection_timeout * attempts
+        + options.timeout.unwrap_or_default() * RUNS
         + options.topology.monitor.heartbeat_frequency * 2
         + options.topology.monitor.connect_timeout.unwrap_or_default()
         + Duration::from_secs(60)

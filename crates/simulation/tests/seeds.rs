@@ -2,7 +2,8 @@
 //! thousand.
 
 use mangonel_simulation::picture::draw;
-use mangonel_simulation::plan::{Fault, Kind, Target, Work};
+use mangonel_simulation::plan::{Fault, Kind, Target, Work, address};
+use mangonel_simulation::queue::ms;
 use mangonel_simulation::server::stranger::Stranger;
 use mangonel_simulation::{Plan, play};
 
@@ -21,6 +22,8 @@ const KEPT: &[u64] = &[
     1795754972672005,
     1795755203324187,
     1795771751301555,
+    1795775047344581,
+    1795775049313220,
 ];
 
 fn failures(seeds: impl Iterator<Item = u64>) -> Vec<String> {
@@ -71,6 +74,32 @@ fn a_batch_that_is_asked_of_what_is_of_no_set_any_more_needs_no_time_of_the_set(
     // Monitors are connected anew, and pools are not.
     let cuts = [4, 8, 12].map(|line| Kind::Cut { line, to_server: false, bytes: 0 });
     plan.faults = ghosts.chain(cuts).map(|kind| Fault { at: 300, kind }).collect();
+    assert_eq!(play(&plan, false).0.violations, Vec::<String>::new());
+}
+
+#[test]
+fn a_transaction_that_its_clients_one_server_refuses_to_end_may_take_all_the_time_it_has() {
+    let mut plan = Plan::new(18);
+    let mut client = plan.clients[0].clone();
+    let options = &mut client.options;
+    (options.topology.is_direct, options.topology.seeds) = (true, vec![address(0)]);
+    (options.timeout, options.server_selection_timeout) = (Some(ms(20_000)), ms(400));
+    client.workers = vec![Work::Transfer];
+    (plan.clients, plan.end) = (vec![client], 400);
+    // It is a secondary from then on.
+    plan.faults = vec![Fault { at: 300, kind: Kind::StepDown }];
+    assert_eq!(play(&plan, false).0.violations, Vec::<String>::new());
+}
+
+#[test]
+fn a_router_whose_name_led_elsewhere_is_not_expected_in_use_before_dns_names_it_again() {
+    let mut plan = Plan::new(7);
+    assert_eq!((plan.routers, plan.srv), (3, Some(0)));
+    let stranger = Kind::Mislead(Target::Member(1), Stranger::Standalone, 2_000);
+    // Monitors are connected anew, a second after DNS was asked.
+    let cuts = (0..40).map(|line| Kind::Cut { line: line * 4, to_server: false, bytes: 0 });
+    let faults = std::iter::once(stranger).chain(cuts).map(|kind| Fault { at: 61_000, kind });
+    (plan.faults, plan.end) = (faults.collect(), 63_500);
     assert_eq!(play(&plan, false).0.violations, Vec::<String>::new());
 }
 

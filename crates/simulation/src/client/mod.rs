@@ -123,6 +123,8 @@ pub(crate) struct Driver {
     naps: Vec<(Instant, Instant)>,
     /// The routers that DNS named when it asked last.
     pub(crate) named: Option<u64>,
+    /// The routers in whose place its monitors have met a stranger since.
+    pub(crate) lost: BTreeSet<usize>,
     /// The newest token that its provider has given out.
     pub(crate) token: u64,
     /// What listeners have heard.
@@ -187,6 +189,7 @@ impl Driver {
             primary: None,
             naps: Vec::new(),
             named: None,
+            lost: BTreeSet::new(),
             token: 0,
             heard: Heard::default(),
             counted: 0,

@@ -126,6 +126,7 @@ impl World {
         // Of a pinger's replies only the time counts.
         if is_strange && !is_pinger {
             self.drivers[client].strangers.entry(member).or_insert(now);
+            self.drivers[client].lost.insert(member);
         } else if !is_pinger {
             self.drivers[client].strangers.remove(&member);
         }

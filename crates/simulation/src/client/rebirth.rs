@@ -26,6 +26,7 @@ impl World {
         driver.links.clear();
         driver.observers.clear();
         driver.strangers.clear();
+        driver.lost.clear();
         driver.inherited.append(&mut driver.sessions);
         (driver.told, driver.counted, driver.primary, driver.named) = (0, 0, None, None);
         driver.heard = Heard::default();

@@ -143,6 +143,7 @@ impl World {
         let answer = (!hosts.is_empty()).then_some((hosts, TTL));
         if answer.is_some() {
             driver.named = Some(named);
+            driver.lost.clear();
         }
         let next = driver.client.follow_srv(answer, self.plan.srv.unwrap_or_default(), now);
         if let Some(next) = next {

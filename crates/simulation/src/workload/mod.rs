@@ -5,6 +5,8 @@ mod streams;
 mod transactions;
 mod writes;
 
+pub(crate) use self::transactions::RUNS;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 

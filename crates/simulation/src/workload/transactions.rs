@@ -13,8 +13,8 @@ use crate::judge::Verdict;
 use crate::server::cursor::batch_of;
 use crate::wire::{append_document, document};
 
-/// How often a transaction is run again.
-const RUNS: u32 = 4;
+/// How often a transaction is run at most, and its commit sent.
+pub(crate) const RUNS: u32 = 4;
 
 fn in_session(mut operation: Operation, session: SessionId) -> Operation {
     operation.session = SessionChoice::Explicit(session);
