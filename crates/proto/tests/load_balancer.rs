@@ -3,6 +3,8 @@
 mod bench;
 
 use bench::*;
+use mangonel_proto::auth::login::Login;
+use mangonel_proto::auth::{Credential, Mechanism, Secret};
 use mangonel_proto::client::Client;
 use mangonel_proto::client_session::ClientSession;
 use mangonel_proto::exchange::{Exchange, Step};
@@ -95,6 +97,81 @@ fn a_transaction_whose_connection_the_server_closed_has_to_run_again() {
     assert_eq!((first.failure(), second.step()), (None, Step::Done));
     assert!(message(&second).contains("the connection of the transaction was lost"), "{}", message(&second));
     assert_eq!((second.label(), bench.sizes()), (Some("TransientTransactionError"), (0, 0, 0, 0)));
+}
+
+/// Lets the user in, on a new connection or once more.
+fn let_in(bench: &mut Bench, exchange: &mut Exchange) {
+    bench.reply(exchange, &json!({"ok": 1, "done": true, "conversationId": 1, "payload": ""}));
+}
+
+/// Begins an operation on a connection of its own or of its transaction; the server asks for the user again, and the
+/// connection breaks.
+fn lose_at_login(
+    bench: &mut Bench,
+    operation: Operation,
+    how: impl Fn(&mut Bench, &mut Exchange),
+) -> Exchange {
+    let mut exchange = bench.begin(operation);
+    if exchange.step() == Step::Connect {
+        bench.connect(&mut exchange);
+        let_in(bench, &mut exchange);
+    }
+    bench.reply(&mut exchange, &json!({"ok": 0, "code": 391, "errmsg": "again"}));
+    assert!(outbound(&exchange).get("saslStart").is_some(), "{}", outbound(&exchange));
+    how(bench, &mut exchange);
+    exchange
+}
+
+fn bench_with_user() -> Bench {
+    let Bench { hello, .. } = bench();
+    let credential = Credential {
+        username: Some("ada".to_owned()),
+        password: Some(Secret::new("engine")),
+        source: "$external".to_owned(),
+        mechanism: Some(Mechanism::Plain),
+    };
+    let options = with(|options| {
+        (options.topology.is_direct, options.topology.is_load_balanced) = (false, true);
+        options.login = Some(Login::new(credential, [7; 32]));
+    });
+    Bench { hello, ..Bench::new(options) }
+}
+
+fn begin_transaction(bench: &mut Bench) -> SessionId {
+    let session = transaction(bench);
+    let mut first = bench.begin(in_session(session, insert()));
+    bench.connect(&mut first);
+    let_in(bench, &mut first);
+    bench.reply(&mut first, &json!({"ok": 1}));
+    assert_eq!((first.failure(), bench.sizes()), (None, (0, 1, 0, 0)));
+    session
+}
+
+#[test]
+fn a_transaction_whose_connection_is_lost_while_its_user_is_asked_again_has_to_run_again() {
+    let leaves = |bench: &mut Bench, exchange: &mut Exchange| {
+        bench.reply(exchange, &json!({"ok": 0, "code": 91, "errmsg": "it shuts down"}));
+    };
+    for how in [&Bench::break_line as &dyn Fn(&mut Bench, &mut Exchange), &leaves] {
+        let mut bench = bench_with_user();
+        let session = begin_transaction(&mut bench);
+        let second = lose_at_login(&mut bench, in_session(session, insert()), how);
+        assert_eq!((second.step(), second.retries()), (Step::Done, 0));
+        assert_eq!((second.label(), bench.sizes()), (Some("TransientTransactionError"), (0, 0, 0, 0)));
+    }
+}
+
+#[test]
+fn what_no_connection_is_bound_to_goes_on_after_a_login_that_was_lost() {
+    let mut bench = bench_with_user();
+    let session = transaction(&mut bench);
+    let first = lose_at_login(&mut bench, in_session(session, insert()), Bench::break_line);
+    assert!(matches!(first.step(), Step::Sleep(_)), "{:?}", first.step());
+    let mut bench = bench_with_user();
+    let session = begin_transaction(&mut bench);
+    let ending = end(&mut bench.client, session, End::Commit);
+    let commit = lose_at_login(&mut bench, ending, Bench::break_line);
+    assert!(matches!(commit.step(), Step::Sleep(_)), "{:?}", commit.step());
 }
 
 #[test]

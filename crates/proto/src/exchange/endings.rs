@@ -52,14 +52,12 @@ impl Exchange {
             Phase::Reauthenticating(_) => {
                 self.announce_failure(client, told(message.clone()), now);
                 self.report(client, topology::Phase::AfterHandshake, cause, &message, now);
-                self.drop_link(client, now);
-                // The command was refused before it ran, so any command may be sent again.
+                // The command was refused before it ran.
                 self.back_off(client, message, timed_out, Besides::Nothing, now);
             }
             Phase::Connecting { .. } | Phase::Handshake(_) => {
                 self.announce_failure(client, told(message.clone()), now);
                 let besides = self.report(client, topology::Phase::BeforeHandshake, cause, &message, now);
-                self.drop_link(client, now);
                 self.back_off(client, message, timed_out, besides, now);
             }
             Phase::InFlight { .. } => {
@@ -114,7 +112,6 @@ impl Exchange {
         if matches!(self.phase, Phase::Connecting { .. }) {
             let message = format!("{}: {message}", self.address());
             self.report_load(client, topology::Phase::BeforeHandshake, Cause::Network, &message, false, now);
-            self.drop_link(client, now);
             self.back_off(client, message, false, Besides::Nothing, now);
         }
     }

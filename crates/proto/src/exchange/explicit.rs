@@ -11,7 +11,7 @@ use crate::ids::SessionId;
 use crate::operation::SessionChoice;
 use crate::time::Instant;
 use crate::topology::{ServerDescription, ServerType};
-use crate::transaction::{End, Pin, is_commit_unknown};
+use crate::transaction::{End, Pin, State, is_commit_unknown};
 
 /// The oldest wire version that reads from a snapshot outside a transaction: MongoDB 5.0.
 const SNAPSHOT_WIRE_VERSION: i32 = 13;
@@ -172,7 +172,12 @@ impl Exchange {
 
     /// Whether another connection would not do: it has the cursor, or a transaction that has begun.
     pub(super) fn needs_its_link(&self, client: &Client) -> bool {
-        let is_starting = self.explicit.as_ref().is_some_and(|explicit| explicit.is_starting);
+        let is_starting = self.explicit.as_ref().is_some_and(|explicit| {
+            // What is not sent after all, or is refused, has the transaction start again.
+            let session = client.session(explicit.id);
+            explicit.is_starting
+                || session.is_some_and(|session| session.transaction.state() == State::Starting)
+        });
         self.operation.pinned.is_some() || (!is_starting && self.is_link_pinned(client))
     }
 

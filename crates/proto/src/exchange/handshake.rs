@@ -203,7 +203,6 @@ impl Exchange {
         if !facts.ok && (is_hello || is_state_change(facts.code, errmsg)) {
             let message = format!("{}: the handshake was refused: {errmsg}", self.address());
             let besides = self.report(client, self.progress(), Cause::Reply(reply), &message, now);
-            self.drop_link(client, now);
             self.back_off(client, message, false, besides, now);
             return Ok(());
         }

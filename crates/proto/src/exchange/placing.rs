@@ -252,8 +252,9 @@ impl Exchange {
         self.until.map_or(end, |until| end.min(until))
     }
 
-    /// No connection could be made. Nothing was sent, so any command is safe to retry, until the monitor
-    /// finds the server gone. Without retries, the exchange fails at once.
+    /// No connection could be made, or it was lost while the user was asked again. Nothing was done, so any command is safe
+    /// to retry, until the monitor finds the server gone. Without retries, the exchange fails at once; and so does one that
+    /// is bound to this connection, but for the end of a transaction.
     ///
     /// `connectTimeoutMS` limited the attempt, so after the first one the time to look for a server starts anew. Only then,
     /// since a server that swallows connections would be tried for ever.
@@ -266,12 +267,14 @@ impl Exchange {
         now: Instant,
     ) {
         let until = now + RECONNECT_DELAY;
+        let is_bound = self.needs_its_link(client) && self.operation.kind.end().is_none();
+        self.drop_link(client, now);
         self.failed = Some(Failed { failure: Failure::Network { message, timed_out }, besides });
         if self.operation.is_filling {
             self.enter(Phase::Done(Stay::No));
             return;
         }
-        if !retry::after_nothing_done(self.operation.kind, &client.options) {
+        if is_bound || !retry::after_nothing_done(self.operation.kind, &client.options) {
             self.enter(Phase::Done(Stay::No));
             return self.end_session(client, now);
         }
