@@ -284,6 +284,25 @@ def test_sampler_that_is_exchanged_is_asked(exporter: InMemorySpanExporter) -> N
     assert not maker.start_span("find", None, trace.SpanKind.CLIENT, ATTRIBUTES).is_recording()
 
 
+def test_sampler_that_is_exchanged_inside_an_operation_is_told_the_operation(
+    exporter: InMemorySpanExporter,
+) -> None:
+    class Asking(Adding):
+        def should_sample(self, parent_context: Any, *rest: Any, **more: Any) -> Any:
+            parents.append(trace.get_current_span(parent_context).get_span_context())
+            return super().should_sample(parent_context, *rest, **more)
+
+    parents: list[Any] = []
+    tracer = provider_of("plain", exporter).get_tracer("mangonel")
+    maker = own_spans.maker_of(tracer)
+    assert maker is not None
+    operation = maker.start_operation("find shop.things", ATTRIBUTES)
+    assert operation is not None
+    tracer.sampler = Asking()
+    maker.start_command(operation, "find", ATTRIBUTES)
+    assert parents == [operation.get_span_context()]
+
+
 def test_tracer_that_is_switched_off_records_nothing(exporter: InMemorySpanExporter) -> None:
     provider = provider_of("plain", exporter)
     tracer = provider.get_tracer("mangonel")

@@ -92,9 +92,12 @@ class SpanMaker:
 
     def start_command(self, operation: Span, name: str, attributes: Mapping[str, Any]) -> Span:
         """Start a span below an operation's."""
-        if type(operation) is _Span and self._takes_below_sampled and not self._hearing(operation)[2]:
-            # Neither the sampler nor a processor wants to know its context.
-            return self._start(name, None, operation._context, _CLIENT, attributes)
+        if type(operation) is _Span:
+            own: Any = operation._context
+            is_taken = self._takes_below_sampled and self._tracer.sampler is self._sampler
+            if is_taken and own.trace_flags & TraceFlags.SAMPLED and not self._hearing(operation)[2]:
+                # Neither the sampler nor a processor wants to know its context.
+                return self._start(name, None, own, _CLIENT, attributes)
         return self.start_span(name, trace.set_span_in_context(operation), _CLIENT, attributes)
 
     def start_span(
