@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from mangonel import _core
@@ -171,20 +171,19 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         keywords = {**_first_of(request), "upsert": upsert, "return_document": new}
         if array_filters is not None:
             keywords["array_filters"] = array_filters
+        act = raw_collection(request.collection).find_one_and_update
         if touches(self._model, update):
-            found = await self._change_looked_after_flow(request, "find_one_and_update", update, keywords)
+            found = await self._change_looked_after_flow(request, act, update, keywords)
         else:
-            found = await port.call(
-                raw_collection(request.collection).find_one_and_update, request.filter, update, **keywords
-            )
+            found = await port.call(act, request.filter, update, **keywords)
         await run_query_flow(self._model, "after_query_update", port, request.filter, update)
         return await self._made_flow(request, found)
 
     async def _change_looked_after_flow(
-        self, request: Request, name: str, change: Any, keywords: dict[str, Any]
+        self, request: Request, act: Callable[..., Any], change: Any, keywords: dict[str, Any]
     ) -> Any:
         """Change one document by a method of the collection, then look for the targets of the stored references."""
-        act, port = getattr(raw_collection(request.collection), name), request.port
+        port = request.port
         rows = Rows(self._model, request)
         asked = {name: keywords[name] for name in ("sort", "collation", "hint", "let") if name in keywords}
         while True:
@@ -261,12 +260,11 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
         await before_insert_flow(document, request.collection, True)
         values = {key: value for key, value in document.to_bson().items() if key != "_id"}
         keywords = {**_first_of(request), "upsert": upsert, "return_document": new}
+        act = raw_collection(request.collection).find_one_and_replace
         if denying(self._model):
-            found = await self._change_looked_after_flow(request, "find_one_and_replace", values, keywords)
+            found = await self._change_looked_after_flow(request, act, values, keywords)
         else:
-            found = await request.port.call(
-                raw_collection(request.collection).find_one_and_replace, request.filter, values, **keywords
-            )
+            found = await request.port.call(act, request.filter, values, **keywords)
         made = await self._made_flow(request, found)
         if made is not None and self._shape is None:
             await after_flow(made, request.port, "update")
