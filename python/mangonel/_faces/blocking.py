@@ -209,15 +209,18 @@ class BlockingPort(BlockingLoop):
 
     def fill_pool(self, operation: _core.Operation, _shard: int) -> None:
         """Open a connection that the pool lacks; failures are ignored."""
+        self._attempt(operation)
+
+    def end_pinned(self, operation: _core.Operation, link: int, _shard: int) -> None:
+        """Kill a dropped cursor on the connection that it is bound to, and give that back; failures are ignored."""
+        self._attempt(operation)
+        self.release_pinned(link, is_drained=True)
+
+    def _attempt(self, operation: _core.Operation) -> None:
         try:
             self.run(operation)
         except PyMongoError:
             return
-
-    def end_pinned(self, operation: _core.Operation, link: int, _shard: int) -> None:
-        """Kill a dropped cursor on the connection that it is bound to, and give that back; failures are ignored."""
-        self.fill_pool(operation, _shard)
-        self.release_pinned(link, is_drained=True)
 
     def flow(self, steps: Coroutine[Any, Any, T]) -> T:
         return run_now(steps if self.timeout is None else within(self.timeout, steps))
