@@ -91,6 +91,27 @@ def left_over(client: MongoClient, database: str) -> Any:
         time.sleep(0.002)
 
 
+def at_every_place(comes_to: Callable[[int], bool], client: MongoClient, database: str) -> int:
+    """Interrupt at one place after the other, and see that each leaves nothing; return the first that is not there.
+
+    Args:
+        comes_to: interrupts at the place of a number, from one; returns whether there is such a place.
+        client: what is read with.
+        database: the database that is read; dropped.
+    """
+    wrong = []
+    for at in itertools.count(1):
+        was = comes_to(at)
+        if left := left_over(client, database):
+            wrong.append((at, left[1], len(left[0])))
+            client.admin.command({"killAllSessions": []})
+        if not was:
+            break
+    client.drop_database(database)
+    assert not wrong, f"{len(wrong)} of {at - 1} places: {wrong}"
+    return at
+
+
 WAYS = [name for name in vars(Reads) if not name.startswith("_")]
 # On the reference path a handler may run between request and reply. Then the id of a cursor in the user's session is
 # unknown, and the cursor stays until the session ends.
@@ -106,18 +127,13 @@ def test_an_interrupted_read_leaves_no_cursor_open(way: str, client: MongoClient
     reads = Reads(client, database_name)
     read: Callable[[], None] = getattr(reads, way)
     read()
-    wrong = []
-    for at in itertools.count(1):
+
+    def comes_to(at: int) -> bool:
         was = interrupt(read, at, FOLDERS)
         gc.collect(0)
-        if left := left_over(client, database_name):
-            wrong.append((at, left[1], len(left[0])))
-            client.admin.command({"killAllSessions": []})
-        if not was:
-            break
-    client.drop_database(database_name)
-    assert not wrong, f"{len(wrong)} of {at - 1} places: {wrong}"
-    assert at > 10
+        return was
+
+    assert at_every_place(comes_to, client, database_name) > 10
 
 
 @pytest.mark.parametrize("client", ["fused", "reference"], indirect=True)
@@ -130,15 +146,9 @@ def test_an_interrupted_finalizer_leaves_no_cursor_open(
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
     read = getattr(Reads(client, database_name), way)
     read()
-    wrong = []
-    for at in itertools.count(1):
+
+    def comes_to(at: int) -> bool:
         # The object is dropped when `read` returns.
-        was = places(read, FOLDERS, at, in_finalizers=True) == at
-        if left := left_over(client, database_name):
-            wrong.append((at, left[1], len(left[0])))
-            client.admin.command({"killAllSessions": []})
-        if not was:
-            break
-    client.drop_database(database_name)
-    assert not wrong, f"{len(wrong)} of {at - 1} places: {wrong}"
-    assert at > 2
+        return places(read, FOLDERS, at, in_finalizers=True) == at
+
+    assert at_every_place(comes_to, client, database_name) > 2
