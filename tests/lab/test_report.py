@@ -200,3 +200,4 @@ def test_what_is_judged_without_the_system_s_share_says_both():
     assert "Client CPU without the system&#39;s share per operation, shorter is faster." in html
     assert "9.00 µs, user 5.00 µs" in html
     assert "against user CPU " in html
+    assert "1.00x [1.00, 1.00]; all CPU 1.00x [1.00, 1.00]" in html

@@ -273,6 +273,24 @@ def test_a_part_of_few_rounds_is_played_in_the_first_alone_even_when_one_is_play
     assert [each.number for each in played if each.seldom_s > 0] == [0, 2]
 
 
+@pytest.mark.parametrize(("paired", "together"), [(True, [3, 3]), (False, [1] * 6)])
+def test_contenders_of_a_paired_experiment_alternate_in_each_round(no_workers, monkeypatch, paired, together):
+    monkeypatch.setattr(registry.experiments()["planted"], "paired", paired)
+    monkeypatch.setattr(
+        Scheduler,
+        "_seat",
+        lambda self, this, group, *more: [
+            Player(each, Mock(**{"process.poll.return_value": None}), "") for each in group
+        ],
+    )
+    monkeypatch.setattr(Scheduler, "_leave", lambda *arguments: None)
+    taken: list[int] = []
+    monkeypatch.setattr(Samples, "take", lambda self, until: taken.append(len(self.players)))
+    play("", *SOUND, rounds=2)
+
+    assert taken == together
+
+
 def scheduled(monkeypatch, plan: Plan, cost, seldom: float = 0.0) -> tuple[Scheduler, list[Round]]:
     """Return a scheduler whose first round takes `seldom` seconds more than the cost, and the rounds it plays."""
     scheduler, rounds, spent = Scheduler(plan), [], [0.0]

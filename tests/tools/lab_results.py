@@ -101,7 +101,7 @@ def tell(
     usual = {"ops": 10, "peak_rss": 10**7, "extras": {}}
     samples = [{"wall_ns": wall, "cpu_ns": wall // 2, **usual} for wall in walls_ns]
     key = record.cell(experiment, Part(part, "a part", frozenset(), 10), contender)
-    record.tell("round", cell=key, round=number, samples=samples, **{"sentinel_ns": 1000, **more})
+    record.tell("round", cell=key, round=number, **{"samples": samples, "sentinel_ns": 1000, **more})
 
 
 def run(

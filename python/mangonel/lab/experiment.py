@@ -259,8 +259,9 @@ class Experiment:
     # Seconds for all rounds in the short form, unless rounds were requested; 0: the lab's default.
     short_budget: float = 0.0
     full_rounds: int = 0  # rounds of the full form, unless rounds were asked for; 0: the lab's
-    # In the brief form, all contenders run at once; otherwise one after another.
+    # In the brief form, all contenders' samples alternate; otherwise one contender follows another.
     together: bool = True
+    paired: bool = False  # they alternate in the other forms too
     # Its workers exit with it, since they keep servers or report their memory.
     own_process: bool = False
     at_once: int = 2  # how many get ready for a part at the same time

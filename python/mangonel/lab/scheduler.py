@@ -220,7 +220,7 @@ class Scheduler:
         self._shuffle.shuffle(playing)
         look, ticks = self._wait_for_calm(), sentinel.ticks()
         begun = time.monotonic()
-        at_once = self._interleaved and experiment.together
+        at_once = experiment.together if self._interleaved else experiment.paired
         groups = [playing] if at_once else [[contender] for contender in playing]
         turns = len(groups) * len(self._settings)
         for place, (setting, group) in enumerate((s, g) for s in self._settings for g in groups):
@@ -258,7 +258,7 @@ class Scheduler:
             if interleaved and not place:
                 self._report(this, part.title)
             mine = [p for p in players if not part.excludes(p.contender) and p.child.process.poll() is None]
-            position = 0 if experiment.together and interleaved else place
+            position = place if len(players) == 1 else 0
             begun = time.monotonic()
             Samples(this, part, setting.of(part), mine, self.record, self._ask, self._shuffle, position).take(
                 begun + (end - begun) / (len(parts) - turn)

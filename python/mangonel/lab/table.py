@@ -103,6 +103,9 @@ def part(results: Results, rows: list[Row]) -> Table:
             f"{rss.value / 1e6:.0f}" if rss else "",
             interval(speed) if speed else "",
         ]
+        if judge == "user" and speed is not None and reference is not None:
+            whole = results.ratio(reference.key, row.key, "client")
+            cells[-1] += f"; all CPU {interval(whole)}" if whole else ""
         lines.append(Line(cells, mood, row))
     concern = f", {first.write_concern}" if first.write_concern else ""
     by = {"wall": "", "client": "CPU ", "user": "user CPU "}.get(judge, f"{judge} ")

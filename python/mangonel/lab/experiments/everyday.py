@@ -1,17 +1,20 @@
 """The client's cost of the eighteen operations that programs are made of, one at a time on both faces.
 
-Every sample is a number of calls, written as users write them, with new arguments each time. Two of the operations
-send nothing; they are called a hundred times for each operation of the others.
+Every sample is as many calls as take a given processor time, written as users write them, with new arguments each
+time. Two of the operations send nothing; they are called a hundred times for each operation of the others.
 """
 
 from __future__ import annotations
 
 import importlib
+import math
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from mangonel.lab.digest import digest
-from mangonel.lab.experiment import Bench, Part, expect
+from mangonel.lab.experiment import Bench, Part, Size, expect
 from mangonel.lab.experiments._parts import CallsTask, Tabled
 
 STORED = 20  # documents for the reads and changes
@@ -126,7 +129,7 @@ class AsyncEveryday(Everyday):
 
 
 class EverydayTask(CallsTask):
-    """Repeated calls of one operation."""
+    """Calls of one operation, as many as take the processor time of a sample."""
 
     def __init__(self, part: Part, bench: Bench) -> None:
         super().__init__(part, bench)
@@ -135,6 +138,20 @@ class EverydayTask(CallsTask):
         self._call = getattr(self._operations, name)
         self._repeats = REPEATS if name in ("with_options", "names") else 1
         self._leaves = name == "delete_one"
+        self._sample_ns = EXPERIMENT.figures(bench.size)["cpu_ms"] * 1e6
+
+    def warm_up(self) -> None:
+        """Warm up, and count the calls of a sample: fixed numbers make one driver's sample long and another's short."""
+        super().warm_up()
+        while True:
+            arguments = self.arguments(self.count)
+            begun = time.process_time_ns()
+            self.drive(arguments)
+            taken = time.process_time_ns() - begun
+            if taken >= self._sample_ns / 8:
+                break
+            self.count *= 2
+        self.count = math.ceil(self.count * self._sample_ns / taken)
 
     def arguments(self, count: int) -> Sequence[int]:
         if self._leaves:
@@ -147,7 +164,7 @@ class EverydayTask(CallsTask):
     def verify(self) -> str:
         """Store the people, and compare the result of the operation for the last of them."""
         people = self._operations.people
-        self.bench.run(people.delete_many({}))
+        self.bench.run(people.drop())
         self.bench.run(
             self.adapter.insert_many([{"_id": number, **person(number)} for number in range(STORED)])
         )
@@ -173,4 +190,23 @@ def told_by(result: Any) -> Any:
     return counts or (None if hasattr(result, "inserted_id") else result)
 
 
-EXPERIMENT = Tabled("everyday", EverydayTask)
+class BothFaces(Tabled):
+    """The parts of the table on both faces."""
+
+    def parts(self, size: Size) -> list[Part]:
+        # A sample of the brief form is shorter than a tick.
+        judge, parts = "client" if size.brief else "user", super().parts(size)
+        return [
+            replace(
+                part,
+                id=part.id + ending,
+                title=f"{part.title}, {words}",
+                needs=part.needs | {face},
+                judge=judge,
+            )
+            for face, ending, words in (("blocking", "", "blocking"), ("asyncio", "-asyncio", "event loop"))
+            for part in parts
+        ]
+
+
+EXPERIMENT = BothFaces("everyday", EverydayTask)
