@@ -118,6 +118,11 @@ impl Pool {
         self.out.contains_key(&link)
     }
 
+    /// Returns the generation of a connection in use.
+    pub(crate) fn generation_of(&self, link: LinkId) -> Option<u32> {
+        self.out.get(&link).copied()
+    }
+
     /// Returns whether a connection is in use by an exchange that knows of it.
     pub fn is_held(&self, link: LinkId) -> bool {
         self.is_out(link) && !self.is_granted(link)

@@ -586,6 +586,20 @@ fn an_error_with_more_to_come_is_the_last_word_so_that_its_link_is_not_left_behi
 }
 
 #[test]
+fn a_line_that_breaks_under_an_exhaust_cursor_closes_the_idle_ones_of_its_generation() {
+    let mut bench = Bench::primary();
+    let mut earlier = bench.sent(find());
+    bench.break_line(&mut earlier);
+    bench.close(&mut earlier);
+    let (mut idle, streaming) = (bench.sent(find()), exhaust(&mut bench));
+    bench.reply(&mut idle, &json!({"ok": 1}));
+    assert_eq!(bench.sizes(), (1, 1, 0, 0));
+    let mut next = bench.begin(pinned(&streaming));
+    bench.break_line(&mut next);
+    assert_eq!(bench.sizes(), (0, 0, 0, 0));
+}
+
+#[test]
 fn reading_on_from_a_lost_link_is_a_network_error() {
     let mut bench = Bench::primary();
     let first = exhaust(&mut bench);

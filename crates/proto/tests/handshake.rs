@@ -13,8 +13,9 @@ use mangonel_proto::compress::Compressor;
 use mangonel_proto::error::Failure;
 use mangonel_proto::events::{CloseReason, Event, Interests, PoolEvent};
 use mangonel_proto::exchange::{Answer, Exchange, Question, Step};
+use mangonel_proto::operation::Operation;
 use mangonel_proto::options::ClientOptions;
-use mangonel_proto::topology::ServerType;
+use mangonel_proto::topology::{Address, ServerType};
 use serde_json::{Value, json};
 
 fn with_user(mechanism: Option<Mechanism>) -> ClientOptions {
@@ -25,6 +26,12 @@ fn with_user(mechanism: Option<Mechanism>) -> ClientOptions {
         mechanism,
     };
     ClientOptions { login: Some(Login::new(credential, [7; 32])), ..options() }
+}
+
+/// What listeners have heard of pools since they were last asked.
+fn heard_of_pools(bench: &mut Bench) -> Vec<PoolEvent> {
+    let heard = bench.client.poll_events().into_iter();
+    heard.filter_map(|event| if let Event::Pool { event, .. } = event { Some(event) } else { None }).collect()
 }
 
 fn plain() -> Bench {
@@ -301,17 +308,33 @@ fn a_connection_that_is_lost_while_its_user_is_asked_again_is_given_up_once() {
     assert_eq!(bench.client.poll_events().len(), 0);
     exchange.handle_answer(&mut bench.client, word(2), bench.now);
     exchange.handle_link_lost(&mut bench.client, bench.now);
-    let heard = bench.client.poll_events();
-    let heard: Vec<_> = heard
-        .iter()
-        .filter_map(|event| if let Event::Pool { event, .. } = event { Some(event) } else { None })
-        .collect();
     let cleared = PoolEvent::Cleared { service_id: None, is_interrupting: false };
     let closed = PoolEvent::ConnectionClosed { link, reason: CloseReason::Error };
-    assert_eq!(heard, [&cleared, &PoolEvent::CheckedIn { link }, &closed]);
+    assert_eq!(heard_of_pools(&mut bench), [cleared, PoolEvent::CheckedIn { link }, closed]);
     let snapshots = bench.client.pool_snapshots();
     let counts: Vec<_> = snapshots.values().map(|known| &known.counts).collect();
     assert_eq!((counts[0].created, counts[0].closed.iter().sum::<u64>()), (1, 1));
+}
+
+#[test]
+fn a_connection_opened_in_the_background_to_a_server_that_has_left_is_told_and_counted_as_closed() {
+    let mut options = options();
+    (options.topology.is_direct, options.pool.min_pool_size) = (false, 1);
+    let mut bench = Bench { hello: standalone(), ..Bench::new(options) };
+    bench.hello["msg"] = json!("isdbgrid");
+    bench.client.set_interests(Interests::POOLS);
+    let mut filling = bench.begin(Operation::filling(address()).unwrap());
+    let link = bench.open(&mut filling);
+    let (elsewhere, now) = (Address::new("b.example", 27017), bench.now);
+    bench.client.with_topology(|topology| topology.handle_srv_addresses(&[elsewhere], now));
+    assert_eq!(bench.client.poll_closing(), [link]);
+    let hello = bench.hello.clone();
+    bench.reply(&mut filling, &hello);
+    assert_eq!(filling.step(), Step::Done);
+    let closed = PoolEvent::ConnectionClosed { link, reason: CloseReason::PoolClosed };
+    assert_eq!(heard_of_pools(&mut bench).last(), Some(&closed));
+    let counts = &bench.client.pool_snapshots()[&address()].counts;
+    assert_eq!((counts.created, counts.closed.iter().sum::<u64>()), (1, 1));
 }
 
 #[test]

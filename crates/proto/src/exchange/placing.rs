@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Besides, Candidates, Exchange, Failed, PRIMARY, Phase, RECONNECT_DELAY, Stay};
 use crate::client::Client;
 use crate::error::Failure;
-use crate::events::{CheckOutFailure, Interests, SelectionEvent};
+use crate::events::{CheckOutFailure, CloseReason, Interests, SelectionEvent};
 use crate::operation::Kind;
 use crate::pool::CheckOut;
 use crate::retry;
@@ -203,9 +203,8 @@ impl Exchange {
             return self.checked_out(client, answer, now);
         };
         // The server may have closed it since, or the process may have forked.
-        if !pool.is_out(link) {
-            return self.fail_pinned(client, now);
-        }
+        let Some(generation) = pool.generation_of(link) else { return self.fail_pinned(client, now) };
+        self.generation = generation;
         client.forget_pinned(link);
         self.link = Some(link);
         self.send(client, now);
@@ -242,7 +241,11 @@ impl Exchange {
         self.enter(Phase::Done(Stay::No));
         match (self.link.take(), self.pool(client)) {
             (Some(link), Some(pool)) => pool.put_by(link, now),
-            (Some(link), None) => client.link_lost(self.shard, link, now),
+            // The server left the topology; only this can close the link.
+            (Some(link), None) => {
+                self.announce_closed(client, link, CloseReason::PoolClosed);
+                client.link_lost(self.shard, link, now);
+            }
             _ => {}
         }
     }
