@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mangonel.server import Server
+from tools.inner_pytest import run_pytest
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -22,16 +21,8 @@ def run(tmp_path: Path) -> Run:
 
     def run(source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         (tmp_path / "test_it.py").write_text(textwrap.dedent(source))
-        command = [sys.executable, "-m", "pytest", "-p", "mangonel.pytest_plugin", "-p", "no:cacheprovider"]
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-        return subprocess.run(
-            [*command, "-p", "no:randomly", "-W", "error", "-q", *arguments, "test_it.py"],
-            cwd=tmp_path,
-            env=kept,
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
+        return run_pytest(
+            tmp_path, "-p", "mangonel.pytest_plugin", "-W", "error", "-q", *arguments, "test_it.py"
         )
 
     return run
@@ -186,7 +177,7 @@ def test_workers_of_xdist_have_databases_of_their_own_on_one_server(run: Run, se
         def test_empty(mangonel_database):
             assert mangonel_database.users.count_documents({}) == 0
         """,
-        *("--mangonel-uri", server.uri, "--dist", "each", "--tx", "2*popen"),
+        *("--mangonel-uri", server.uri, "-p", "xdist.plugin", "--dist", "each", "--tx", "2*popen"),
     )
     assert finished.returncode == 0, finished.stdout
     assert "4 passed" in finished.stdout
@@ -203,7 +194,7 @@ def test_each_worker_of_xdist_starts_one_server_for_all_of_its_tests(run: Run, t
         def test_second(mangonel_server, mangonel_database):
             test_first(mangonel_server, mangonel_database)
         """,
-        *("--dist", "each", "--tx", "2*popen"),
+        *("-p", "xdist.plugin", "--dist", "each", "--tx", "2*popen"),
     )
     assert finished.returncode == 0, finished.stdout
     assert "4 passed" in finished.stdout

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tools.inner_pytest import run_pytest
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing can fork here")
 
@@ -37,8 +38,7 @@ def run(tmp_path: Path) -> Run:
         (tmp_path / "conftest.py").write_text(CONFTEST)
         for name, text in files.items():
             (tmp_path / f"test_{name}.py").write_text(text)
-        command = [sys.executable, "-m", "pytest", "--workers", "2", "-p", "no:cacheprovider", *arguments]
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        return run_pytest(tmp_path, "--workers", "2", *arguments)
 
     return play
 
