@@ -17,7 +17,7 @@ from mangonel.bson import Binary, Int64
 from mangonel.odm import Connection
 from mangonel.odm.testing import from_model, make
 from mangonel.websessions import Cookie, WebSessions
-from tools.browser import SIZES, THEMES, TIMEOUT_MS, faults
+from tools.browser import LOOKS, TIMEOUT_MS, Looks, faults_in
 
 pytestmark = pytest.mark.no_sample
 
@@ -154,18 +154,14 @@ def test_targets_of_a_reference_are_suggested(person: Any) -> None:
     person.locator(f'datalist option[value="{author.id}"]').wait_for(state="attached")
 
 
-@pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("size", SIZES)
+@LOOKS
 def test_axe_finds_no_fault_and_nothing_is_too_wide(
-    chromium: Any, address: str, person: Any, theme: Any, size: str
+    chromium: Any, address: str, person: Any, looks: Looks
 ) -> None:
     document = make(Everything, binary=BYTES, maybe_part=make(Part), text=SCRIPT * 3).save()
     Post(title="Tea", comments=[Comment(by="Ada")]).save()
-    width, height = SIZES[size]
-    person.set_viewport_size({"width": width, "height": height})
-    person.emulate_media(color_scheme=theme)
     found: list[str] = []
     for name in ("/", "/Post", "/Post/new", f"/Everything/document?id={document.id}", "/Everything"):
         person.goto(name)
-        found += faults(person, f"admin-{name.partition('?')[0].replace('/', '-')}-{size}-{theme}")
+        found += faults_in(person, f"admin-{name.partition('?')[0].replace('/', '-')}", looks)
     assert found == []

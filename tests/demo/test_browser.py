@@ -22,7 +22,7 @@ from site_process import PASSWORD, Site, customer
 from mangonel import MongoClient, server
 from mangonel.errors import PyMongoError
 from mangonel.write_concern import WriteConcern
-from tools.browser import SIZES, THEMES, TIMEOUT_MS, faults
+from tools.browser import LOOKS, SIZES, THEMES, TIMEOUT_MS, Looks, faults_in
 
 # Each page, and what is on it once its scripts have done their work.
 PAGES = {
@@ -242,11 +242,8 @@ def test_a_visitor_kills_the_primary_and_nothing_is_missed_or_doubled(chromium: 
         # Fresh rows fade in; without any the page comes to rest, with a member less.
         page.locator("#speed").fill("0")
         problems = []
-        for size, (width, height) in SIZES.items():
-            page.set_viewport_size({"width": width, "height": height})
-            for theme in THEMES:
-                page.emulate_media(color_scheme=theme)
-                problems += faults(page, f"demo-killed-{size}-{theme}")
+        for size in SIZES:
+            problems += faults_in(page, "demo-killed", [(size, theme) for theme in THEMES])
             problems += page.evaluate(CUT)
         assert problems == []
         page.locator("#speed").fill("100")
@@ -402,20 +399,17 @@ def test_the_status_is_plots_with_units_that_begin_full(person: Any) -> None:
     assert one.problems == []
 
 
-@pytest.mark.each_once("size", "theme")
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("theme", THEMES)
-def test_every_page_is_accessible_and_quiet(person: Any, shop: Any, size: str, theme: str) -> None:
+@LOOKS
+def test_every_page_is_accessible_and_quiet(person: Any, shop: Any, looks: Looks) -> None:
     shop.customers.insert_one(customer("A person with quite a long name, and a Title"))
-    width, height = SIZES[size]
-    one = person(viewport={"width": width, "height": height}, color_scheme=theme)
+    one = person()
     problems: list[str] = []
     for path, content in PAGES.items():
         if path == "/":
             one.log_in()
         one.page.goto(path)
         one.page.locator(content).first.wait_for()
-        problems += faults(one.page, f"demo-{path.strip('/') or 'live'}-{size}-{theme}")
+        problems += faults_in(one.page, f"demo-{path.strip('/') or 'live'}", looks)
     assert problems == []
     assert one.problems == []
 

@@ -7,7 +7,7 @@ that keeps a picture of each page that was looked at.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,17 @@ from tools.needed import needed
 
 SIZES = {"desk": (1280, 800), "phone": (390, 844)}
 THEMES = ("light", "dark")
+Looks = tuple[tuple[str, str], ...]
+# Pairs of these, so that each half has every size and every theme; a sample plays the first half.
+LOOKS = pytest.mark.parametrize(
+    "looks",
+    [
+        pytest.param((("desk", "light"), ("phone", "dark")), id="desk-light,phone-dark"),
+        pytest.param(
+            (("desk", "dark"), ("phone", "light")), id="desk-dark,phone-light", marks=pytest.mark.no_sample
+        ),
+    ],
+)
 TIMEOUT_MS = 60_000
 
 # What sticks out of the page and is not inside of something that scrolls by itself, innermost last.
@@ -41,6 +52,17 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
+def faults_in(page: Any, name: str, looks: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the faults of a page in each pair of size and theme. It is loaded once: half of the work is that."""
+    found: list[str] = []
+    for size, theme in looks:
+        width, height = SIZES[size]
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=theme)
+        found += faults(page, f"{name}-{size}-{theme}")
+    return found
+
+
 def faults(page: Any, name: str) -> list[str]:
     """Return what axe finds on a page that is at rest, and what makes it scroll sideways."""
     from axe_playwright_python.sync_playwright import Axe
@@ -49,7 +71,9 @@ def faults(page: Any, name: str) -> list[str]:
     page.wait_for_function("() => document.getAnimations().length === 0")
     if folder := os.environ.get("MANGONEL_PICTURES"):
         page.screenshot(path=f"{folder}/{name}.png", full_page=True)
-    found = Axe().run(page).response["violations"]
+    # Reading its 500 KB takes longer than most of its runs, so a document does it once.
+    axe = Axe("0") if page.evaluate("() => 'axe' in window") else Axe()
+    found = axe.run(page).response["violations"]
     problems = [
         f"{name}: {rule['id']} at {node['html'][:120]}" for rule in found for node in rule["nodes"][:3]
     ]
