@@ -83,7 +83,7 @@ def pytest_collection_modifyitems(
     sampling.deselect(config, items)
     yield
     if workers.asked_for(config):
-        side_by_side.in_order(items, lambda item: item.path.relative_to(HERE).parts[0])
+        side_by_side.in_order(items, lambda item: item.path.relative_to(HERE).as_posix())
 
 
 def pytest_collection_finish() -> None:

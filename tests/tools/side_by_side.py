@@ -6,7 +6,7 @@ A worker starts the servers that its tests ask for, so the tests of a file stay 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,8 +16,20 @@ __all__ = ["Parts", "in_order"]
 # Tests of one file that go to a worker at once. More would leave one worker alone at the end.
 PART = 200
 
-# What mostly waits, or takes long in one piece, begins first; what takes no time fills the end.
-FIRST = ("faults", "packaging", "lab", "demo", "examples", "websessions", "server", "faces", "spec")
+# What mostly waits, or takes long in one piece, begins first; what takes no time fills the end. The mapper's matrix
+# takes three minutes of the rest, and would run alone at its end.
+FIRST = (
+    "odm/test_matrix.py",
+    "faults",
+    "packaging",
+    "lab",
+    "demo",
+    "examples",
+    "websessions",
+    "server",
+    "faces",
+    "spec",
+)
 LAST = ("tools_tests", "unit")
 
 
@@ -25,11 +37,13 @@ _PLACES = {name: number - len(FIRST) for number, name in enumerate(FIRST)}
 _PLACES |= {name: number + 1 for number, name in enumerate(LAST)}
 
 
-def in_order(items: list[pytest.Item], folder_of: Any) -> None:
+def in_order(items: list[pytest.Item], path_of: Callable[[Any], str]) -> None:
     """Put tests into the order in which they begin; tests of a file keep theirs, except those of its last part."""
 
     def place(item: pytest.Item) -> tuple[bool, int]:
-        return item.get_closest_marker("needs_calm") is not None, _PLACES.get(folder_of(item), 0)
+        path = path_of(item)
+        is_calm = item.get_closest_marker("needs_calm") is not None
+        return is_calm, _PLACES.get(path, _PLACES.get(path.partition("/")[0], 0))
 
     items.sort(key=place)
 

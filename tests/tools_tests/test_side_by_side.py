@@ -14,16 +14,24 @@ class Item(SimpleNamespace):
 
 def test_long_tests_begin_first_and_those_that_need_calm_last():
     items = [
-        Item(name="quick", folder="unit", marks=[]),
-        Item(name="timed", folder="spec", marks=["needs_calm"]),
-        Item(name="plain", folder="driver", marks=[]),
-        Item(name="long", folder="faults", marks=[]),
-        Item(name="case", folder="spec", marks=[]),
+        Item(path="unit/test_quick.py", marks=[]),
+        Item(path="spec/test_timed.py", marks=["needs_calm"]),
+        Item(path="odm/test_plain.py", marks=[]),
+        Item(path="faults/test_long.py", marks=[]),
+        Item(path="spec/test_case.py", marks=[]),
+        Item(path="odm/test_matrix.py", marks=[]),
     ]
 
-    side_by_side.in_order(items, lambda item: item.folder)
+    side_by_side.in_order(items, lambda item: item.path)
 
-    assert [item.name for item in items] == ["long", "case", "plain", "quick", "timed"]
+    assert [item.path.partition("test_")[2] for item in items] == [
+        "matrix.py",
+        "long.py",
+        "case.py",
+        "plain.py",
+        "quick.py",
+        "timed.py",
+    ]
 
 
 def named(name: str) -> Item:
