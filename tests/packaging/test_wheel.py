@@ -33,6 +33,7 @@ builds = pytest.mark.skipif(
     not os.environ.get("MANGONEL_REQUIRE_SERVERS") and not os.environ.get("MANGONEL_BUILD_WHEEL"),
     reason="may compile everything again: set MANGONEL_BUILD_WHEEL=1",
 )
+needs_cargo = pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo")
 
 
 def run(*command: object, cwd: Path = ROOT, **environment: str) -> str:
@@ -106,6 +107,7 @@ def test_the_wheel_carries_the_licences_and_the_bill_of_materials(wheel: Path) -
         assert f"Provides-Extra: {extra}\n" in text
 
 
+@needs_cargo
 def test_the_source_distribution_holds_what_building_takes(tmp_path: Path) -> None:
     run(MATURIN, "sdist", "--out", tmp_path)
     (path,) = tmp_path.glob("*.tar.gz")
@@ -167,7 +169,7 @@ def test_each_extra_can_be_had_as_it_is_asked_for() -> None:
                 )
 
 
-@pytest.mark.skipif(shutil.which("cargo") is None, reason="needs cargo")
+@needs_cargo
 def test_the_lists_of_others_code_are_current() -> None:
     run(sys.executable, "tools/third_party.py", "--check")
 

@@ -53,6 +53,7 @@ def debian(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
 
 
 @pytest.fixture
