@@ -219,6 +219,24 @@ fn a_commit_that_an_overloaded_server_refuses_gives_its_connection_back_while_it
 }
 
 #[test]
+fn a_transactions_connection_that_is_lost_while_a_statement_waits_for_an_overloaded_server_is_given_up_once()
+{
+    let mut bench = bench();
+    let session = transaction(&mut bench);
+    bench.run(in_session(session, insert()));
+    let mut statement = bench.begin(in_session(session, find()));
+    let link = statement.link().unwrap();
+    let labels = ["SystemOverloadedError", "RetryableError"];
+    bench.reply(&mut statement, &json!({"ok": 0, "code": 462, "errmsg": "too much", "errorLabels": labels}));
+    let Step::Sleep(until) = statement.step() else { panic!("{:?}", statement.step()) };
+    bench.client.link_lost(bench.shard, link, bench.now);
+    statement.handle_timeout(&mut bench.client, until);
+    assert!(message(&statement).contains("the connection of the transaction was lost"));
+    let counts = &bench.client.pool_snapshots()[&address()].counts;
+    assert_eq!((counts.created, counts.closed.iter().sum::<u64>()), (1, 1));
+}
+
+#[test]
 fn a_commit_whose_connection_is_known_to_be_lost_is_sent_on_another_one() {
     let mut bench = bench();
     let session = transaction(&mut bench);

@@ -252,6 +252,8 @@ impl Exchange {
         if is_sharded || client.options.enable_overload_retargeting {
             self.deprioritized.extend(self.server().cloned());
         }
+        // A connection that stays with its transaction is the session's meanwhile, and may be lost.
+        self.link = None;
         self.enter(Phase::BackingOff(until));
     }
 
