@@ -10,17 +10,9 @@ from mangonel.websessions.timeouts import SharedTimeout
 
 
 async def wait(timeout: SharedTimeout, seconds: float) -> str:
-    task = asyncio.current_task()
-    assert task is not None
-    timeout.begin(task)
-    try:
+    with timeout:
         await asyncio.sleep(seconds)
         return "in time"
-    except asyncio.CancelledError:
-        timeout.judge(task)
-        raise
-    finally:
-        timeout.end(task)
 
 
 async def test_each_wait_has_the_whole_time_and_no_more() -> None:

@@ -196,18 +196,9 @@ class _ClientEncryption:
             >>> keys.encrypt("457-55-5462", Algorithm.AEAD_AES_256_CBC_HMAC_SHA_512_Random, key_alt_name="salaries")
             Binary(..., 6)
         """
+        options = ValueOptions(algorithm, key_id, key_alt_name, query_type, contention_factor)  # type: ignore[arg-type]  # a UUID is checked below
         return self._port.flow(
-            self._encrypt_flow(
-                value,
-                "explicit_encrypt",
-                algorithm,
-                key_id,
-                key_alt_name,
-                query_type,
-                contention_factor,
-                range_opts,
-                string_opts,
-            )
+            self._encrypt_flow("explicit_encrypt", value, options, range_opts, string_opts)
         )
 
     def encrypt_expression(
@@ -238,32 +229,20 @@ class _ClientEncryption:
             >>> keys.encrypt_expression(found, Algorithm.RANGE, key_id, **options)
             RawBSONDocument(...)
         """
+        options = ValueOptions(algorithm, key_id, key_alt_name, query_type, contention_factor)  # type: ignore[arg-type]  # a UUID is checked below
         return self._port.flow(
-            self._encrypt_flow(
-                expression,
-                "explicit_encrypt_expression",
-                algorithm,
-                key_id,
-                key_alt_name,
-                query_type,
-                contention_factor,
-                range_opts,
-                None,
-            )
+            self._encrypt_flow("explicit_encrypt_expression", expression, options, range_opts)
         )
 
     async def _encrypt_flow(
         self,
-        value: Any,
         what: str,
-        algorithm: str,
-        key_id: Any,
-        key_alt_name: str | None,
-        query_type: str | None,
-        contention_factor: int | None,
+        value: Any,
+        given: ValueOptions,
         range_opts: RangeOpts | None,
-        string_opts: StringOpts | None,
+        string_opts: StringOpts | None = None,
     ) -> Any:
+        key_id: Any = given.key_id
         if isinstance(key_id, UUID):
             key_id = Binary(key_id.bytes, _UUID)
         if key_id is not None and not (isinstance(key_id, Binary) and key_id.subtype == _UUID):
@@ -275,7 +254,7 @@ class _ClientEncryption:
         ranges = None if range_opts is None else _core.encode(range_opts.document, codec_options=options)
         strings = None if string_opts is None else _core.encode(string_opts.document, codec_options=options)
 
-        chosen = ValueOptions(algorithm, key_id, key_alt_name, query_type, contention_factor, ranges, strings)
+        chosen = given._replace(key_id=key_id, ranges=ranges, strings=strings)
         found = await self._run_flow(lambda context: chosen.begin(context, what, document))
         if what == "explicit_encrypt_expression":
             return RawBSONDocument(found or b"", DEFAULT_RAW_BSON_OPTIONS)["v"]

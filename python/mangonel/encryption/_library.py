@@ -177,8 +177,7 @@ class Context:
 
     def set_key_id(self, key_id: bytes) -> None:
         """Set the data key by the 16 bytes of its `_id`."""
-        binary = _binary(key_id)
-        self._check(lib.mongocrypt_ctx_setopt_key_id(self._handle, binary))
+        self._check(lib.mongocrypt_ctx_setopt_key_id(self._handle, _binary(key_id)))
 
     def set_query_type(self, name: str) -> None:
         """Set the type of query that the value is for."""
@@ -194,30 +193,24 @@ class Context:
 
     def set_document(self, option: str, document: bytes) -> None:
         """Set an option whose value is a document: `key_alt_name`, `algorithm_range` or another of the library's."""
-        binary = _binary(document)
-        self._check(getattr(lib, f"mongocrypt_ctx_setopt_{option}")(self._handle, binary))
+        self._check(getattr(lib, f"mongocrypt_ctx_setopt_{option}")(self._handle, _binary(document)))
 
     # Beginning.
 
     def begin(self, what: str, document: bytes | None = None) -> None:
         """Begin an operation, named as in the library: `explicit_encrypt`, `explicit_decrypt`, `datakey`, …"""
-        if document is None:
-            self._check(getattr(lib, f"mongocrypt_ctx_{what}_init")(self._handle))
-        else:
-            binary = _binary(document)
-            self._check(getattr(lib, f"mongocrypt_ctx_{what}_init")(self._handle, binary))
+        documents = () if document is None else (_binary(document),)
+        self._check(getattr(lib, f"mongocrypt_ctx_{what}_init")(self._handle, *documents))
 
     def begin_decrypting(self, message: bytes) -> None:
         """Begin to decrypt the values of a reply."""
-        binary = _binary(message)
-        self._check(lib.mongocrypt_ctx_decrypt_init(self._handle, binary))
+        self._check(lib.mongocrypt_ctx_decrypt_init(self._handle, _binary(message)))
 
     def begin_encrypting(self, database: str, command: bytes) -> None:
         """Begin to encrypt the fields of a command by the collection's schema."""
         self.database = database
-        binary = _binary(command)
         name = database.encode()
-        self._check(lib.mongocrypt_ctx_encrypt_init(self._handle, name, len(name), binary))
+        self._check(lib.mongocrypt_ctx_encrypt_init(self._handle, name, len(name), _binary(command)))
 
     # Running.
 
@@ -227,8 +220,7 @@ class Context:
 
     def feed(self, document: bytes) -> None:
         """Feed one document of the result."""
-        binary = _binary(document)
-        self._check(lib.mongocrypt_ctx_mongo_feed(self._handle, binary))
+        self._check(lib.mongocrypt_ctx_mongo_feed(self._handle, _binary(document)))
 
     def end_answer(self) -> None:
         """Mark the result as complete."""
@@ -236,8 +228,7 @@ class Context:
 
     def provide_credentials(self, providers: bytes) -> None:
         """Provide the credentials that were found."""
-        binary = _binary(providers)
-        self._check(lib.mongocrypt_ctx_provide_kms_providers(self._handle, binary))
+        self._check(lib.mongocrypt_ctx_provide_kms_providers(self._handle, _binary(providers)))
 
     def kms_requests(self) -> Iterator[KmsRequest]:
         """Yield the requests to key management services, one after another; a failed one may come again."""
@@ -309,8 +300,7 @@ class KmsRequest:
         self._left -= len(data)
         if self._left < 0:
             raise MongoCryptError("the answer is longer than 1 MiB")
-        binary = _binary(data)
-        self._check(lib.mongocrypt_kms_ctx_feed(self._handle, binary))
+        self._check(lib.mongocrypt_kms_ctx_feed(self._handle, _binary(data)))
 
     def fail(self) -> None:
         """Report a network failure.

@@ -2,48 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
 from mangonel import _core
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from mangonel.encryption._library import Context
 
 
-class ValueOptions:
-    """Options for encrypting one value.
+class ValueOptions(NamedTuple):
+    """Options for encrypting one value: those of `ClientEncryption.encrypt`, and the encoded options of an index."""
 
-    Args:
-        algorithm, key_id, key_alt_name, query_type, contention_factor: as for `ClientEncryption.encrypt`.
-        ranges, strings: the encoded options of an index.
-    """
-
-    __slots__ = (
-        "algorithm",
-        "contention_factor",
-        "key_alt_name",
-        "key_id",
-        "query_type",
-        "ranges",
-        "strings",
-    )
-
-    def __init__(
-        self,
-        algorithm: str,
-        key_id: bytes | None = None,
-        key_alt_name: str | None = None,
-        query_type: str | None = None,
-        contention_factor: int | None = None,
-        ranges: bytes | None = None,
-        strings: bytes | None = None,
-    ) -> None:
-        self.algorithm = algorithm
-        self.key_id = key_id
-        self.key_alt_name = key_alt_name
-        self.query_type = query_type
-        self.contention_factor = contention_factor
-        self.ranges = ranges
-        self.strings = strings
+    algorithm: str
+    key_id: bytes | None = None
+    key_alt_name: str | None = None
+    query_type: str | None = None
+    contention_factor: int | None = None
+    ranges: bytes | None = None
+    strings: bytes | None = None
 
     def begin(self, context: Context, what: str, document: bytes) -> None:
         """Set up a context and begin it with a value.

@@ -10,7 +10,7 @@ from mangonel.gridfs.errors import NoFile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Self
 
     from mangonel._shared.client.database import _Database
@@ -63,6 +63,11 @@ class _GridFSBucket:
         self._files = self._collection["files"]
         self._chunks = self._collection["chunks"]
         self._chunk_size_bytes = chunk_size_bytes
+
+    def _run(self, timeout_ms: float | None, flow: Callable[..., Any], *arguments: Any) -> FaceResult[Any]:
+        """Return the result of a flow of the bucket, under a time limit of its own if there is one."""
+        bucket = self if timeout_ms is None else self._limited(timeout_ms)
+        return bucket._port.flow(flow(bucket, *arguments))
 
     def _limited(self, timeout_ms: float) -> Self:
         """Return the same bucket for a single call with a time limit of its own."""
@@ -218,9 +223,7 @@ class _GridFSBucket:
             >>> bucket.open_download_stream(file_id).read(5)
             b'hello'
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
-        return self._port.flow(self._open_flow(file_id, session))
+        return self._run(timeout_ms, _GridFSBucket._open_flow, file_id, session)
 
     async def _open_flow(self, file_id: Any, session: _ClientSession | None) -> _GridOut:
         found = self._out_class(self._collection, file_id, session=session)
@@ -250,10 +253,8 @@ class _GridFSBucket:
             >>> bucket.open_download_stream_by_name("greeting").read()
             b'hello'
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
         check_filename(filename)
-        return self._port.flow(self._open_by_name_flow(filename, revision, session))
+        return self._run(timeout_ms, _GridFSBucket._open_by_name_flow, filename, revision, session)
 
     async def _open_by_name_flow(
         self, filename: str, revision: int, session: _ClientSession | None
@@ -285,9 +286,7 @@ class _GridFSBucket:
             >>> bucket.download(file_id, connections=2)
             b'hello'
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
-        return self._port.flow(self._download_all_flow(file_id, connections, session))
+        return self._run(timeout_ms, _GridFSBucket._download_all_flow, file_id, connections, session)
 
     async def _download_all_flow(
         self, file_id: Any, connections: int, session: _ClientSession | None
@@ -320,9 +319,7 @@ class _GridFSBucket:
             >>> with open("photo.jpg", "wb") as destination:
             ...     bucket.download_to_stream(file_id, destination)
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
-        return self._port.flow(self._download_flow(file_id, destination, session))
+        return self._run(timeout_ms, _GridFSBucket._download_flow, file_id, destination, session)
 
     async def _download_flow(self, file_id: Any, destination: Any, session: _ClientSession | None) -> None:
         await self._copy_flow(await self._open_flow(file_id, session), destination)
@@ -350,10 +347,10 @@ class _GridFSBucket:
         Example:
             >>> bucket.download_to_stream_by_name("photo.jpg", destination)
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
         check_filename(filename)
-        return self._port.flow(self._download_by_name_flow(filename, destination, revision, session))
+        return self._run(
+            timeout_ms, _GridFSBucket._download_by_name_flow, filename, destination, revision, session
+        )
 
     async def _download_by_name_flow(
         self, filename: str, destination: Any, revision: int, session: _ClientSession | None
@@ -401,9 +398,7 @@ class _GridFSBucket:
         Example:
             >>> bucket.delete(file_id)
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
-        return self._port.flow(self._delete_flow([file_id], f"_id {file_id!r}", session))
+        return self._run(timeout_ms, _GridFSBucket._delete_flow, [file_id], f"_id {file_id!r}", session)
 
     def delete_by_name(
         self, filename: str, session: _ClientSession | None = None, *, timeout_ms: float | None = None
@@ -421,9 +416,7 @@ class _GridFSBucket:
         Example:
             >>> bucket.delete_by_name("greeting")
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
-        return self._port.flow(self._delete_by_name_flow(filename, session))
+        return self._run(timeout_ms, _GridFSBucket._delete_by_name_flow, filename, session)
 
     async def _delete_by_name_flow(self, filename: str, session: _ClientSession | None) -> None:
         cursor = self._files.find({"filename": filename}, {"_id": 1}, session=session)
@@ -462,10 +455,13 @@ class _GridFSBucket:
         Example:
             >>> bucket.rename(file_id, "farewell")
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
-        return self._port.flow(
-            self._rename_flow({"_id": {"$eq": file_id}}, new_filename, f"file_id {file_id!r}", session)
+        return self._run(
+            timeout_ms,
+            _GridFSBucket._rename_flow,
+            {"_id": {"$eq": file_id}},
+            new_filename,
+            f"file_id {file_id!r}",
+            session,
         )
 
     def rename_by_name(
@@ -490,10 +486,13 @@ class _GridFSBucket:
         Example:
             >>> bucket.rename_by_name("greeting", "farewell")
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
-        return self._port.flow(
-            self._rename_flow({"filename": filename}, new_filename, f"filename {filename!r}", session)
+        return self._run(
+            timeout_ms,
+            _GridFSBucket._rename_flow,
+            {"filename": filename},
+            new_filename,
+            f"filename {filename!r}",
+            session,
         )
 
     async def _rename_flow(

@@ -85,17 +85,8 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def forgotten(self) -> Known:
         """Return the device without its remembered login."""
-        return msgspec.structs.replace(
-            self,
-            expects=b"",
-            before=b"",
-            changed=0.0,
-            session=b"",
-            seen=False,
-            until=0.0,
-            epoch=0,
-            print="",
-            label=None,
+        return Known(
+            browser=self.browser, system=self.system, place=self.place, first=self.first, last=self.last
         )
 
 

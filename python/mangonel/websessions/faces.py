@@ -112,18 +112,10 @@ class _Face:
                 if session.state.record is None and (sessions.has_devices or sessions.predecessors):
                     session = await self._otherwise_flow(store, session)
             else:
-                timeout, task = self._timeout, asyncio.current_task()
-                assert task is not None
-                timeout.begin(task)
-                try:
+                with self._timeout:
                     session = await load(sessions, store, request_view)
                     if session.state.record is None and (sessions.has_devices or sessions.predecessors):
                         session = await self._otherwise_flow(store, session)
-                except asyncio.CancelledError:
-                    timeout.judge(task)
-                    raise
-                finally:
-                    timeout.end(task)
         except WebSessionError:
             raise
         except Exception as error:
@@ -162,16 +154,8 @@ class _Face:
             if self._is_instant:
                 await commit_flow(self._sessions, store, session, plan)
             else:
-                timeout, task = self._timeout, asyncio.current_task()
-                assert task is not None
-                timeout.begin(task)
-                try:
+                with self._timeout:
                     await commit_flow(self._sessions, store, session, plan)
-                except asyncio.CancelledError:
-                    timeout.judge(task)
-                    raise
-                finally:
-                    timeout.end(task)
         except WebSessionError:
             session.state.cookie = session.state.device_cookie = None
             raise

@@ -21,7 +21,7 @@ log = logging.getLogger("mangonel.websessions")
 
 
 class Unread(WebSession[Any]):
-    """The state while a body leaves that caches may give to every visitor: reading the websession raises."""
+    """A websession whose reading raises: a body leaves that caches may give to every visitor."""
 
     __slots__ = ()
 
@@ -39,13 +39,13 @@ class Unread(WebSession[Any]):
 
 
 class Unkept(WebSession[Any]):
-    """The state while a body leaves without a cookie: changing the websession raises, since it could not be stored."""
+    """A websession whose changing raises: a body leaves without a cookie, so a change could not be stored."""
 
     __slots__ = ()
 
 
 class UnreadUnkept(Unread, Unkept):
-    """Both states at once: reading and changing raise."""
+    """A websession whose reading and changing raise."""
 
     __slots__ = ()
 
@@ -230,7 +230,7 @@ def leave(session: WebSession[Any], commit: asyncio.Future[None] | None = None) 
 
 
 def let_go(session: WebSession[Any], *, is_read: bool) -> None:
-    """Refuse uses that the headers of a leaving body do not allow.
+    """Refuse the uses of a websession that the sent headers rule out, while the body leaves.
 
     Args:
         session: the request's.

@@ -44,12 +44,8 @@ async def export_flow(sessions: CheckedSettings[Any], store: Store, user: str) -
         "user": user,
         "websessions": [
             {
-                "id": each.id,
-                "created": _when(each.created),
-                "last_seen": _when(each.last_seen),
-                "expires": _when(each.expires),
-                "label": each.label,
-                "device": each.device,
+                **{name: getattr(each, name) for name in ("id", "label", "device")},
+                **{name: _when(getattr(each, name)) for name in ("created", "last_seen", "expires")},
                 "values": contents.get(each.id, {}),
             }
             for each in handles
@@ -58,13 +54,11 @@ async def export_flow(sessions: CheckedSettings[Any], store: Store, user: str) -
     if sessions.has_devices:
         found["devices"] = [
             {
-                "id": each.id,
-                "browser": each.browser,
-                "system": each.system,
-                "place": each.place,
-                "first_seen": _when(each.first_seen),
-                "last_seen": _when(each.last_seen),
-                "is_remembered": each.is_remembered,
+                **{
+                    name: getattr(each, name)
+                    for name in ("id", "browser", "system", "place", "is_remembered")
+                },
+                **{name: _when(getattr(each, name)) for name in ("first_seen", "last_seen")},
             }
             for each in await devices_flow(sessions, store, user, None)
         ]

@@ -17,18 +17,12 @@ __all__ = ["SharedTimeout"]
 class SharedTimeout:
     """Cancels tasks of one loop that have waited too long, and distinguishes that from other cancellations.
 
-        timeout.begin(task)
-        try:
-            await something
-        except asyncio.CancelledError:
-            timeout.judge(task)        # TimeoutError, if it was us
-            raise
-        finally:
-            timeout.end(task)
+        with timeout:
+            await something    # TimeoutError after so many seconds
 
     Args:
         loop: the loop of the tasks.
-        seconds: the longest wait between `begin` and `end`. A task waits for one thing at a time.
+        seconds: the longest wait in the block. A task waits for one thing at a time.
     """
 
     __slots__ = ("_late", "_loop", "_seconds", "_timer", "_waiting")
@@ -41,30 +35,20 @@ class SharedTimeout:
         # How often others had cancelled these tasks before we did.
         self._late: dict[asyncio.Task[Any], int] = {}
 
-    def begin(self, task: asyncio.Task[Any]) -> None:
-        """Start a task's time."""
+    def __enter__(self) -> None:
+        task = _current_task()
         # Moved to the end of the queue; a dict does that only for a new key.
         when = self._waiting[task] = self._loop.time() + self._seconds
         if self._timer is None:
             self._timer = self._loop.call_at(when, self._expire)
 
-    def end(self, task: asyncio.Task[Any]) -> None:
-        """Stop a task's time."""
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        task = _current_task()
         self._waiting.pop(task, None)
-        if self._late:
-            others = self._late.pop(task, None)
-            if others is not None:
-                task.uncancel()
-
-    def judge(self, task: asyncio.Task[Any]) -> None:
-        """Find out why a task was cancelled.
-
-        Raises:
-            TimeoutError: only this timeout cancelled it.
-        """
-        others = self._late.pop(task, None)
-        if others is not None and task.uncancel() <= others:
-            raise TimeoutError(f"no answer within {self._seconds:g} s")
+        if self._late and (others := self._late.pop(task, None)) is not None:
+            remaining = task.uncancel()
+            if kind is asyncio.CancelledError and remaining <= others:
+                raise TimeoutError(f"no answer within {self._seconds:g} s")
 
     def _expire(self) -> None:
         self._timer = None
@@ -76,3 +60,9 @@ class SharedTimeout:
             del self._waiting[task]
             self._late[task] = task.cancelling()
             task.cancel()
+
+
+def _current_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task

@@ -32,6 +32,7 @@ from mangonel.websessions.frameworks._shared import (
     requiring_fresh,
     until_ended,
 )
+from mangonel.websessions.frameworks.wsgi import view_of
 from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import END, NOTHING, decide, decide_new
 from mangonel.websessions.session import RequestView, WebSession
@@ -625,7 +626,7 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
         if request.path in self._paths:
             return await respond(request)
         try:
-            session = await face._load_flow(_request_view(request, self.sessions))
+            session = await face._load_flow(view_of(request.META, request.is_secure(), self.sessions))
         except WebSessionError as error:
             log.error("cannot load the websession: %s", error)
             return _plain(error.status)
@@ -775,23 +776,3 @@ def _plain(status: int) -> HttpResponse:
         content_type="text/plain; charset=utf-8",
         headers={"Cache-Control": "no-store"},
     )
-
-
-def _request_view(request: HttpRequest, sessions: Any) -> RequestView:
-    meta = request.META
-
-    def signal(name: str) -> str | None:
-        if name == "user_agent":
-            agent: str | None = meta.get("HTTP_USER_AGENT")
-            return agent
-        if name == "address":
-            if sessions.trust_forwarded and (forwarded := meta.get("HTTP_X_FORWARDED_FOR")):
-                return str(forwarded).rpartition(",")[2].strip()
-            address: str | None = meta.get("REMOTE_ADDR")
-            return address
-        return None
-
-    is_secure = request.is_secure()
-    if sessions.trust_forwarded and not is_secure:
-        is_secure = str(meta.get("HTTP_X_FORWARDED_PROTO", "")).strip().lower() == "https"
-    return RequestView(meta.get("HTTP_COOKIE"), is_secure, signal)

@@ -26,6 +26,7 @@ from mangonel.websessions.session import RequestView, WebSession
 from mangonel.websessions.settings import seconds
 
 if TYPE_CHECKING:
+    from mangonel.websessions.checked_settings import CheckedSettings
     from mangonel.websessions.manager import WebSessions
 
 __all__ = ["KEY", "WSGISessions", "require_fresh", "visit_of"]
@@ -228,6 +229,11 @@ def visit_of(environ: dict[str, Any], sessions: WebSessions[Any]) -> RequestView
         >>> visit_of({"HTTP_COOKIE": "__Host-sid=x", "wsgi.url_scheme": "https"}, sessions).is_secure
         True
     """
+    return view_of(environ, environ.get("wsgi.url_scheme") == "https", sessions)
+
+
+def view_of(environ: dict[str, Any], is_secure: bool, sessions: CheckedSettings[Any]) -> RequestView:
+    """Return a websession's view of a WSGI request, of which the framework knows whether it came over TLS."""
 
     def signal(name: str) -> str | None:
         if name == "user_agent":
@@ -240,7 +246,6 @@ def visit_of(environ: dict[str, Any], sessions: WebSessions[Any]) -> RequestView
             return address
         return None
 
-    is_secure = environ.get("wsgi.url_scheme") == "https"
     if sessions.trust_forwarded and not is_secure:
         is_secure = str(environ.get("HTTP_X_FORWARDED_PROTO", "")).strip().lower() == "https"
     return RequestView(environ.get("HTTP_COOKIE"), is_secure, signal)

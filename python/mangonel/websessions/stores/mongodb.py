@@ -14,7 +14,7 @@ sees in the record whether the first one had arrived.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -120,23 +120,13 @@ class _Flows:
     async def touch(self, key: bytes, expires: float) -> bool:
         """Move `e`."""
         selector, change = {"_id": key}, {"$set": {"e": date_of(expires)}}
-        try:
-            result = await self._plain.update_one(selector, change)
-        except self._failures as error:
-            if not self._repeats or not self._documents.may_repeat(error):
-                raise
-            result = await self._plain.update_one(selector, change)
+        result = await self._repeating(lambda: self._plain.update_one(selector, change))
         return bool(result.matched_count)
 
     async def delete(self, *keys: bytes) -> int:
         """Remove records, acknowledged by a majority."""
         selector = {"_id": keys[0] if len(keys) == 1 else {"$in": list(keys)}}
-        try:
-            result = await self._sure.delete_many(selector)
-        except self._failures as error:
-            if not self._repeats or not self._documents.may_repeat(error):
-                raise
-            result = await self._sure.delete_many(selector)
+        result = await self._repeating(lambda: self._sure.delete_many(selector))
         return int(result.deleted_count)
 
     async def find(self, user: str) -> list[Record]:
@@ -167,8 +157,16 @@ class _Flows:
         await self._plain.create_index("u", sparse=True, name="user")
         self._is_set_up = True
 
+    async def _repeating(self, send: Callable[[], Any]) -> Any:
+        """Return the result of a write that may be sent twice, as it will be after a network error or a step-down."""
+        try:
+            return await send()
+        except self._failures as error:
+            if not self._repeats or not self._documents.may_repeat(error):
+                raise
+        return await send()
+
     async def _all(self, cursor: Any) -> list[Any]:
-        """Return what a cursor finds."""
         raise NotImplementedError
 
 
@@ -184,24 +182,11 @@ class MongoStore(_Flows):
         repeats: repeat a write after a network error or a step-down, for a client with `retryWrites=false`.
     """
 
-    def __init__(
-        self,
-        collection: Any,
-        *,
-        durable: bool = False,
-        documents: bool = False,
-        client: Any = None,
-        repeats: bool = False,
-        sets_up: bool = True,
-    ) -> None:
-        super().__init__(
-            collection, durable=durable, documents=documents, client=client, repeats=repeats, sets_up=sets_up
-        )
-        self._loop: Any = None
-        self._loads: Shared[[bytes], bytes, Record | None]
-        self._inserts: Shared[[Record, int], Write, bool]
-        self._writes: Shared[[Record, int], Write, bool]
-        self._touches: Shared[[bytes, float], tuple[bytes, float], bool]
+    _loop: Any = None
+    _loads: Shared[[bytes], bytes, Record | None]
+    _inserts: Shared[[Record, int], Write, bool]
+    _writes: Shared[[Record, int], Write, bool]
+    _touches: Shared[[bytes, float], tuple[bytes, float], bool]
 
     async def get(self, key: bytes) -> Record | None:
         """Return the record, which may have expired."""
@@ -308,14 +293,10 @@ class MongoStore(_Flows):
             self._documents.update_one({"_id": key}, {"$set": {"e": date_of(at)}}) for key, at in touches
         ]
         try:
-            result = await self._plain.bulk_write(commands, ordered=False)
+            result = await self._repeating(lambda: self._plain.bulk_write(commands, ordered=False))
         except self._documents.bulk_failure:
             alone = (super(MongoStore, self).touch(key, at) for key, at in touches)
             return await asyncio.gather(*alone, return_exceptions=True)
-        except self._failures as error:
-            if not self._repeats or not self._documents.may_repeat(error):
-                raise
-            result = await self._plain.bulk_write(commands, ordered=False)
         if result.matched_count == len(touches):
             return [True] * len(touches)
         # The server counts them together; existing records were touched.

@@ -46,6 +46,7 @@ PURGE = "DELETE FROM {table} WHERE e < {now} LIMIT {limit}"
 
 
 class _Table(RowStore):
+    _errors: Any = asyncmy.errors  # the client's
     _duplicate = DUPLICATE
 
     def __init__(self, connect: dict[str, Any], *, table: str = TABLE, timeout: float = TIMEOUT) -> None:
@@ -65,6 +66,18 @@ class _Table(RowStore):
         rows, _ = await self._send(query, [self._sql.table])
         if not rows[0][0]:  # asked first, since IF NOT EXISTS prints a warning for a table that exists
             await self._send(SCHEMA.format(table=self._sql.table), [])
+
+    async def _run(self, query: str, values: list[Any]) -> tuple[Any, int]:
+        try:
+            return await self._send(query, values)
+        except self._errors.ProgrammingError as error:
+            if error.args[0] != NO_TABLE:
+                raise
+        try:
+            await self.setup()
+        except self._errors.MySQLError as error:
+            raise _told(error, self._sql.table) from error
+        return await self._send(query, values)
 
     async def _send(self, query: str, values: list[Any]) -> tuple[Any, int]:
         raise NotImplementedError
@@ -100,18 +113,6 @@ class MySQLStore(_Table):
         for connection in idle:
             await connection.ensure_closed()
 
-    async def _run(self, query: str, values: list[Any]) -> tuple[Any, int]:
-        try:
-            return await self._send(query, values)
-        except asyncmy.errors.ProgrammingError as error:
-            if error.args[0] != NO_TABLE:
-                raise
-        try:
-            await self.setup()
-        except asyncmy.errors.MySQLError as error:
-            raise _told(error, self._sql.table) from error
-        return await self._send(query, values)
-
     async def _send(self, query: str, values: list[Any]) -> tuple[Any, int]:
         # Kept in a name, as in _faces/aio.py.
         limit = asyncio.timeout(self._timeout)
@@ -141,24 +142,13 @@ class _InThreads(PerThread, _Table):
         import pymysql
 
         self._client: Any = pymysql
+        self._errors = pymysql.err
         self._refusal: type[Exception] = pymysql.err.IntegrityError
         self._options |= {
             "database": self._options.pop("db"),
             "read_timeout": timeout,
             "write_timeout": timeout,
         }
-
-    async def _run(self, query: str, values: list[Any]) -> tuple[Any, int]:
-        try:
-            return await self._send(query, values)
-        except self._client.err.ProgrammingError as error:
-            if error.args[0] != NO_TABLE:
-                raise
-        try:
-            await self.setup()
-        except self._client.err.MySQLError as error:
-            raise _told(error, self._sql.table) from error
-        return await self._send(query, values)
 
     async def _send(self, query: str, values: list[Any]) -> tuple[Any, int]:
         connection = self._connection()

@@ -56,22 +56,7 @@ def values_of(record: Record) -> list[Any]:
 
 def record_of(row: Sequence[Any]) -> Record:
     """Return the record of a row in the order of COLUMNS."""
-    (
-        key,
-        version,
-        data,
-        created,
-        issued,
-        expires,
-        deadline,
-        sid,
-        user,
-        next_key,
-        prev,
-        label,
-        epoch,
-        writes,
-    ) = row
+    key, version, data, created, issued, expires, deadline, sid, user, then, prev, label, epoch, writes = row
     return Record(
         key,
         data,
@@ -80,7 +65,7 @@ def record_of(row: Sequence[Any]) -> Record:
         expires / 1000,
         deadline / 1000,
         user,
-        next_key,
+        then,
         prev,
         issued / 1000,
         sid,
