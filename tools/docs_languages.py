@@ -272,7 +272,7 @@ def sections(told: Results, plant: Path | None) -> Iterator[str]:
     yield "## Documents as each language has them\n"
     yield "\n".join(matrix(told, names, COLUMNS)) + "\n"
     yield (
-        "C in place builds nothing of what it reads, so among reads the lowest figure of the others is bold. "
+        "C in place makes no objects of its replies, so for reads the lowest figure of the other columns is bold. "
         "Mangonel's column is its blocking face with dicts.\n"
     )
     yield "## Documents as typed objects\n"

@@ -1,4 +1,4 @@
-"""The lab's experiment `live`: that it counts every delivery."""
+"""The lab's experiment `live` counts every delivery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What servers are together, and what the options mean for them: topology, versions, concerns, pool, clock, limits."""
+"""Kinds of deployments, and the meaning of options for them: topology, versions, concerns, pool, clock, limits."""
 
 from __future__ import annotations
 

@@ -331,7 +331,7 @@ def asynchronous(uri: str, database: str, end: float, dice: random.Random) -> No
 
 
 def begin(face: str, uri: str, database: str, seconds: str, seed: str) -> int:
-    """Run the program; return its exit code, with daemon threads at work."""
+    """Run the program with daemon threads at work; return its exit code."""
     with MongoClient[Any](uri) as client:
         if not client[database].steady.find_one():
             client[database].steady.insert_many([{"_id": n, "n": n} for n in range(50)])

@@ -98,7 +98,7 @@ FAILURES: list[dict[str, Any]] = [
 
 
 class Mine(Exception):
-    """What a generator of documents raises."""
+    """The exception that a generator of documents raises."""
 
 
 def copied(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What is handed out: the wheel of this machine in a clean environment, the source distribution, the extras, the lists.
+"""The distributions: the wheel of this machine in a clean environment, the source distribution, the extras, the lists.
 
 The wheel is made of what `make build` compiled, so it costs seconds; where nothing fits, all of it would be compiled
 again, and the tests that need one are skipped unless MANGONEL_REQUIRE_SERVERS is set, as continuous integration does.

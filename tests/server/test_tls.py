@@ -1,4 +1,4 @@
-"""TLS: mongod gets the certificates, and the URI gets a client on this machine through."""
+"""TLS: mongod gets the certificates, and a client on this machine connects by the URI."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ class _Worker:
             os._exit(status)
 
     def _own_process(self) -> None:
-        """Have what the processes must not share: captured output, temporary folders, and where reports go."""
+        """Give this process its own captured output, temporary folders, and place for reports."""
         config = self._session.config
         capture: Any = config.pluginmanager.getplugin("capturemanager")
         capture.stop_global_capturing()

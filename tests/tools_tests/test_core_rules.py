@@ -1,4 +1,4 @@
-"""The rules of the binding's Rust: each holds of the sources, and each finds its breach."""
+"""The rules for the binding's Rust: the sources keep each, and each detects a violation."""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ def _left(until: float) -> float:
 
 
 def _bridged(proxy: ssl.SSLSocket) -> socket.socket:
-    """Return a plain socket whose bytes a thread carries to and from a TLS socket, over which no TLS can be spoken."""
+    """Return a plain socket for TLS inside of TLS: a thread carries its bytes to and from a TLS socket."""
     ours, theirs = socket.socketpair()
     threading.Thread(target=_carry, args=(proxy, theirs), daemon=True).start()
     return ours

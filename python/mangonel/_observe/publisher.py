@@ -27,7 +27,7 @@ SELECTION = 8
 
 
 def _dealt_with(error: BaseException) -> None:
-    """Show what a listener raised; the operation goes on."""
+    """Report a listener's exception; the operation continues."""
     if isinstance(error, KeyboardInterrupt):
         # An exception raised here would be lost in the core, so the operation is interrupted a moment later.
         import _thread

@@ -31,7 +31,7 @@ _REFUSALS = {
 
 
 class ProxyError(OSError):
-    """The proxy refused the connection, or what answered is no SOCKS5 proxy."""
+    """The proxy refused the connection, or the answering server is not a SOCKS5 proxy."""
 
 
 class Proxy:

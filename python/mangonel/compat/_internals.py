@@ -1,4 +1,4 @@
-"""What programs import from inside PyMongo and this driver does otherwise: checks of options, replies and passwords."""
+"""Internals of PyMongo that programs import and this driver lacks: checks of options, replies and passwords."""
 
 from __future__ import annotations
 

@@ -231,7 +231,7 @@ def kms_providers(wanted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def auto_encryption_options(driver: Any, wanted: Mapping[str, Any]) -> Any:
-    """Return the encryption that a case wants of a client. There is no query analysis to be had."""
+    """Return the encryption options that a case gives a client. No query analyser is available."""
     given = {snake_case(name): value for name, value in wanted.items() if name not in _APART}
     module = driver.module("encryption_options" if driver.name == "pymongo" else "encryption")
     return module.AutoEncryptionOpts(

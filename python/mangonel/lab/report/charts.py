@@ -173,7 +173,7 @@ def rates(title: str, series: Sequence[Series]) -> str:
 
 
 def front(dots: Sequence[Series]) -> list[Series]:
-    """Return the series that none beats in both figures, from the slowest to the fastest; limits are left out."""
+    """Return the series that no other beats in both figures, from the slowest to the fastest; limits are left out."""
     playing = [dot for dot in dots if dot.kind != "less"]
 
     def is_beaten(dot: Series) -> bool:
