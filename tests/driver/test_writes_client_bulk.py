@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -328,16 +329,32 @@ def test_results_cursor_is_read_in_the_session_of_the_command(face: Face, modern
     assert (list(result.insert_results), list(result.update_results)) == ([0], [1])
 
 
-def test_cursor_that_is_not_read_to_its_end_is_killed(face: Face, modern: ScriptedServer) -> None:
-    error = {"ok": 0, "idx": 0, "code": 11000, "errmsg": "E11000"}
-    modern.once("bulkWrite", reply([error], 77, nErrors=1))
+@pytest.mark.parametrize(
+    ("later", "kills"),
+    [
+        ([], 1),
+        ([{"ok": 0, "code": 43, "errmsg": "cursor id 77 not found"}], 1),
+        ([more([{"ok": 0, "idx": 1, "code": 11000, "errmsg": "E11000"}])], 0),
+    ],
+    ids=["an error before its end", "lost", "an error at its end"],
+)
+def test_results_cursor_is_killed_once_unless_it_has_ended(
+    later: list[Any], kills: int, face: Face, modern: ScriptedServer
+) -> None:
+    first = {"ok": 1, "idx": 0, "n": 1} if later else {"ok": 0, "idx": 0, "code": 11000, "errmsg": "E11000"}
+    modern.once("bulkWrite", reply([first], 77, nErrors=1))
+    modern.once("getMore", *later)
     client = face.client(modern.uri)
 
-    with pytest.raises(errors.ClientBulkWriteException):
+    with pytest.raises(errors.ClientBulkWriteException) as caught:
         face.wait(client.bulk_write([InsertOne({"_id": 1}, NS), InsertOne({"_id": 2}, NS)]))
+    # What is left for the background is done at the latest when the client is closed.
+    caught.value.__traceback__ = None
+    del caught
+    gc.collect()
+    face.run(client.close)
 
-    (kill,) = modern.received("killCursors")
-    assert kill.command["cursors"] == [77]
+    assert [kill.command["cursors"] for kill in modern.received("killCursors")] == [[77]] * kills
 
 
 def test_unacknowledged_bulk_waits_for_nothing(face: Face, modern: ScriptedServer) -> None:

@@ -220,19 +220,23 @@ class ClientBulkRunner:
 
     async def _take_results_flow(self, batch: _core.Batch, offset: int) -> None:
         """Read the cursor over the results of single writes to its end, or to the error that ended an ordered bulk."""
-        first = batch
+        opened = batch.opened
         while True:
             cursor_id, (database, _, collection) = batch.id, batch.namespace.partition(".")
+            is_over = False
             for found in batch:
                 with ReplyTo("bulkWrite"):
                     is_over = self._take_result(found, offset)
                 if is_over:
-                    if cursor_id:
-                        await self._kill_flow(database, collection, cursor_id)
-                    return
+                    break
+            if opened is None:
+                return
             if not cursor_id:
-                if first.opened is not None:
-                    first.opened.disown()
+                opened.disown()
+                return
+            if is_over:
+                await self._kill_flow(database, collection, cursor_id)
+                opened.disown()
                 return
             command: dict[str, Any] = {"getMore": cursor_id, "collection": collection}
             if self._comment is not None:
@@ -249,6 +253,7 @@ class ClientBulkRunner:
                 batch = await self._port.arun(operation)
             except PyMongoError:
                 await self._kill_flow(database, collection, cursor_id)
+                opened.disown()
                 raise
 
     async def _kill_flow(self, database: str, collection: str, cursor_id: int) -> None:
