@@ -375,8 +375,11 @@ class _GridIn:
         sender = self.__dict__.get("_sender")
         if sender is None or self._closed or not sender.length:
             return
-        import warnings
-
+        try:
+            import warnings
+        except ImportError:
+            # The interpreter ends, and its modules have gone.
+            return
         warnings.warn(
             f"unclosed upload of the GridFS file {self._id!r}: it was neither closed nor aborted, so the file does not "
             "exist and chunks of it may stay on the server; use `with`, close() or abort()",

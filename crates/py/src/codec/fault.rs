@@ -2,8 +2,12 @@
 //! the offending value, which is built only while an error travels up. Knows the exception classes by name.
 use std::fmt::Write;
 
-use pyo3::exceptions::{PyException, PyMemoryError, PyOverflowError, PyRecursionError, PyValueError};
+use pyo3::exceptions::{
+    PyAttributeError, PyException, PyMemoryError, PyOverflowError, PyRecursionError, PyValueError,
+};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
 
 /// Nesting both directions accept. The server stops at 100 levels (200 inside its own commands); the bound keeps the
 /// recursion far from the end of a small thread stack.
@@ -114,8 +118,34 @@ pub(crate) fn as_invalid(py: Python<'_>, error: PyErr, at: usize) -> Fault {
 
 /// Looks up an exception class of `mangonel.bson.errors`.
 pub(crate) fn error_class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    py.import("mangonel.bson.errors")?.getattr(name)
+    BSON_ERRORS.get(py, name)
 }
+
+/// The names of a module of exceptions. They are kept, since a finalizer at the interpreter's exit may need them when
+/// nothing can be imported any more. The module itself is not: those that are still alive then are emptied.
+pub(crate) struct ErrorNames {
+    module: &'static str,
+    names: PyOnceLock<Py<PyDict>>,
+}
+
+impl ErrorNames {
+    pub(crate) const fn of(module: &'static str) -> Self {
+        ErrorNames { module, names: PyOnceLock::new() }
+    }
+
+    /// Loads the module, unless that was done.
+    pub(crate) fn keep<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyDict>> {
+        let load = || Ok::<_, PyErr>(py.import(self.module)?.dict().unbind());
+        Ok(self.names.get_or_try_init(py, load)?.bind(py))
+    }
+
+    pub(crate) fn get<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let found = self.keep(py)?.get_item(name)?;
+        found.ok_or_else(|| PyAttributeError::new_err(name.to_owned()))
+    }
+}
+
+pub(crate) static BSON_ERRORS: ErrorNames = ErrorNames::of("mangonel.bson.errors");
 
 /// Turns an error into the Python exception, with the document it belongs to where the class carries one.
 #[cold]

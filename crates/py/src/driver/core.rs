@@ -314,6 +314,7 @@ impl Core {
         interests: u8,
         tracer: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
+        failure::keep_classes(py)?;
         let credential: Bound<'_, PyAny> = option(options, "credential")?;
         let responder = if credential.is_none() {
             None

@@ -7,14 +7,24 @@ use pyo3::prelude::*;
 use pyo3::types::IntoPyDict;
 
 use super::interpreter;
+use crate::codec::fault::{BSON_ERRORS, ErrorNames};
 use crate::codec::{self, Codec};
 
-fn raise(py: Python<'_>, class: &str, message: &str) -> PyErr {
-    raise_from(py, "mangonel.errors", class, message)
+static ERRORS: ErrorNames = ErrorNames::of("mangonel.errors");
+
+/// Has the classes at hand when nothing can be imported any more.
+pub fn keep_classes(py: Python<'_>) -> PyResult<()> {
+    ERRORS.keep(py)?;
+    BSON_ERRORS.keep(py)?;
+    Ok(())
 }
 
-fn raise_from(py: Python<'_>, module: &str, class: &str, message: &str) -> PyErr {
-    let made = py.import(module).and_then(|errors| errors.getattr(class)?.call1((message,)));
+fn raise(py: Python<'_>, class: &str, message: &str) -> PyErr {
+    raise_from(py, &ERRORS, class, message)
+}
+
+fn raise_from(py: Python<'_>, errors: &ErrorNames, class: &str, message: &str) -> PyErr {
+    let made = errors.get(py, class).and_then(|class| class.call1((message,)));
     match made {
         Ok(error) => PyErr::from_value(error),
         Err(error) => error,
@@ -28,8 +38,7 @@ pub fn protocol_error(py: Python<'_>, message: &str) -> PyErr {
 
 /// Whether an error says that the peer broke the wire protocol.
 pub fn is_protocol_error(py: Python<'_>, error: &PyErr) -> bool {
-    let class = py.import("mangonel.errors").and_then(|errors| errors.getattr("ProtocolError"));
-    class.is_ok_and(|class| error.is_instance(py, &class))
+    ERRORS.get(py, "ProtocolError").is_ok_and(|class| error.is_instance(py, &class))
 }
 
 /// What arrived is no message, or there is no memory for it.
@@ -47,7 +56,7 @@ pub fn configuration(py: Python<'_>, message: &str) -> PyErr {
 
 /// A document inside a reply is not valid BSON.
 pub fn invalid_bson(py: Python<'_>, message: &str) -> PyErr {
-    raise_from(py, "mangonel.bson.errors", "InvalidBSON", message)
+    raise_from(py, &BSON_ERRORS, "InvalidBSON", message)
 }
 
 /// A document is larger than the server stores.
@@ -120,7 +129,7 @@ fn refused_user(py: Python<'_>, message: &str, code: Option<i64>, reply: &[u8]) 
             [] => py.None(),
             reply => codec::decode_document(py, reply, Codec::default_for(py)?.get())?,
         };
-        py.import("mangonel.errors")?.getattr("OperationFailure")?.call1((message, code, details))
+        ERRORS.get(py, "OperationFailure")?.call1((message, code, details))
     })();
     match made {
         Ok(error) => PyErr::from_value(error),
@@ -130,10 +139,10 @@ fn refused_user(py: Python<'_>, message: &str, code: Option<i64>, reply: &[u8]) 
 
 /// The operation's time is over; code 50 is what the server itself would say.
 fn time_limit(py: Python<'_>, message: &str) -> PyErr {
-    let made = py.import("mangonel.errors").and_then(|errors| {
+    let made = ERRORS.get(py, "ExecutionTimeout").and_then(|class| {
         let details =
             [("ok", 0.into_py_any(py)?), ("errmsg", message.into_py_any(py)?), ("code", 50.into_py_any(py)?)];
-        errors.getattr("ExecutionTimeout")?.call1((message, 50, details.into_py_dict(py)?))
+        class.call1((message, 50, details.into_py_dict(py)?))
     });
     made.map_or_else(|error| error, PyErr::from_value)
 }
@@ -162,9 +171,9 @@ pub fn refused<'py>(
     if !matches!(code, Ok(MAX_TIME_EXPIRED)) {
         return from_reply(py, "command_error", reply);
     }
-    let made = py
-        .import("mangonel.errors")
-        .and_then(|errors| errors.getattr("command_error")?.call1((reply, py.None(), limits()?)));
+    let made = ERRORS
+        .get(py, "command_error")
+        .and_then(|command_error| command_error.call1((reply, py.None(), limits()?)));
     made.map_or_else(|error| error, PyErr::from_value)
 }
 
@@ -175,7 +184,7 @@ pub fn late<'py>(
     limits: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
 ) -> PyErr {
     let named = limits()
-        .and_then(|limits| py.import("mangonel.errors")?.getattr("format_timeouts")?.call1((limits,)))
+        .and_then(|limits| ERRORS.get(py, "format_timeouts")?.call1((limits,)))
         .and_then(|named| named.extract::<String>());
     match named {
         Ok(named) => raise(py, "NetworkTimeout", &format!("{message}{named}")),
@@ -185,9 +194,7 @@ pub fn late<'py>(
 
 /// The exception for an operation whose time is over, and which would have been tried again after this error.
 pub fn out_of_time(py: Python<'_>, error: &PyErr) -> PyErr {
-    let made = py
-        .import("mangonel.errors")
-        .and_then(|errors| errors.getattr("out_of_time")?.call1((error.value(py),)));
+    let made = ERRORS.get(py, "out_of_time").and_then(|out_of_time| out_of_time.call1((error.value(py),)));
     made.map_or_else(|error| error, PyErr::from_value)
 }
 
@@ -213,5 +220,5 @@ fn from_reply(py: Python<'_>, reader: &str, reply: Py<PyAny>) -> PyErr {
 }
 
 fn made_of_reply<'py>(py: Python<'py>, reader: &str, reply: Py<PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    py.import("mangonel.errors")?.getattr(reader)?.call1((reply,))
+    ERRORS.get(py, reader)?.call1((reply,))
 }

@@ -83,6 +83,10 @@ impl Monitor {
         let now = self.core.get().now();
         self.hang_up(py);
         self.core.get().with(py, |state| {
+            if state.is_dismissed {
+                // It was interrupted for the interpreter's exit: later functions of `atexit` still use the servers.
+                return;
+            }
             state.client.with_topology(|topology| match role {
                 Role::Watch => topology.handle_monitor_error(&address, &message, failure, now),
                 Role::Ping => topology.handle_pinger_error(&address, now),
