@@ -289,6 +289,29 @@ def test_what_cannot_be_done_is_refused(database: Any, standalone: Server, tmp_p
     asyncio.run(play())
 
 
+@pytest.mark.parametrize("ending", [*ENDINGS, ".jsonl"])
+def test_a_folder_that_does_not_exist_is_told_and_not_made(
+    database: Any, standalone: Server, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database.rows.insert_one({"_id": 1})
+    folder = tmp_path / "missing"
+    words = [
+        "export",
+        standalone.uri,
+        "rows",
+        "--database",
+        database.name,
+        "-o",
+        str(folder / f"rows{ending}"),
+    ]
+    for more in ([], ["--resume"], ["--split"]):
+        if ending == ".jsonl" and more == ["--split"]:
+            continue
+        assert cli.main([*words, *more]) == 2
+        assert str(folder) in capsys.readouterr().err
+        assert not folder.exists()
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_the_commands_export_and_import(
     database: Any, standalone: Server, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -93,7 +94,7 @@ def export_table(
         TransferError: the name has no known ending, or the existing parts are of another export.
         ColumnError: a value does not fit its column.
         ImportError: pyarrow is not installed.
-        OSError: a file cannot be written.
+        OSError: a file cannot be written. FileNotFoundError: the folder of `target` does not exist; nothing was read.
         OperationFailure, AutoReconnect: as for `find`. Complete parts are kept for `resume`.
 
     Example:
@@ -111,7 +112,12 @@ def export_table(
         if type(value) is not int or value < 1:
             raise ValueError(f"expected at least 1 as {name}, got {value!r}")
     check_face(collection, is_async=False, twin="aexport_table")
-    export = _Export(collection, Path(target), made, split, progress)
+    path = Path(target)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            errno.ENOENT, f"expected an existing folder for {path.name}", str(path.parent)
+        )
+    export = _Export(collection, path, made, split, progress)
     asked = {
         "collection": collection.full_name,
         "filter": json_util.dumps(filter or {}, json_options=json_util.CANONICAL_JSON_OPTIONS),
@@ -205,7 +211,7 @@ class _Export:
             "parts": [_bounds(part) for part in self._parts],
         }
         shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir(parents=True)
+        self._folder.mkdir()
         _replace(self._folder / "plan.json", json.dumps(plan).encode())
         return plan
 
