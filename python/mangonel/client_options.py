@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from mangonel._light import Iterable, Mapping
 from mangonel._options.case_insensitive import CaseInsensitiveDict
 from mangonel.auth import build_credential, without_frames
 from mangonel.common import MIN_HEARTBEAT_INTERVAL
@@ -28,7 +29,7 @@ from mangonel.write_concern import WriteConcern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from mangonel._options.proxy import Proxy
@@ -118,6 +119,8 @@ class ClientOptions:
         is_sync: bool = True,
         seeds: Sequence[_Address] = (("localhost", DEFAULT_PORT),),
     ) -> None:
+        if not isinstance(options, Mapping):
+            raise TypeError(f'expected a mapping for "options", got {type(options).__name__}')
         self._options = options
         self._srv: SeedList | None = None
         self._is_resolved = True
@@ -201,11 +204,14 @@ class ClientOptions:
                 UserWarning,
                 stacklevel=3,
             )
-        if host is not None and not hasattr(host, "__iter__"):
+        if host is not None and (not isinstance(host, Iterable) or isinstance(host, bytes | type)):
             raise TypeError(
                 f'expected a URI, a host or a list of hosts for "host", got {type(host).__name__}'
             )
         entities = ["localhost"] if host is None else [host] if isinstance(host, str) else list(host)
+        for entity in entities:
+            if not isinstance(entity, str):
+                raise TypeError(f'expected each host as str for "host", got {type(entity).__name__}')
         given = CaseInsensitiveDict(keywords)
         parts, seeds = _parse_hosts(entities, port, given.get("srvmaxhosts"))
 

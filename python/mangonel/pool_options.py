@@ -63,6 +63,9 @@ class PoolOptions:
         load_balanced: bool | None = None,
         is_sync: bool = True,
     ) -> None:
+        for name, size in (("max_pool_size", max_pool_size or 0), ("min_pool_size", min_pool_size)):
+            if not isinstance(size, int):
+                raise TypeError(f'expected an int for "{name}", got {type(size).__name__}')
         if max_pool_size and min_pool_size > max_pool_size:
             raise ValueError(
                 f"minPoolSize must be smaller or equal to maxPoolSize: {min_pool_size} > {max_pool_size}"

@@ -282,6 +282,10 @@ def make_read_preference(
         >>> make_read_preference(3, [{"dc": "ny"}])
         SecondaryPreferred(tag_sets=[{'dc': 'ny'}], max_staleness=-1, hedge=None)
     """
+    if not isinstance(mode, int):
+        raise TypeError(f'expected an int for "mode", got {type(mode).__name__}')
+    if not 0 <= mode < len(_CLASSES):
+        raise ValueError(f'expected a number from 0 to {len(_CLASSES) - 1} for "mode", got {mode}')
     if mode != Primary._MODE:
         return _CLASSES[mode](tag_sets, max_staleness)  # type: ignore[call-arg]
     if tag_sets not in (None, [{}]):

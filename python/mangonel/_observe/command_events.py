@@ -7,11 +7,11 @@ listener sees the bytes on the wire. Spec: command-logging-and-monitoring.
 from __future__ import annotations
 
 from mangonel import _core
+from mangonel._light import Mapping
 from mangonel.bson.codec_options import CodecOptions, DatetimeConversion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import timedelta
     from typing import Any
 
@@ -168,6 +168,8 @@ class CommandStartedEvent(_CommandEvent):
     ) -> None:
         if not command:
             raise ValueError(f"{command!r} is not a valid command")
+        if not isinstance(command, Mapping):
+            raise TypeError(f'expected a document for "command", got {type(command).__name__}')
         name = next(iter(command))
         super().__init__(
             name, request_id, connection_id, operation_id, service_id, database_name, server_connection_id
@@ -217,7 +219,7 @@ class CommandSucceededEvent(_CommandEvent):
             database_name,
             server_connection_id,
         )
-        self._micros = int(duration.total_seconds() * 1e6)
+        self._micros = _micros(duration)
         self._body = {} if _is_secret(command_name, reply) else reply
 
     @property
@@ -272,7 +274,7 @@ class CommandFailedEvent(_CommandEvent):
             database_name,
             server_connection_id,
         )
-        self._micros = int(duration.total_seconds() * 1e6)
+        self._micros = _micros(duration)
         self._body = failure
 
     @property
@@ -288,6 +290,12 @@ class CommandFailedEvent(_CommandEvent):
 
     def __repr__(self) -> str:
         return self._described(f"duration_micros: {self._micros}, failure: {self.failure!r}, ")
+
+
+def _micros(duration: timedelta) -> int:
+    if not hasattr(duration, "total_seconds"):
+        raise TypeError(f'expected a timedelta for "duration", got {type(duration).__name__}')
+    return int(duration.total_seconds() * 1e6)
 
 
 def started(facts: Facts, command: bytes) -> CommandStartedEvent:

@@ -48,7 +48,10 @@ def bounds(spec: Any) -> dict[str, Any]:
         raise TypeError(f"expected a list of (key, value) pairs, got {type(spec)}")
     if not spec:
         raise ValueError("key_or_list must not be empty")
-    return dict(spec)
+    try:
+        return dict(spec)
+    except (TypeError, ValueError):
+        raise TypeError(f"expected a list of (key, value) pairs, got {spec!r}") from None
 
 
 def index_document(keys: _IndexList) -> dict[str, Any]:
@@ -69,7 +72,10 @@ def index_document(keys: _IndexList) -> dict[str, Any]:
         raise ValueError("key_or_list must not be empty")
     document: dict[str, Any] = {}
     for pair in pairs:
-        key, direction = (pair, _ASCENDING) if isinstance(pair, str) else pair
+        try:
+            key, direction = (pair, _ASCENDING) if isinstance(pair, str) else pair
+        except (TypeError, ValueError) as error:
+            raise _no_pair(pair, error) from None
         if not isinstance(key, str):
             raise TypeError(f"expected each key as str, got {type(key).__name__}")
         # Almost all are numbers: a look at the class before the slow ones.
@@ -83,7 +89,15 @@ def index_document(keys: _IndexList) -> dict[str, Any]:
 
 def index_name(keys: Sequence[Any]) -> str:
     """Return the name that MongoDB drivers give an index: `a_1_b_-1`."""
-    return "_".join(f"{key}_{direction}" for key, direction in keys)
+    try:
+        return "_".join(f"{key}_{direction}" for key, direction in keys)
+    except (TypeError, ValueError) as error:
+        raise _no_pair(keys, error) from None
+
+
+def _no_pair(found: Any, error: Exception) -> Exception:
+    # Python tells a wrong length by a ValueError, as PyMongo does.
+    return type(error)(f"expected each key as str or as a (key, direction) pair, got {found!r}")
 
 
 def hint_document(hint: _IndexKeyHint | None) -> str | dict[str, Any] | None:

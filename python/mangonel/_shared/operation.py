@@ -28,7 +28,10 @@ def command_document(command: str | Mapping[str, Any], value: Any) -> dict[str, 
     Raises:
         ValueError: it is empty, so it has no name.
     """
-    document = {command: value} if isinstance(command, str) else dict(command)
+    try:
+        document = {command: value} if isinstance(command, str) else dict(command)
+    except (TypeError, ValueError):
+        raise TypeError(f'expected a name or a document for "command", got {command!r}') from None
     if not document:
         raise ValueError("expected a command, whose first key is its name, got an empty document")
     return document

@@ -189,11 +189,17 @@ def get_data_and_view(data: _ReadableBuffer) -> tuple[bytes | bytearray, memoryv
     Args:
         data: any object with the buffer protocol.
 
+    Raises:
+        TypeError: `data` has no buffer.
+
     Example:
         >>> bson.get_data_and_view(bytearray(b"ab"))[0]
         bytearray(b'ab')
     """
-    view = memoryview(data)
+    try:
+        view = memoryview(data)
+    except TypeError:
+        raise TypeError(f'expected a bytes-like object for "data", got {type(data).__name__}') from None
     if isinstance(data, bytes | bytearray):
         return data, view
     return view.tobytes(), view

@@ -9,7 +9,7 @@ import abc
 import datetime
 
 from mangonel import _light
-from mangonel._light import MutableMapping, TypeVar
+from mangonel._light import Iterable, MutableMapping, TypeVar
 from mangonel.bson.binary import (
     ALL_UUID_REPRESENTATIONS,
     UUID_REPRESENTATION_NAMES,
@@ -104,6 +104,8 @@ class TypeRegistry:
         type_codecs: Iterable[TypeEncoder | TypeDecoder | TypeCodec] | None = None,
         fallback_encoder: _Fallback | None = None,
     ) -> None:
+        if type_codecs is not None and not isinstance(type_codecs, Iterable):
+            raise TypeError(f'expected a list of codecs for "type_codecs", got {type(type_codecs).__name__}')
         self.__type_codecs = list(type_codecs or [])
         self._fallback_encoder = fallback_encoder
         self._encoder_map: dict[Any, Any] = {}

@@ -5,11 +5,11 @@ It is stored as a document with the keys `$ref`, `$id`, optionally `$db`, then a
 
 from __future__ import annotations
 
+from mangonel._light import Mapping
 from mangonel.bson.son import SON
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
 
@@ -49,6 +49,8 @@ class DBRef:
         self.__collection = collection
         self.__id = id
         self.__database = database
+        if _extra is not None and not isinstance(_extra, Mapping):
+            raise TypeError(f'expected a mapping for "_extra", got {type(_extra).__name__}')
         kwargs.update(_extra or {})
         self.__kwargs = kwargs
 

@@ -13,12 +13,13 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from mangonel import _core
+from mangonel._light import Mapping
 from mangonel.bson import _json_read, _json_write
 from mangonel.bson.codec_options import CodecOptions
 from mangonel.bson.tz_util import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Self
 
 # Looked up once: a lookup in the module would take a tenth of the time for a short text.
@@ -97,7 +98,7 @@ class JSONOptions(CodecOptions[Any]):
                 'expected a DatetimeRepresentation for "datetime_representation", '
                 f"got {datetime_representation!r}"
             )
-        if json_mode not in _MODES:
+        if not isinstance(json_mode, int) or json_mode not in _MODES:
             raise ValueError(f'expected a JSONMode for "json_mode", got {json_mode!r}')
         mode, *defaults = _MODES[json_mode]
         given = (strict_number_long, datetime_representation, strict_uuid)
@@ -179,6 +180,7 @@ def dumps(obj: Any, *args: Any, **kwargs: Any) -> str:
 
 
 def _dumps_in_python(obj: Any, json_options: JSONOptions, *args: Any, **kwargs: Any) -> str:
+    _check_options(json_options)
     return json.dumps(_json_write.convert(obj, json_options), *args, **kwargs)
 
 
@@ -210,6 +212,7 @@ def loads(s: str | bytes | bytearray, *args: Any, **kwargs: Any) -> Any:
 
 
 def _loads_in_python(s: str | bytes | bytearray, json_options: JSONOptions, *args: Any, **kwargs: Any) -> Any:
+    _check_options(json_options)
     # Only pairs keep their order in every document class. One call per object, since calls take most of the time.
     document_class, read = json_options.document_class, _json_read.read
     kwargs.setdefault("object_pairs_hook", lambda pairs: read(document_class(pairs), json_options))
@@ -232,8 +235,18 @@ def object_pairs_hook(
         >>> bson.json_util.object_pairs_hook([("$oid", "65e1a0b2c3d4e5f6a7b8c9d0")])
         ObjectId('...')
     """
+    _check_options(json_options)
     document_class: Any = json_options.document_class
-    return object_hook(document_class(pairs), json_options)
+    try:
+        document = document_class(pairs)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f'expected keys and values for "pairs", got {pairs!r}') from None
+    return object_hook(document, json_options)
+
+
+def _check_options(json_options: Any) -> None:
+    if not isinstance(json_options, JSONOptions):
+        raise TypeError(f'expected JSONOptions for "json_options", got {type(json_options).__name__}')
 
 
 def object_hook(dct: Mapping[str, Any], json_options: JSONOptions = DEFAULT_JSON_OPTIONS) -> Any:
@@ -251,6 +264,8 @@ def object_hook(dct: Mapping[str, Any], json_options: JSONOptions = DEFAULT_JSON
         >>> bson.json_util.object_hook({"$numberLong": "3"})
         3
     """
+    if not isinstance(dct, Mapping):
+        raise TypeError(f'expected a mapping for "dct", got {type(dct).__name__}')
     return _json_read.read(dct, json_options)
 
 
@@ -279,8 +294,14 @@ def get_size(obj: Any, max_size: int, current_size: int = 0) -> int:
         max_size: stop counting after this many characters; the result may be a little more.
         current_size: characters to start from.
 
+    Raises:
+        TypeError: a size is no integer.
+
     Example:
         >>> bson.json_util.get_size({"name": "Ada"}, 1_000)
         7
     """
+    for name, size in (("max_size", max_size), ("current_size", current_size)):
+        if not isinstance(size, int):
+            raise TypeError(f'expected an int for "{name}", got {type(size).__name__}')
     return _json_write.measure(obj, max_size, current_size)

@@ -49,6 +49,8 @@ class RawBSONDocument(Mapping[str, "Any"]):
         self.__inflated_doc = None
         if codec_options is None:
             codec_options = DEFAULT_RAW_BSON_OPTIONS
+        elif not isinstance(codec_options, CodecOptions):
+            raise TypeError(f'expected CodecOptions for "codec_options", got {type(codec_options).__name__}')
         elif not issubclass(codec_options.document_class, RawBSONDocument):
             raise TypeError(
                 "expected codec_options with document_class RawBSONDocument, "
@@ -103,8 +105,8 @@ class RawBSONDocument(Mapping[str, "Any"]):
 
 
 def _check_document(data: bytes | memoryview) -> None:
-    if isinstance(data, str):
-        raise TypeError("expected bytes for a document, got str")
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"expected bytes for a document, got {type(data).__name__}")
     if len(data) < 5:
         raise InvalidBSON(f"expected at least 5 bytes for a document, got {len(data)}")
     size = int.from_bytes(data[:4], "little", signed=True)

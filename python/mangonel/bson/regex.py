@@ -35,11 +35,16 @@ def str_flags_to_int(str_flags: str) -> int:
     Args:
         str_flags: letters.
 
+    Raises:
+        TypeError: `str_flags` is not a string.
+
     Example:
         >>> import re
         >>> bson.regex.str_flags_to_int("im") == re.IGNORECASE | re.MULTILINE
         True
     """
+    if not isinstance(str_flags, str):
+        raise TypeError(f'expected str for "str_flags", got {type(str_flags).__name__}')
     flags = 0
     for letter in str_flags:
         flags |= _FLAGS.get(letter, 0)

@@ -62,6 +62,9 @@ class SON(dict[_Key, _Value]):
             other: a mapping, or pairs.
             kwargs: further items.
 
+        Raises:
+            TypeError, ValueError: `other` is no mapping and has no pairs.
+
         Example:
             >>> son = SON([("a", 1)])
             >>> son.update({"b": 2}, c=3)
@@ -69,7 +72,11 @@ class SON(dict[_Key, _Value]):
             ['a', 'b', 'c']
         """
         if other is not None:
-            super().update(other)
+            try:
+                super().update(other)
+            except (TypeError, ValueError) as error:
+                # Python tells a wrong length by a ValueError, as PyMongo does.
+                raise type(error)(f"expected a mapping or pairs, got {other!r}") from None
         if kwargs:
             super().update(kwargs)  # type: ignore[arg-type]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from mangonel._light import Any
+from mangonel._arguments import expect
+from mangonel._light import Any, Iterable
 from mangonel._shared.face_result import FaceResult
 from mangonel.bson.objectid import ObjectId
 from mangonel.errors import ConfigurationError, DuplicateKeyError, PyMongoError
@@ -15,7 +16,6 @@ from mangonel.read_preferences import ReadPreference
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import datetime
-    from collections.abc import Iterable
     from typing import NoReturn
 
     from mangonel._shared.collection.collection import _Collection
@@ -63,7 +63,8 @@ class _GridIn:
         keep("_closed", False)
         keep("_failure", None)
         keep("_is_stored", False)
-        keep("_sender", ChunkSender(root, kwargs["_id"], int(kwargs["chunkSize"]), is_own_id, session))
+        size = int(expect("chunk_size", kwargs["chunkSize"], (int, float), "bytes"))
+        keep("_sender", ChunkSender(root, kwargs["_id"], size, is_own_id, session))
 
     if TYPE_CHECKING:
         _port: Any
@@ -188,7 +189,7 @@ class _GridIn:
         Example:
             >>> target.set("status", "checked")
         """
-        return self._port.flow(self._set_flow(name, value))
+        return self._port.flow(self._set_flow(expect("name", name, str, "the name of a field"), value))
 
     async def _set_flow(self, name: str, value: Any) -> None:
         self._file[name] = value
@@ -260,7 +261,9 @@ class _GridIn:
         Example:
             >>> target.writelines([b"one\\n", b"two\\n"])
         """
-        return self._port.flow(self._write_lines_flow(sequence))
+        return self._port.flow(
+            self._write_lines_flow(expect("sequence", sequence, Iterable, "pieces of the file"))
+        )
 
     async def _write_lines_flow(self, sequence: Iterable[Any]) -> None:
         for line in sequence:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mangonel import _core
+from mangonel._arguments import expect
 from mangonel._light import Any
 from mangonel._shared.face_result import FaceResult
 from mangonel.errors import InvalidOperation
@@ -271,7 +272,7 @@ class _GridOut:
         return self._port.flow(self._download_flow(connections, buffer))
 
     async def _download_flow(self, connections: int, buffer: Buffer | None) -> Any:
-        if connections < 1:
+        if expect("connections", connections, int, "an int") < 1:
             raise ValueError(f"expected 1 connection or more, got {connections}")
         file = await self._begin_flow()
         left = max(size_in(file, "length") - self._position, 0)
@@ -400,6 +401,7 @@ class _GridOut:
 
     def _move(self, pos: int, whence: int, length: int) -> ChunkStream | None:
         """Take another position; return the stream that cannot follow, for the caller to end."""
+        expect("pos", pos, int, "an int")
         if whence == _SEEK_SET:
             place = pos
         elif whence == _SEEK_CUR:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from mangonel._arguments import expect
 from mangonel._light import Any
 from mangonel._shared.client.database import _Database
 from mangonel._shared.collection.collection import _Collection
 from mangonel.errors import ConfigurationError
 from mangonel.gridfs.errors import CorruptGridFile
+from mangonel.write_concern import WriteConcern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
 
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.read_preferences import _ServerMode
-    from mangonel.write_concern import WriteConcern
 
 DEFAULT_CHUNK_SIZE = 255 * 1024
 """Bytes per chunk unless said otherwise: a chunk and its document stay below a power of two."""
@@ -37,6 +38,7 @@ def root_of_bucket(
         wanted = "AsyncDatabase" if is_async else "Database"
         raise TypeError(f"database must be an instance of {wanted}, not {type(database)}")
     concern = database.write_concern if write_concern is None else write_concern
+    expect("write_concern", concern, WriteConcern, "a WriteConcern")
     if not concern.acknowledged:
         raise ConfigurationError(
             "database must use acknowledged write_concern: a file is whole only if all its chunks are known to be"

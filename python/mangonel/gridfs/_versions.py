@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mangonel._arguments import expect
 from mangonel._light import Any
 from mangonel.gridfs.errors import NoFile
 
@@ -25,6 +26,7 @@ async def version_flow(
     Raises:
         NoFile: the file has too few revisions.
     """
+    expect("version", version, int, "an int")
     cursor = files.find(query, session=session)
     if version < 0:
         cursor.limit(-1).skip(-version - 1).sort("uploadDate", -1)

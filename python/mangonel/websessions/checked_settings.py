@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
+from mangonel._arguments import expect
 from mangonel.websessions import abuse, cookies
 from mangonel.websessions.agents import check_parser
 from mangonel.websessions.codecs import codec_named
@@ -89,7 +90,12 @@ class CheckedSettings(Generic[Data]):
         self.permanent: float | None = None
         self.longest = longest(lifetime.remember, self.absolute, lifetime.aal)
         self.is_stateless = is_stateless
-        self.predecessors = tuple(predecessors)
+        self.predecessors = tuple(expect("predecessors", predecessors, Sequence, "a list"))
+        for each in self.predecessors:
+            if not hasattr(each, "cookie"):
+                raise TypeError(
+                    f'expected predecessors of mangonel.websessions for "predecessors", got {type(each).__name__}'
+                )
         if is_stateless and self.predecessors:
             raise UsageError(
                 "predecessors= needs a store, which knows the cookies that were taken over; a cookie is none"
@@ -103,7 +109,7 @@ class CheckedSettings(Generic[Data]):
         self.codec = codec_named(content.codec)
         self.max_bytes = _checked_size(content.max_bytes)
         self.merge = dict(content.merge or {})
-        self.model = model
+        self.model = model if model is None else expect("model", model, type, "a class")
         self._is_pydantic = hasattr(model, "model_validate") and hasattr(model, "model_dump")
         self.blank = self._blank()
         self.ring = KeyRing(sealing) if sealing else None
@@ -416,7 +422,7 @@ class CheckedSettings(Generic[Data]):
 
         assert self.model is not None
         if self._is_pydantic:
-            return self.model.model_validate(value)  # type: ignore[attr-defined]
+            return self.model.model_validate(value)
         return msgspec.convert(value, self.model, strict=self.codec.name != "json")
 
     def _blank(self) -> bytes:

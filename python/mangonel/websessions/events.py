@@ -116,6 +116,10 @@ def to_prometheus(registry: Any = None) -> Callable[[Event], None]:
     from prometheus_client import REGISTRY, Counter, Histogram
 
     registry = registry or REGISTRY
+    if not hasattr(registry, "register"):
+        raise TypeError(
+            f'expected a prometheus_client.CollectorRegistry for "registry", got {type(registry).__name__}'
+        )
     counter = Counter(
         "mangonel_websession_events", "Events of websessions", ("kind", "reason"), registry=registry
     )
@@ -147,6 +151,8 @@ def to_opentelemetry(meter: Any = None) -> Callable[[Event], None]:
         from opentelemetry import metrics
 
         meter = metrics.get_meter("mangonel.websessions")
+    if not hasattr(meter, "create_counter"):
+        raise TypeError(f'expected an OpenTelemetry Meter for "meter", got {type(meter).__name__}')
     counter = meter.create_counter("mangonel.websession.events")
     seconds = meter.create_histogram("mangonel.websession.commit.duration", unit="s")
 

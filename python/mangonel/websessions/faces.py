@@ -119,6 +119,10 @@ class _Face:
         except WebSessionError:
             raise
         except Exception as error:
+            if not hasattr(request_view, "cookie"):
+                raise TypeError(
+                    f'expected a RequestView for "request_view", got {type(request_view).__name__}'
+                ) from None
             failure = self._fail(error)
             if sessions.on_store_error == "raise":
                 raise failure from error
@@ -142,6 +146,8 @@ class _Face:
             StoreError: the store did not answer; answer 503 and change no cookie.
         """
         if plan is None:
+            if not isinstance(session, WebSession):
+                raise TypeError(f'expected a WebSession for "session", got {type(session).__name__}')
             plan = decide(session)
         if plan == NOTHING:
             return

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from mangonel._arguments import expect
 from mangonel.websessions.errors import UsageError
 from mangonel.websessions.settings import HOUR, Keys, seconds
 
@@ -29,7 +30,7 @@ def arguments_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         UsageError: a setting makes no sense, or `session_storage` is missing.
     """
-    storage = settings.get("session_storage")
+    storage = expect("settings", settings, Mapping, "a mapping").get("session_storage")
     if not storage:
         raise UsageError('expected the setting session_storage, as "mongodb://localhost/app"')
     idle = _duration(settings.get("session_age", DEFAULT_AGE), "session_age")

@@ -124,12 +124,17 @@ def tornado_login(test: Any, user: str, **values: Any) -> str:
         user: name of the user.
         values: values of the websession.
 
+    Raises:
+        TypeError: `test` is no test case of Tornado.
+
     Example:
         >>> class TestCart(AsyncHTTPTestCase):
         ...     def test_a_user_has_a_cart(self):
         ...         headers = {"Cookie": tornado_login(self, "ada")}
         ...         assert self.fetch("/cart", headers=headers).code == 200
     """
+    if not hasattr(test, "_app"):
+        raise TypeError(f'expected a test case of Tornado for "test", got {type(test).__name__}')
     sessions: WebSessions[Any] = test._app.settings["sessions"]
     cookie: str = test.io_loop.run_sync(lambda: login_cookie(sessions, user, **values))
     return cookie

@@ -7,6 +7,7 @@ from mangonel._shared.face_result import FaceResult
 from mangonel._shared.settings import concern_in, session_handle, session_of
 from mangonel.common import validate_is_document_type, validate_list
 from mangonel.errors import InvalidOperation
+from mangonel.write_concern import WriteConcern
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from mangonel._shared.sessions.session import _ClientSession
     from mangonel.results import ClientBulkWriteResult
-    from mangonel.write_concern import WriteConcern
 
 
 class ClientBulkWrite(CommandSource):
@@ -70,7 +70,9 @@ class ClientBulkWrite(CommandSource):
                 raise InvalidOperation("Cannot set write concern after starting a transaction")
             concern = concern_in(explicit, self._write_concern)
         else:
-            concern = write_concern or self._write_concern
+            concern = self._write_concern if write_concern is None else write_concern
+            if not isinstance(concern, WriteConcern):
+                raise TypeError(f'expected a WriteConcern for "write_concern", got {type(concern).__name__}')
         if not concern.acknowledged and verbose_results:
             raise InvalidOperation("cannot request unacknowledged write concern and verbose results")
         if not concern.acknowledged and ordered:

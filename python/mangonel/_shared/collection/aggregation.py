@@ -74,7 +74,12 @@ class AggregatingSource(CommandSource):
         is_write = False
         if pipeline:
             last = pipeline[-1]
-            is_write = "$out" in last or "$merge" in last
+            try:
+                is_write = "$out" in last or "$merge" in last
+            except TypeError:
+                raise TypeError(
+                    f"expected each stage of pipeline as a document, got {type(last).__name__}"
+                ) from None
             if is_write and self._port.limit is not None:
                 # Only a LimitedPort has a limit.
                 self._port.refuse_iteration()  # type: ignore[attr-defined]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mangonel import _core
 from mangonel._core import KIND_READ, READ_BATCH
-from mangonel._light import Generic
+from mangonel._light import Generic, Iterable, Mapping
 from mangonel._options.index_keys import index_list, index_name
 from mangonel._shared.client.admin_commands import (
     MISSING_IS_FINE,
@@ -21,7 +21,7 @@ from mangonel.typings import _DocumentType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from mangonel._shared.cursors.command_cursor import _CommandCursor
@@ -356,6 +356,10 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         from mangonel.operations import SearchIndexModel
 
         if not isinstance(model, SearchIndexModel):
+            if not isinstance(model, Mapping) or "definition" not in model:
+                raise TypeError(
+                    f"expected a SearchIndexModel, or a mapping with its definition, got {model!r}"
+                )
             model = SearchIndexModel(**model)
         return self._port.flow(self._create_search_index_flow(model, session, comment, kwargs))
 
@@ -397,6 +401,8 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
     ) -> list[str]:
         from mangonel.operations import SearchIndexModel
 
+        if not isinstance(models, Iterable):
+            raise TypeError(f'expected a list of SearchIndexModel for "models", got {type(models).__name__}')
         for model in models:
             if not isinstance(model, SearchIndexModel):
                 raise TypeError(f"{model!r} is not an instance of SearchIndexModel")

@@ -366,15 +366,18 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
             length: at most this many; None for all.
 
         Raises:
-            ValueError: `length` is below 1.
+            TypeError, ValueError: `length` is no integer, or below 1.
             OperationFailure, AutoReconnect: as for iterating; documents fetched before are lost.
 
         Example:
             >>> client.shop.orders.find({}, {"_id": 1}).to_list(2)
             [{'_id': 1}, {'_id': 2}]
         """
-        if length is not None and length < 1:
-            raise ValueError("to_list() length must be greater than 0")
+        if length is not None:
+            if not isinstance(length, int):
+                raise TypeError(f'expected an int or None for "length", got {type(length).__name__}')
+            if length < 1:
+                raise ValueError("to_list() length must be greater than 0")
         return self._port.flow(self._to_list_flow(length))
 
     async def _to_list_flow(self, length: int | None) -> list[_DocumentType]:
@@ -406,7 +409,7 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
             >>> client.shop.orders.find({"_id": 1}, {"total": 1}).to_json("plain")
             b'[{"_id":1,"total":9.5}]'
         """
-        if mode not in _JSON_MODES:
+        if not isinstance(mode, str) or mode not in _JSON_MODES:
             raise ValueError(f"expected one of {list(_JSON_MODES)} as mode, got {mode!r}")
         return self._port.flow(self._to_json_flow(_JSON_MODES[mode]))
 

@@ -71,6 +71,8 @@ class _ClientSession:
     _keeps_limit = False
 
     def __init__(self, client: _MongoClient[Any], options: SessionOptions) -> None:
+        if not hasattr(client, "_port"):
+            raise TypeError(f'expected a client for "client", got {type(client).__name__}')
         self._client = client
         self._port = client._port
         self._options = options
@@ -346,6 +348,7 @@ class _ClientSession:
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
+            TypeError: `callback` cannot be called. Nothing was sent.
             Exception: raised by `callback`, after the transaction was aborted; or the error of the commit.
             NetworkTimeout: the time is over; its cause is the last error.
 
@@ -356,6 +359,8 @@ class _ClientSession:
             >>> with client.start_session() as session:
             ...     session.with_transaction(buy)
         """
+        if not callable(callback):
+            raise TypeError(f'expected a function for "callback", got {type(callback).__name__}')
         settings = (read_concern, write_concern, read_preference, max_commit_time_ms)
         port = self._port_within(timeout_ms)
         return port.flow(self._with_transaction_flow(callback, settings))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from mangonel import _core
+from mangonel._arguments import expect
 from mangonel.odm._registry import keepers, makers
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import ConnectionTwins
@@ -368,8 +369,14 @@ def connect(
     Example:
         >>> db = connect("mongodb://localhost/blog")
     """
+    for name, given in (("client", client), ("aclient", aclient)):
+        if given is not None and not hasattr(given, "get_default_database"):
+            raise TypeError(f'expected a client of this package for "{name}", got {type(given).__name__}')
+    if uri is not None:
+        expect("uri", uri, str, "a URI")
     if database is None:
         database = _database_of(uri, client or aclient)
+    expect("database", database, str, "a name")
     clients = Clients(uri, options, client, aclient, page_key, encryption, aencryption)
     made = clients.connection(alias, database)
     connections[alias] = made
@@ -400,4 +407,7 @@ def connection(alias: str = "default") -> Connection:
         'shop'
     """
     others = overrides.get()
-    return connections[alias] if others is None else others.get(alias) or connections[alias]
+    try:
+        return connections[alias] if others is None else others.get(alias) or connections[alias]
+    except TypeError:
+        raise TypeError(f'expected a name for "alias", got {type(alias).__name__}') from None

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from mangonel._arguments import expect
 from mangonel.odm.expressions.expr import Expr, Where, query_of
 from mangonel.odm.expressions.paths import Path, condition_of, path_of
 
@@ -328,4 +329,4 @@ def json_schema(schema: Mapping[str, Any]) -> Expr:
         >>> User.find(json_schema({"required": ["name"]})).count()
         2
     """
-    return Expr({"$jsonSchema": dict(schema)})
+    return Expr({"$jsonSchema": dict(expect("schema", schema, Mapping, "a document"))})

@@ -29,7 +29,10 @@ class Expr:
     __slots__ = ("query",)
 
     def __init__(self, query: Mapping[str, Any]) -> None:
-        self.query = dict(query)
+        try:
+            self.query = dict(query)
+        except (TypeError, ValueError):
+            raise TypeError(f'expected a query document for "query", got {query!r}') from None
 
     def __and__(self, other: Where) -> Expr:
         return and_(self, other)

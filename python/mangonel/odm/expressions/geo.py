@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
+from mangonel._arguments import expect
+
 G = TypeVar("G", bound="Geometry")
 Position = Sequence[float]
 
@@ -78,13 +80,18 @@ def _checked(given: Any, depth: int) -> list[Any] | None:
 
 
 def _line(points: Iterable[Position]) -> list[list[float]]:
+    if not isinstance(points, Iterable):
+        raise TypeError(f"expected points, got {points!r}")
     return [_position(point) for point in points]
 
 
 def _position(point: Any) -> list[float]:
     if isinstance(point, Point):
         return list(point.coordinates)
-    made = [float(part) for part in point]
+    try:
+        made = [float(part) for part in point]
+    except TypeError:
+        raise TypeError(f"expected a longitude and a latitude, got {point!r}") from None
     if len(made) < 2:
         raise ValueError(f"expected a longitude and a latitude, got {point!r}")
     return made
@@ -175,7 +182,7 @@ class MultiLineString(Geometry):
     _depth = 2
 
     def __init__(self, lines: Iterable[Iterable[Position]]) -> None:
-        self.coordinates = [_line(points) for points in lines]
+        self.coordinates = [_line(points) for points in expect("lines", lines, Iterable, "lines")]
 
 
 class MultiPolygon(Geometry):
@@ -187,8 +194,10 @@ class MultiPolygon(Geometry):
 
     def __init__(self, polygons: Iterable[Polygon | Iterable[Iterable[Position]]]) -> None:
         self.coordinates = [
-            polygon.coordinates if isinstance(polygon, Polygon) else [_ring(ring) for ring in polygon]
-            for polygon in polygons
+            polygon.coordinates
+            if isinstance(polygon, Polygon)
+            else [_ring(ring) for ring in expect("polygon", polygon, Iterable, "rings")]
+            for polygon in expect("polygons", polygons, Iterable, "polygons")
         ]
 
 

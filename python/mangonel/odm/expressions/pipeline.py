@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, TypeAlias
 
+from mangonel._arguments import expect
 from mangonel.odm.expressions.computed import Computed
 from mangonel.odm.expressions.expr import Where, query_of
 from mangonel.odm.expressions.orders import Order
@@ -31,7 +32,8 @@ class Pipeline:
     __slots__ = ("_stages",)
 
     def __init__(self, stages: Iterable[Mapping[str, Any]] = ()) -> None:
-        self._stages = tuple(dict(stage) for stage in stages)
+        expect("stages", stages, Iterable, "stages")
+        self._stages = tuple(dict(expect("stages", stage, Mapping, "documents")) for stage in stages)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter([dict(stage) for stage in self._stages])

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Self
 
 from mangonel import _core
+from mangonel._arguments import expect
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.odm.expressions.paths import Path
 from mangonel.odm.model import convert
@@ -87,6 +88,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
             >>> User.from_bson(bson.encode({"name": "Ada"})).name
             'Ada'
         """
+        expect("data", data, bytes, "bytes")
         found = _core.odm_decode_all(cls.__model__, data, lazy)
         if len(found) != 1:
             raise ValueError(f"expected one document, got {len(found)}")
@@ -214,7 +216,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
             >>> user.extra
             {'legacy': 1}
         """
-        _core.odm_set_extra(self, dict(values))
+        _core.odm_set_extra(self, dict(expect("values", values, Mapping, "a mapping")))
 
     def validate(self) -> None:
         """Check every value, also inside containers, and run the `validate` hooks.

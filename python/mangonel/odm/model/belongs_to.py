@@ -89,6 +89,8 @@ def ref_of(document: Any, field: Any) -> Ref[Any] | None:
         >>> ref_of(post, "author").id == post.author.id
         True
     """
+    if not hasattr(document, "__belongs_to__"):
+        raise TypeError(f'expected a document for "document", got {type(document).__name__}')
     name = str(field)
     if isinstance(field, Path):
         if not isinstance(document, field._owner):

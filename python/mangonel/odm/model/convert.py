@@ -192,9 +192,10 @@ def to_dict(
         AttributeError: a name has no field.
         TypeError: wrong names, or an `include` that is not a reference.
     """
-    if exclude or only or include:
-        if any(isinstance(names, str) for names in (exclude, only, include)):
-            raise TypeError("expected a list of names, got a text")
+    if exclude != () or only is not None or include != () or also != ():
+        for names in (exclude, only or (), include, also):
+            if isinstance(names, str) or not isinstance(names, Iterable):
+                raise TypeError(f"expected a list of names, got {names!r}")
         exclude, include, only = tuple(exclude), tuple(include), None if only is None else tuple(only)
         _check_names(instance.__class__, exclude, only, include)
     return _to_dict(instance, exclude, only, by_key, include, also)

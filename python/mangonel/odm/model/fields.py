@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dataclasses import field as _dataclass_field
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_origin, overload
 
+from mangonel._arguments import expect
 from mangonel.odm.model.spelling import check_index_options
 
 K = TypeVar("K")
@@ -299,7 +300,7 @@ def many(*, by: str, order: Any = None, where: Iterable[Any] = (), init: Literal
     Example:
         >>> posts: Many[Post] = many(by="author", order="-created_at")
     """
-    return Inverse(by, order, where=tuple(where))
+    return Inverse(by, order, where=tuple(expect("where", where, Iterable, "conditions")))
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from mangonel._arguments import expect
 from mangonel.odm._registry import is_model
 from mangonel.odm.model.describe import default_of, spec_of
 
@@ -109,6 +110,8 @@ def request_model(
     Raises:
         AttributeError: a name has no field.
     """
+    for argument, given in (("only", () if only is None else only), ("exclude", exclude)):
+        expect(argument, given, Iterable, "names of fields")
     fields = model.__plan__.fields
     names = tuple(only) if only is not None else tuple(fields)
     excluded = {*exclude, *(fields_not_set(base, model) if only is None else ())}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from mangonel._arguments import expect
 from mangonel._core import odm_finished
 from mangonel.bson import ObjectId
 from mangonel.odm._registry import is_document, is_embedded_instance, is_instance, is_model
@@ -283,6 +284,7 @@ class Refs(Generic[T], RefsTwins[T]):
         # The core's list is taken over: nothing else refers to it.
         self.ids = documents if isinstance(documents, list) and not _has_documents(documents) else []
         if self.ids is not documents:
+            expect("documents", documents, Iterable, "documents or ids")
             for document in documents.ids if isinstance(documents, Refs) else documents:
                 self.add(document)
 

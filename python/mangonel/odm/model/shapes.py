@@ -84,7 +84,11 @@ def twin(shape: Any, tz_aware: bool) -> Any:
     Raises:
         TypeError: the class is not a shape.
     """
-    found = _twins.get((shape, tz_aware))
+    try:
+        found = _twins.get((shape, tz_aware))
+    except TypeError:
+        # A class can be a key, so it is none.
+        found = None
     if found is None:
         found = _make_twin(shape, tz_aware)
         _twins[shape, tz_aware] = found

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from mangonel._arguments import expect
 from mangonel.bson import Decimal128
 from mangonel.bson.errors import InvalidBSON
 from mangonel.odm._registry import is_model
@@ -65,7 +66,8 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
             >>> User.find(User.age > 30).aggregate([{"$count": "n"}])
             [{'n': 1}]
         """
-        return self._run(IS_ASYNC, "aggregate", self._aggregate_flow, list(pipeline), into, options)
+        stages = list(expect("pipeline", pipeline, Iterable, "stages"))
+        return self._run(IS_ASYNC, "aggregate", self._aggregate_flow, stages, into, options)
 
     async def _aggregate_flow(
         self, request: Request, pipeline: list[Any], into: Any, options: Any
@@ -75,6 +77,8 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
         pipeline = restricted(list(pipeline), self._model)
         stages: list[Any] = []
         # These stages must be the first.
+        for stage in pipeline:
+            expect("pipeline", stage, Mapping, "documents as stages")
         if pipeline and next(iter(pipeline[0])) in FIRST:
             stages.append(pipeline.pop(0))
         stages += matching_stages(request)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from mangonel import timeout
+from mangonel._arguments import expect
 from mangonel.bson import ObjectId
 from mangonel.odm.connections.connection import Connection, connection
 from mangonel.odm.errors import UnsupportedOption
@@ -573,6 +574,7 @@ class QueryBuilder(Generic[T]):
             >>> User.find(text("bread")).text_score()
             Query(User, {'$text': {'$search': 'bread'}})
         """
+        expect("name", name, str, "a key")
         return self._with(sort={name: {"$meta": "textScore"}})._wishing(score=name)
 
     # Methods below need the database.
@@ -644,6 +646,8 @@ def _is_below(key: str, other: str) -> bool:
 
 
 def _count(number: int, name: str) -> int:
+    if not isinstance(number, int):
+        raise TypeError(f'expected an int for "{name}", got {type(number).__name__}')
     if number < 0:
         raise ValueError(f"expected a {name} from 0 on, got {number}")
     return number

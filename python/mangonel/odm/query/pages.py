@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from mangonel import bson
+from mangonel._arguments import expect
 from mangonel.odm.model.codec import TOLERANT
 from mangonel.odm.query.request import split, unsupported
 
@@ -74,7 +75,7 @@ async def page_flow(
     query: Any, request: Any, size: int, after: str | None, before: str | None = None
 ) -> Page[Any]:
     """Fetch one page by key; backwards, if it is the one `before` another."""
-    if size < 1:
+    if expect("size", size, int, "an int") < 1:
         raise ValueError(f"expected a page size from 1 on, got {size}")
     if after is not None and before is not None:
         raise ValueError("expected after= or before=, got both")

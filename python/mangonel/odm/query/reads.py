@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mappin
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 from mangonel import _core
+from mangonel._arguments import expect
 from mangonel.bson.codec_options import DatetimeConversion
 from mangonel.bson.errors import InvalidBSON
 from mangonel.bson.raw_bson import RawBSONDocument
@@ -189,7 +190,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         return query._run(is_async, "last", query._last_flow)
 
     def _nth(self, is_async: bool, index: int) -> FaceResult[T]:
-        query = self[index : index + 1]
+        query = self[expect("index", index, int, "an int") : index + 1]
         return query._run(is_async, "nth", query._single_flow)
 
     # Reading.
@@ -393,7 +394,9 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
             >>> User.find(User.age > 30).only(User.name).json()
             b'[{"id":"...","name":"Ada"}]'
         """
-        return self._run(IS_ASYNC, "json", self._json_flow, tuple(exclude))
+        return self._run(
+            IS_ASYNC, "json", self._json_flow, tuple(expect("exclude", exclude, Iterable, "fields"))
+        )
 
     async def _json_flow(self, request: Request, exclude: tuple[Any, ...]) -> bytes:
         if self._is_none:
@@ -554,7 +557,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
         return self._run(IS_ASYNC, "paginate", self._paginate_flow, number, size)
 
     async def _paginate_flow(self, request: Request, number: int, size: int) -> Any:
-        if number < 1 or size < 1:
+        if expect("number", number, int, "an int") < 1 or expect("size", size, int, "an int") < 1:
             raise ValueError(f"expected a page and a size from 1 on, got {number} and {size}")
         bare = self._bare(projection=None)
         total = await bare._count_flow(request.of(bare, "count"))

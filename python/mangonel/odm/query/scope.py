@@ -11,6 +11,9 @@ M = TypeVar("M", bound="Callable[..., Any] | classmethod[Any, ..., Any]")
 def scope(method: M) -> M:
     """Mark a class method that returns a query as a named scope of the model, for readers and tools.
 
+    Raises:
+        TypeError: `method` is no method.
+
     Example:
         >>> @scope
         ... @classmethod
@@ -18,5 +21,7 @@ def scope(method: M) -> M:
         ...     return cls.find(Post.status == "published")
     """
     function: Any = getattr(method, "__func__", method)
+    if not callable(function) or isinstance(function, type):
+        raise TypeError(f'expected a class method for "method", got {type(method).__name__}')
     function.__odm_scope__ = True
     return method

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from mangonel import _core, timeout
+from mangonel._arguments import expect
 from mangonel._shared.collection.write_support import server_limits_flow
 from mangonel.bson import decode
 from mangonel.odm._terminal import IS_ASYNC, terminal
@@ -55,7 +56,7 @@ class Changes(Generic[T], ChangesTwins[T]):
     def __init__(self, query: Any, pipeline: Iterable[Any], options: dict[str, Any]) -> None:
         self._query = query
         self._model = query._model
-        self._pipeline = list(pipeline)
+        self._pipeline = list(expect("pipeline", pipeline, Iterable, "stages"))
         self._options = options
         self._stream: Any = None
         self._request: Any = None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from mangonel import _core
+from mangonel._arguments import expect
 from mangonel.errors import DuplicateKeyError
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import QueryWritesTwins
@@ -248,6 +249,7 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
             >>> User.find(User.name == "Max").find_and_replace(User(name="Max", age=1)) is None
             True
         """
+        expect("document", document, self._model, "a document of the model")
         return self._run(IS_ASYNC, "find_and_replace", self._find_and_replace_flow, document, new, upsert)
 
     async def _find_and_replace_flow(self, request: Request, document: Any, new: bool, upsert: bool) -> Any:
@@ -308,6 +310,8 @@ class QueryWrites(QueryReads[T], QueryWritesTwins[T]):
             >>> User.find(User.email == newcomer.email).upsert(inc(User.age), on_insert=newcomer).name
             'Max'
         """
+        if on_insert is not None:
+            expect("on_insert", on_insert, self._model, "a document of the model")
         return self._run(IS_ASYNC, "upsert", self._upsert_flow, changes, on_insert)
 
     async def _upsert_flow(self, request: Request, changes: Any, on_insert: Any) -> Any:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, overload
 
 from mangonel import _core
+from mangonel._arguments import expect
 from mangonel.bson import ObjectId
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import DocumentTwins
@@ -244,7 +245,7 @@ class Document(Base, DocumentTwins):
             ['Ada']
         """
         request = cls.find()._request("all", IS_ASYNC)
-        return request.port.flow(_in_order_flow(request, list(ids)))
+        return request.port.flow(_in_order_flow(request, list(expect("ids", ids, Iterable, "ids"))))
 
     @classmethod
     @terminal
@@ -438,7 +439,7 @@ class Document(Base, DocumentTwins):
             >>> Post.insert_many([Post(title="Tea"), Post(title="Coffee")])
             2
         """
-        given = list(documents)
+        given = list(expect("documents", documents, Iterable, "documents"))
         place = _common_place(cls, given, IS_ASYNC, session, write_concern)
         return place.port.flow(cls.__store__.insert_many_flow(place, given, ordered))
 
@@ -470,7 +471,7 @@ class Document(Base, DocumentTwins):
             >>> User.save_all([user])
             1
         """
-        given = list(documents)
+        given = list(expect("documents", documents, Iterable, "documents"))
         place = _common_place(cls, given, IS_ASYNC, session, write_concern)
         return place.port.flow(cls.__store__.save_all_flow(place, given, ordered))
 
@@ -506,7 +507,8 @@ class Document(Base, DocumentTwins):
             [{'_id': None, 'age': 60}]
         """
         query = cls.find()
-        return query._run(IS_ASYNC, "aggregate", query._aggregate_flow, list(pipeline), into, options)
+        stages = list(expect("pipeline", pipeline, Iterable, "stages"))
+        return query._run(IS_ASYNC, "aggregate", query._aggregate_flow, stages, into, options)
 
     @classmethod
     def watch(

@@ -154,6 +154,8 @@ def init_flask(app: Any, sessions: WebSessions[Any], *, csrf: bool = False, reva
         >>> import flask
         >>> init_flask(flask.Flask("shop"), sessions)
     """
+    if not hasattr(app, "config"):
+        raise TypeError(f'expected a Flask application for "app", got {type(app).__name__}')
     honour(app.config, sessions)
     app.session_interface = FlaskSessions(sessions, revalidate)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit, urlunsplit
 
+from mangonel._arguments import expect
 from mangonel.websessions.errors import UsageError
 
 __all__ = ["SCHEMES", "StoreURL", "open_blocking", "open_store", "register_store"]
@@ -69,7 +70,7 @@ class StoreURL:
     """
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.text = expect("text", text, str, "a URL")
         try:
             parts: SplitResult = urlsplit(text)
             # With several hosts there is no one port; those engines read `netloc`.
@@ -159,7 +160,7 @@ def register_store(scheme: str, module: str) -> None:
     Example:
         >>> register_store("etcd", "my_application.etcd_store")
     """
-    if not _SCHEME.fullmatch(scheme):
+    if not _SCHEME.fullmatch(expect("scheme", scheme, str, "text")):
         raise UsageError(f"expected scheme as letters, digits, +, - and . in lower case, got {scheme!r}")
     owner = SCHEMES.get(scheme) or _REGISTERED.get(scheme, module)
     if owner != module:
