@@ -293,11 +293,13 @@ class _GridIn:
 
         from mangonel.bson.int64 import Int64
 
-        started = None
+        started, may_be_stored = None, False
         try:
             await self._sender.finish_flow()
             self._file["length"] = Int64(self._sender.length)
             self._file["uploadDate"] = datetime.datetime.now(tz=datetime.UTC)
+            # Ctrl-C may come when it was sent, before it is known here.
+            may_be_stored = True
             started = self._port.start(self._files._insert_checked(self._file, self._session), connects=True)
             await self._port.outlast(started)
         except DuplicateKeyError as error:
@@ -308,7 +310,7 @@ class _GridIn:
                 # A cancelled insert goes on, and would store a file whose chunks are gone: its end is waited for.
                 with suppress(PyMongoError):
                     await self._port.outlast(started)
-            await self._give_up_flow(with_file=started is not None)
+            await self._give_up_flow(with_file=may_be_stored)
             raise
         self._is_stored = True
         self._closed = True
