@@ -205,9 +205,7 @@ impl Pool {
         self.out.remove(&link);
         self.idle.retain(|idle| idle.link != link);
         // It may have been granted to a waiter that has not run since: that one is the first in the queue again.
-        let granted = self.grants.iter().find(|(_, answer)| **answer == CheckOut::Ready(link));
-        if let Some(waiter) = granted.map(|(waiter, _)| *waiter) {
-            self.grants.remove(&waiter);
+        if let Some(waiter) = self.revoke(link) {
             self.waiters.push_front(waiter);
         }
         self.serve(now);
@@ -254,14 +252,27 @@ impl Pool {
         let is_hit = |link: &LinkId| self.services.get(link).is_some_and(|(known, _)| *known == service);
         let (hit, kept) =
             std::mem::take(&mut self.idle).into_iter().partition(|idle: &Idle| is_hit(&idle.link));
-        let in_use: Vec<LinkId> =
-            self.out.keys().filter(|link| is_interrupting && is_hit(link)).copied().collect();
+        let in_use = self.out.keys().filter(|link| is_interrupting && is_hit(link)).copied().collect();
         self.idle = kept;
         hit.iter().for_each(|idle| self.shut(idle.link, CloseReason::Stale));
-        for link in in_use {
+        self.interrupt(in_use, CloseReason::Stale);
+    }
+
+    /// Closes connections in use. An exchange that has one publishes its end when it gives it up; a waiter that was granted
+    /// one and has not taken it looks for a server again.
+    fn interrupt(&mut self, links: Vec<LinkId>, reason: CloseReason) {
+        for link in links {
             self.out.remove(&link);
-            self.closing.push(link);
+            match self.revoke(link) {
+                Some(_) => self.shut(link, reason),
+                None => self.closing.push(link),
+            }
         }
+    }
+
+    /// Takes a connection from the waiter that it was granted to and that has not run since.
+    fn revoke(&mut self, link: LinkId) -> Option<ExchangeId> {
+        self.grants.extract_if(|_, answer| *answer == CheckOut::Ready(link)).next().map(|(waiter, _)| waiter)
     }
 
     /// Whether a connection waits for a waiter that has not run since.
@@ -323,7 +334,7 @@ impl Pool {
     pub fn pause(&mut self, is_interrupting: bool) {
         self.clear();
         if is_interrupting {
-            self.closing.extend(self.out.drain().map(|(link, _)| link));
+            self.interrupt(self.out.keys().copied().collect(), CloseReason::Stale);
             // Its handshake notices, and gives it up.
             self.closing.append(&mut self.shaking);
         }
@@ -334,8 +345,7 @@ impl Pool {
     pub fn close(&mut self) {
         self.is_closed = true;
         self.clear();
-        // Their exchanges publish the events when they give them up.
-        self.closing.extend(self.out.drain().map(|(link, _)| link));
+        self.interrupt(self.out.keys().copied().collect(), CloseReason::PoolClosed);
         self.closing.append(&mut self.shaking);
         self.woken.extend(self.waiters.drain(..));
     }
@@ -502,6 +512,27 @@ mod tests {
         assert_eq!(pool.poll_closing(), [used, LinkId(2)]);
         pool.failed(Some(LinkId(2)), NOW);
         assert_eq!(pool.sizes(), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_link_in_use_that_is_closed_before_its_waiter_takes_it_is_counted_and_the_waiter_sent_away() {
+        let service = ObjectId::from_bytes([1; 12]);
+        let ways: [&dyn Fn(&mut Pool); 3] =
+            [&|pool| pool.pause(true), &Pool::close, &|pool| pool.clear_service(service, true)];
+        for interrupt in ways {
+            let mut pool = pool(1, 2);
+            pool.set_observed(true);
+            let link = open(&mut pool, 1);
+            pool.belongs_to(link, service);
+            pool.check_out(ExchangeId(2), NOW);
+            pool.check_in(link, NOW);
+            pool.take_log();
+            interrupt(&mut pool);
+            assert_eq!((pool.granted(ExchangeId(2)), pool.is_waiting(ExchangeId(2))), (None, false));
+            assert_eq!((pool.poll_closing(), pool.poll_woken()), (vec![link], vec![ExchangeId(2)]));
+            assert!(matches!(pool.take_log()[..], [PoolEvent::ConnectionClosed { .. }]));
+            assert_eq!(pool.counts().closed.iter().sum::<u64>(), 1);
+        }
     }
 
     #[test]

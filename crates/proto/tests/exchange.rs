@@ -600,6 +600,21 @@ fn a_line_that_breaks_under_an_exhaust_cursor_closes_the_idle_ones_of_its_genera
 }
 
 #[test]
+fn a_link_that_was_granted_before_its_pool_was_cleared_does_not_clear_it_again() {
+    let mut bench =
+        Bench::new(with(|options| (options.pool.max_pool_size, options.retry_reads) = (2, false)));
+    let (mut free, mut lost) = (bench.sent(find()), bench.sent(find()));
+    let mut waiter = bench.begin(find());
+    bench.reply(&mut free, &json!({"ok": 1}));
+    bench.break_line(&mut lost);
+    waiter.handle_wake(&mut bench.client, bench.now);
+    assert_eq!(waiter.step(), Step::Write);
+    bench.run(insert());
+    bench.break_line(&mut waiter);
+    assert_eq!(bench.sizes(), (1, 0, 0, 0));
+}
+
+#[test]
 fn reading_on_from_a_lost_link_is_a_network_error() {
     let mut bench = Bench::primary();
     let first = exhaust(&mut bench);

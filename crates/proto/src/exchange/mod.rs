@@ -47,7 +47,7 @@ use crate::events::CheckOutFailure;
 use crate::ids::{ExchangeId, LinkId, ShardId};
 use crate::message::Replies;
 use crate::operation::{Limit, Operation, SessionChoice};
-use crate::pool::Pool;
+use crate::pool::{CheckOut, Pool};
 use crate::read_preference::ReadPreference;
 use crate::reply::Facts;
 use crate::session::ServerSession;
@@ -553,10 +553,12 @@ impl Exchange {
                     self.announce_no_connection(client, CheckOutFailure::PoolClosed, now);
                     return self.select(client, now);
                 };
-                let generation = pool.generation();
                 match pool.granted(self.id) {
                     Some(answer) => {
-                        self.generation = generation;
+                        // The pool may have been cleared since the connection was granted.
+                        let granted =
+                            if let CheckOut::Ready(link) = answer { pool.generation_of(link) } else { None };
+                        self.generation = granted.unwrap_or(pool.generation());
                         self.checked_out(client, answer, now);
                     }
                     // Sent away: the pool was cleared, and the server may be gone.
