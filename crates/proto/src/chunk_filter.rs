@@ -40,8 +40,7 @@ pub enum FilterStep {
     Whole,
     /// There is no memory for the rest of the message.
     NoMemory,
-    /// This message is not filtered: [`ChunkFilter::take`] returns its start, and the owner receives the
-    ///     rest.
+    /// This message is not filtered: [`ChunkFilter::take`] returns its start, and the owner receives the rest.
     Plain,
 }
 

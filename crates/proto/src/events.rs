@@ -1,6 +1,5 @@
-//! The events for the user's listeners, loggers and tracers, as plain values in one queue. Calls nothing, and
-//! makes
-//! nothing that is not requested: each kind has its bit in [`Interests`].
+//! The events for the user's listeners, loggers and tracers, as plain values in one queue. Calls nothing, and makes
+//! only events that are requested: each kind has its bit in [`Interests`].
 //! Spec: command-logging-and-monitoring, connection-monitoring-and-pooling, server-discovery-and-monitoring.
 
 use std::collections::VecDeque;
@@ -48,7 +47,7 @@ pub struct CommandFacts {
     pub operation_id: i64,
     /// The connection it is sent on.
     pub link: LinkId,
-    /// The server's name for that connection, when it told.
+    /// The server's own number for that connection, if its hello told one.
     pub server_connection_id: Option<i64>,
     /// The service behind a load balancer.
     pub service_id: Option<ObjectId>,
@@ -70,7 +69,7 @@ pub enum ReplyShape {
     RawBatch,
 }
 
-/// Why a command has no reply that says `ok`.
+/// Why a command has no successful reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommandFailure {
     /// The server refused in this reply, a whole BSON document; for a sensitive command only the public
@@ -159,14 +158,14 @@ pub enum PoolEvent {
     Created,
     /// The pool hands out connections from now on.
     Ready,
-    /// Its connections are not to be used again.
+    /// The pool was cleared: its connections are not used again.
     Cleared {
         /// Behind a load balancer: only those of this service.
         service_id: Option<ObjectId>,
         /// Whether those in use are closed at once.
         is_interrupting: bool,
     },
-    /// It is gone.
+    /// The pool was closed.
     Closed,
     /// A connection is about to be opened.
     ConnectionCreated {
@@ -189,7 +188,7 @@ pub enum PoolEvent {
     },
     /// An operation asks for a connection.
     CheckOutStarted,
-    /// It gets none.
+    /// The operation got no connection.
     CheckOutFailed {
         /// Why.
         reason: CheckOutFailure,
@@ -198,14 +197,14 @@ pub enum PoolEvent {
         /// Since it asked.
         duration: Duration,
     },
-    /// It got one.
+    /// The operation got a connection.
     CheckedOut {
         /// The connection's name.
         link: LinkId,
         /// Since it asked.
         duration: Duration,
     },
-    /// It gave one back.
+    /// The operation gave its connection back.
     CheckedIn {
         /// The connection's name.
         link: LinkId,
@@ -239,14 +238,14 @@ pub enum SelectionEvent {
 pub enum Event {
     /// A command is about to be sent.
     CommandStarted {
-        /// Which one.
+        /// The facts of the command.
         facts: Arc<CommandFacts>,
         /// All of it, document sequences as arrays: a whole BSON document, empty when sensitive.
         command: Vec<u8>,
     },
     /// A command was answered with `ok: 1`, or needed no answer.
     CommandSucceeded {
-        /// Which one.
+        /// The facts of the command.
         facts: Arc<CommandFacts>,
         /// From the start of sending to the end of receiving.
         duration: Duration,
@@ -255,34 +254,34 @@ pub enum Event {
     },
     /// A command was refused or not answered.
     CommandFailed {
-        /// Which one.
+        /// The facts of the command.
         facts: Arc<CommandFacts>,
         /// From the start of sending to the failure.
         duration: Duration,
         /// Why.
         failure: CommandFailure,
     },
-    /// Something happened to the pool of a server.
+    /// An event of a server's pool.
     Pool {
         /// The server.
         address: Address,
         /// What.
         event: PoolEvent,
     },
-    /// Something happened while a server was chosen.
+    /// An event of server selection.
     Selection {
         /// The name of the operation's command.
         operation: Box<str>,
         /// The operation id of its commands.
         operation_id: i64,
-        /// Which servers suit, for people to read.
+        /// A description of the suitable servers, for people.
         selector: String,
         /// The deployment at that time.
         description: Arc<TopologyDescription>,
         /// What.
         event: SelectionEvent,
     },
-    /// Something happened to the deployment.
+    /// An event of the deployment.
     Topology(topology::Event),
 }
 
@@ -304,7 +303,7 @@ impl EventQueue {
         self.interests.contains(kinds)
     }
 
-    /// Takes only these kinds from now on; what waits already stays.
+    /// Sets the kinds that are recorded from now on; queued events stay.
     pub fn set_interests(&mut self, interests: Interests) {
         self.interests = interests;
     }

@@ -100,7 +100,7 @@ pub struct Series {
     pub durations: Histogram,
 }
 
-/// The counts of one server's pools, in the terms of pool events.
+/// The counts of one server's pools; their names are those of pool events.
 #[derive(Clone, Debug, Default)]
 pub struct PoolCounts {
     /// Connections begun to be opened.
@@ -223,12 +223,12 @@ impl Metrics {
         self.cursors.insert(id, link);
     }
 
-    /// A cursor is open no more, or was given up.
+    /// A cursor was closed or given up.
     pub(crate) fn note_closed_cursor(&mut self, id: i64) {
         self.cursors.remove(&id);
     }
 
-    /// A connection was closed, and the cursor with it that only it knew.
+    /// A connection was closed, and with it the cursor that was bound to it.
     pub(crate) fn note_closed_link(&mut self, link: LinkId) {
         self.cursors.retain(|_, kept| *kept != Some(link));
     }

@@ -17,15 +17,15 @@ use crate::topology::Address;
 pub enum Kind {
     /// Reads; sent again once when the connection breaks and `retryReads` is on.
     Read,
-    /// Reads from a place only it knows, such as `getMore`; never sent twice.
+    /// Goes on with a read whose position only the server knows, such as `getMore`; never sent twice.
     ReadOnce,
-    /// Writes what can be told apart from its repetition; sent again once with the same transaction number.
+    /// Writes so that the server recognises a repetition; sent again once with the same transaction number.
     RetryableWrite,
     /// Writes, or may write; never sent twice.
     Write,
-    /// Is never sent: done once a server that takes writes is known.
+    /// Sends nothing: it is done once a server that takes writes is known.
     Selection,
-    /// Does what its caller alone knows; sent again only when the server says that it did nothing.
+    /// A command of the user, which may do anything; sent again only when the server says that it did nothing.
     Command,
     /// Commits a transaction; retried once, regardless of options.
     Commit,
@@ -90,13 +90,13 @@ pub struct Operation {
     pub omits_max_time: bool,
     /// Whether replies are already on their way, so that nothing is sent: the later batches of an exhaust cursor.
     pub is_under_way: bool,
-    /// Whether only a new connection to `server` is wanted, to be put by, and nothing is to be sent on it.
+    /// Whether it only opens a connection to `server` for the pool, and sends no command on it.
     pub is_filling: bool,
-    /// Whether it is the driver's own affair, of which listeners hear nothing.
+    /// Whether the driver runs it for itself, so that listeners hear nothing of it.
     pub is_silent: bool,
     /// Whether its owner makes spans of it, and is to be told of each command sent and answered.
     pub is_traced: bool,
-    /// What listeners are to take it for a part of, as their operation id: a bulk write of several commands.
+    /// The operation id for listeners, if it is one of several commands: those of a bulk write.
     pub group: Option<i64>,
     /// How listeners see its reply.
     pub reply_shape: ReplyShape,

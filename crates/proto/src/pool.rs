@@ -1,5 +1,4 @@
-//! Connection pool bookkeeping: idle connections, those in use, and waiters. Opens no socket and keeps no
-//!     clock.
+//! Connection pool bookkeeping: idle connections, those in use, and waiters. Opens no socket and keeps no clock.
 //! Spec: connection-monitoring-and-pooling.
 //!
 //! The laws:

@@ -1,5 +1,4 @@
-//! The facts of a reply that the driver itself needs: one pass over its top-level keys, nothing decoded for
-//!     the user.
+//! The facts of a reply that the driver itself needs: one pass over its top-level keys, nothing decoded for the user.
 //! Spec: server-discovery-and-monitoring (cluster time), retryable-reads, retryable-writes (error labels).
 
 use std::ops::Range;
@@ -54,7 +53,7 @@ pub struct Facts {
     /// Whether the command failed because the server is no longer primary, or is recovering; set by the
     /// exchange.
     pub is_state_change: bool,
-    /// Whether a write failed or its write concern did.
+    /// Whether a write or its write concern failed.
     pub has_write_errors: bool,
     /// What the server says of the error.
     pub labels: Labels,

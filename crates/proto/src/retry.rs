@@ -17,7 +17,7 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// The kind of retry that a reply allows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Again {
-    /// Nothing: the reply is the answer.
+    /// None: the reply is the result.
     No,
     /// Another attempt, where the rules for repeating this kind of command hold.
     Now,

@@ -11,7 +11,7 @@ use crate::topology::Address;
 /// concern is used when retrying commitTransaction").
 const RETRIED_COMMIT_WTIMEOUT: i32 = 10_000;
 
-/// Where a transaction is in its life.
+/// The state of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum State {
     /// None was started, or the last one is over and another operation came after it.
@@ -29,7 +29,7 @@ pub enum State {
     Aborted,
 }
 
-/// Which of the two ends.
+/// How a transaction ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// Keep what was done.
@@ -47,7 +47,7 @@ pub struct Pin {
     pub link: Option<LinkId>,
 }
 
-/// The call does not fit to the transaction's state; the text says which does not.
+/// The call is not allowed in the transaction's state; the text says why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WrongState(pub &'static str);
 

@@ -4,7 +4,7 @@ use crate::packing;
 
 /// `OP_COMPRESSED`.
 const OP_COMPRESSED: i32 = 2012;
-/// An opcode that no server answers with any more.
+/// An opcode that servers no longer answer with.
 const OLD_OPCODE: i32 = 2004;
 /// The compressor of compressed damages.
 const ZLIB: u8 = 2;
@@ -20,25 +20,25 @@ pub enum Damage {
     Answer,
     /// It has a checksum, which was not asked for.
     Checksum,
-    /// It has a flag of which nothing is known.
+    /// It has an unknown flag.
     Flag,
     /// Its first section is not the body.
     Section,
-    /// Something stands behind its body.
+    /// Bytes follow its body.
     Tail,
-    /// Its body ends elsewhere than it says.
+    /// The length of its body is wrong.
     Body,
-    /// Its body has a value of no type.
+    /// Its body has an element of an unknown type.
     Value,
-    /// It is compressed, by something of which nothing is known.
+    /// It is compressed by an unknown compressor.
     Compressor,
     /// It is compressed, and damaged.
     Packed,
-    /// It is compressed, and shorter than the header of that.
+    /// It is shorter than the header of a compressed message.
     Short,
     /// It is compressed, and says that it grows to two gigabytes.
     Growth,
-    /// It is compressed, and something else than a message.
+    /// It is compressed, and does not hold a message.
     Inside,
 }
 

@@ -42,9 +42,9 @@ pub(crate) struct Ending {
     pub(crate) ended: Option<Instant>,
     /// The reply that it ended with; empty without one.
     pub(crate) body: Vec<u8>,
-    /// Why there is none, or not the one asked for.
+    /// Why it failed.
     pub(crate) failure: Option<Failure>,
-    /// What the core read in the reply.
+    /// The facts that the core read from the reply.
     pub(crate) facts: Facts,
     /// How often it was sent.
     pub(crate) sends: u32,

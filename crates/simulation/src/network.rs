@@ -53,25 +53,25 @@ pub struct Line {
     pub owner: Owner,
     /// The member.
     pub member: usize,
-    /// Which start of the member's process it leads to, once it is open.
+    /// The number of starts of the member's process when it was opened.
     pub boot: u32,
     /// Whether the client has it open.
     pub is_client_open: bool,
     /// Whether the member has it open.
     pub is_server_open: bool,
-    /// Nothing arrives any more, and neither side knows.
+    /// Whether nothing arrives any more, which neither side knows.
     pub is_dead: bool,
     /// What the member has received of a message.
     pub inbound: Vec<u8>,
     /// The compressor of the last message that the member has received, whose answer gets the same one.
     pub packs: Option<u8>,
-    /// How many bytes the member's system has taken that its process, which stands still, has not read.
+    /// How many bytes the member's system has received that its paused process has not read.
     pub unread: usize,
     /// How many whole messages the member has received.
     pub messages: u64,
     /// What happens to the next answer.
     pub damage: Option<Damage>,
-    /// What it leads to, where that is not the member.
+    /// The machine in the member's place that it leads to.
     pub stranger: Option<Stranger>,
     ways: [Way; 2],
 }
@@ -153,12 +153,12 @@ impl Network {
         self.blocked.contains(&(line.client, line.member, to_server))
     }
 
-    /// Has the connection break after so many bytes more.
+    /// Makes the connection break after this many more bytes.
     pub fn cut_after(&mut self, line: usize, to_server: bool, bytes: usize) {
         self.lines[line].ways[usize::from(to_server)].cut_after = Some(bytes);
     }
 
-    /// Whether the system takes so many bytes more for the member, when it takes `most` that were not read.
+    /// Whether the member's system has room for this many more bytes: it holds at most `most` unread ones.
     pub fn has_room(&self, line: usize, bytes: usize, most: usize) -> bool {
         let waiting = self.lines[line].ways[1].sent.iter().map(|chunk| match chunk {
             Chunk::Bytes(bytes) => bytes.len(),
@@ -168,7 +168,7 @@ impl Network {
         waiting == 0 || waiting + bytes <= most
     }
 
-    /// Puts a chunk on its way. Returns what arrives when.
+    /// Sends a chunk. Returns the times of arrival.
     pub fn send(&mut self, line: usize, to_server: bool, chunk: Chunk, now: Instant) -> Vec<Arrival> {
         let mut chunks = Vec::new();
         let mut is_cut = false;

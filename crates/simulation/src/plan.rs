@@ -21,7 +21,7 @@ use crate::server::stranger::Stranger;
 use crate::wire;
 use crate::workload::RUNS;
 
-/// A password of nobody.
+/// A password that is not the user's.
 pub(crate) const WRONG_PASSWORD: &str = "guess";
 
 /// What a client with a server API says in each command.
@@ -77,9 +77,9 @@ pub enum Kind {
         /// The bytes.
         bytes: usize,
     },
-    /// One connection carries nothing any more; the client's kernel finds out after so many milliseconds.
+    /// One connection goes silent; the client's kernel notices after so many milliseconds.
     HalfOpen(u64, u64),
-    /// A client and a member do not hear of each other, or one does not of the other.
+    /// Bytes between a client and a member are lost, in both directions or in one.
     Part {
         /// The client.
         client: u64,
@@ -200,7 +200,7 @@ pub struct Plan {
     pub is_speculative: bool,
     /// The compressors that the members have.
     pub compressors: Vec<&'static str>,
-    /// What servers are like besides.
+    /// Further properties of servers.
     pub setting: Setting,
     /// After how many milliseconds members close unused cursors.
     pub cursor_timeout: u64,
@@ -208,7 +208,7 @@ pub struct Plan {
     pub clients: Vec<ClientPlan>,
     /// What happens.
     pub faults: Vec<Fault>,
-    /// When workers begin nothing new, in milliseconds.
+    /// When workers stop beginning new operations, in milliseconds.
     pub end: u64,
 }
 
@@ -276,7 +276,7 @@ impl Plan {
         self.routers > 0 && !self.is_cluster
     }
 
-    /// Draws what is rarer than the rest.
+    /// Draws the rarer properties.
     fn widen(&mut self, chance: &mut Chance) {
         let count = self.members.len();
         self.buffer = chance.pick(&[usize::MAX, usize::MAX, 4_000, 300]);
@@ -301,7 +301,7 @@ impl Plan {
         }
     }
 
-    /// Draws what clients have and do besides.
+    /// Draws further properties of clients.
     fn vary(&mut self, chance: &mut Chance) {
         for client in &mut self.clients {
             if chance.percent(12) {
@@ -362,7 +362,7 @@ impl Plan {
     }
 }
 
-/// Returns a way to log in that the plan's own draw does not know, or what it drew.
+/// Returns a mechanism that the first draw does not know, or the one that was drawn.
 fn other_login(chance: &mut Chance, drawn: Option<Login>) -> Login {
     let mechanism = chance.pick(&[
         None,
@@ -408,7 +408,7 @@ fn outsider(chance: &mut Chance, known: &Credential) -> Login {
     login
 }
 
-/// What happens in few runs.
+/// Returns one of the rarer faults.
 fn rare_kind(chance: &mut Chance, members: usize) -> Kind {
     let target = target(chance, members);
     match chance.below(6) {
@@ -491,7 +491,7 @@ fn client(chance: &mut Chance, members: usize) -> ClientPlan {
     }
 }
 
-/// The number of a name that leads nowhere.
+/// The number of a host that does not exist.
 pub(crate) const NOWHERE: usize = 15;
 
 /// Returns a member's address.
@@ -601,7 +601,7 @@ fn mischief(chance: &mut Chance) -> Mischief {
     }
 }
 
-/// Returns how long everything may take to end once nothing happens any more.
+/// Returns how long everything may take to end after the last fault.
 pub fn heal_timeout(options: &ClientOptions) -> Duration {
     // A wait for a server, for each attempt; and for a connection that carries nothing, a heartbeat.
     let attempts = 2 + options.max_adaptive_retries;

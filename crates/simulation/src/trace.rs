@@ -1,4 +1,4 @@
-//! Who said what to whom and when: a number of all of it always, the words only when asked for.
+//! The messages of a run: always a hash of all of them, their texts only on request.
 
 use mangonel_bson::{JsonMode, RawDocument, write_json};
 use mangonel_proto::time::Instant;
@@ -35,9 +35,9 @@ pub struct Word {
 /// What happened in a run.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// A number of everything.
+    /// A hash of everything.
     pub hash: u64,
-    /// What was said, when it is kept.
+    /// The texts, if they are kept.
     pub words: Vec<Word>,
     is_kept: bool,
 }
@@ -48,12 +48,12 @@ impl Trace {
         Trace { hash: 0xCBF2_9CE4_8422_2325, words: Vec::new(), is_kept }
     }
 
-    /// Takes a number in.
+    /// Adds a number to the hash.
     pub(crate) fn stir(&mut self, number: u64) {
         self.hash = (self.hash ^ number).wrapping_mul(0x0100_0000_01B3).rotate_left(29);
     }
 
-    /// Takes a message in.
+    /// Adds a message to the hash.
     pub(crate) fn say(&mut self, now: Instant, line: &Line, to_server: bool, message: &[u8]) {
         let (words, rest) = message.as_chunks();
         for word in words {
@@ -70,7 +70,7 @@ impl Trace {
         self.note(now, from, to, || format!("{owner:?} {}", readable(message)));
     }
 
-    /// Keeps what was said.
+    /// Keeps the text of a message.
     pub(crate) fn note(&mut self, now: Instant, from: Who, to: Who, text: impl FnOnce() -> String) {
         if self.is_kept {
             let at = now.saturating_since(EPOCH).as_micros() as u64;

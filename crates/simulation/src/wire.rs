@@ -2,7 +2,7 @@
 
 use mangonel_bson::{RawArray, RawDocument, RawValue, writer};
 
-/// The flag of a message behind which another follows.
+/// The flag of a message that another one follows.
 const MORE_TO_COME: u32 = 2;
 
 /// Where the body of a message begins.
@@ -38,7 +38,7 @@ pub fn append_time(out: &mut Vec<u8>, key: &str, time: u64) {
     writer::append_timestamp(out, key, (time >> 32) as u32, time as u32);
 }
 
-/// Makes a message of one document.
+/// Builds a message with one document.
 pub fn message(body: &[u8], request_id: i32, response_to: i32, is_more_to_come: bool) -> Vec<u8> {
     let flags = if is_more_to_come { MORE_TO_COME } else { 0 };
     let mut message = Vec::with_capacity(21 + body.len());
@@ -86,7 +86,7 @@ pub struct Request<'a> {
     pub id: i32,
     /// Whether an answer is wanted.
     pub is_answered: bool,
-    /// Whether many may be sent.
+    /// Whether more than one answer may be sent.
     pub allows_exhaust: bool,
     /// The body.
     pub body: RawDocument<'a>,
@@ -110,7 +110,7 @@ pub struct Request<'a> {
     pub write_timeout: Option<u64>,
     /// How far reads look.
     pub level: Level,
-    /// What reads wait for.
+    /// The cluster time that reads wait for.
     pub after: Option<u64>,
     /// The moment of a snapshot.
     pub at: Option<u64>,

@@ -21,7 +21,7 @@ use crate::trace::{Trace, Who};
 use crate::wire::{self, Request};
 use crate::workload;
 
-/// What is to happen.
+/// An event in virtual time.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// Something in the set.
@@ -38,7 +38,7 @@ pub(crate) enum Event {
     Begin(usize, usize),
     /// Something happens; a number of the plan.
     Fault(usize),
-    /// It is over.
+    /// A fault ends.
     Undo(Undo),
     /// A client's kernel finds out that a connection is dead.
     KeepAlive(usize),
@@ -61,12 +61,12 @@ pub(crate) enum Undo {
     Lead(usize),
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// What the judges found; nothing when all is well.
     pub violations: Vec<String>,
-    /// A number of everything that happened: the same for the same plan.
+    /// A hash of everything that happened: the same for the same plan.
     pub hash: u64,
     /// Operations that ended.
     pub operations: u64,
@@ -92,7 +92,7 @@ pub(crate) struct World {
     pub(crate) ledger: Rc<RefCell<Ledger>>,
     pub(crate) trace: Trace,
     pub(crate) report: Report,
-    /// When nothing happens any more that is not the clients' doing.
+    /// When the last fault is over.
     pub(crate) healed: Instant,
     /// The routers that DNS names, a bit for each; 0 for no answer.
     pub(crate) named: u64,
@@ -100,11 +100,11 @@ pub(crate) struct World {
     pub(crate) unnamed: BTreeSet<(usize, usize)>,
     /// The members whose certificates are not trusted.
     pub(crate) distrusted: BTreeSet<usize>,
-    /// What stands at members' addresses in their place.
+    /// The machines at members' addresses in their place.
     pub(crate) strangers: BTreeMap<usize, Stranger>,
 }
 
-/// Plays a plan. `traced`: whether what was said is kept.
+/// Plays a plan. `traced`: whether the texts of messages are kept.
 pub fn play(plan: &Plan, traced: bool) -> (Report, Trace) {
     let mut world = World::new(plan.clone(), traced);
     let played = catch_unwind(AssertUnwindSafe(|| {
@@ -265,7 +265,7 @@ impl World {
         self.drain_set();
     }
 
-    /// Returns when a client runs again that an event is for and that is suspended.
+    /// Returns when the suspended client that an event is for runs again.
     fn asleep_until(&self, event: &Event) -> Option<Instant> {
         let client = match *event {
             Event::Timer(client, ..)
@@ -281,7 +281,7 @@ impl World {
         self.drivers[client].asleep_until(self.queue.now())
     }
 
-    /// Sends and closes what the set wants, and notes what it will do later.
+    /// Does what the set asks of the network, and schedules its later events.
     pub(crate) fn drain_set(&mut self) {
         for (when, event) in std::mem::take(&mut self.set.later) {
             self.queue.at(when, Event::Server(event));
@@ -372,7 +372,7 @@ impl World {
         }
         let member = &self.set.members[self.network.lines[line].member];
         let known = &mut self.network.lines[line];
-        // A process that stands still does not keep its kernel from taking connections.
+        // The kernel of a paused process accepts connections all the same.
         (known.is_server_open, known.boot) = (member.state != State::Down, member.boot);
         known.stranger = self.strangers.get(&known.member).copied();
         known.is_server_open |= known.stranger.is_some();

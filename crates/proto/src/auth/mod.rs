@@ -1,5 +1,5 @@
 //! Authentication of one connection: chooses the mechanism, makes the commands, and checks the server's
-//!     answers. Sends nothing, makes no randomness, and never prints a secret. Spec: auth; mongodb-handshake.
+//! answers. Sends nothing, makes no randomness, and never prints a secret. Spec: auth; mongodb-handshake.
 //!
 //! Order: [`Authentication::append_to_hello`] while the hello command is written,
 //! [`Authentication::handle_hello`] with its reply, then each step of [`Authentication::poll_step`] until it

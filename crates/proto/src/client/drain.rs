@@ -1,5 +1,4 @@
-//! The queues that the owner drains after the lock was released: links to close, exchanges to wake, actions,
-//!     events.
+//! The queues that the owner drains after the lock was released: links to close, exchanges to wake, actions, events.
 
 use std::collections::VecDeque;
 

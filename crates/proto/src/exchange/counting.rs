@@ -130,7 +130,7 @@ impl Exchange {
         }
     }
 
-    /// None was.
+    /// No connection was obtained.
     pub(super) fn count_no_connection(&mut self, client: &mut Client, reason: CheckOutFailure) {
         if self.counted.asked.take().is_none() {
             return;

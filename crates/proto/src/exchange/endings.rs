@@ -1,5 +1,4 @@
-//! Ends an exchange or an attempt: broken connections, their meaning for the server, and the return of
-//!     resources.
+//! Ends an exchange or an attempt: broken connections, their meaning for the server, and the return of resources.
 //! Spec: server-discovery-and-monitoring (error handling), connection-monitoring-and-pooling, sessions.
 
 use std::time::Duration;

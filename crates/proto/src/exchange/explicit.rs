@@ -151,8 +151,7 @@ impl Exchange {
         }
     }
 
-    /// The exchange is over: after a failure that does not concern the transaction, the latter may continue
-    ///     elsewhere.
+    /// The exchange is over: after a failure that does not concern the transaction, the latter may continue elsewhere.
     pub(super) fn leave_session(&mut self, client: &mut Client, now: Instant) {
         if self.is_in_transaction() && self.is_line_failure() {
             self.unpin_session(client, now);

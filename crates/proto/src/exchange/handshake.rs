@@ -342,8 +342,7 @@ impl Exchange {
         self.end_session(client, now);
     }
 
-    /// Returns the message: the user, the mechanism, the server, the reason and the remedy; never the
-    ///     password.
+    /// Returns the message: the user, the mechanism, the server, the reason and the remedy; never the password.
     fn explain(&self, client: &Client, error: &AuthError) -> String {
         let Some(login) = &client.options.login else { return error.to_string() };
         let credential = login.credential();

@@ -117,7 +117,7 @@ struct Candidates(Vec<Arc<ServerDescription>>);
 /// Whether the connection goes back to its pool when the exchange is done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stay {
-    /// It does.
+    /// The connection goes back.
     No,
     /// The server sends more replies on it without a request.
     MoreToCome,
@@ -611,8 +611,7 @@ impl Exchange {
     #[inline]
     fn enter(&mut self, next: Phase) {
         let left = std::mem::replace(&mut self.phase, next);
-        // On the path of every command: most phases own nothing, but the compiler would call a function to
-        //     find out.
+        // On the path of every command: most phases own nothing, but the compiler would call a function to find out.
         if matches!(left, Phase::Choosing(_) | Phase::Handshake(_) | Phase::Reauthenticating(_)) {
             drop(left);
         } else {

@@ -16,7 +16,7 @@ pub const MIN_WIRE_VERSION: i32 = 9;
 /// The newest wire version known.
 pub const MAX_WIRE_VERSION: i32 = 29;
 const MIN_SERVER_VERSION: &str = "4.4";
-/// A bound on what a description keeps of servers that it does not have any more.
+/// How many removed servers a description remembers.
 pub const MOST_TURNED_AWAY: usize = 8;
 
 /// What a server is.
@@ -101,7 +101,7 @@ impl TopologyVersion {
     }
 }
 
-/// All that the last check of one server told.
+/// The result of the last check of one server.
 ///
 /// Equality is the specification's: it leaves out round-trip times and the times of update and last write.
 #[derive(Clone, Debug)]
@@ -159,7 +159,7 @@ impl PartialEq for ServerDescription {
 }
 
 impl ServerDescription {
-    /// Describes a server nothing is known of.
+    /// Describes an unknown server.
     pub fn unknown(address: Address, now: Instant) -> ServerDescription {
         ServerDescription {
             address,
@@ -426,12 +426,12 @@ impl TopologyDescription {
         self.servers.values().find(|server| server.server_type == ServerType::RSPrimary)
     }
 
-    /// Puts a server in, in place of what was known of it.
+    /// Stores a server's new description.
     pub(super) fn put(&mut self, server: ServerDescription) {
         self.servers.insert(server.address.clone(), Arc::new(server));
     }
 
-    /// Takes a server out, and keeps in mind what it is instead of what was expected.
+    /// Removes a server, and remembers what it is instead of what was expected.
     pub(super) fn turn_away(&mut self, address: &Address, what: String) {
         self.servers.remove(address);
         self.turned_away.retain(|(known, _)| known != address);
@@ -441,7 +441,7 @@ impl TopologyDescription {
         self.turned_away.push((address.clone(), Arc::from(what)));
     }
 
-    /// Works out again what follows from all servers together.
+    /// Recomputes what depends on all servers.
     pub(super) fn settle(&mut self) {
         self.compatibility_error =
             self.servers.values().find_map(|server| server.incompatibility()).map(Arc::from);

@@ -9,7 +9,7 @@ use mangonel_bson::ObjectId;
 use super::address::Address;
 use super::description::{ServerDescription, TopologyDescription};
 
-/// Something listeners hear of, in the order it happened.
+/// An event for listeners, in order.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
     /// The client began to look at its deployment.
@@ -71,7 +71,7 @@ pub enum Event {
     },
 }
 
-/// Something the pools or the face have to do, in this order.
+/// An action for the pools or the face, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Make a pool for this server, paused.
@@ -113,7 +113,7 @@ pub enum Effect {
         /// The server.
         address: Address,
     },
-    /// Shut the socket of this server's monitor down: what it waits for is not wanted any more.
+    /// Shut down the socket of this server's monitor, whose reply is no longer wanted.
     InterruptMonitor {
         /// The server.
         address: Address,

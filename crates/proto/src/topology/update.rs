@@ -14,14 +14,14 @@ use std::sync::Arc;
 use super::description::{ServerDescription, ServerType, TopologyDescription, TopologyType};
 use crate::time::Instant;
 
-/// What to do once the new description stands in the place of the old one.
+/// What to do after the new description has replaced the old one.
 #[derive(Clone, Copy)]
 enum Action {
     /// Nothing more.
     Keep,
-    /// Nothing more but looking whether the primary is still there.
+    /// Check whether the primary is still there.
     Check,
-    /// Drop the server, then look whether the primary is still there.
+    /// Drop the server, then check whether the primary is still there.
     Remove,
     /// A lone seed makes the topology Single; one of several is dropped.
     Standalone,
@@ -40,7 +40,7 @@ use Action::{Check, FromPrimary, Keep, Remove, Sharded, Standalone, WithPrimary,
 /// More members than any replica set has (the server allows 50): each of them would be watched by a thread.
 const MOST_MEMBERS: usize = 100;
 
-/// How the error of a primary begins that was found to be stale.
+/// How the error of a stale primary begins.
 pub(super) const STALE: &str = "primary marked stale";
 
 /// The specification's "TopologyType table". Columns: Unknown, Sharded, ReplicaSetNoPrimary, ReplicaSetWithPrimary.
@@ -127,7 +127,7 @@ fn remove(topology: &mut TopologyDescription, server: &ServerDescription) {
     }
 }
 
-/// Says what a server is that does not belong here, for the error of a deployment that has no other.
+/// Describes a server that does not belong here, for the error of a deployment without servers.
 fn what_it_is(server: &ServerDescription) -> String {
     match (server.server_type, &server.set_name, &server.me) {
         (ServerType::Standalone, ..) => "a standalone, in no replica set".to_owned(),

@@ -32,7 +32,7 @@ use crate::queue::{EPOCH, ms};
 use crate::server::member::Duty;
 use crate::workload;
 
-/// Who waits for something.
+/// A part of a client that waits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Agent {
     /// A worker.
@@ -48,11 +48,11 @@ pub(crate) struct Worker {
     pub(crate) exchange: Option<Exchange>,
     /// The connection it opens.
     pub(crate) opening: Option<usize>,
-    /// The generation of the pool when it began to.
+    /// The generation of the pool when it began to open it.
     pub(crate) generation: u32,
-    /// The connection that it held when it was looked at last.
+    /// The connection that it held after the last step.
     pub(crate) link: Option<LinkId>,
-    /// Of what it waits for; older ones are over.
+    /// The number of its current wait; timers of earlier waits are ignored.
     pub(crate) ticket: u64,
     pub(crate) begun: Instant,
     /// How often its command was sent.
@@ -61,7 +61,7 @@ pub(crate) struct Worker {
     pub(crate) message: Vec<u8>,
     /// Whether its operation waits for its turn, and is not driven meanwhile.
     pub(crate) is_aside: bool,
-    /// When it came to the wait queue.
+    /// Its place in a wait queue, while it is in one.
     pub(crate) queued: Option<Queued>,
     /// Whether a server said that it has too much to do.
     pub(crate) met_overload: bool,
@@ -82,7 +82,7 @@ pub(crate) struct Worker {
 pub(crate) struct Queued {
     /// The server, and the generation of its pool.
     pub(crate) at: (Option<Address>, u32),
-    /// A number: who came before has a smaller one.
+    /// Its ticket: those before it in the queue have smaller ones.
     pub(crate) since: u64,
 }
 
@@ -133,7 +133,7 @@ pub(crate) struct Driver {
     pub(crate) counted: u64,
     /// The sessions that its commands have used.
     pub(crate) sessions: BTreeSet<[u8; 16]>,
-    /// Those that the process used which it was forked from.
+    /// The sessions that its parent process had used before the fork.
     pub(crate) inherited: BTreeSet<[u8; 16]>,
     /// The members whose monitors have met a stranger in their place, and since when.
     pub(crate) strangers: BTreeMap<usize, Instant>,
@@ -149,10 +149,10 @@ impl Driver {
         let interests = Interests(plan.interests);
         let mut first = plan.options.clone();
         if plan.is_reconfigured {
-            // Of a URI whose options are not known yet; there is no such server.
+            // The options of its URI are not known yet, and this server does not exist.
             first.topology.seeds = vec![Address::new("elsewhere.example", 27017)];
         }
-        // Pools and servers tell of their beginnings only once.
+        // Pools and servers publish their creation only once.
         let hears_late = plan.hears_late && !interests.contains(Interests(0b110));
         let mut client = if hears_late {
             Client::new(first, chance.bytes(), EPOCH)
@@ -201,7 +201,7 @@ impl Driver {
         }
     }
 
-    /// Has its process stand still.
+    /// Suspends its process.
     pub(crate) fn suspend(&mut self, now: Instant, until: Instant) {
         self.naps.push((now, until));
     }
@@ -211,7 +211,7 @@ impl Driver {
         self.naps.iter().map(|(_, until)| *until).max().filter(|until| *until > now)
     }
 
-    /// Returns how long it stood still since a moment.
+    /// Returns how long it was suspended since a moment.
     pub(crate) fn slept_since(&self, begun: Instant) -> Duration {
         let naps = self.naps.iter().filter(|(_, until)| *until > begun);
         naps.map(|(since, until)| until.saturating_since(*since)).sum()
@@ -222,12 +222,12 @@ impl Driver {
         self.workers.iter().all(|worker| worker.flow.is_none())
     }
 
-    /// Whether nothing goes on but observing.
+    /// Whether only monitors and pingers are busy.
     pub(crate) fn is_idle(&self) -> bool {
         self.is_done() && self.workers.iter().all(|worker| worker.exchange.is_none())
     }
 
-    /// Says what goes on.
+    /// Describes the operations that have not ended.
     pub(crate) fn stuck(&self) -> Vec<String> {
         let is_busy = |worker: &Worker| worker.flow.is_some() || worker.exchange.is_some();
         let busy = self.workers.iter().enumerate().filter(|(_, worker)| is_busy(worker));
@@ -241,7 +241,7 @@ impl Driver {
     }
 }
 
-/// Makes the work of a worker. `turn`: how often it did it before.
+/// Makes the workload of a worker. `turn`: how many workloads it ran before.
 fn flow_of(
     plan: &Plan,
     (client, worker): (usize, usize),

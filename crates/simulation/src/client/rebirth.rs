@@ -11,8 +11,8 @@ use crate::world::{Event, World};
 const TURNS: i64 = 20_000;
 
 impl World {
-    /// A client's process forks, and ends: its connections close, and its operations never end. The child knows what it
-    /// knew, and begins its work anew.
+    /// A client's process forks, and the parent ends: its connections close, and its operations never end. The child has
+    /// the parent's knowledge, and begins its work anew.
     pub(crate) fn fork(&mut self, client: usize) {
         let now = self.queue.now();
         for line in self.network.open.clone() {

@@ -6,7 +6,7 @@ use mangonel_proto::chunk_filter::{ChunkFilter, FilterStep};
 pub(crate) struct Room {
     filter: ChunkFilter,
     pub(crate) bytes: Vec<u8>,
-    /// Whether the message that arrives is none for the filter.
+    /// Whether the arriving message bypasses the filter.
     pub(crate) is_plain: bool,
 }
 
@@ -16,7 +16,7 @@ pub(super) enum Taken {
     Part,
     /// The message is there, its chunks laid aside.
     Whole(Vec<u8>),
-    /// It is none to be filtered; these are its bytes so far.
+    /// The message bypasses the filter; these are its bytes so far.
     Plain(Vec<u8>),
 }
 
@@ -52,7 +52,7 @@ impl Room {
                     let mut message = self.filter.take();
                     message.extend_from_slice(&ready);
                     message.extend_from_slice(left);
-                    // What it had received is given out; the next message begins with an empty window.
+                    // Its bytes were handed over; the next message begins with an empty window.
                     self.filter = ChunkFilter::new(self.filter.place(), self.bytes.len());
                     return Taken::Plain(message);
                 }

@@ -1,4 +1,4 @@
-//! What an exchange asks for, done: connect, write, read, wait, sleep. The faces do the same with sockets.
+//! Carries out the steps of exchanges: connect, write, read, wait, sleep. The faces do the same with sockets.
 
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
@@ -293,7 +293,7 @@ impl World {
         }
     }
 
-    /// Notes when the step that was just begun takes too long.
+    /// Schedules the end of the step that was just begun.
     fn limit(&mut self, client: usize, worker: usize) {
         let driver = &self.drivers[client];
         let place = &driver.workers[worker];
@@ -324,7 +324,7 @@ impl World {
         }
     }
 
-    /// Makes an operation's result of its exchange, and lets the workload go on.
+    /// Turns a finished exchange into the operation's result, and lets the workload go on.
     fn finish(&mut self, client: usize, worker: usize) {
         let now = self.queue.now();
         let driver = &mut self.drivers[client];
@@ -564,7 +564,7 @@ impl World {
         let driver = &mut self.drivers[client];
         let place = &mut driver.workers[worker];
         let Some(exchange) = &mut place.exchange else { return };
-        // A message that was not for the filter says nothing of the next.
+        // The next message may be one for the filter again.
         place.room.iter_mut().for_each(|room| room.is_plain = false);
         driver.client.count_bytes(0, message.len());
         let is_command =
@@ -588,7 +588,7 @@ impl World {
         self.drive(client, worker);
     }
 
-    /// What a worker received is no message; the judges know whether it was one.
+    /// A worker received bytes that the core refuses; the judges know whether it should have.
     fn refuse_message(&mut self, client: usize, worker: usize, error: &ProtocolError) {
         let now = self.queue.now();
         let driver = &mut self.drivers[client];
@@ -686,7 +686,7 @@ impl World {
     }
 }
 
-/// Returns what a client says next in a mechanism that the core knows only the order of.
+/// Returns the client's next message in a mechanism of which the core knows only the order of messages.
 fn next_word(mechanism: Mechanism, prompt: &Prompt, token: &mut u64) -> Word {
     if mechanism == Mechanism::Oidc {
         if prompt.refused.is_some_and(|refused| refused >= *token) {

@@ -1,4 +1,4 @@
-//! What a client wants done after every change: connections closed, exchanges woken, members watched.
+//! Does what a client asks for after every change: closes connections, wakes exchanges, starts monitors.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::world::{Event, World};
 const UPKEEP: u64 = 1000;
 
 impl World {
-    /// Does what a client wants until it wants nothing.
+    /// Does what a client asks for until nothing is left.
     pub(crate) fn follow_up(&mut self, client: usize) {
         while self.drivers[client].client.has_pending() {
             let mut closing = self.drivers[client].client.poll_closing();

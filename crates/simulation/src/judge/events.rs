@@ -1,4 +1,4 @@
-//! What listeners hear, held against itself: each beginning has one end, and nothing happens to what is gone.
+//! Whether events are consistent: each start has one end, and no event is about a connection or server that is gone.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::world::World;
 pub(crate) struct Heard {
     /// Commands that were started and have not ended, by their requests' numbers.
     commands: BTreeMap<i32, Box<str>>,
-    /// Searches for a server that have not ended.
+    /// Server selections that have not ended.
     selections: BTreeSet<i64>,
     /// The pools that there are, and whether each is ready.
     pools: BTreeMap<Address, bool>,
@@ -145,7 +145,7 @@ impl Heard {
         }
     }
 
-    /// Says what has begun and not ended; nothing goes on but checks of servers.
+    /// Lists what has started and not ended, once only checks of servers go on.
     fn open_ends(&self) -> Option<String> {
         let asked: i64 = self.asked.values().sum();
         let out = self.links.values().filter(|is_out| **is_out).count();
@@ -171,7 +171,7 @@ impl World {
         }
     }
 
-    /// Nothing goes on: what was heard and what was counted is whole.
+    /// Once nothing goes on, each start has its end, and the counts are right.
     pub(crate) fn judge_books(&mut self, client: usize) {
         let driver = &self.drivers[client];
         let mut broken: Vec<String> = driver.heard.open_ends().into_iter().collect();
@@ -194,7 +194,7 @@ impl World {
         }
     }
 
-    /// The clients were closed, and their listeners know.
+    /// Listeners have heard the end of everything once the clients are closed.
     pub(crate) fn judge_last_words(&mut self) {
         for client in 0..self.drivers.len() {
             let heard = &self.drivers[client].heard;

@@ -54,7 +54,7 @@ struct Use {
 pub(crate) struct Ledger {
     pub(crate) violations: Vec<String>,
     pub(crate) writes: BTreeMap<i64, Known>,
-    /// What counters were counted up by whom: begun, and ended when a majority has it.
+    /// The increments of counters: begun ones, and those that a majority has acknowledged.
     pub(crate) counts: BTreeMap<i64, Vec<(i64, Instant)>>,
     /// What each stream showed: where it began, and the intents.
     pub(crate) streams: Vec<Stream>,

@@ -193,7 +193,7 @@ impl World {
         }
     }
 
-    /// Where nothing went wrong, a client that has time gets something done.
+    /// A client that has time gets something done in a run without faults.
     fn judge_liveliness(&mut self) {
         let is_idle = |driver: &Driver| {
             let options = driver.client.options();
@@ -208,7 +208,7 @@ impl World {
         }
     }
 
-    /// Holds everything against the log.
+    /// Compares all results with the log.
     pub(crate) fn judge(&mut self) {
         if !self.ledger.borrow().violations.is_empty() {
             return;

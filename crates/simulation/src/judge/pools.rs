@@ -1,4 +1,4 @@
-//! Pools: their limits, the order in which waiters are served, and what is left when nothing goes on.
+//! Pools: their limits, the order in which waiters are served, and what is left in the end.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::plan;
 use crate::world::World;
 
 impl World {
-    /// Holds a client's pools against their limits.
+    /// Checks a client's pools against their limits.
     pub(crate) fn judge_pools(&mut self, client: usize) {
         let driver = &self.drivers[client];
         let limits = &driver.client.options().pool;
@@ -56,7 +56,7 @@ impl World {
             exchange.step() == Step::Wait && pool.is_some_and(|pool| pool.is_waiting(exchange.id()));
         let queued = place.queued.clone();
         if is_waiting {
-            // Sent away when the pool was cleared, it queues anew.
+            // The pool was cleared and sent it away, so it queues anew.
             let here = (exchange.server().cloned(), pool.map_or(0, Pool::generation));
             let since = queued.filter(|queued| queued.at == here).map_or(ticket, |queued| queued.since);
             self.drivers[client].workers[worker].queued = Some(Queued { at: here, since });
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// Everything ended, and the world is well: nothing may be left of it.
+    /// Once everything has ended, nothing may be left.
     pub(crate) fn judge_leftovers(&mut self) {
         for client in 0..self.drivers.len() {
             let driver = &self.drivers[client];

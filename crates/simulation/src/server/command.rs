@@ -13,7 +13,7 @@ use crate::wire::{BODY, Level, Request, append_document, append_strings, documen
 
 /// Commands that a member that is no primary refuses.
 const WRITES: &[&str] = &["insert", "update", "delete", "bulkWrite", "commitTransaction", "abortTransaction"];
-/// What the driver asks for itself; fail points leave it alone.
+/// Commands of the driver itself; fail points ignore them.
 const OWN: &[&str] = &["hello", "isMaster", "killCursors", "endSessions", "killSessions"];
 /// `WriteConcernFailed`: the time for it was over.
 const WRITE_CONCERN_TIMEOUT: i64 = 64;
@@ -29,7 +29,7 @@ impl Set {
             self.out.push(Out::Close(line));
             return;
         };
-        // A member that stood still gets what came for it by others once more.
+        // A paused member handles messages again that routers passed on to it.
         self.hosts.entry(line).or_insert(number);
         let Some(number) = self.route(number, &request) else {
             return self.refuse(number, line, &request, NO_PRIMARY);
@@ -101,7 +101,7 @@ impl Set {
                     let code = if is_interrupted { 11602 } else { WRITE_CONCERN_TIMEOUT };
                     self.send_with_failed_concern(line, &request, &reply, code);
                 } else {
-                    // What a read or a refusal says may turn out wrong.
+                    // The result of a read or a refusal may turn out wrong.
                     self.refuse(number, line, &request, if is_interrupted { 11602 } else { 50 });
                 }
             }
@@ -210,7 +210,7 @@ impl Set {
         self.answer(number, line, request, |out| writer::append_double(out, "ok", 1.0));
     }
 
-    /// Holds a command back until the member has what it is to be seen behind.
+    /// Holds a command back until the member has reached its `afterClusterTime`.
     fn waits_for_time(
         &mut self,
         number: usize,
@@ -470,7 +470,7 @@ pub(super) fn made(
     Some(Write { collection, key, value, intent, statement: position })
 }
 
-/// Whether a command is one that something happens to.
+/// Whether a planned disturbance concerns this command.
 fn meets(mischief: Mischief, request: &Request<'_>) -> bool {
     let is_end = matches!(request.name, "commitTransaction" | "abortTransaction");
     mischief != Mischief::HangUp || (request.is_in_transaction && !is_end)

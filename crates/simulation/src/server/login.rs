@@ -42,11 +42,11 @@ pub enum Forgery {
     Proof,
     /// A nonce that does not continue the client's.
     Nonce,
-    /// So few rounds of hashing that the password is soon guessed.
+    /// So few iterations that the password could be guessed.
     Rounds,
-    /// That the login is done, before it has proved anything.
+    /// That the login is done, before the server has proved itself.
     End,
-    /// What is no message of the login.
+    /// Bytes that are no message of the login.
     Noise,
 }
 
@@ -58,13 +58,13 @@ impl Forgery {
 
 /// How far a connection has come.
 enum Progress {
-    /// The client has said its first message.
+    /// The client has sent its first message.
     Begun { hash: Hash, client_first: String, server_first: String },
     /// Both sides have proved that they know the password; an empty message ends it.
     Proved,
-    /// The client has said so many messages of a mechanism that others know more of.
+    /// The client has sent this many messages of a mechanism that is simulated by their order only.
     Halfway { mechanism: String, words: u32 },
-    /// The user is in, by the token of this number where there is one.
+    /// The user is logged in, with the token of this number if it is one by tokens.
     Done(Option<u64>),
 }
 
@@ -79,17 +79,17 @@ enum Said {
 /// The logins of all connections of a set.
 #[derive(Default)]
 pub struct Logins {
-    /// Whether there is a user, so that commands need one.
+    /// Whether commands need a user who is logged in.
     pub is_required: bool,
     /// Whether hello answers the first message inside of it.
     pub is_speculative: bool,
     /// Whether the user was made by a server that knew no SCRAM-SHA-256.
     pub is_old_user: bool,
-    /// Whether an empty message is wanted behind the proofs, as of clients that cannot leave it out.
+    /// Whether an empty message has to follow the proofs, as for clients that cannot leave it out.
     pub has_empty_exchange: bool,
     /// How many logins were refused although the user was right.
     pub refusals: u64,
-    /// Whether some clients do not know the password, so that proofs of theirs are wrong.
+    /// Whether some clients do not know the password, and send wrong proofs.
     pub has_outsiders: bool,
     /// The first token that is still good.
     pub valid_from: u64,
@@ -103,7 +103,7 @@ impl Logins {
         !self.is_required || matches!(self.lines.get(&line), Some(Progress::Done(_)))
     }
 
-    /// Whether the token that a connection was opened with is good no more.
+    /// Whether the token of a connection has expired.
     pub fn has_expired(&self, line: usize) -> bool {
         matches!(self.lines.get(&line), Some(Progress::Done(Some(token))) if *token < self.valid_from)
     }
@@ -251,7 +251,7 @@ impl Set {
             _ => None,
         };
         if forged.is_some() {
-            // Who does not know the password cannot say more; the client must not go on.
+            // An impostor cannot answer without the password, and the client must not go on.
             self.members[number].forgeries.pop_front();
             self.logins.refusals += 1;
             self.logins.forget(line);

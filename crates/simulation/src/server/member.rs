@@ -7,18 +7,18 @@ use mangonel_proto::time::Instant;
 use super::log::{Data, Write};
 use super::login::Forgery;
 
-/// Whether its process runs.
+/// The state of its process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// It does.
     Up,
     /// It was killed.
     Down,
-    /// It stands still: its kernel takes bytes, and nothing is done with them.
+    /// It is paused: its kernel receives bytes, which it does not read.
     Paused,
 }
 
-/// What it is for.
+/// Its role in the set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Duty {
     /// Holds data and may be elected.
@@ -31,7 +31,7 @@ pub enum Duty {
     Delayed,
 }
 
-/// What the next command is to meet, as a fail point would have it.
+/// What happens to the next command, as a fail point would arrange it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mischief {
     /// A refusal with this code; nothing is done.
@@ -83,9 +83,9 @@ pub struct Transaction {
 /// What an answer waits for.
 #[derive(Debug)]
 pub enum Wait {
-    /// What hello says to change from this counter.
+    /// For hello to change from this counter.
     Hello(i64),
-    /// A majority to have this much of the log, in this term; the answer is made already.
+    /// For a majority to have this much of the log, in this term; the answer is ready.
     Majority {
         /// The length of the log.
         length: usize,
@@ -94,16 +94,16 @@ pub enum Wait {
         /// The answer.
         reply: Vec<u8>,
     },
-    /// The command to be looked at again once the log, or what a majority has of it, has this time.
+    /// For the log, or a majority's part of it, to reach this time; then the command is tried again.
     Time {
         /// The time.
         time: u64,
         /// Whether a majority has to have it.
         is_majority: bool,
     },
-    /// A change for a cursor.
+    /// For a change that a cursor shows.
     Data(i64),
-    /// A fail point to let it go on.
+    /// For the end of a fail point.
     Blocked,
 }
 
@@ -116,15 +116,15 @@ pub struct Held {
     pub message: Vec<u8>,
     /// What it waits for.
     pub wait: Wait,
-    /// When it waits no longer.
+    /// When the wait ends.
     pub until: Option<Instant>,
 }
 
 /// One member.
 pub struct Member {
-    /// What it is for.
+    /// Its role in the set.
     pub duty: Duty,
-    /// Who is elected rather.
+    /// Its priority in elections.
     pub priority: u64,
     /// How far its clock is off, in seconds.
     pub skew: i64,
@@ -132,7 +132,7 @@ pub struct Member {
     pub state: State,
     /// How often it was started.
     pub boot: u32,
-    /// Raised whenever what hello says changes.
+    /// Counts the changes to its hello.
     pub counter: i64,
     /// The version of the set's configuration that it knows.
     pub config: i32,
@@ -140,9 +140,9 @@ pub struct Member {
     pub is_primary: bool,
     /// The newest term that it knows.
     pub term: u64,
-    /// When it last heard of a primary, or as primary of a majority.
+    /// When it last heard from a primary, or, as the primary, from a majority.
     pub heard: Instant,
-    /// How long it waits for that before it wants to be elected.
+    /// How long it waits for that before it calls an election.
     pub election_timeout: u64,
     /// Its data.
     pub data: Data,
@@ -156,15 +156,15 @@ pub struct Member {
     pub cursors: BTreeMap<i64, Cursor>,
     /// Its transactions.
     pub transactions: BTreeMap<[u8; 16], Transaction>,
-    /// What waits.
+    /// The commands whose answers wait.
     pub held: Vec<Held>,
-    /// What the next commands are to meet.
+    /// What happens to its next commands.
     pub mischief: VecDeque<Mischief>,
-    /// What the next logins meet that an impostor answers.
+    /// How an impostor answers its next logins.
     pub forgeries: VecDeque<Forgery>,
     /// What arrived while it was paused.
     pub inbox: Vec<(usize, Vec<u8>)>,
-    /// Whether it is about to fetch.
+    /// Whether its next fetch of the log is scheduled.
     pub is_fetching: bool,
     /// When it was elected last.
     pub elected: Instant,
@@ -210,7 +210,7 @@ impl Member {
         self.duty != Duty::Arbiter
     }
 
-    /// Forgets what lives in its process only.
+    /// Forgets everything that only its process holds.
     pub fn forget_process(&mut self) {
         self.cursors.clear();
         self.transactions.clear();

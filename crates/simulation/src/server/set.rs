@@ -13,13 +13,13 @@ use super::member::{Duty, Member, State, Wait};
 use crate::chance::Chance;
 use crate::queue::{EPOCH, ms};
 
-/// How often a member looks around.
+/// How often a member checks its cursors, its term and its majority.
 const TICK: u64 = 250;
 /// How long a primary goes on without a majority.
 const LONGEST_ALONE: Duration = ms(1800);
 /// How many entries a member fetches at once.
 const FETCHED: usize = 40;
-/// Below it are the intents of drops, which are no client's.
+/// Intents below this are drops, which no client made.
 pub(crate) const DROPPED: i64 = -1_000;
 /// The wire version of most sets.
 pub(crate) const NEWEST_WIRE: i32 = 25;
@@ -31,7 +31,7 @@ const SECONDS_AT_EPOCH: u64 = 1_700_000_000;
 /// What is to happen in the set later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ServerEvent {
-    /// A member looks around.
+    /// A member checks its cursors, its term and its majority.
     Tick(usize),
     /// A member fetches what it lacks.
     Fetch(usize),
