@@ -171,6 +171,8 @@ pub struct ClientPlan {
     pub unanswered: u64,
     /// Whether its listeners come when it is made already.
     pub hears_late: bool,
+    /// Whether operations that are woken go on a little later, as threads do.
+    pub wakes_late: bool,
     /// Whether its user is let in nowhere: it does not know the password, or may not send it.
     pub is_outsider: bool,
 }
@@ -487,6 +489,7 @@ fn client(chance: &mut Chance, members: usize) -> ClientPlan {
         asides: 0,
         unanswered: 0,
         hears_late: false,
+        wakes_late: false,
         is_outsider: false,
     }
 }

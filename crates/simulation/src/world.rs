@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
+use mangonel_proto::ids::ExchangeId;
 use mangonel_proto::time::Instant;
 
 use crate::chance::Chance;
@@ -44,6 +45,8 @@ pub(crate) enum Event {
     KeepAlive(usize),
     /// A client asks DNS for the routers.
     Resolve(usize),
+    /// An exchange of a worker that was woken goes on.
+    Wake(usize, usize, ExchangeId),
     /// A connection may have room again for what a worker sends; the number is that of its wait.
     Drained(usize, usize, u64),
 }
@@ -247,6 +250,10 @@ impl World {
                 self.resolve(client);
                 self.follow_up(client);
             }
+            Event::Wake(client, worker, id) => {
+                self.wake_late(client, worker, id);
+                self.follow_up(client);
+            }
             Event::Drained(client, worker, ticket) => {
                 self.go_on_writing(client, worker, ticket);
                 self.follow_up(client);
@@ -272,6 +279,7 @@ impl World {
             | Event::KeepUp(client)
             | Event::Begin(client, _)
             | Event::Resolve(client)
+            | Event::Wake(client, ..)
             | Event::Drained(client, ..) => client,
             Event::Opened(line) | Event::KeepAlive(line) | Event::Arrives(line, false) => {
                 self.network.lines[line].client

@@ -102,15 +102,17 @@ fn show(seed: u64, arguments: &Arguments) -> ExitCode {
 
 /// Plays seeds, and says of each that fails how.
 fn list(first: u64, count: u64) -> ExitCode {
+    let mut operations = 0;
     let failed = (first..first.saturating_add(count)).filter(|seed| {
         let (report, _) = play(&Plan::new(*seed), false);
+        operations += report.operations;
         if let Some(violation) = report.violations.first() {
             println!("seed {seed}: {violation}");
         }
         !report.violations.is_empty()
     });
     let failed = failed.count();
-    println!("{failed} of {count} seeds failed");
+    println!("{failed} of {count} seeds failed, {operations} operations");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

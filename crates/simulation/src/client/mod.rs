@@ -24,6 +24,7 @@ use mangonel_proto::topology::Address;
 pub(crate) use self::observer::Observer;
 use self::room::Room;
 pub(crate) use self::steps::member_of;
+pub(crate) use self::upkeep::LONGEST_WAKING;
 use crate::chance::Chance;
 use crate::desk::{Desk, Flow};
 use crate::judge::{Heard, Ledger};

@@ -11,7 +11,7 @@ use mangonel_proto::compress::Codec;
 use mangonel_proto::error::{Failure, ProtocolError};
 use mangonel_proto::exchange::{Answer, Exchange, Question, Step};
 use mangonel_proto::frame::Deframer;
-use mangonel_proto::ids::LinkId;
+use mangonel_proto::ids::{ExchangeId, LinkId};
 use mangonel_proto::message::read_reply;
 use mangonel_proto::operation::Operation;
 use mangonel_proto::pool::Pool;
@@ -663,6 +663,15 @@ impl World {
             exchange.handle_network_error(&mut driver.client, "connection reset", false, now);
         }
         self.drive(client, worker);
+    }
+
+    /// A worker that was woken goes on, unless it has meanwhile.
+    pub(crate) fn wake_late(&mut self, client: usize, worker: usize, id: ExchangeId) {
+        let place = &self.drivers[client].workers[worker];
+        let is_waiting = |exchange: &Exchange| exchange.id() == id && exchange.step() == Step::Wait;
+        if place.exchange.as_ref().is_some_and(is_waiting) && !place.is_aside {
+            self.wake(client, worker);
+        }
     }
 
     /// A grant or a change of the deployment may have come for a worker.

@@ -20,6 +20,9 @@ use crate::world::{Event, World};
 
 /// How often a client looks after its pools.
 const UPKEEP: u64 = 1000;
+/// How many milliseconds a thread takes to go on once it is woken.
+const WAKING: &[u64] = &[0, 0, 1, LONGEST_WAKING];
+pub(crate) const LONGEST_WAKING: u64 = 20;
 
 impl World {
     /// Does what a client asks for until nothing is left.
@@ -31,8 +34,13 @@ impl World {
             self.close_links(client, &closing);
             for id in self.drivers[client].client.poll_wakers() {
                 let is_woken = |worker: &Worker| worker.exchange.as_ref().map(Exchange::id) == Some(id);
-                if let Some(worker) = self.drivers[client].workers.iter().position(is_woken) {
-                    self.wake(client, worker);
+                match self.drivers[client].workers.iter().position(is_woken) {
+                    Some(worker) if self.plan.clients[client].wakes_late => {
+                        let delay = ms(self.drivers[client].chance.pick(WAKING));
+                        self.queue.after(delay, Event::Wake(client, worker, id));
+                    }
+                    Some(worker) => self.wake(client, worker),
+                    None => {}
                 }
             }
             for action in self.drivers[client].client.poll_actions() {

@@ -9,12 +9,12 @@ use mangonel_proto::operation::Kind;
 use mangonel_proto::read_preference::Mode;
 
 use super::{Verdict, limit_of};
-use crate::client::{Driver, member_of};
+use crate::client::{Driver, LONGEST_WAKING, member_of};
 use crate::desk::Ending;
 use crate::plan::{Kind as Happening, WRONG_PASSWORD};
 use crate::queue::ms;
 use crate::server::answer::SIDES;
-use crate::server::login::PASSWORD;
+use crate::server::login::{PASSWORD, REAUTHENTICATION_REQUIRED};
 use crate::server::member::Duty;
 use crate::server::set::LARGEST;
 use crate::workload::{ACCOUNTS, START_BALANCE};
@@ -104,6 +104,8 @@ impl World {
             && exchange.operation().read_preference.is_none()
             && exchange.operation().server.is_none()
             && driver.client.description().primary().is_some()
+            && (!plan.wakes_late
+                || driver.primary.is_some_and(|(_, since)| now.saturating_since(since) > ms(LONGEST_WAKING)))
             && !options.topology.is_direct
         {
             broken.push(format!("found no primary, and knows one: {message}"));
@@ -111,6 +113,11 @@ impl World {
         let is_single = options.topology.is_direct;
         let is_elsewhere = exchange.operation().read_preference.is_some() || is_single && kind == Kind::Read;
         match ending.facts.code {
+            Some(REAUTHENTICATION_REQUIRED)
+                if matches!(ending.failure, Some(Failure::Command)) && place.logins == 1 =>
+            {
+                broken.push("was asked to log in once more, and did not".into());
+            }
             Some(FOREIGN_CURSOR) => broken.push("is not in the session of its cursor".into()),
             Some(NOT_PRIMARY_NO_SECONDARY_OK) if is_elsewhere => {
                 broken.push("may go to a secondary, and did not say so".into());

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use mangonel_proto::exchange::Step;
+use mangonel_proto::ids::LinkId;
 use mangonel_proto::pool::Pool;
 
 use crate::client::{Link, Queued, member_of};
@@ -33,11 +34,14 @@ impl World {
                 ));
             }
         }
-        // Behind a load balancer generations are counted for each service.
-        let is_kept = |link: &&Link| {
-            link.is_stale && link.user.is_none() && !link.is_streaming && !self.plan.is_balanced()
+        // Behind a load balancer generations are counted for each service. One that is out without a user was granted.
+        let is_kept = |(id, link): (&LinkId, &Link)| {
+            let pool = driver.client.pool(&plan::address(self.network.lines[link.line].member), driver.shard);
+            let is_idle =
+                link.user.is_none() && !link.is_streaming && pool.is_none_or(|pool| !pool.is_out(*id));
+            link.is_stale && is_idle && !self.plan.is_balanced()
         };
-        if broken.is_none() && driver.links.values().find(is_kept).is_some() {
+        if broken.is_none() && driver.links.iter().any(is_kept) {
             broken = Some("an idle connection outlived the clearing of its pool".into());
         }
         if let Some(broken) = broken {

@@ -5,11 +5,9 @@ use mangonel_proto::auth::Mechanism;
 use super::{Fault, Kind, Plan, Target, target};
 use crate::chance::Chance;
 use crate::damage::Damage;
+use crate::server::login::REAUTHENTICATION_REQUIRED;
 use crate::server::member::Mischief;
 use crate::server::set::{LARGEST, NEWEST_WIRE};
-
-/// `ReauthenticationRequired`, of a user whose rights changed.
-const REAUTHENTICATION_REQUIRED: i64 = 391;
 
 /// What servers are like, in few worlds.
 #[derive(Clone, Debug)]
@@ -75,6 +73,18 @@ impl Plan {
         if self.is_balanced() && chance.percent(60) {
             let kind = Kind::Mischief(Target::Primary, Mischief::HangUp, chance.pick(&[1, 4, 12]));
             self.faults.push(Fault { at: chance.between(200, self.end / 2), kind });
+        }
+        // The connection is lost while the user is asked again.
+        if self.has_user && chance.percent(40) {
+            for _ in 0..chance.pick(&[1, 3, 9]) {
+                let (at, whom) = (chance.between(200, self.end), target(chance, self.members.len()));
+                for mischief in [Mischief::Refuse(REAUTHENTICATION_REQUIRED), Mischief::CloseBefore] {
+                    self.faults.push(Fault { at, kind: Kind::Mischief(whom, mischief, 1) });
+                }
+            }
+        }
+        for client in &mut self.clients {
+            client.wakes_late = chance.percent(30);
         }
     }
 
