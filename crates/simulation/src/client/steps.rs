@@ -656,11 +656,18 @@ impl World {
     /// The connection that a worker uses broke.
     pub(crate) fn break_link(&mut self, client: usize, worker: usize) {
         let now = self.queue.now();
-        self.note_break(client, worker);
+        let broken = self.note_break(client, worker);
         let driver = &mut self.drivers[client];
         driver.workers[worker].full_since = None;
         if let Some(exchange) = &mut driver.workers[worker].exchange {
             exchange.handle_network_error(&mut driver.client, "connection reset", false, now);
+        }
+        if let Some((server, generation)) = broken
+            && driver.client.pool(&server, driver.shard).is_some_and(|pool| pool.generation() == generation)
+        {
+            self.blame(format!(
+                "client {client}: the pool of {server} was not cleared when a connection broke"
+            ));
         }
         self.drive(client, worker);
     }

@@ -3,6 +3,7 @@
 use mangonel_bson::RawDocument;
 use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::message::read_reply;
+use mangonel_proto::topology::Address;
 
 use super::{Use, limit_of};
 use crate::client::member_of;
@@ -187,20 +188,20 @@ impl World {
         }
     }
 
-    /// The connection under a worker's command is about to be called broken.
-    pub(crate) fn note_break(&mut self, client: usize, worker: usize) {
+    /// The connection under a worker's command is about to be called broken. Returns its server and generation if its pool
+    /// has to be cleared.
+    pub(crate) fn note_break(&mut self, client: usize, worker: usize) -> Option<(Address, u32)> {
         let driver = &mut self.drivers[client];
-        let Some(exchange) = &driver.workers[worker].exchange else { return };
+        let exchange = driver.workers[worker].exchange.as_ref()?;
         if exchange.is_handshake() || exchange.step() != Step::Read {
-            return;
+            return None;
         }
         let id = exchange.id();
         if let Some(session) = Request::read(exchange.outbound()).and_then(|request| request.session) {
             self.ledger.borrow_mut().spoiled.insert(session, id);
         }
-        let (Some(server), Some(link)) = (exchange.server().cloned(), exchange.link()) else { return };
-        let Some(pool) = driver.client.pool(&server, driver.shard) else { return };
-        let generation = pool.generation();
+        let (server, link) = (exchange.server().cloned()?, exchange.link()?);
+        let generation = driver.client.pool(&server, driver.shard)?.generation();
         let member = self.server_of(client, worker);
         let lines = &self.network.lines;
         let driver = &mut self.drivers[client];
@@ -210,6 +211,8 @@ impl World {
                 known.is_stale |= Some(lines[known.line].member) == member && known.generation <= generation;
             }
         }
+        // Behind a load balancer generations are counted for each service.
+        (is_current && !self.plan.is_balanced()).then_some((server, generation))
     }
 }
 

@@ -75,10 +75,12 @@ impl Plan {
             self.faults.push(Fault { at: chance.between(200, self.end / 2), kind });
         }
         // The connection is lost while the user is asked again.
-        if self.has_user && chance.percent(40) {
+        let (refusal, end) = (Mischief::Refuse(REAUTHENTICATION_REQUIRED), Mischief::CloseBefore);
+        let losses: &[Mischief] = if self.is_balanced() { &[Mischief::LoseLogin] } else { &[refusal, end] };
+        if self.has_user && chance.percent(if self.is_balanced() { 90 } else { 40 }) {
             for _ in 0..chance.pick(&[1, 3, 9]) {
                 let (at, whom) = (chance.between(200, self.end), target(chance, self.members.len()));
-                for mischief in [Mischief::Refuse(REAUTHENTICATION_REQUIRED), Mischief::CloseBefore] {
+                for &mischief in losses {
                     self.faults.push(Fault { at, kind: Kind::Mischief(whom, mischief, 1) });
                 }
             }

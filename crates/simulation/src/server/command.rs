@@ -57,6 +57,10 @@ impl Set {
         }
         match mischief {
             Some(Mischief::Refuse(code)) => self.refuse(number, line, &request, code),
+            Some(Mischief::LoseLogin) => {
+                self.members[number].mischief.push_front(Mischief::CloseBefore);
+                self.refuse(number, line, &request, REAUTHENTICATION_REQUIRED);
+            }
             Some(Mischief::Overload) => self.refuse(number, line, &request, OVERLOADED),
             Some(Mischief::CloseBefore) => self.out.push(Out::Close(line)),
             Some(Mischief::CloseAfter) => {
@@ -473,7 +477,11 @@ pub(super) fn made(
 /// Whether a planned disturbance concerns this command.
 fn meets(mischief: Mischief, request: &Request<'_>) -> bool {
     let is_end = matches!(request.name, "commitTransaction" | "abortTransaction");
-    mischief != Mischief::HangUp || (request.is_in_transaction && !is_end)
+    match mischief {
+        Mischief::HangUp => request.is_in_transaction && !is_end,
+        Mischief::LoseLogin => request.is_in_transaction && !is_end && !request.is_starting,
+        _ => true,
+    }
 }
 
 fn is_write(request: &Request<'_>) -> bool {

@@ -48,6 +48,9 @@ pub enum Mischief {
     Overload,
     /// The next statement of a transaction is done and answered, and then its connection is closed. Others pass by.
     HangUp,
+    /// A statement in the middle of a transaction is refused, since its user has to log in again, and the login loses its
+    /// connection. Others pass by.
+    LoseLogin,
 }
 
 /// An open cursor.
