@@ -122,7 +122,7 @@ def play(start: Callable[..., Any], context: Any, start_below: Callable[..., Any
     inside = trace.set_span_in_context(outer)
     for name in ("find", "dropped", "unsent"):
         if start_below is not None:
-            span = start_below(outer, name, ATTRIBUTES)
+            span = start_below(outer, name, ATTRIBUTES.copy())
         else:
             span = start(name, inside, trace.SpanKind.CLIENT, ATTRIBUTES)
         shown.append((span.is_recording(), span.get_span_context()))

@@ -12,6 +12,7 @@ from threading import Lock
 from time import time_ns
 
 from opentelemetry import trace
+from opentelemetry.context import get_current
 from opentelemetry.trace import INVALID_SPAN_CONTEXT, NonRecordingSpan, SpanContext, SpanKind, TraceFlags
 
 TYPE_CHECKING = False
@@ -35,6 +36,8 @@ except ImportError:
     sdk = None  # type: ignore[assignment]
 
 _CLIENT = SpanKind.CLIENT
+_MOST_TRACE_ID, _MOST_SPAN_ID = 2**128 - 1, 2**64 - 1
+_new, _new_tuple = object.__new__, tuple.__new__
 
 
 def maker_of(tracer: Tracer) -> SpanMaker | None:
@@ -85,23 +88,18 @@ class SpanMaker:
             return not self._refuses_roots
         return not self._refuses_below_unsampled or (parent.trace_flags.sampled and not self._refuses_all)
 
-    def start_operation(self, name: str, attributes: Mapping[str, Any]) -> Span | None:
+    def start_operation(self, name: str, attributes: dict[str, Any]) -> Span | None:
         """Start a span below the current one; None, and no id is used up, where it could not be recorded."""
-        parent = trace.get_current_span().get_span_context()
-        return self._start(name, None, parent, _CLIENT, attributes) if self.may_record(parent) else None
+        current = get_current()
+        parent = trace.get_current_span(current).get_span_context() if current else INVALID_SPAN_CONTEXT
+        return self._start(name, None, parent, attributes.copy()) if self.may_record(parent) else None
 
-    def start_command(self, operation: Span, name: str, attributes: Mapping[str, Any]) -> Span:
-        """Start a span below an operation's."""
-        if type(operation) is _Span:
-            own: Any = operation._context
-            is_taken = self._takes_below_sampled and self._tracer.sampler is self._sampler
-            if is_taken and own.trace_flags & TraceFlags.SAMPLED and not self._hearing(operation)[2]:
-                # Neither the sampler nor a processor wants to know its context.
-                return self._start(name, None, own, _CLIENT, attributes)
-        return self.start_span(name, trace.set_span_in_context(operation), _CLIENT, attributes)
+    def start_command(self, operation: Span, name: str, attributes: dict[str, Any]) -> Span:
+        """Start a span below an operation's, which takes the attributes for its own."""
+        return self._start(name, None, operation.get_span_context(), attributes, operation)
 
     def start_span(
-        self, name: str, context: Context | None, kind: SpanKind, attributes: Mapping[str, Any]
+        self, name: str, context: Context | None, kind: SpanKind, attributes: dict[str, Any]
     ) -> Span:
         """Start a span, as the tracer's method of this name.
 
@@ -111,18 +109,18 @@ class SpanMaker:
             kind: CLIENT.
             attributes: its attributes; str and int only. Copied.
         """
-        return self._start(
-            name, context, trace.get_current_span(context).get_span_context(), kind, attributes
-        )
+        parent = trace.get_current_span(context).get_span_context()
+        return self._start(name, context, parent, attributes.copy())
 
     def _start(
         self,
         name: str,
         context: Context | None,
         parent: SpanContext | None,
-        kind: SpanKind,
-        attributes: Mapping[str, Any],
+        attributes: dict[str, Any],
+        operation: Span | None = None,
     ) -> Span:
+        """Start a span below `parent`, which is in `context`, or is that of `operation`."""
         tracer = self._tracer
         if not tracer._tracer_config.is_enabled:
             return NonRecordingSpan(parent or INVALID_SPAN_CONTEXT)
@@ -133,26 +131,33 @@ class SpanMaker:
         else:
             parent = None
             trace_id, is_random = generator.generate_trace_id(), generator.is_trace_id_random()
-        if tracer.sampler is not self._sampler:
-            self._note_sampler(tracer.sampler)
+        sampler = tracer.sampler
+        if sampler is not self._sampler:
+            self._note_sampler(sampler)
+        taken: Mapping[str, Any] | None = attributes
         if self._takes_below_sampled and (parent is None or flags & TraceFlags.SAMPLED):
             is_sampled = is_recording = True
         else:
-            result = tracer.sampler.should_sample(context, trace_id, name, kind, attributes, ())
+            if operation is not None:
+                context = trace.set_span_in_context(operation)
+            result = sampler.should_sample(context, trace_id, name, _CLIENT, attributes, ())
             is_sampled, is_recording = result.decision.is_sampled(), result.decision.is_recording()
-            state, attributes = result.trace_state, result.attributes
-        own = SpanContext(
-            trace_id, generator.generate_span_id(), False, self._flags[is_sampled, is_random], state
-        )
+            state, taken = result.trace_state, result.attributes
+        span_id = generator.generate_span_id()
+        flags = self._flags[is_sampled, is_random]
+        if state is not None and 0 < trace_id <= _MOST_TRACE_ID and 0 < span_id <= _MOST_SPAN_ID:
+            # What its `__new__` would make; `_is_equal` has compared them.
+            own = _new_tuple(SpanContext, (trace_id, span_id, False, flags, state, True))
+        else:
+            own = SpanContext(trace_id, span_id, False, flags, state)
         if not is_recording:
             return NonRecordingSpan(own)
-        span = object.__new__(_Span)
+        span = _new(_Span)
         span._maker = self
         span._name = name
         span._context = own
         span._parent = parent
-        span._kind = kind
-        span._sampler = tracer.sampler
+        span._sampler = sampler
         span._resource = tracer.resource
         span._span_processor = tracer.span_processor
         span._instrumentation_info = tracer.instrumentation_info
@@ -160,9 +165,9 @@ class SpanMaker:
         span._limits = limits = tracer._span_limits
         span._lock = Lock()
         most, longest = limits.max_span_attributes, limits.max_span_attribute_length
-        if longest is None and (most is None or len(attributes) <= most) and type(attributes) is dict:
-            span._attributes = bounded = object.__new__(BoundedAttributes)
-            bounded._dict = attributes.copy()
+        if taken is attributes and longest is None and (most is None or len(attributes) <= most):
+            span._attributes = bounded = _new(BoundedAttributes)
+            bounded._dict = attributes
             bounded.maxlen = most
             bounded.dropped = 0
             bounded.max_value_len = None
@@ -170,10 +175,14 @@ class SpanMaker:
             bounded._immutable = False
         else:
             # Shortened or dropped, or a sampler's own: the SDK knows how.
-            span._attributes = BoundedAttributes(most, attributes, False, longest)
+            span._attributes = BoundedAttributes(most, taken, False, longest)
         span._start_time = time_ns()
-        for processor in self._hearing(span)[2]:
-            processor.on_start(span, parent_context=context)
+        hearing = self._hearing(span)[2]
+        if hearing:
+            if operation is not None:
+                context = trace.set_span_in_context(operation)
+            for processor in hearing:
+                processor.on_start(span, parent_context=context)
         return span
 
     def _hearing(self, span: _Span) -> _Hearing:
@@ -221,6 +230,7 @@ if sdk is not None:
         _events = ()
         _links = ()
         _status = trace.Status(trace.StatusCode.UNSET)
+        _kind = _CLIENT
         _trace_config = None
         _record_exception = True
         _set_status_on_exception = True
@@ -319,6 +329,8 @@ def _is_equal(tracer: Any) -> bool:
     shown = [_shown(span) for span in kept.ended]
     theirs, ours = parts
     if ours[1].parent != ours[0].context or ours[1].context.trace_id != ours[0].context.trace_id:
+        return False
+    if SpanContext(*ours[0].context.__getnewargs__()) != ours[0].context:
         return False
     return shown[:2] == shown[2:] and all(
         getattr(own, field) == value

@@ -134,11 +134,6 @@ class Tracer:
         if group is not None and group in self._bulks:
             bulk = self._bulks[group]
             return None if bulk is None else bulk.part()
-        return self._begin(name, database, collection, session)
-
-    def _begin(
-        self, name: str, database: str, collection: str | None, session: int | None
-    ) -> _Operation | None:
         place = self._places.get((name, database, collection))
         if place is None:
             place = self._remember(name, database, collection)
