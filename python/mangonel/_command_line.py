@@ -6,15 +6,20 @@ Must stay light, since the command line loads it first; knows no sub-command.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # what a shell reports for Ctrl-C
+
+# A count, as a server takes one.
+MOST = 2**31 - 1
+PORTS = (0, 65_535)
 
 LOCAL = "mongodb://localhost:27017"
 FAILURE = "something failed"
@@ -162,6 +167,29 @@ def add_uri(parser: Parser, help: str = "the deployment", *, default: str | None
 def add_output(parser: argparse.ArgumentParser, help: str, metavar: str = "FILE", **more: Any) -> None:
     """Add `-o`, which every command that writes a file has."""
     parser.add_argument("-o", "--output", metavar=metavar, help=help, **more)
+
+
+def number(least: float, most: float = MOST, *, of: Callable[[str], float] = int) -> Callable[[str], float]:
+    """Return the `type` of an argument that is a number.
+
+    Args:
+        least: the smallest that makes sense.
+        most: the largest.
+        of: what reads it: int, or float for fractions too.
+    """
+
+    def read(text: str) -> float:
+        try:
+            found = of(text)
+        except ValueError:
+            found = math.nan
+        # False for nan, too.
+        if not least <= found <= most:
+            kind = "a whole number" if of is int else "a number"
+            raise argparse.ArgumentTypeError(f"expected {kind} from {least} to {most}, got {text!r}")
+        return found
+
+    return read
 
 
 def program_module(name: str) -> Any:

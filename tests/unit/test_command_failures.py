@@ -206,6 +206,28 @@ def test_an_option_that_does_not_exist_is_wrong_use(
     assert f"{leaf.prog}: error: unrecognized arguments: --no-such-option\n" in capsys.readouterr().err
 
 
+NUMBERS = {
+    (leaf.prog, action.option_strings[-1]): leaf
+    for leaf in LEAVES
+    for action in leaf._actions
+    # Other types than files are those of numbers.
+    if action.option_strings and action.type not in (None, Path)
+}
+
+
+@pytest.mark.parametrize("given", ["many", "", "nan", "1e999", "-1e999", "9" * 30])
+def test_an_option_with_a_number_refuses_other_values(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = {}
+    for (prog, option), leaf in NUMBERS.items():
+        with pytest.raises(SystemExit) as ended:
+            main([*typed(leaf, DEAD), f"{option}={given}"])
+        said = capsys.readouterr().err.splitlines()[-1]
+        if ended.value.code != 2 or f"{option}: expected " not in said or not said.endswith(f"got {given!r}"):
+            wrong[prog, option] = ended.value.code, said
+    assert wrong == {}
+    assert len(NUMBERS) > 20
+
+
 @pytest.mark.parametrize(
     "leaf",
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from collections.abc import Callable
 from typing import Any
@@ -61,6 +62,17 @@ def test_what_cannot_be_meant_is_a_usage_error(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["websessions", *arguments])
     assert caught.value.code == 2
+
+
+def test_an_output_that_is_closed_is_no_fault_of_the_store(
+    store_url: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def closed(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("sys.stdout.write", closed)
+    assert main(["websessions", "stats", store_url("sqlite")]) == 1
+    assert capsys.readouterr().err == "mangonel websessions stats: [Errno 28] No space left on device\n"
 
 
 def test_a_server_that_is_away_is_a_failure_without_a_password(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,15 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command, program_module
+from mangonel._command_line import (
+    EXIT_FAILURE,
+    PORTS,
+    Parser,
+    UsageProblem,
+    add_command,
+    number,
+    program_module,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +43,9 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
     parser.add_argument(
         "place", metavar="MODULE[:NAME]", help="where the models are connected, as shop.models:db"
     )
-    parser.add_argument("--port", type=int, default=PORT, metavar="P", help=f"0 takes a free one ({PORT})")
+    parser.add_argument(
+        "--port", type=number(*PORTS), default=PORT, metavar="P", help=f"0 takes a free one ({PORT})"
+    )
     parser.add_argument("--user", default="admin", metavar="NAME", help="the name to log in with (admin)")
     return parser
 

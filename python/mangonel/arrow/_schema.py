@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command, add_output, add_uri
+from mangonel._command_line import EXIT_FAILURE, Parser, add_command, add_output, add_uri, number
 
 
 def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose: str) -> Parser:
@@ -32,7 +32,7 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
     parser.add_argument("--filter", metavar="JSON", help="which documents, as extended JSON (default: all)")
     parser.add_argument(
         "--sample",
-        type=int,
+        type=number(1),
         metavar="N",
         help="look at so many documents, chosen at random (default: at all)",
     )
@@ -58,8 +58,6 @@ def dispatch(options: argparse.Namespace) -> int:
     from mangonel._query_argument import query_of
     from mangonel.arrow.inferred import InferredSchema
 
-    if options.sample is not None and options.sample < 1:
-        raise UsageProblem("expected at least 1 for --sample")
     saved = InferredSchema.load(options.check) if options.check else None
     with MongoClient[Any](options.uri) as client:
         database = client[options.database] if options.database else client.get_default_database("test")

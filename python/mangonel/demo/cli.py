@@ -8,7 +8,7 @@ import sys
 from contextlib import ExitStack
 from typing import Any
 
-from mangonel._command_line import EXIT_FAILURE, Parser, add_command, add_uri
+from mangonel._command_line import EXIT_FAILURE, PORTS, Parser, add_command, add_uri, number
 
 
 def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose: str) -> Parser:
@@ -30,7 +30,7 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         "--database", default="mangonel_demo", metavar="NAME", help="where it stores (mangonel_demo)"
     )
     parser.add_argument(
-        "--members", type=int, default=3, metavar="N", help="of the replica set that is started (3)"
+        "--members", type=number(1, 50), default=3, metavar="N", help="of the replica set that is started (3)"
     )
     parser.add_argument("--dbpath", metavar="DIR", help="keep its data here (default: temporary)")
     parser.add_argument(
@@ -40,10 +40,14 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         help="address to listen on (default: this machine only)",
     )
     parser.add_argument(
-        "--port", type=int, default=8000, metavar="P", help="to listen on; 0 is a free one (8000)"
+        "--port", type=number(*PORTS), default=8000, metavar="P", help="to listen on; 0 is a free one (8000)"
     )
     parser.add_argument(
-        "--rate", type=float, default=5.0, metavar="N", help="customers a second; 0 is a closed shop (5)"
+        "--rate",
+        type=number(0, 1_000_000, of=float),
+        default=5.0,
+        metavar="N",
+        help="customers a second; 0 is a closed shop (5)",
     )
     parser.add_argument(
         "--password", default="mangonel", metavar="TEXT", help="of the demo users ada and linus (mangonel)"
@@ -72,7 +76,7 @@ def dispatch(options: argparse.Namespace) -> int:
             socket.create_server((options.host, options.port)).close()
             if uri is None:
                 print(f"starting a replica set of {options.members}", file=sys.stderr, flush=True)
-                deployment = stack.enter_context(server.start(max(options.members, 1), options.dbpath))
+                deployment = stack.enter_context(server.start(options.members, options.dbpath))
                 uri = deployment.uri
             settings = Settings(
                 uri=uri,

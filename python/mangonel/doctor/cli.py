@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-from mangonel._command_line import Parser, UsageProblem, add_command, add_uri
+from mangonel._command_line import Parser, add_command, add_uri, number
 from mangonel.doctor.report import STEPS, Finding
 
 STATUSES = (
@@ -40,9 +40,15 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
     parser.add_argument("--json", action="store_true", help="one JSON document instead of text")
     parser.add_argument("--strict", action="store_true", help="exit with 10 when there are warnings")
     parser.add_argument(
-        "--timeout", type=float, default=5.0, metavar="S", help="seconds for each connection (default: 5)"
+        "--timeout",
+        type=number(0.001, 86_400, of=float),
+        default=5.0,
+        metavar="S",
+        help="seconds for each connection (default: 5)",
     )
-    parser.add_argument("--pings", type=int, default=10, metavar="N", help="for the latency (default: 10)")
+    parser.add_argument(
+        "--pings", type=number(1), default=10, metavar="N", help="for the latency (default: 10)"
+    )
     return parser
 
 
@@ -50,8 +56,6 @@ def dispatch(options: argparse.Namespace) -> int:
     """Run the check-up, print it and return its exit status."""
     from mangonel.doctor.checkup import examine
 
-    if options.timeout <= 0 or options.pings < 1:
-        raise UsageProblem("expected --timeout above 0 and --pings of 1 or more")
     uri = sys.stdin.readline().strip() if options.uri == "-" else options.uri
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 

@@ -8,7 +8,15 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command, add_output, add_uri
+from mangonel._command_line import (
+    EXIT_FAILURE,
+    Parser,
+    UsageProblem,
+    add_command,
+    add_output,
+    add_uri,
+    number,
+)
 
 _TABLES = ("parquet", "arrow", "csv")
 
@@ -56,14 +64,17 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         help="jsonl, parquet, arrow or csv (default: by the file's name)",
     )
     parser.add_argument(
-        "--parallel", type=int, metavar="N", help="of tables: how many parts at a time (default: 2)"
+        "--parallel",
+        type=number(1, 1000),
+        metavar="N",
+        help="of tables: how many parts at a time (default: 2)",
     )
     parser.add_argument(
         "--split", action="store_true", help="of tables: a folder with one file for each part"
     )
     parser.add_argument(
         "--sample",
-        type=int,
+        type=number(1),
         metavar="N",
         help="of tables: take the columns from so many documents (default: from all)",
     )
@@ -146,9 +157,6 @@ def _refuse_others(options: argparse.Namespace, is_table: bool) -> None:
     for name in names:
         if getattr(options, name):
             raise UsageProblem(f"--{name} is of {'JSON lines' if is_table else 'tables'}; leave it out")
-    for name in ("parallel", "sample"):
-        if getattr(options, name) is not None and getattr(options, name) < 1:
-            raise UsageProblem(f"expected at least 1 for --{name}")
 
 
 def _format_of(path: Path) -> str | None:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command, add_uri
+from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command, add_uri, number
 
 _SHOWN = 5
 _TABLES = ("parquet", "arrow", "csv")
@@ -35,7 +35,11 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
     parser.add_argument("--collection", metavar="NAME", help="where to insert (default: the file's name)")
     parser.add_argument("--drop", action="store_true", help="remove the collection first")
     parser.add_argument(
-        "--threads", type=int, default=2, metavar="N", help="how many parse and insert at a time (default: 2)"
+        "--threads",
+        type=number(1, 1000),
+        default=2,
+        metavar="N",
+        help="how many parse and insert at a time (default: 2)",
     )
     parser.add_argument("--skip-errors", action="store_true", help="go on after lines or rows that are wrong")
     parser.add_argument(
@@ -57,8 +61,6 @@ def dispatch(options: argparse.Namespace) -> int:
     from mangonel.jsonl.errors import JSONLinesError
 
     path = Path(options.file)
-    if options.threads < 1:
-        raise UsageProblem("expected at least 1 for --threads")
     if options.drop and options.resume and Path(options.resume).exists():
         raise UsageProblem("--drop would remove what is to be gone on with; remove the progress file as well")
     is_table = options.format in _TABLES or (options.format is None and _is_table(path))

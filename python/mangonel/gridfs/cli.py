@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from mangonel._command_line import Parser, add_command, add_output, add_uri
+from mangonel._command_line import MOST, Parser, add_command, add_output, add_uri, number
 
 if TYPE_CHECKING:
     from mangonel.gridfs import GridFSBucket
@@ -44,7 +44,12 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
     )
     put.add_argument("files", nargs="+", metavar="FILE", help="what to store; - is standard input")
     put.add_argument("--name", metavar="NAME", help="the name to store under (one file only)")
-    put.add_argument("--chunk-size", type=int, metavar="BYTES", help="bytes per chunk (default: 255 KiB)")
+    put.add_argument(
+        "--chunk-size",
+        type=number(1, 16 * 1024 * 1024),
+        metavar="BYTES",
+        help="bytes per chunk (default: 255 KiB)",
+    )
     put.set_defaults(gridfs=_put)
     get = _add_action(
         actions,
@@ -59,7 +64,11 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
     get.add_argument("name", metavar="NAME", help="the name it is stored under")
     add_output(get, "where to write it; - is standard output (default: its name)")
     get.add_argument(
-        "--revision", type=int, default=-1, metavar="N", help="0 is the first version, -1 the last (-1)"
+        "--revision",
+        type=number(-MOST),
+        default=-1,
+        metavar="N",
+        help="0 is the first version, -1 the last (-1)",
     )
     get.set_defaults(gridfs=_get)
     listing = _add_action(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mangonel._command_line import Parser, add_command, add_uri
+from mangonel._command_line import Parser, add_command, add_uri, number
 
 FAILED = "something failed, or a figure is missing"
 
@@ -68,17 +68,20 @@ def dispatch(options: argparse.Namespace) -> int:
     return run(options)
 
 
+_amount = number(0, of=float)
+
+
 def _seconds(text: str) -> float:
     factor = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:], 0.0)
-    return float(text[:-1]) * factor if factor else float(text)
+    return _amount(text[:-1]) * factor if factor else _amount(text)
 
 
 def _share(text: str) -> float:
-    return float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
+    return _amount(text[:-1]) / 100 if text.endswith("%") else _amount(text)
 
 
 def _milliseconds(text: str) -> float:
-    return float(text.strip().removesuffix("ms"))
+    return _amount(text.strip().removesuffix("ms"))
 
 
 def _latencies(text: str) -> tuple[float, ...]:
@@ -94,7 +97,7 @@ def _plant(text: str) -> tuple[str, float]:
 
 TYPES: dict[str, Callable[[str], Any]] = {
     "path": Path,
-    "int": int,
+    "count": number(0),
     "seconds": _seconds,
     "share": _share,
     "milliseconds": _milliseconds,

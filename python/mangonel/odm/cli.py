@@ -18,6 +18,7 @@ from mangonel._command_line import (
     add_command,
     add_output,
     add_uri,
+    number,
     program_module,
 )
 
@@ -88,28 +89,28 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
             add_output(each, "write it there (default: standard output)")
             if action == "pull":
                 each.add_argument(
-                    "--sample", type=int, default=1000, metavar="N", help="documents to look at (1000)"
+                    "--sample", type=number(1), default=1000, metavar="N", help="documents to look at (1000)"
                 )
                 each.add_argument(
                     "--collection", action="append", metavar="NAME", help="only this one; may be repeated"
                 )
         elif action == "migrate":
             each.add_argument(
-                "--to", type=int, metavar="N", help="the version to have (default: the last; 0: none)"
+                "--to", type=number(0), metavar="N", help="the version to have (default: the last; 0: none)"
             )
             each.add_argument(
                 "--dry-run", action="store_true", help="change documents in memory, and write nothing"
             )
             each.add_argument(
-                "--batch", type=int, default=1000, metavar="N", help="documents of one step (1000)"
+                "--batch", type=number(1), default=1000, metavar="N", help="documents of one step (1000)"
             )
         elif action == "diff":
             each.add_argument(
-                "--sample", type=int, default=1000, metavar="N", help="documents to look at (1000)"
+                "--sample", type=number(1), default=1000, metavar="N", help="documents to look at (1000)"
             )
         else:
             each.add_argument(
-                "--limit", type=int, default=20, metavar="N", help="faults to print per model (20)"
+                "--limit", type=number(0), default=20, metavar="N", help="faults to print per model (20)"
             )
     return parser
 

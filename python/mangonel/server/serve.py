@@ -11,7 +11,7 @@ import time
 from types import FrameType
 from typing import Any
 
-from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command
+from mangonel._command_line import EXIT_FAILURE, PORTS, Parser, UsageProblem, add_command, number
 from mangonel.server.errors import ServerError
 from mangonel.server.launch import has_record, start
 from mangonel.server.server import Member, Server
@@ -39,10 +39,12 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         "130 Ctrl-C before it ran",
     )
     parser.add_argument(
-        "--replica-set", type=int, default=0, metavar="N", help="members; 0 is a standalone (0)"
+        "--replica-set", type=number(0, 50), default=0, metavar="N", help="members; 0 is a standalone (0)"
     )
     parser.add_argument("--dbpath", metavar="DIR", help="keep the data here (default: temporary)")
-    parser.add_argument("--port", type=int, metavar="P", help="first port; 0 takes free ones (27017)")
+    parser.add_argument(
+        "--port", type=number(*PORTS), metavar="P", help="first port; 0 takes free ones (27017)"
+    )
     parser.add_argument("--auth", metavar="USER:PASSWORD", help="turn access control on, with this user")
     parser.add_argument(
         "--set-parameter",

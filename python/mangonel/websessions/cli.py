@@ -6,7 +6,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command, add_uri
+from mangonel._command_line import EXIT_FAILURE, Parser, UsageProblem, add_command, add_uri, number
 
 if TYPE_CHECKING:
     import argparse
@@ -84,7 +84,7 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
             )
         if action == "purge":
             each.add_argument(
-                "--batch", type=int, default=1000, metavar="N", help="records removed at once (1000)"
+                "--batch", type=number(1), default=1000, metavar="N", help="records removed at once (1000)"
             )
     return parser
 
@@ -95,8 +95,6 @@ def dispatch(options: argparse.Namespace) -> int:
 
     from mangonel.websessions.errors import UsageError
 
-    if options.action == "purge" and options.batch < 1:
-        raise UsageProblem(f"expected --batch above zero, got {options.batch}")
     if options.uri.startswith(("memory:", "cookie:")):
         raise UsageProblem(f"{options.uri.partition(':')[0]}: keeps nothing outside of the application")
     try:
@@ -120,49 +118,52 @@ async def _act(options: argparse.Namespace) -> int:
     sessions.has_devices = True
     face = sessions.asynchronous
     shown = hide_password(options.uri)
+    # Printed at the end, so that a closed output is not taken for a fault of the store.
+    said: list[str] = []
     try:
         if options.action == "setup":
             if not hasattr(face.store(), "setup"):
-                print(f"{shown}: nothing to set up")
-                return 0
-            await face.setup()
-            print(f"{shown}: ready")
+                said.append(f"{shown}: nothing to set up")
+            else:
+                await face.setup()
+                said.append(f"{shown}: ready")
         elif options.action == "purge":
-            print(f"{shown}: removed {await face.purge(options.batch)}")
+            said.append(f"{shown}: removed {await face.purge(options.batch)}")
         elif options.action == "list":
             for handle in await sessions.of(options.user):
                 if options.match.lower() not in f"{handle.id} {handle.label or ''}".lower():
                     continue
                 times = (_when(handle.created), _when(handle.last_seen))
-                print("  ".join(filter(None, (handle.id, *times, _plain(handle.label)))))
+                said.append("  ".join(filter(None, (handle.id, *times, _plain(handle.label)))))
         elif options.action == "export":
             import json
 
-            print(json.dumps(await sessions.export(options.user), indent=2))
+            said.append(json.dumps(await sessions.export(options.user), indent=2))
         elif options.action == "revoke":
-            return await _revoke(sessions, options.user, options.id)
+            ended = await _revoke(sessions, options.user, options.id)
+            if not ended and options.id is not None:
+                print(f"{options.user} has no websession {options.id}", file=sys.stderr)
+                return EXIT_FAILURE
+            said.append(f"ended {ended}")
         else:
-            for name, figure in (await face.stats()).items():
-                print(f"{name:>10}  {figure}")
+            said += [f"{name:>10}  {figure}" for name, figure in (await face.stats()).items()]
     except WebSessionError:
         raise
     except Exception as error:
         raise StoreError(f"{shown}: {type(error).__name__}: {error}") from error
     finally:
         await sessions.aclose()
+    for line in said:
+        print(line)
     return 0
 
 
 async def _revoke(sessions: Any, user: str, id: str | None) -> int:
+    """End all websessions of a user, or one; return how many ended."""
     if id is None:
-        print(f"ended {await sessions.revoke_user(user)}")
-        return 0
+        return int(await sessions.revoke_user(user))
     handle = next((each for each in await sessions.of(user) if each.id == id), None)
-    if handle is None or not await sessions.revoke(handle):
-        print(f"{user} has no websession {id}", file=sys.stderr)
-        return EXIT_FAILURE
-    print("ended 1")
-    return 0
+    return int(handle is not None and await sessions.revoke(handle))
 
 
 def _plain(label: str | None) -> str:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 from mangonel.lab import registry, sentinel
 from mangonel.lab.commands.play import deployment
@@ -101,7 +102,8 @@ def _loopback_mb_per_s() -> float:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def send() -> None:
-            with socket.create_connection(listener.getsockname()) as connection:
+            # Where Ctrl-C ends the receiver, this ends too.
+            with suppress(OSError), socket.create_connection(listener.getsockname()) as connection:
                 for _ in range(LOOPBACK_BYTES // len(PIECE)):
                     connection.sendall(PIECE)
 
