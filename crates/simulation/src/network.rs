@@ -40,6 +40,8 @@ struct Way {
     sent: VecDeque<Chunk>,
     /// How many chunks should have arrived, and did not get through.
     held: usize,
+    /// Whether its end was sent, behind which nothing arrives.
+    is_over: bool,
     /// After so many bytes more the connection breaks.
     cut_after: Option<usize>,
 }
@@ -173,6 +175,9 @@ impl Network {
         let mut chunks = Vec::new();
         let mut is_cut = false;
         let way = &mut self.lines[line].ways[usize::from(to_server)];
+        if way.is_over {
+            return Vec::new();
+        }
         match (chunk, &mut way.cut_after) {
             (Chunk::Bytes(bytes), Some(left)) if *left < bytes.len() => {
                 chunks.push(Chunk::Bytes(bytes[..*left].to_vec()));
@@ -203,7 +208,9 @@ impl Network {
     }
 
     fn put(&mut self, line: usize, to_server: bool, chunk: Chunk, now: Instant) -> Arrival {
-        self.lines[line].ways[usize::from(to_server)].sent.push_back(chunk);
+        let way = &mut self.lines[line].ways[usize::from(to_server)];
+        way.is_over |= matches!(chunk, Chunk::End);
+        way.sent.push_back(chunk);
         self.arrival(line, to_server, now)
     }
 

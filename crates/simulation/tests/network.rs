@@ -26,3 +26,13 @@ fn bytes_that_are_sent_again_after_a_partition_arrive_before_those_sent_behind_t
         .collect();
     assert_eq!(came, [b"first".to_vec(), b"second".to_vec()]);
 }
+
+#[test]
+fn nothing_arrives_behind_the_end_of_a_connection() {
+    let mut network = Network::new(vec![vec![1_000]], 0, Chance::new(1, 3));
+    let line = network.open(0, Owner::Observer(0, false), 0);
+    network.cut_after(line, false, 2);
+    assert_eq!(network.send(line, false, Chunk::Bytes(b"first".to_vec()), EPOCH).len(), 3);
+    assert_eq!(network.send(line, false, Chunk::Bytes(b"second".to_vec()), EPOCH).len(), 0);
+    assert_eq!(network.send(line, true, Chunk::Bytes(b"question".to_vec()), EPOCH).len(), 0);
+}

@@ -14,8 +14,8 @@ pub(crate) struct Room {
 pub(super) enum Taken {
     /// There is more to come of the message.
     Part,
-    /// The message is there, its chunks laid aside.
-    Whole(Vec<u8>),
+    /// The message is there, its chunks laid aside; and what has arrived of the next one.
+    Whole(Vec<u8>, Vec<u8>),
     /// The message bypasses the filter; these are its bytes so far.
     Plain(Vec<u8>),
 }
@@ -46,18 +46,26 @@ impl Room {
                     left = &left[windowed..];
                     self.filter.received(direct, windowed);
                 }
-                FilterStep::Whole => return Taken::Whole(self.filter.take()),
+                FilterStep::Whole => {
+                    let (message, rest) = self.hand_over(left);
+                    return Taken::Whole(message, rest);
+                }
                 FilterStep::Plain => {
-                    let ready = self.filter.ready().to_vec();
-                    let mut message = self.filter.take();
-                    message.extend_from_slice(&ready);
-                    message.extend_from_slice(left);
-                    // Its bytes were handed over; the next message begins with an empty window.
-                    self.filter = ChunkFilter::new(self.filter.place(), self.bytes.len());
+                    let (mut message, rest) = self.hand_over(left);
+                    message.extend(rest);
                     return Taken::Plain(message);
                 }
                 FilterStep::NoMemory => return Taken::Part,
             }
         }
+    }
+
+    /// Returns the message, and the bytes behind what the filter has examined; the next one begins with an empty window.
+    fn hand_over(&mut self, left: &[u8]) -> (Vec<u8>, Vec<u8>) {
+        let mut rest = self.filter.ready().to_vec();
+        rest.extend_from_slice(left);
+        let message = self.filter.take();
+        self.filter = ChunkFilter::new(self.filter.place(), self.bytes.len());
+        (message, rest)
     }
 }

@@ -529,19 +529,18 @@ impl World {
         };
         let mut left = bytes;
         let mut filtered = None;
-        let start;
+        let aside;
         let place = &mut driver.workers[worker];
         let is_command = place.exchange.as_ref().is_some_and(|exchange| !exchange.is_handshake());
-        if let Some(room) = place.room.as_mut().filter(|room| is_command && !room.is_plain) {
+        // What has begun to arrive before it was asked for is not for the filter.
+        let is_filtered = is_command && known.deframer.is_empty();
+        if let Some(room) = place.room.as_mut().filter(|room| is_filtered && !room.is_plain) {
             match room.take_in(bytes) {
                 Taken::Part => return,
-                Taken::Whole(message) => (left, filtered) = (&[], Some(message)),
-                Taken::Plain(message) => {
-                    room.is_plain = true;
-                    start = message;
-                    left = &start;
-                }
+                Taken::Whole(message, rest) => (aside, filtered) = (rest, Some(message)),
+                Taken::Plain(message) => (aside, room.is_plain) = (message, true),
             }
+            left = &aside;
         }
         let is_whole = match feed(&mut known.deframer, left) {
             Ok(is_whole) => is_whole,
