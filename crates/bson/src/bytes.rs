@@ -110,7 +110,7 @@ fn read_string(body: &[u8], at: usize) -> Result<(&str, usize)> {
 }
 
 /// Checks the length and the terminator of the string at `at`; returns where its text starts and ends.
-#[inline]
+#[inline(always)]
 pub(crate) fn string_bounds(body: &[u8], at: usize) -> Result<(usize, usize)> {
     let length = read_length(body, at, 1)?;
     let start = at + 4;

@@ -104,30 +104,42 @@ pub fn is_relaxed(ms: i64) -> bool {
 /// Years before 0 or after 9999 get a sign and at least six digits.
 pub fn write_iso(ms: i64, always_ms: bool, out: &mut Vec<u8>) {
     let civil = Civil::from_ms(ms);
-    let mut text = *b"0000-00-00T00:00:00.000Z";
-    let is_short = (0..=9999).contains(&civil.year);
-    if is_short {
-        let year = civil.year as u16;
-        two_digits(&mut text, 0, (year / 100) as u8);
-        two_digits(&mut text, 2, (year % 100) as u8);
+    let (text, length) = iso_text(&civil, always_ms);
+    if (0..=9999).contains(&civil.year) {
+        out.extend_from_slice(&text[..length]);
     } else {
         let sign = if civil.year < 0 { '-' } else { '+' };
         out.extend_from_slice(format!("{sign}{:06}", civil.year.unsigned_abs()).as_bytes());
+        out.extend_from_slice(&text[4..length]);
     }
+}
+
+/// Returns what [`write_iso`] appends, as an array of which the first bytes count; None for years of other than four digits.
+#[inline]
+pub(crate) fn iso(ms: i64, always_ms: bool) -> Option<([u8; 24], usize)> {
+    let civil = Civil::from_ms(ms);
+    (0..=9999).contains(&civil.year).then(|| iso_text(&civil, always_ms))
+}
+
+/// Returns the text and its length. Of other years than 0 to 9999, the first four bytes mean nothing.
+#[inline]
+fn iso_text(civil: &Civil, always_ms: bool) -> ([u8; 24], usize) {
+    let mut text = *b"0000-00-00T00:00:00.000Z";
+    let year = civil.year as u16;
+    two_digits(&mut text, 0, (year / 100 % 100) as u8);
+    two_digits(&mut text, 2, (year % 100) as u8);
     two_digits(&mut text, 5, civil.month);
     two_digits(&mut text, 8, civil.day);
     two_digits(&mut text, 11, civil.hour);
     two_digits(&mut text, 14, civil.minute);
     two_digits(&mut text, 17, civil.second);
-    let text = if always_ms || civil.millisecond != 0 {
-        text[20] = b'0' + (civil.millisecond / 100) as u8;
-        two_digits(&mut text, 21, (civil.millisecond % 100) as u8);
-        &text[..]
-    } else {
+    if !always_ms && civil.millisecond == 0 {
         text[19] = b'Z';
-        &text[..20]
-    };
-    out.extend_from_slice(if is_short { text } else { &text[4..] });
+        return (text, 20);
+    }
+    text[20] = b'0' + (civil.millisecond / 100) as u8;
+    two_digits(&mut text, 21, (civil.millisecond % 100) as u8);
+    (text, 24)
 }
 
 #[inline]

@@ -44,9 +44,8 @@ impl ObjectId {
     #[inline]
     pub fn hex_bytes(&self) -> [u8; 24] {
         let mut hex = [0; 24];
-        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = HEX[usize::from(byte >> 4)];
-            pair[1] = HEX[usize::from(byte & 15)];
+        for (pair, byte) in hex.as_chunks_mut().0.iter_mut().zip(self.0) {
+            *pair = hex_pair(byte);
         }
         hex
     }
@@ -80,6 +79,22 @@ impl ObjectId {
 }
 
 pub(crate) const HEX: &[u8; 16] = b"0123456789abcdef";
+
+const PAIRS: [[u8; 2]; 256] = {
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        pairs[byte] = [HEX[byte >> 4], HEX[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
+
+/// Returns the two hex digits of a byte.
+#[inline]
+pub(crate) fn hex_pair(byte: u8) -> [u8; 2] {
+    PAIRS[usize::from(byte)]
+}
 
 pub(crate) fn hex_digit(c: u8) -> Option<u8> {
     match c {

@@ -7,10 +7,7 @@
 use std::iter::FusedIterator;
 
 use crate::binary::RawBinary;
-use crate::bytes::{
-    MIN_DOCUMENT, cstring_end, document_length, fixed, read_bool, read_document, read_value, string_bounds,
-    utf8, value_end,
-};
+use crate::bytes::{MIN_DOCUMENT, cstring_end, document_length, read_value, utf8, value_end};
 use crate::error::{Error, ErrorKind, Result};
 use crate::object_id::ObjectId;
 use crate::timestamp::Timestamp;
@@ -72,10 +69,16 @@ impl<'a> RawDocument<'a> {
         self.0.len() == MIN_DOCUMENT
     }
 
+    /// Returns the document without its terminator, so that no value can claim it.
+    #[inline]
+    pub(crate) fn body(&self) -> &'a [u8] {
+        &self.0[..self.0.len() - 1]
+    }
+
     /// Walks the elements in order; after an error there are no more.
     #[inline]
     pub fn iter(&self) -> Iter<'a> {
-        Iter { body: &self.0[..self.0.len() - 1], at: 4 }
+        Iter { body: self.body(), at: 4 }
     }
 
     /// Walks the elements as [`RawDocument::iter`] does, without checking that keys are UTF-8: for callers
@@ -284,65 +287,6 @@ impl Iter<'_> {
     #[inline]
     pub fn offset(&self) -> usize {
         self.at
-    }
-}
-
-/// For the JSON writer, which checks UTF-8 while it looks for bytes to escape, and branches on the type code
-/// only once. After [`Iter::head`] exactly one of the others must follow, the one for that code; after an
-/// error, none.
-impl<'a> Iter<'a> {
-    /// Takes the next element's type code and its key, which may be no UTF-8.
-    #[inline]
-    pub(crate) fn head(&mut self) -> Option<Result<(u8, &'a [u8])>> {
-        let body = self.body;
-        let code = *body.get(self.at)?;
-        let start = self.at + 1;
-        match cstring_end(body, start) {
-            Ok(end) => {
-                self.at = end + 1;
-                Some(Ok((code, &body[start..end])))
-            }
-            Err(error) => Some(Err(error)),
-        }
-    }
-
-    /// Takes a string's text, which may be no UTF-8.
-    #[inline]
-    pub(crate) fn text(&mut self) -> Result<&'a [u8]> {
-        let (start, last) = string_bounds(self.body, self.at)?;
-        self.at = last + 1;
-        Ok(&self.body[start..last])
-    }
-
-    /// Takes the bytes of a value of fixed size.
-    #[inline]
-    pub(crate) fn fixed<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let bytes = fixed(self.body, self.at)?;
-        self.at += N;
-        Ok(bytes)
-    }
-
-    /// Takes a boolean.
-    #[inline]
-    pub(crate) fn boolean(&mut self) -> Result<bool> {
-        let value = read_bool(self.body, self.at)?;
-        self.at += 1;
-        Ok(value)
-    }
-
-    /// Takes a document or an array.
-    #[inline]
-    pub(crate) fn document(&mut self) -> Result<RawDocument<'a>> {
-        let (document, end) = read_document(self.body, self.at)?;
-        self.at = end;
-        Ok(document)
-    }
-
-    /// Takes a value of any type.
-    pub(crate) fn value(&mut self, code: u8) -> Result<RawValue<'a>> {
-        let (value, end) = read_value(self.body, code, self.at)?;
-        self.at = end;
-        Ok(value)
     }
 }
 

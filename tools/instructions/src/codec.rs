@@ -28,10 +28,12 @@ pub fn play(row: &mut dyn FnMut(&str, &mut dyn FnMut())) {
             }
             end_document(&mut out, start);
         });
-        row(&format!("relaxed_json_{name}"), &mut || {
-            out.clear();
-            write_json(black_box(document), JsonMode::Relaxed, &mut out).unwrap();
-        });
+        for (mode, shown) in [(JsonMode::Plain, "plain"), (JsonMode::Relaxed, "relaxed")] {
+            row(&format!("{shown}_json_{name}"), &mut || {
+                out.clear();
+                write_json(black_box(document), mode, &mut out).unwrap();
+            });
+        }
         let text = String::from_utf8(out.clone()).unwrap();
         row(&format!("parse_json_{name}"), &mut || {
             black_box(parse_json(black_box(&text)).unwrap());

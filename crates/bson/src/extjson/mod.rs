@@ -5,6 +5,7 @@ pub mod base64;
 mod convert;
 mod parse;
 pub mod python;
+mod room;
 mod text;
 mod write;
 

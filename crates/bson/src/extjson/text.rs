@@ -1,8 +1,6 @@
 //! JSON strings: which bytes need an escape, and how to append one fast.
 
-use crate::bytes::not_utf8_text;
-use crate::error::Result;
-use crate::object_id::HEX;
+use crate::object_id::hex_pair;
 
 /// The letter after the backslash; 0 for bytes without an escape, `u` for the long form.
 const ESCAPES: [u8; 256] = {
@@ -28,30 +26,6 @@ pub(super) fn push_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     push_checked(text.as_bytes(), out);
     out.push(b'"');
-}
-
-/// Appends bytes, which must be UTF-8, without quotes.
-///
-/// Most text is plain ASCII, which needs neither escapes nor a second look.
-///
-/// # Errors
-/// [`crate::ErrorKind::Malformed`] when the bytes are no UTF-8, at an offset from their start.
-#[inline]
-pub(super) fn push_bytes(bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
-    if is_plain(bytes) {
-        out.extend_from_slice(bytes);
-        return Ok(());
-    }
-    push_unusual(bytes, out)
-}
-
-#[inline(never)]
-fn push_unusual(bytes: &[u8], out: &mut Vec<u8>) -> Result<()> {
-    match simdutf8::basic::from_utf8(bytes) {
-        Ok(_) => push_checked(bytes, out),
-        Err(_) => return Err(not_utf8_text(bytes)),
-    }
-    Ok(())
 }
 
 pub(super) fn push_checked(bytes: &[u8], out: &mut Vec<u8>) {
@@ -137,7 +111,7 @@ fn push_escaped(mut bytes: &[u8], mut at: usize, out: &mut Vec<u8>) {
         match ESCAPES[usize::from(c)] {
             b'u' => {
                 out.extend_from_slice(b"\\u00");
-                out.extend_from_slice(&[HEX[usize::from(c >> 4)], HEX[usize::from(c & 15)]]);
+                out.extend_from_slice(&hex_pair(c));
             }
             letter => out.extend_from_slice(&[b'\\', letter]),
         }
@@ -175,11 +149,7 @@ mod tests {
                 let mut out = Vec::new();
                 push_string(&text, &mut out);
                 assert_eq!(String::from_utf8(out).unwrap(), wanted);
-                let mut out = Vec::new();
-                push_bytes(text.as_bytes(), &mut out).unwrap();
-                assert_eq!(String::from_utf8(out).unwrap(), wanted[1..wanted.len() - 1]);
             }
         }
-        assert!(push_bytes(b"abc\xFFdef", &mut Vec::new()).is_err());
     }
 }

@@ -3,14 +3,16 @@
 use std::io::Write as _;
 
 use super::base64;
-use super::text::{push_bytes, push_string};
+use super::room::Room;
+use super::text::push_string;
 use crate::MAX_DEPTH;
 use crate::binary::{self, RawBinary};
-use crate::datetime::{is_relaxed, write_iso};
+use crate::bytes::{cstring_end, fixed, read_bool, read_document, read_value, string_bounds};
+use crate::datetime::{is_relaxed, iso, write_iso};
 use crate::element::ElementType;
 use crate::error::{Error, ErrorKind, Result};
-use crate::object_id::{HEX, ObjectId};
-use crate::reader::{Iter, RawArray, RawDocument, RawValue};
+use crate::object_id::{ObjectId, hex_pair};
+use crate::reader::{RawArray, RawDocument, RawValue};
 
 /// How much of BSON's types the text keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +34,7 @@ pub enum JsonMode {
 /// [`ErrorKind::Malformed`] when an element cannot be read, [`ErrorKind::TooDeep`] beyond [`MAX_DEPTH`] documents
 /// inside each other. `out` then ends in the middle of a document; cut it back to its old length.
 pub fn write_json(document: RawDocument<'_>, mode: JsonMode, out: &mut Vec<u8>) -> Result<()> {
+    let out = Room::behind(out, document.as_bytes().len());
     match mode {
         JsonMode::Canonical => Writer::<CANONICAL> { out }.document(document, MAX_DEPTH),
         JsonMode::Relaxed => Writer::<RELAXED> { out }.document(document, MAX_DEPTH),
@@ -44,6 +47,7 @@ pub fn write_json(document: RawDocument<'_>, mode: JsonMode, out: &mut Vec<u8>) 
 /// # Errors
 /// As for [`write_json`].
 pub fn write_json_value(value: RawValue<'_>, mode: JsonMode, out: &mut Vec<u8>) -> Result<()> {
+    let out = Room::behind(out, 0);
     match mode {
         JsonMode::Canonical => Writer::<CANONICAL> { out }.value(value),
         JsonMode::Relaxed => Writer::<RELAXED> { out }.value(value),
@@ -68,60 +72,115 @@ const INT64: u8 = ElementType::Int64 as u8;
 
 /// Compiled once per mode, since every value depends on the mode.
 struct Writer<'o, const MODE: u8> {
-    out: &'o mut Vec<u8>,
+    out: Room<'o>,
 }
 
 impl<const MODE: u8> Writer<'_, MODE> {
     fn document(&mut self, document: RawDocument<'_>, depth: usize) -> Result<()> {
         let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
+        let body = document.body();
         let mut before = b'{';
-        let mut iter = document.iter();
-        while let Some(head) = iter.head() {
-            let (code, key) = head?;
-            self.raw(&[before, b'"']);
+        let mut at = 4;
+        while let Some(&code) = body.get(at) {
+            let start = at + 1;
+            let end = self.out.key(before, body, start)?;
             before = b',';
-            let at = iter.offset() - key.len() - 1;
-            push_bytes(key, self.out).map_err(|e| e.shift(at))?;
-            self.raw(b"\":");
-            self.element(code, &mut iter, depth).map_err(|e| under(e, key))?;
+            at = self.element(b':', body, code, end + 1, depth).map_err(|e| under(e, &body[start..end]))?;
         }
-        self.close(before, b"{}");
+        self.close(before, *b"{}");
         Ok(())
     }
 
-    /// Appends a value of a frequent type, which is read and written in one step.
-    #[inline]
-    fn element(&mut self, code: u8, iter: &mut Iter<'_>, depth: usize) -> Result<()> {
-        match code {
-            STRING => {
-                let text = iter.text()?;
-                let at = iter.offset() - text.len() - 1;
-                self.raw(b"\"");
-                push_bytes(text, self.out).map_err(|e| e.shift(at))?;
-                self.raw(b"\"");
-            }
-            INT32 => self.int32(i32::from_le_bytes(iter.fixed()?)),
-            INT64 => self.int64(i64::from_le_bytes(iter.fixed()?)),
-            DOUBLE => self.double(f64::from_le_bytes(iter.fixed()?)),
-            DOCUMENT => self.document(iter.document()?, depth)?,
-            ARRAY => self.array(RawArray::from_document(iter.document()?), depth)?,
-            OBJECT_ID => self.object_id(ObjectId::from_bytes(iter.fixed()?)),
-            DATE_TIME => self.datetime(i64::from_le_bytes(iter.fixed()?)),
-            BOOLEAN => self.raw(if iter.boolean()? { b"true" } else { b"false" }),
-            NULL => self.raw(b"null"),
-            _ => self.rare(iter.value(code)?, depth)?,
+    fn array(&mut self, array: RawArray<'_>, depth: usize) -> Result<()> {
+        let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
+        let body = array.as_document().body();
+        let mut before = b'[';
+        let mut at = 4;
+        while let Some(&code) = body.get(at) {
+            let start = at + 1;
+            let end = cstring_end(body, start)?;
+            at = self.element(before, body, code, end + 1, depth).map_err(|e| under(e, &body[start..end]))?;
+            before = b',';
         }
+        self.close(before, *b"[]");
         Ok(())
+    }
+
+    /// Ends a container; `before` is still the opening bracket if it is empty.
+    #[inline]
+    fn close(&mut self, before: u8, [open, end]: [u8; 2]) {
+        if before == b',' { self.out.all(&[end]) } else { self.out.all(&[open, end]) }
+    }
+
+    /// Appends `before` and the value of type `code` at `at`, the frequent types without a [`RawValue`] between;
+    /// returns where the next element starts.
+    #[inline(always)]
+    fn element(&mut self, before: u8, body: &[u8], code: u8, at: usize, depth: usize) -> Result<usize> {
+        if code == STRING {
+            let (start, last) = string_bounds(body, at)?;
+            self.out.text(before, body, start, last)?;
+            return Ok(last + 1);
+        }
+        self.out.all(&[before]);
+        self.other(body, code, at, depth)
+    }
+
+    fn other(&mut self, body: &[u8], code: u8, at: usize, depth: usize) -> Result<usize> {
+        Ok(match code {
+            INT32 => {
+                self.int32(i32::from_le_bytes(fixed(body, at)?));
+                at + 4
+            }
+            INT64 => {
+                self.int64(i64::from_le_bytes(fixed(body, at)?));
+                at + 8
+            }
+            DOUBLE => {
+                self.double(f64::from_le_bytes(fixed(body, at)?));
+                at + 8
+            }
+            DOCUMENT => {
+                let (document, end) = read_document(body, at)?;
+                self.document(document, depth)?;
+                end
+            }
+            ARRAY => {
+                let (document, end) = read_document(body, at)?;
+                self.array(RawArray::from_document(document), depth)?;
+                end
+            }
+            OBJECT_ID => {
+                self.object_id(ObjectId::from_bytes(fixed(body, at)?));
+                at + 12
+            }
+            DATE_TIME => {
+                self.datetime(i64::from_le_bytes(fixed(body, at)?));
+                at + 8
+            }
+            BOOLEAN => {
+                self.boolean(read_bool(body, at)?);
+                at + 1
+            }
+            NULL => {
+                self.out.all(b"null");
+                at
+            }
+            _ => {
+                let (value, end) = read_value(body, code, at)?;
+                self.rare(value, depth)?;
+                end
+            }
+        })
     }
 
     fn value(&mut self, value: RawValue<'_>) -> Result<()> {
         match value {
-            RawValue::Null => self.raw(b"null"),
-            RawValue::Boolean(value) => self.raw(if value { b"true" } else { b"false" }),
+            RawValue::Null => self.out.all(b"null"),
+            RawValue::Boolean(value) => self.boolean(value),
             RawValue::Int32(value) => self.int32(value),
             RawValue::Int64(value) => self.int64(value),
             RawValue::Double(value) => self.double(value),
-            RawValue::String(text) => push_string(text, self.out),
+            RawValue::String(text) => self.string(text),
             RawValue::ObjectId(id) => self.object_id(id),
             RawValue::DateTime(milliseconds) => self.datetime(milliseconds),
             RawValue::Document(document) => self.document(document, MAX_DEPTH)?,
@@ -131,44 +190,23 @@ impl<const MODE: u8> Writer<'_, MODE> {
         Ok(())
     }
 
-    fn array(&mut self, array: RawArray<'_>, depth: usize) -> Result<()> {
-        let depth = depth.checked_sub(1).ok_or_else(too_deep)?;
-        let mut before = b'[';
-        let mut iter = array.as_document().iter();
-        while let Some(head) = iter.head() {
-            let (code, index) = head?;
-            self.raw(&[before]);
-            before = b',';
-            self.element(code, &mut iter, depth).map_err(|e| under(e, index))?;
-        }
-        self.close(before, b"[]");
-        Ok(())
-    }
-
-    /// Ends a container; `before` is still the opening bracket if it is empty.
-    #[inline]
-    fn close(&mut self, before: u8, brackets: &[u8; 2]) {
-        let from = usize::from(before == b',');
-        self.out.extend_from_slice(&brackets[from..]);
-    }
-
     /// Appends a value of a rare type; kept out of the loop's code.
     #[inline(never)]
     fn rare(&mut self, value: RawValue<'_>, depth: usize) -> Result<()> {
         match value {
             RawValue::Binary(binary) => self.binary(binary),
             RawValue::Decimal128(value) if MODE == PLAIN => {
-                let _ = write!(self.out, "\"{value}\"");
+                self.format(format_args!("\"{value}\""));
             }
             RawValue::Decimal128(value) => {
-                let _ = write!(self.out, "{{\"$numberDecimal\":\"{value}\"}}");
+                self.format(format_args!("{{\"$numberDecimal\":\"{value}\"}}"));
             }
             RawValue::Regex { pattern, options } => self.regex(pattern, options),
             RawValue::Timestamp { time, increment } if MODE == PLAIN => {
-                let _ = write!(self.out, "{{\"t\":{time},\"i\":{increment}}}");
+                self.format(format_args!("{{\"t\":{time},\"i\":{increment}}}"));
             }
             RawValue::Timestamp { time, increment } => {
-                let _ = write!(self.out, "{{\"$timestamp\":{{\"t\":{time},\"i\":{increment}}}}}");
+                self.format(format_args!("{{\"$timestamp\":{{\"t\":{time},\"i\":{increment}}}}}"));
             }
             RawValue::JavaScript(code) => self.string_or(b"$code", code),
             RawValue::Symbol(symbol) => self.string_or(b"$symbol", symbol),
@@ -179,23 +217,23 @@ impl<const MODE: u8> Writer<'_, MODE> {
                     [&b"{\"$code\":"[..], b",\"$scope\":"]
                 };
                 self.raw(open);
-                push_string(code, self.out);
+                self.string(code);
                 self.raw(middle);
                 self.document(scope, depth)?;
-                self.raw(b"}");
+                self.out.all(b"}");
             }
             RawValue::DbPointer { namespace, id } => {
                 self.raw(if MODE == PLAIN { b"" } else { b"{\"$dbPointer\":" });
-                self.raw(b"{\"$ref\":");
-                push_string(namespace, self.out);
-                self.raw(b",\"$id\":");
+                self.out.all(b"{\"$ref\":");
+                self.string(namespace);
+                self.out.all(b",\"$id\":");
                 self.object_id(id);
                 self.raw(if MODE == PLAIN { b"}" } else { b"}}" });
             }
-            RawValue::Undefined if MODE == PLAIN => self.raw(b"null"),
-            RawValue::Undefined => self.raw(b"{\"$undefined\":true}"),
-            RawValue::MinKey => self.raw(b"{\"$minKey\":1}"),
-            RawValue::MaxKey => self.raw(b"{\"$maxKey\":1}"),
+            RawValue::Undefined if MODE == PLAIN => self.out.all(b"null"),
+            RawValue::Undefined => self.out.all(b"{\"$undefined\":true}"),
+            RawValue::MinKey => self.out.all(b"{\"$minKey\":1}"),
+            RawValue::MaxKey => self.out.all(b"{\"$maxKey\":1}"),
             // The rest is handled by `element`.
             _ => {}
         }
@@ -204,7 +242,21 @@ impl<const MODE: u8> Writer<'_, MODE> {
 
     #[inline]
     fn raw(&mut self, text: &[u8]) {
-        self.out.extend_from_slice(text);
+        self.out.push(text);
+    }
+
+    fn format(&mut self, text: std::fmt::Arguments<'_>) {
+        // Writing to memory cannot fail.
+        self.out.with(|out| drop(out.write_fmt(text)));
+    }
+
+    fn string(&mut self, text: &str) {
+        self.out.with(|out| push_string(text, out));
+    }
+
+    #[inline]
+    fn boolean(&mut self, value: bool) {
+        if value { self.out.all(b"true") } else { self.out.all(b"false") }
     }
 
     #[inline]
@@ -216,9 +268,9 @@ impl<const MODE: u8> Writer<'_, MODE> {
         if MODE != CANONICAL {
             return self.integer(value);
         }
-        self.raw(b"{\"$numberInt\":\"");
+        self.out.all(b"{\"$numberInt\":\"");
         self.integer(value);
-        self.raw(b"\"}");
+        self.out.all(b"\"}");
     }
 
     fn int64(&mut self, value: i64) {
@@ -229,9 +281,9 @@ impl<const MODE: u8> Writer<'_, MODE> {
     }
 
     fn number_long(&mut self, value: i64) {
-        self.raw(b"{\"$numberLong\":\"");
+        self.out.all(b"{\"$numberLong\":\"");
         self.integer(value);
-        self.raw(b"\"}");
+        self.out.all(b"\"}");
     }
 
     fn double(&mut self, value: f64) {
@@ -239,7 +291,7 @@ impl<const MODE: u8> Writer<'_, MODE> {
         let text = if value.is_finite() {
             buffer.format_finite(value)
         } else if MODE == PLAIN {
-            return self.raw(b"null");
+            return self.out.all(b"null");
         } else if value.is_nan() {
             "NaN"
         } else if value > 0.0 {
@@ -248,9 +300,9 @@ impl<const MODE: u8> Writer<'_, MODE> {
             "-Infinity"
         };
         if MODE == CANONICAL || !value.is_finite() {
-            self.raw(b"{\"$numberDouble\":\"");
+            self.out.all(b"{\"$numberDouble\":\"");
             self.raw(text.as_bytes());
-            self.raw(b"\"}");
+            self.out.all(b"\"}");
         } else {
             self.raw(text.as_bytes());
         }
@@ -259,77 +311,81 @@ impl<const MODE: u8> Writer<'_, MODE> {
     #[inline]
     fn object_id(&mut self, id: ObjectId) {
         if MODE == PLAIN {
-            self.raw(b"\"");
-            self.raw(&id.hex_bytes());
-            self.raw(b"\"");
+            self.out.all(b"\"");
+            self.out.all(&id.hex_bytes());
+            self.out.all(b"\"");
         } else {
-            self.raw(b"{\"$oid\":\"");
-            self.raw(&id.hex_bytes());
-            self.raw(b"\"}");
+            self.out.all(b"{\"$oid\":\"");
+            self.out.all(&id.hex_bytes());
+            self.out.all(b"\"}");
         }
     }
 
     fn datetime(&mut self, ms: i64) {
         if MODE == PLAIN {
-            self.raw(b"\"");
-            write_iso(ms, true, self.out);
-            self.raw(b"\"");
-        } else if MODE == RELAXED && is_relaxed(ms) {
-            self.raw(b"{\"$date\":\"");
-            write_iso(ms, false, self.out);
-            self.raw(b"\"}");
+            self.out.all(b"\"");
+            match iso(ms, true) {
+                Some((text, length)) => self.out.put(text, length),
+                None => self.out.with(|out| write_iso(ms, true, out)),
+            }
+            self.out.all(b"\"");
+        } else if MODE == RELAXED
+            && is_relaxed(ms)
+            && let Some((text, length)) = iso(ms, false)
+        {
+            self.out.all(b"{\"$date\":\"");
+            self.out.put(text, length);
+            self.out.all(b"\"}");
         } else {
-            self.raw(b"{\"$date\":");
+            self.out.all(b"{\"$date\":");
             self.number_long(ms);
-            self.raw(b"}");
+            self.out.all(b"}");
         }
     }
 
     fn binary(&mut self, value: RawBinary<'_>) {
         if MODE != PLAIN {
-            self.raw(b"{\"$binary\":{\"base64\":\"");
-            base64::encode(value.bytes, self.out);
-            self.raw(b"\",\"subType\":\"");
-            let high = HEX[usize::from(value.subtype >> 4)];
-            let low = HEX[usize::from(value.subtype & 15)];
-            self.raw(&[high, low]);
-            return self.raw(b"\"}}");
+            self.out.all(b"{\"$binary\":{\"base64\":\"");
+            self.out.with(|out| base64::encode(value.bytes, out));
+            self.out.all(b"\",\"subType\":\"");
+            self.out.all(&hex_pair(value.subtype));
+            return self.out.all(b"\"}}");
         }
-        self.raw(b"\"");
+        self.out.all(b"\"");
         match value.bytes.first_chunk::<16>() {
             Some(uuid) if value.subtype == binary::UUID && value.bytes.len() == 16 => {
                 for (i, byte) in uuid.iter().enumerate() {
                     if matches!(i, 4 | 6 | 8 | 10) {
-                        self.raw(b"-");
+                        self.out.all(b"-");
                     }
-                    self.raw(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+                    self.out.all(&hex_pair(*byte));
                 }
             }
-            _ => base64::encode(value.bytes, self.out),
+            _ => self.out.with(|out| base64::encode(value.bytes, out)),
         }
-        self.raw(b"\"");
+        self.out.all(b"\"");
     }
 
     fn regex(&mut self, pattern: &str, options: &str) {
         if MODE == PLAIN {
-            return push_string(&format!("/{pattern}/{options}"), self.out);
+            return self.string(&format!("/{pattern}/{options}"));
         }
-        self.raw(b"{\"$regularExpression\":{\"pattern\":");
-        push_string(pattern, self.out);
-        self.raw(b",\"options\":");
-        push_string(&sorted(options), self.out);
-        self.raw(b"}}");
+        self.out.all(b"{\"$regularExpression\":{\"pattern\":");
+        self.string(pattern);
+        self.out.all(b",\"options\":");
+        self.string(&sorted(options));
+        self.out.all(b"}}");
     }
 
     fn string_or(&mut self, key: &[u8], text: &str) {
         if MODE == PLAIN {
-            return push_string(text, self.out);
+            return self.string(text);
         }
-        self.raw(b"{\"");
+        self.out.all(b"{\"");
         self.raw(key);
-        self.raw(b"\":");
-        push_string(text, self.out);
-        self.raw(b"}");
+        self.out.all(b"\":");
+        self.string(text);
+        self.out.all(b"}");
     }
 }
 
