@@ -11,7 +11,7 @@ import pytest
 
 from mangonel import MongoClient, monitoring
 from mangonel.bson import ObjectId
-from mangonel.gridfs import CorruptGridFile, GridFSBucket, NoFile, _opening
+from mangonel.gridfs import CorruptGridFile, FileExists, GridFSBucket, NoFile, _opening
 from mangonel.gridfs._opening import FIRST_CHUNKS, LEAST_DISTANCE
 from mangonel.server import Server
 from tools.faces import eventually, pool_sizes
@@ -191,9 +191,9 @@ def test_a_transaction_asks_for_the_document_alone(
     face.wait(session.end_session())
 
 
-@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "in parts"])
+@pytest.mark.parametrize("way", ["at once", "in parts", "own id"])
 def test_first_chunks_go_beside_the_check_of_the_indexes(
-    face: Any, standalone: Server, told: Told, database_name: str, far: None, at_once: bool
+    face: Any, standalone: Server, told: Told, database_name: str, far: None, way: str
 ) -> None:
     client = face.client(standalone.uri, event_listeners=[told], minPoolSize=4)
     bucket = face.bucket_class(client[database_name], chunk_size_bytes=1024)
@@ -201,8 +201,10 @@ def test_first_chunks_go_beside_the_check_of_the_indexes(
     eventually(lambda: pool_sizes(client)[0] >= 4)
     told.take()
 
-    if at_once:
+    if way == "at once":
         face.wait(bucket.upload_from_stream("file", os.urandom(9000)))
+    elif way == "own id":
+        face.wait(bucket.upload_from_stream_with_id("mine", "file", os.urandom(9000)))
     else:
         target = bucket.open_upload_stream("file")
         face.wait(target.write(b"less than a chunk"))
@@ -223,6 +225,34 @@ def test_caller_that_has_the_id_waits_for_the_index(
 
     commands = told.take()
     assert commands.index("createIndexes.") < commands.index("insert")
+
+
+@pytest.mark.parametrize("file_id", [None, "mine"])
+def test_a_bucket_that_was_dropped_gets_its_indexes_again(
+    face: Any, watched: Any, peer: Any, file_id: str | None
+) -> None:
+    face.wait(watched.upload_from_stream("file", b"x" * 25))
+    peer.client.drop_database(peer.name)
+
+    if file_id is None:
+        face.wait(watched.upload_from_stream("file", b"y" * 25))
+    else:
+        face.wait(watched.upload_from_stream_with_id(file_id, "file", b"y" * 25))
+
+    assert peer["fs.chunks"].index_information()["files_id_1_n_1"]["unique"] is True
+    assert "filename_1_uploadDate_1" in peer["fs.files"].index_information()
+
+
+def test_an_id_is_taken_also_where_the_first_chunks_go_beside_the_check(
+    face: Any, watched: Any, peer: Any
+) -> None:
+    face.wait(watched.upload_from_stream_with_id("mine", "file", b"x" * 25))
+
+    with pytest.raises(FileExists):
+        face.wait(watched.upload_from_stream_with_id("mine", "file", b"y" * 45))
+
+    assert face.wait(watched.download("mine")) == b"x" * 25
+    assert peer["fs.chunks"].count_documents({}) == 3
 
 
 def test_an_empty_bucket_gets_its_indexes_and_a_full_one_none(

@@ -33,6 +33,8 @@ IN_FLIGHT = 4
 
 _FILES_INDEX = {"filename": 1, "uploadDate": 1}
 _CHUNKS_INDEX = {"files_id": 1, "n": 1}
+# Buckets of which a client remembers that their indexes were there.
+_KNOWN_BUCKETS = 1000
 # Chunk ids in one delete.
 _IDS_AT_ONCE = 50_000
 
@@ -87,7 +89,8 @@ class ChunkSender:
     def write_at_once(self) -> None:
         """Let one call write the whole file. From far away its first insert goes beside the check of the indexes."""
         # With an id of the caller's, only the index keeps a second upload's chunks out, so it has to exist before.
-        self._is_at_once = self._session is None and self._is_own_id and is_far(self._port)
+        is_safe = self._is_own_id or self._root.full_name in self._root._client._indexed_buckets
+        self._is_at_once = self._session is None and is_safe and is_far(self._port)
 
     async def write_flow(self, data: Any) -> None:
         """Accept all of `data`, a buffer; send each full insert.
@@ -235,6 +238,9 @@ class ChunkSender:
             await _create_index_flow(files, _FILES_INDEX, False, session)
         if second is None:
             await _create_index_flow(self._chunks, _CHUNKS_INDEX, True, session)
+        known = self._root._client._indexed_buckets
+        if len(known) < _KNOWN_BUCKETS:
+            known.add(self._root.full_name)
 
     def _index_session(self) -> _ClientSession | None:
         # A transaction cannot create indexes on a collection with documents.

@@ -125,6 +125,8 @@ class _MongoClient(
             without_frames(error)
             raise
         self._options = options
+        # Names of GridFS buckets whose indexes were there when a file was stored last.
+        self._indexed_buckets: set[str] = set()
         _tell_others(options)
         self._take_settings(
             options.codec_options, options.read_preference, options.write_concern, options.read_concern
