@@ -229,12 +229,9 @@ impl Set {
         if member.data.time_at(length) >= time {
             return false;
         }
-        if member.is_primary && member.data.time_at(member.data.log.len()) < time {
-            self.members[number].clock = self.members[number].clock.max(time);
-            self.write(number, None, false, Vec::new());
-            if !is_majority {
-                return false;
-            }
+        self.bring_time(number, time);
+        if self.members[number].is_primary && !is_majority {
+            return false;
         }
         // A delayed member would have it in ten minutes; its operator lets nothing wait so long.
         let is_delayed = self.members[number].duty == Duty::Delayed;

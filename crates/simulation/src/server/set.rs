@@ -409,23 +409,47 @@ impl Set {
         }
     }
 
-    /// Has a member fetch from the primary what it lacks, once it took back what that never had. Returns whether there
-    /// is more to fetch.
-    fn fetch_now(&mut self, number: usize) -> bool {
-        let source = (0..self.members.len()).find(|&other| {
+    /// Returns the primary that a member follows, if it reaches one.
+    fn source_of(&self, number: usize) -> Option<usize> {
+        (0..self.members.len()).find(|&other| {
             let known = &self.members[other];
             other != number
                 && known.is_primary
                 && known.term >= self.members[number].term
                 && self.reaches(number, other)
-        });
-        let Some(source) = source else { return false };
+        })
+    }
+
+    /// Has the primary that a member reaches, or is, write a note if its log has not come to a cluster time that is waited
+    /// for: the clock that it came from may be ahead of the primary's own.
+    pub(crate) fn bring_time(&mut self, number: usize, time: u64) {
+        let is_primary = self.members[number].is_primary;
+        let Some(writer) = is_primary.then_some(number).or_else(|| self.source_of(number)) else { return };
+        let member = &mut self.members[writer];
+        if member.data.time_at(member.data.log.len()) < time {
+            member.clock = member.clock.max(time);
+            self.write(writer, None, false, Vec::new());
+        }
+    }
+
+    /// Has a member fetch from the primary what it lacks, once it took back what that never had. Returns whether there
+    /// is more to fetch.
+    fn fetch_now(&mut self, number: usize) -> bool {
+        let Some(source) = self.source_of(number) else { return false };
         if self.members[number].is_primary {
             self.step_down(number);
         }
         let is_delayed = self.has_begun && self.members[number].duty == Duty::Delayed;
         if is_delayed || !self.members[number].is_bearing() || !self.members[number].is_up() {
             return false;
+        }
+        let waiting = self.members[number].held.iter();
+        let times = waiting.filter_map(|held| match held.wait {
+            Wait::Time { time, .. } => Some(time),
+            _ => None,
+        });
+        if let Some(time) = times.max() {
+            self.bring_time(number, time);
         }
         let (theirs, own) = (&self.members[source].data.log, &self.members[number].data.log);
         let mut common = own.len().min(theirs.len());
