@@ -8,7 +8,7 @@ use bench::*;
 use mangonel_proto::client::Action;
 use mangonel_proto::client_session::ClientSession;
 use mangonel_proto::error::Failure;
-use mangonel_proto::events::{Event, Interests};
+use mangonel_proto::events::{CheckOutFailure, Event, Interests, PoolEvent};
 use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::message::Replies;
 use mangonel_proto::operation::{Kind, SessionChoice};
@@ -377,6 +377,32 @@ fn waiting_for_a_link_ends_in_an_error_that_says_what_the_pool_does() {
     assert!(message(&waiter).contains("0.2 s: 1 in use, 0 being opened, 1 waiting"), "{}", message(&waiter));
     bench.reply(&mut holder, &json!({"ok": 1}));
     assert_eq!(bench.sizes(), (1, 0, 0, 0));
+}
+
+#[test]
+fn the_check_out_of_a_waiter_ends_whose_time_is_over_before_it_hears_that_the_client_was_closed() {
+    let mut bench = Bench::new(with(|options| {
+        options.pool.max_pool_size = 1;
+        options.wait_queue_timeout = Some(Duration::from_millis(200));
+    }));
+    let _holder = bench.sent(find());
+    bench.client.set_interests(Interests::POOLS);
+    let mut waiter = bench.begin(find());
+    waiter.handle_check_out(&mut bench.client, bench.now);
+    assert_eq!((waiter.step(), bench.sizes()), (Step::Wait, (0, 1, 0, 1)));
+    bench.client.close(bench.now);
+    bench.client.poll_events();
+    bench.pass(200);
+    waiter.handle_timeout(&mut bench.client, bench.now);
+    assert_eq!(waiter.failure(), Some(&Failure::Closed));
+    let heard = bench.client.poll_events();
+    let is_end = |event: &Event| {
+        matches!(
+            event,
+            Event::Pool { event: PoolEvent::CheckOutFailed { reason: CheckOutFailure::PoolClosed, .. }, .. }
+        )
+    };
+    assert_eq!(heard.iter().filter(|event| is_end(event)).count(), 1);
 }
 
 #[test]

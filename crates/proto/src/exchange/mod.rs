@@ -587,7 +587,8 @@ impl Exchange {
                 let address = self.address();
                 let longest = now.saturating_since(since).as_millis() as f64 / 1000.0;
                 let id = self.id;
-                let Some(pool) = self.pool(client) else { return self.fail_closed() };
+                // It was closed meanwhile, and the wake-up for that is late.
+                let Some(pool) = self.pool(client) else { return self.handle_wake(client, now) };
                 let (_, out, pending) = pool.sizes();
                 let waiting = pool.waiting();
                 pool.abandon(id, now);
