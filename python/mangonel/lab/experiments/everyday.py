@@ -165,9 +165,9 @@ class EverydayTask(CallsTask):
         """Store the people, and compare the result of the operation for the last of them."""
         people = self._operations.people
         self.bench.run(people.drop())
-        self.bench.run(
-            self.adapter.insert_many([{"_id": number, **person(number)} for number in range(STORED)])
-        )
+        # A transaction reads from a moment that a majority has, in which the collection must be there already.
+        stored = people.with_options(write_concern=self._operations.driver.WriteConcern("majority"))
+        self.bench.run(stored.insert_many([{"_id": number, **person(number)} for number in range(STORED)]))
         self.arguments(STORED)  # the documents to delete exist
         told = told_by(self.bench.run(self._call(STORED - 1)))
         expect("people", self.bench.run(people.count_documents({"n": {"$gte": 0}})), STORED)
