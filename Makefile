@@ -194,8 +194,8 @@ bench-languages: build    ## Client CPU in Python, C, Rust, Go, Node.js and Java
 	$(BIN)/python -m compileall -q python/mangonel
 	mkdir -p $(LANGUAGES)
 	$(BIN)/mangonel lab run languages languages-one-core languages-idle crowd --brief --budget $(LANGUAGES_BUDGET) -o $(LANGUAGES)/run.jsonl
-	$(BIN)/mangonel lab run languages-control --brief --rounds 3 --budget 100 \
-		--contender mangonel-program --contender c-program \
+	$(BIN)/mangonel lab run languages-control --brief --rounds 3 --budget 150 \
+		--contender mangonel-program --contender c-program --contender rust-program \
 		--plant mangonel-program=15% --plant c-program=15% -o $(LANGUAGES)/planted.jsonl
 	$(BIN)/python tools/docs_languages.py $(LANGUAGES)/run.jsonl $(LANGUAGES)/planted.jsonl
 	$(BIN)/python tools/docs_benchmarks.py --cost $(LANGUAGES)/run.jsonl

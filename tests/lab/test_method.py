@@ -254,6 +254,25 @@ def test_in_the_brief_form_a_contender_against_itself_is_within_its_interval_tho
     assert held >= 0.92 * total  # 95 % of many; so many are within two standard deviations of that
 
 
+def test_a_contender_that_was_slowed_down_on_purpose_is_no_null_control():
+    found = brief(5, slow=1.15)
+    before = found.between_processes("subject", "wall")
+    for key, row in found.rows.items():
+        if key[2] == "mangonel":
+            for entry in row.rounds:
+                for sample in entry["samples"]:
+                    sample["wall_ns"] *= 2
+    planted = results.Results(
+        {**found.content, "plan": {**found.content["plan"], "plants": {"mangonel": 1.0}}}
+    )
+
+    assert before < 0.15
+    assert planted.between_processes("subject", "wall") < 0.15  # of PyMongo and its twin
+    rows = [row for row in planted.rows.values() if row.key[1] == "part-0"]
+    assert planted.null(rows, "mangonel") is None
+    assert planted.null(rows, "pymongo") is not None
+
+
 def test_in_the_brief_form_a_planted_slowdown_is_found_and_equals_are_not_called_different():
     slower = changes(brief(1), brief(2, slow=1.15, parts=12))
     same = changes(brief(3), brief(4))

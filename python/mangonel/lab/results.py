@@ -126,11 +126,15 @@ class Results:
         twice.sort(key=lambda row: row.key[2] != wanted + registry.AGAIN)
         for row in twice:
             original = (*row.key[:2], row.key[2].removesuffix(registry.AGAIN))
-            if name and original[2] != name:
+            if self._is_planted(original[2]) or (name and original[2] != name):
                 continue
             if (found := self.ratio(original, row.key, row.judge)) is not None:
                 return found
         return None
+
+    def _is_planted(self, contender: str) -> bool:
+        """Return whether a contender was slowed down on purpose: its twin, which was not, is no null control then."""
+        return contender in self.content["plan"].get("plants", ())
 
     def ratio(self, above: Key, below: Key, figure: str = "wall") -> Estimate | None:
         """Return the ratio of the first cell's figure to the second's, or None if either is missing."""
@@ -178,7 +182,7 @@ class Results:
         if not self._apart:
             for key, row in self.rows.items():
                 twin = self.rows.get((*key[:2], key[2] + registry.AGAIN))
-                if twin is None or row.failures or twin.failures:
+                if twin is None or row.failures or twin.failures or self._is_planted(key[2]):
                     continue
                 mine, other = row.per_round(row.judge), twin.per_round(row.judge)
                 if mine.keys() & other.keys():
