@@ -12,7 +12,7 @@ export MONGODB_SPECIFICATIONS := $(CURDIR)/build/specifications
 endif
 # Cargo takes no jobs from make, and says so at length where it finds that it could.
 CARGO   := MAKEFLAGS= cargo
-SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) Cargo.toml Cargo.lock pyproject.toml
+SOURCES := $(shell find crates -name '*.rs' -o -name Cargo.toml) .cargo/config.toml Cargo.toml Cargo.lock pyproject.toml
 
 .PHONY: help build run simulate simulate-planted test specifications beside test-rust test-python test-server test-pythons test-all test-rest rest-beside rest-seeds rest-codecs rest-interpreter rest-python rest-faces rest-faults rest-pymongo lint-rust lint-text lint-types lint-stubs lint-floors instructions test-websessions-long pymongo-suite bench bench-languages soak lint fmt stubs fuzz audit miri asan docs test-site demo lock clean third-party wheel wheels
 

@@ -107,6 +107,19 @@ def test_the_wheel_carries_the_licences_and_the_bill_of_materials(wheel: Path) -
         assert f"Provides-Extra: {extra}\n" in text
 
 
+@builds
+@pytest.mark.timeout(600)
+def test_an_installation_without_bytecode_takes_less_than_8_mb(wheel: Path, tmp_path: Path) -> None:
+    if (strip := shutil.which("strip")) is None:
+        pytest.skip("needs strip, of binutils")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    for library in tmp_path.rglob("*.so"):
+        # As pip builds it.
+        run(strip, library)
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 8_000_000
+
+
 @needs_cargo
 def test_the_source_distribution_holds_what_building_takes(tmp_path: Path) -> None:
     run(MATURIN, "sdist", "--out", tmp_path)
@@ -114,7 +127,7 @@ def test_the_source_distribution_holds_what_building_takes(tmp_path: Path) -> No
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     needed = {"Cargo.lock", "Cargo.toml", "LICENSE", "README.md", "pyproject.toml", "PKG-INFO"}
-    needed |= {"THIRD-PARTY-LICENSES.md", "mangonel.cdx.json", "python/mangonel/py.typed"}
+    needed |= {"THIRD-PARTY-LICENSES.md", "mangonel.cdx.json", "python/mangonel/py.typed", ".cargo/config.toml"}
     tracked = (
         run("git", "-c", "safe.directory=*", "ls-files", "crates", "python").splitlines()
         if (ROOT / ".git").exists()
