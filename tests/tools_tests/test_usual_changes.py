@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mangonel.bson import ObjectId
 from tools.scripted_server import Reply, Request, ScriptedServer
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +26,101 @@ COMMAND = '''\
         command = {"dataSize": f"{self._database.name}.{self._name}"}
         return self._port.run(self._read_operation(command, READ_APPLY, comment=comment, codec=PLAIN))
 
+'''
+TERMINAL = '''\
+    @terminal
+    def oldest(self) -> T | None:
+        """Return the document with the least `_id`, or None."""
+        return self.sort("_id")._single(IS_ASYNC, "first")
+
+'''
+RUN_TERMINAL = """\
+from mangonel import odm
+
+class Order(odm.Document):
+    customer: str
+
+connection = odm.connect(URI, database="shop")
+print(Order.find().oldest().customer)
+
+async def main():
+    print((await Order.find().aoldest()).customer)
+    await connection.aclose()
+
+asyncio.run(main())
+connection.close()
+"""
+WRITTEN_OUT = '''\
+    ("CollectionAggregation", "data_size"): (
+        "def data_size(self, comment: Any | None = None) -> dict[str, int]: ...",
+        "async def data_size(self, comment: Any | None = None) -> dict[str, int]: ...",
+    ),
+'''
+EXPERIMENT = """\
+
+[shelf]
+title = "texts on a shelf"
+all = { unit = "text", judge = "client", server = false }
+parts = [["put", "texts that are put there", ["shelves"], [2, 4], [1, 2]]]
+shows = "What a shelf costs."
+"""
+TASK = '''\
+"""Texts on a shelf."""
+
+from mangonel.lab.digest import digest
+from mangonel.lab.experiment import Task
+from mangonel.lab.experiments._parts import Tabled
+
+
+class Put(Task):
+    """Keeps what it is given."""
+
+    def __init__(self, part, bench):
+        self.count, self.shelf = part.operations, []
+
+    def verify(self):
+        self.act()
+        return digest(self.shelf)
+
+    def act(self):
+        self.shelf += ["text"] * self.count
+        return self.count
+
+
+EXPERIMENT = Tabled("shelf", Put)
+'''
+CONTENDER = """\
+
+[[driver]]
+id = "shelf"
+title = "a shelf"
+packages = []
+offers = ["shelves"]
+"""
+RUN_EXPERIMENT = """\
+from mangonel.lab import registry
+from mangonel.lab.experiment import Size
+
+experiment, size = registry.experiments()["shelf"], Size(quick=True)
+(part,) = experiment.parts(size)
+players = [one.id for one in registry.contenders().values() if not one.missing() and not part.excludes(one)]
+task = experiment.task(part, None)
+print(players, part.operations, bool(task.verify()), task.act())
+"""
+FAULT = """
+[[fault]]
+name = "a code that is forgotten"
+file = "codes.rs"
+find = '''FIND'''
+put = ''' '''
+"""
+FLOW = '''\
+"""A package above the driver."""
+
+
+async def shelf_flow(port, command):
+    """Wait as flows may, and not by itself."""
+    return await port.arun(command)
 '''
 RUN_COMMAND = """\
 from mangonel import AsyncMongoClient, MongoClient
@@ -148,8 +244,12 @@ class Scratch:
         )
         for library in (ROOT / "python").rglob("*.so"):
             (folder / library.relative_to(ROOT)).symlink_to(library)
-        shutil.copytree(ROOT / "tools", folder / "tools", ignore=shutil.ignore_patterns("__pycache__"))
         self.changed: list[str] = []
+        self.take("tools")
+
+    def take(self, path: str) -> None:
+        """Copy a folder of the sources too."""
+        shutil.copytree(ROOT / path, self.folder / path, ignore=shutil.ignore_patterns("__pycache__"))
 
     def change(self, path: str, *replacements: tuple[str, str]) -> None:
         """Replace each text, which must stand in the file once."""
@@ -161,10 +261,15 @@ class Scratch:
 
     def write(self, path: str, text: str) -> None:
         """Write a file, old or new."""
+        (self.folder / path).parent.mkdir(exist_ok=True)
         (self.folder / path).write_text(text)
         self.changed.append(path)
 
-    def python(self, *arguments: str) -> str:
+    def add(self, path: str, text: str) -> None:
+        """Write behind what a file has."""
+        self.write(path, (self.folder / path).read_text() + text)
+
+    def python(self, *arguments: str, status: int = 0) -> str:
         """Run the interpreter on the copy; return what it printed."""
         found = subprocess.run(
             [sys.executable, *arguments],
@@ -175,7 +280,7 @@ class Scratch:
             timeout=300,
             check=False,
         )
-        assert found.returncode == 0, found.stdout + found.stderr
+        assert found.returncode == status, found.stdout + found.stderr
         return found.stdout
 
     def run(self, program: str, uri: str = "") -> str:
@@ -186,7 +291,7 @@ class Scratch:
 
     def by_row_alone(self, name: str) -> bool:
         """Return whether the row names each file that was changed, by itself or by its folder."""
-        places = re.findall(r"`([\w./]+/[\w./]+)`", row(name))
+        places = re.findall(r"`([\w./]+[/.][\w./]+)`", row(name))
         return all(
             any(path == place or path.startswith(f"{place}/") for place in places) for path in self.changed
         )
@@ -251,6 +356,82 @@ def test_an_option_of_a_command_is_its_argument_and_one_line(
 
     scripted_server.on("distinct", answer)
     assert scratch.run(RUN_OPTION, scripted_server.uri) == "[None] [True]\n[True]\n"
+
+
+def test_a_terminal_of_the_mapper_is_one_method(scratch: Scratch, scripted_server: ScriptedServer) -> None:
+    scratch.change(
+        "python/mangonel/odm/query/reads.py",
+        ("    @terminal\n    def count(", f"{TERMINAL}    @terminal\n    def count("),
+    )
+    assert scratch.by_row_alone("a terminal of the mapper, such as `save`")
+    scratch.python("tools/stubs.py")
+    stub = (scratch.folder / "python/mangonel/odm/_twins.pyi").read_text()
+    assert "    def aoldest(self) -> Coroutine[Any, Any, T | None]: " in stub
+
+    found = [{"_id": ObjectId(), "customer": "ada"}]
+    scripted_server.on("find", Reply({"ok": 1, "cursor": {"id": 0, "ns": "shop.order", "firstBatch": found}}))
+    assert scratch.run(RUN_TERMINAL, scripted_server.uri) == "ada\nada\n"
+    asked = [request.command for request in scripted_server.received("find")]
+    assert [(command["sort"], command["limit"]) for command in asked] == [({"_id": 1}, 1)] * 2
+
+
+def test_a_type_that_no_signature_can_express_is_a_row_of_a_table(scratch: Scratch) -> None:
+    scratch.change(
+        "python/mangonel/_shared/collection/aggregation.py",
+        ("    def distinct(\n", f"{COMMAND}    def distinct(\n"),
+    )
+    scratch.changed.clear()
+    scratch.change("tools/stubs.py", ("WRITTEN_OUT = {\n", f"WRITTEN_OUT = {{\n{WRITTEN_OUT}"))
+    assert scratch.by_row_alone("a type that no signature can express")
+    scratch.python("tools/stubs.py")
+    stub = (scratch.folder / "python/mangonel/api.pyi").read_text()
+    assert stub.count("def data_size(self, comment: Any | None = None) -> dict[str, int]: ...") == 2
+    assert stub.count("async def data_size(") == 1
+
+
+def test_a_package_above_the_driver_has_its_flows_checked_and_its_floor(scratch: Scratch) -> None:
+    scratch.write("python/mangonel/shelf/__init__.py", FLOW.replace("port.arun(", "socket.send("))
+    scratch.changed.clear()
+    scratch.change("tools/flows.py", ('FLOORS = ("_shared", ', 'FLOORS = ("_shared", "shelf", '))
+    contracts = scratch.folder / "pyproject.toml"
+    contracts.write_text((ROOT / "pyproject.toml").read_text())
+    scratch.change(
+        "pyproject.toml",
+        ('    "mangonel.gridfs | mangonel', '    "mangonel.shelf | mangonel.gridfs | mangonel'),
+    )
+    assert scratch.by_row_alone("a package above the driver")
+    assert "shelf/__init__.py:6: expected await of a port" in scratch.python("tools/flows.py", status=1)
+    scratch.write("python/mangonel/shelf/__init__.py", FLOW)
+    scratch.python("tools/flows.py")
+    floors = (str(Path(sys.executable).with_name("lint-imports")), "--no-cache")
+    assert " 0 broken." in scratch.python(*floors)
+    scratch.write("python/mangonel/shelf/__init__.py", f"{FLOW}\nimport mangonel.odm\n")
+    assert "mangonel.shelf -> mangonel.odm (l." in scratch.python(*floors, status=1)
+
+
+def test_a_planted_fault_is_an_entry_that_has_its_place(scratch: Scratch) -> None:
+    scratch.take("crates/proto/src")
+    (scratch.folder / "crates/simulation").mkdir()
+    faults = "crates/simulation/planted.toml"
+    shutil.copy(ROOT / faults, scratch.folder / faults)
+    place = (ROOT / "crates/proto/src/codes.rs").read_text().splitlines()[0]
+    scratch.add(faults, FAULT.replace("FIND", place))
+    assert scratch.by_row_alone("a planted fault")
+    scratch.python("tools/planted.py", "--check")
+    scratch.change("crates/proto/src/codes.rs", (place, "//! Another line."))
+    told = scratch.python("tools/planted.py", "--check", status=1)
+    assert told.startswith("a code that is forgotten: expected `find` once in codes.rs, got it 0 times")
+
+
+def test_an_experiment_is_a_table_and_its_task_and_a_contender_is_a_row(scratch: Scratch) -> None:
+    experiments = "python/mangonel/lab/experiments"
+    scratch.add(f"{experiments}/experiments.toml", EXPERIMENT)
+    scratch.write(f"{experiments}/shelf.py", TASK)
+    assert scratch.by_row_alone("an experiment of the lab")
+    scratch.changed.clear()
+    scratch.add("python/mangonel/lab/contenders/drivers.toml", CONTENDER)
+    assert scratch.by_row_alone("a contender of the lab")
+    assert scratch.run(RUN_EXPERIMENT) == "['shelf'] 2 True 2\n"
 
 
 def test_a_bson_option_is_a_field_in_python_and_one_in_rust(scratch: Scratch) -> None:
