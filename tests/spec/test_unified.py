@@ -77,9 +77,12 @@ def _running() -> Facts:
     return Facts(name, topology, server.has_users, tuple(server.parameters.items()))
 
 
+RUNS = list(_runs())
+
+
 @pytest.mark.timeout(200)
 @pytest.mark.each_once("case")
-@pytest.mark.parametrize(("case", "face_name", "deployment_name"), list(_runs()))
+@pytest.mark.parametrize(("case", "face_name", "deployment_name"), RUNS)
 def test_unified_spec(
     case: Case,
     face_name: str,
@@ -136,9 +139,7 @@ def test_a_case_is_played_on_both_faces_and_on_each_deployment(names: list[str])
 
 @needs_folder
 def test_cases_with_a_limit_for_connecting_are_begun_last() -> None:
-    marks = {
-        row.id: [mark.name for mark in row.marks] for row in _runs() if "interruptInUse-pool" in str(row.id)
-    }
+    marks = {row.id: [mark.name for mark in row.marks] for row in RUNS if "interruptInUse-pool" in str(row.id)}
     assert marks
     assert all("needs_calm" in found for found in marks.values())
 
