@@ -127,7 +127,12 @@ def test_the_source_distribution_holds_what_building_takes(tmp_path: Path) -> No
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     needed = {"Cargo.lock", "Cargo.toml", "LICENSE", "README.md", "pyproject.toml", "PKG-INFO"}
-    needed |= {"THIRD-PARTY-LICENSES.md", "mangonel.cdx.json", "python/mangonel/py.typed", ".cargo/config.toml"}
+    needed |= {
+        "THIRD-PARTY-LICENSES.md",
+        "mangonel.cdx.json",
+        "python/mangonel/py.typed",
+        ".cargo/config.toml",
+    }
     tracked = (
         run("git", "-c", "safe.directory=*", "ls-files", "crates", "python").splitlines()
         if (ROOT / ".git").exists()

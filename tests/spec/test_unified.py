@@ -139,7 +139,9 @@ def test_a_case_is_played_on_both_faces_and_on_each_deployment(names: list[str])
 
 @needs_folder
 def test_cases_with_a_limit_for_connecting_are_begun_last() -> None:
-    marks = {row.id: [mark.name for mark in row.marks] for row in RUNS if "interruptInUse-pool" in str(row.id)}
+    marks = {
+        row.id: [mark.name for mark in row.marks] for row in RUNS if "interruptInUse-pool" in str(row.id)
+    }
     assert marks
     assert all("needs_calm" in found for found in marks.values())
 

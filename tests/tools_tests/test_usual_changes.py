@@ -50,12 +50,12 @@ async def main():
 asyncio.run(main())
 connection.close()
 """
-WRITTEN_OUT = '''\
+WRITTEN_OUT = """\
     ("CollectionAggregation", "data_size"): (
         "def data_size(self, comment: Any | None = None) -> dict[str, int]: ...",
         "async def data_size(self, comment: Any | None = None) -> dict[str, int]: ...",
     ),
-'''
+"""
 EXPERIMENT = """\
 
 [shelf]
