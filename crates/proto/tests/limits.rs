@@ -306,6 +306,24 @@ fn an_attempt_that_wrote_nothing_says_less_than_the_one_before() {
 }
 
 #[test]
+fn an_attempt_without_an_answer_says_more_than_those_before_that_wrote_nothing() {
+    let mut refusal = overloaded();
+    refusal["errorLabels"].as_array_mut().unwrap().push(json!("NoWritesPerformed"));
+    let mut bench = Bench::primary();
+    let mut exchange = bench.sent(within(5000, insert()));
+    for _ in 0..2 {
+        bench.reply(&mut exchange, &refusal);
+        rest(&mut bench, &mut exchange);
+    }
+    bench.is_down = true;
+    bench.break_line(&mut exchange);
+    bench.pass(5000);
+    exchange.handle_timeout(&mut bench.client, bench.now);
+    assert!(message(&exchange).contains("connection reset"), "{:?}", exchange.failure());
+    assert!(!exchange.facts().labels.wrote_nothing);
+}
+
+#[test]
 fn a_broken_line_under_a_retryable_write_is_labelled_so() {
     let mut bench = Bench::primary();
     for (operation, is_labelled) in

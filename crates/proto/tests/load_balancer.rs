@@ -237,6 +237,24 @@ fn a_transactions_connection_that_is_lost_while_a_statement_waits_for_an_overloa
 }
 
 #[test]
+fn an_abort_that_reports_its_first_attempt_gives_back_the_connection_of_its_second() {
+    let mut bench = bench();
+    let session = transaction(&mut bench);
+    bench.run(in_session(session, insert()));
+    let ending = end(&mut bench.client, session, End::Abort);
+    let mut exchange = bench.begin(ending);
+    bench.break_line(&mut exchange);
+    bench.settle(&mut exchange);
+    bench.reply(
+        &mut exchange,
+        &json!({"ok": 0, "code": 20, "errmsg": "none", "errorLabels": ["NoWritesPerformed"]}),
+    );
+    assert!(message(&exchange).contains("connection reset"), "{:?}", exchange.failure());
+    bench.client.finish_transaction(session, End::Abort, bench.now);
+    assert_eq!(bench.sizes(), (1, 0, 0, 0));
+}
+
+#[test]
 fn a_commit_whose_connection_is_known_to_be_lost_is_sent_on_another_one() {
     let mut bench = bench();
     let session = transaction(&mut bench);

@@ -259,11 +259,11 @@ impl Exchange {
 
     /// Keeps the result of this attempt, unless it wrote nothing and an earlier result is more informative.
     fn keep_failure(&mut self, message: &[u8]) {
-        let failed = self.failed.take();
-        if self.facts.labels.wrote_nothing && matches!(self.earlier, Earlier::Kept(_)) {
+        // Taken in any case: facts that stayed would be those of the next attempt, if that gets no reply.
+        let (failed, facts) = (self.failed.take(), std::mem::take(&mut self.facts));
+        if facts.labels.wrote_nothing && matches!(self.earlier, Earlier::Kept(_)) {
             return;
         }
-        let facts = std::mem::take(&mut self.facts);
         self.earlier = Earlier::Kept(Box::new(Attempt { failed, facts, reply: message.to_vec() }));
     }
 

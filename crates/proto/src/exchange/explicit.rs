@@ -154,6 +154,8 @@ impl Exchange {
     /// The exchange is over: after a failure that does not concern the transaction, the latter may continue elsewhere.
     pub(super) fn leave_session(&mut self, client: &mut Client, now: Instant) {
         if self.is_in_transaction() && self.is_line_failure() {
+            // The failure may be an earlier attempt's, and the connection of the last one was left to the transaction.
+            self.link = None;
             self.unpin_session(client, now);
         }
     }

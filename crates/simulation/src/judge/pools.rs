@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use mangonel_proto::exchange::Step;
 use mangonel_proto::ids::LinkId;
 use mangonel_proto::pool::Pool;
+use mangonel_proto::topology::TopologyType;
 
 use crate::client::{Link, Queued, member_of};
 use crate::plan;
@@ -115,13 +116,18 @@ impl World {
     }
 
     /// A client uses the routers that DNS named when it asked last, as many as it may. One whose
-    /// name led to something else for a while need not be used again before DNS is asked again.
+    /// name led to something else for a while need not be used again before DNS is asked again, and a client that has
+    /// first met a member of a set takes the deployment for that set, and asks no more.
     fn judge_routers(&mut self, client: usize) {
         let driver = &self.drivers[client];
         let (Some(most), Some(named), false) = (self.plan.srv, driver.named, driver.client.is_closed())
         else {
             return;
         };
+        if !matches!(driver.client.description().topology_type, TopologyType::Unknown | TopologyType::Sharded)
+        {
+            return;
+        }
         let allowed: BTreeSet<usize> =
             (0..self.plan.routers).filter(|router| named >> router & 1 == 1).collect();
         let known: BTreeSet<usize> =
