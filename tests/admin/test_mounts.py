@@ -63,7 +63,7 @@ def on_tornado(db: Connection, admin: Admin) -> Iterator[Any]:
     with Tornado(lambda: web.Application(admin.tornado("/admin"), xsrf_cookies=True), db.aclose) as running:
         headers = {"X-Forwarded-Proto": "https"}
         with httpx.Client(
-            base_url=f"http://127.0.0.1:{running.port}", headers=headers, timeout=TIMEOUT_S
+            base_url=f"http://127.0.0.1:{running.port}", headers=headers, timeout=TIMEOUT_S, verify=False
         ) as client:
             yield client
 

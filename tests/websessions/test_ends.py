@@ -290,7 +290,7 @@ async def test_an_end_that_is_asked_for_after_the_answer_or_without_one_is_an_en
                     raise asyncio.CancelledError
 
         url, _, stop = await listening(Application([("/", Late)], sessions=sessions))
-        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=60, verify=False) as client:
             asked = asyncio.ensure_future(client.get("/", headers={"Cookie": browser.cookie or ""}))
             await asyncio.wait_for(reached.wait(), 60)
             if framework == "tornado-cancelled":
@@ -357,7 +357,7 @@ async def streams(
                 pass
 
         url, _, stop = await listening(Application([("/", Chunks)], sessions=sessions))
-        async with httpx.AsyncClient(base_url=url, timeout=60) as other:
+        async with httpx.AsyncClient(base_url=url, timeout=60, verify=False) as other:
             with contextlib.suppress(httpx.HTTPError):
                 await other.get("/", headers=headers)
         await stop()
