@@ -38,8 +38,8 @@ UNSAID: dict[str, Any] = {
     "rounds": 0,
     "seed": None,
 }
-# The server counts write concerns. It does not store the sessions it knows every five minutes: that burst of writes with
-# w=majority would be counted, and timed, as a contender's.
+# The server counts write concerns. It does not store its sessions, as it would every five minutes: that burst of writes
+# with w=majority would be counted, and timed, as a contender's.
 PARAMETERS = {"reportOpWriteConcernCountersInServerStatus": True, "disableLogicalSessionCacheRefresh": True}
 
 Say = Callable[[Progress], None]
