@@ -44,7 +44,6 @@ DIFFERENT = {
     (r"cursor_command", "codec_options"): _FALSY,
     (r"command|cursor_command", "command"): "pairs and raw documents are commands as well",
     (r"server_info", ".*"): "the command is written buildInfo, its documented name",
-    (r"create_collection", "encryptedFields"): _FALSY,
 }
 
 

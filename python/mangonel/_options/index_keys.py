@@ -41,17 +41,15 @@ def bounds(spec: Any) -> dict[str, Any]:
     """Return the document of `min` or `max`: the keys of an index with any values.
 
     Raises:
-        TypeError: not a list of pairs.
-        ValueError: there is no key.
+        TypeError, ValueError: not a list of pairs.
     """
     if not isinstance(spec, (list, tuple, Mapping)):
         raise TypeError(f"expected a list of (key, value) pairs, got {type(spec)}")
-    if not spec:
-        raise ValueError("key_or_list must not be empty")
     try:
         return dict(spec)
-    except (TypeError, ValueError):
-        raise TypeError(f"expected a list of (key, value) pairs, got {spec!r}") from None
+    except (TypeError, ValueError) as error:
+        # Python tells a wrong length by a ValueError, as PyMongo does.
+        raise type(error)(f"expected a list of (key, value) pairs, got {spec!r}") from None
 
 
 def index_document(keys: _IndexList) -> dict[str, Any]:

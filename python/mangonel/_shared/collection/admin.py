@@ -55,12 +55,12 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         self._port.flow(self._create_flow(options, session))
 
     async def _create_flow(self, options: dict[str, Any], session: _ClientSession | None) -> None:
-        fields = known_fields(self, self._name, options.get("encryptedFields"))
+        fields = known_fields(self, self._name, options.pop("encryptedFields", None))
         if fields:
             await check_server_flow(self._client)
             for name in state_names(fields, self._name):
                 await self._administer_flow({"create": name, **STATE_OPTIONS}, session=session)
-            options = {**options, "encryptedFields": fields}
+            options["encryptedFields"] = fields
         await self._create_plain_flow(options, session)
         if fields:
             indexes = [{"name": f"{TAGS}_1", "key": {TAGS: 1}}]

@@ -278,7 +278,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         """Stop before these index keys; needs `hint`. Return the cursor.
 
         Args:
-            spec: pairs of key and value, in the order of the index; an exclusive bound.
+            spec: pairs of key and value, in the order of the index; an exclusive bound. Empty: no bound.
 
         Raises:
             TypeError: neither a list nor a tuple.
@@ -291,15 +291,13 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if not isinstance(spec, (list, tuple)):
             raise TypeError(f"spec must be an instance of list or tuple, not {type(spec)}")
         self._check_unused()
-        self._query["max"] = bounds(spec)
-        self._has_index_bounds = True
-        return self
+        return self._bound("max", spec)
 
     def min(self, spec: _IndexList) -> Self:
         """Start at these index keys; needs `hint`. Return the cursor.
 
         Args:
-            spec: pairs of key and value, in the order of the index; an inclusive bound.
+            spec: pairs of key and value, in the order of the index; an inclusive bound. Empty: no bound.
 
         Raises:
             TypeError: neither a list nor a tuple.
@@ -312,9 +310,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if not isinstance(spec, (list, tuple)):
             raise TypeError(f"spec must be an instance of list or tuple, not {type(spec)}")
         self._check_unused()
-        self._query["min"] = bounds(spec)
-        self._has_index_bounds = True
-        return self
+        return self._bound("min", spec)
 
     def max_time_ms(self, max_time_ms: int | None) -> Self:
         """Limit the server's time to `max_time_ms` milliseconds; None for no limit. Return the cursor.
@@ -374,7 +370,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             >>> cursor = client.shop.orders.find().max_scan(1_000)
         """
         self._check_unused()
-        self._query["maxScan"] = max_scan
+        self._set("maxScan", max_scan)
         return self
 
     def allow_disk_use(self, allow_disk_use: bool) -> Self:
@@ -497,6 +493,11 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
             self._query[field] = value
         else:
             self._query.pop(field, None)
+
+    def _bound(self, field: str, spec: _IndexList) -> Self:
+        self._set(field, bounds(spec))
+        self._has_index_bounds = "min" in self._query or "max" in self._query
+        return self
 
     def _narrow(self, names: dict[str, int]) -> None:
         self._query.setdefault("projection", names)
