@@ -335,7 +335,11 @@ impl World {
         if !exchange.operation().is_silent {
             driver.counted += 1;
         }
-        let message = exchange.take_earlier_reply().unwrap_or_else(|| std::mem::take(&mut place.message));
+        let mut message = exchange.take_earlier_reply().unwrap_or_else(|| std::mem::take(&mut place.message));
+        // What came and was refused, or belonged to an attempt before, is no reply.
+        if !matches!(exchange.failure(), None | Some(Failure::Command)) {
+            message.clear();
+        }
         let has_cursor = exchange.facts().cursor.as_ref().is_some_and(|cursor| cursor.id != 0);
         let session = if exchange.failure().is_none() && has_cursor { exchange.take_session() } else { None };
         let pinned = exchange.link().filter(|_| is_kept && has_cursor && exchange.failure().is_none());

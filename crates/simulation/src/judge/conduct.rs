@@ -3,7 +3,7 @@
 use mangonel_bson::RawDocument;
 use mangonel_proto::exchange::{Exchange, Step};
 use mangonel_proto::message::read_reply;
-use mangonel_proto::topology::Address;
+use mangonel_proto::topology::{Address, TopologyType};
 
 use super::{Use, limit_of};
 use crate::client::member_of;
@@ -108,9 +108,9 @@ impl World {
         }
         let id = exchange.id();
         let is_implicit = exchange.session().is_some();
-        let topology = &driver.client.options().topology;
-        let is_free =
-            exchange.operation().server.is_none() && !request.is_in_transaction && !topology.is_direct;
+        // A client that has first met a server of no set, as a forked child may, takes it for the deployment.
+        let is_single = driver.client.description().topology_type == TopologyType::Single;
+        let is_free = exchange.operation().server.is_none() && !request.is_in_transaction && !is_single;
         if is_free && met.is_some_and(|since| *since < place.begun) {
             broken.push("goes to a server that is none of the set".into());
         }
