@@ -78,7 +78,10 @@ class _GridOut:
         Example:
             >>> source.open()
         """
-        return self._port.flow(self._open_flow())
+        return self._port.flow(self._load_flow())
+
+    async def _load_flow(self) -> None:
+        await self._open_flow()
 
     async def _open_flow(self) -> Mapping[str, Any]:
         if not self._file:
@@ -120,16 +123,6 @@ class _GridOut:
         assert self._file is not None
         return self._file
 
-    def _deprecated(self, name: str) -> Any:
-        import warnings
-
-        warnings.warn(
-            f"GridOut property {name!r} is deprecated by the GridFS specification; keep it in the file's metadata",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        return self._document(name).get(name)
-
     @property
     def _id(self) -> Any:
         """The file's `_id`."""
@@ -148,8 +141,7 @@ class _GridOut:
     @property
     def content_type(self) -> str | None:
         """Deprecated: the file's type; new files keep it in `metadata`."""
-        found: str | None = self._deprecated("contentType")
-        return found
+        return self._document("contentType").get("contentType")
 
     @property
     def length(self) -> int:
@@ -169,8 +161,7 @@ class _GridOut:
     @property
     def aliases(self) -> list[str] | None:
         """Deprecated: further names."""
-        found: list[str] | None = self._deprecated("aliases")
-        return found
+        return self._document("aliases").get("aliases")
 
     @property
     def metadata(self) -> Mapping[str, Any] | None:
@@ -180,8 +171,7 @@ class _GridOut:
     @property
     def md5(self) -> str | None:
         """Deprecated: the digest that older drivers stored."""
-        found: str | None = self._deprecated("md5")
-        return found
+        return self._document("md5").get("md5")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") and not self.__dict__.get("_file"):
