@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from mangonel import AsyncMongoClient, MongoClient
+    from mangonel._emptied import Emptier
     from mangonel.api import Database
     from mangonel.server import Server
 
@@ -26,6 +27,7 @@ _MARK = "mangonel"
 _kept = ExitStack()
 _servers: dict[str, Server | _Running] = {}
 _clients: dict[str, MongoClient[Any]] = {}
+_emptiers: dict[str, Emptier] = {}
 
 
 class _Running:
@@ -59,6 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure() -> None:
     """Close the clients, then the servers."""
+    _emptiers.clear()
     _clients.clear()
     _servers.clear()
     _kept.close()
@@ -116,10 +119,15 @@ def mangonel_database(request: pytest.FixtureRequest, mangonel_client: MongoClie
 
     Each process of pytest-xdist has a database of its own.
     """
+    from mangonel._emptied import Emptier
+
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")[:8]
     database = mangonel_client[f"test_{worker}_{run}".rstrip("_")]
-    _empty(database)
+    name = _server_of(request)[0]
+    if name not in _emptiers:
+        _emptiers[name] = Emptier(database)
+    _emptiers[name].empty()
     _recorder.clear()
     return database
 
@@ -202,29 +210,3 @@ def _client_of(request: pytest.FixtureRequest) -> MongoClient[Any]:
         client = MongoClient(server.uri, event_listeners=[_recorder])
         _clients[name] = _kept.enter_context(client)
     return _clients[name]
-
-
-def _empty(database: Database[Any]) -> None:
-    """Delete the documents of each collection that has any; drop what no delete can empty."""
-    emptied = []
-    for found in database.list_collections():
-        name, options = found["name"], found.get("options", {})
-        if name.startswith("system."):
-            continue
-        if found["type"] == "collection" and not options.get("capped"):
-            emptied.append(name)
-        elif found["type"] != "view":
-            database.drop_collection(name)
-    for name in _filled(database, emptied):
-        database[name].delete_many({})
-
-
-def _filled(database: Database[Any], names: list[str]) -> list[str]:
-    """Return those of the collections that have a document, asked for by one command."""
-    if len(names) < 2:
-        return names
-    one: dict[str, list[dict[str, Any]]] = {
-        name: [{"$limit": 1}, {"$replaceWith": {"name": {"$literal": name}}}] for name in names
-    }
-    others = [{"$unionWith": {"coll": name, "pipeline": one[name]}} for name in names[1:]]
-    return [found["name"] for found in database[names[0]].aggregate([*one[names[0]], *others])]

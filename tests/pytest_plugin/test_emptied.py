@@ -1,0 +1,242 @@
+"""A database is empty for the next test, whoever wrote to it and how; what was not written is not deleted again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mangonel import InsertOne, MongoClient
+from mangonel._emptied import Emptier
+from mangonel.errors import InvalidOperation, OperationFailure
+from mangonel.server import Server, start
+from mangonel.testing import count_commands
+
+NAMES = [f"things{number}" for number in range(6)]
+
+
+@pytest.fixture(params=["server", "standalone"])
+def database(request: Any) -> Iterator[Any]:
+    """A database with six empty collections, of a replica set or of one mongod."""
+    with MongoClient[Any](request.getfixturevalue(request.param).uri) as client:
+        database = client[f"emptied_{uuid.uuid4().hex[:8]}"]
+        for name in NAMES:
+            database[name].create_index("a")
+        yield database
+        client.drop_database(database)
+
+
+def documents(database: Any) -> dict[str, int]:
+    """Return how many documents each collection has, if it has any."""
+    counts = {name: database[name].count_documents({}) for name in database.list_collection_names()}
+    return {name: count for name, count in counts.items() if count and not name.startswith("system.")}
+
+
+def in_a_transaction(database: Any) -> None:
+    with database.client.start_session() as session, session.start_transaction():
+        database.things3.insert_one({}, session=session)
+
+
+def with_a_time_series(database: Any) -> None:
+    import datetime
+
+    database.create_collection("measured", timeseries={"timeField": "at"})
+    database.measured.insert_one({"at": datetime.datetime.now(tz=datetime.UTC)})
+
+
+def as_a_capped_one(database: Any) -> None:
+    database.things3.insert_one({})
+    database.command("convertToCapped", "things3", size=4096)
+
+
+def through_a_view(database: Any) -> None:
+    if "seen" not in database.list_collection_names():
+        database.create_collection("seen", viewOn="things3", pipeline=[])
+    database.things3.insert_one({})
+
+
+def dropped_and_made_again(database: Any) -> None:
+    database.things3.drop()
+    database.things3.create_index("a")
+    database.things3.insert_one({})
+
+
+def renamed(database: Any) -> None:
+    database.things2.insert_one({})
+    database.things2.rename("things3", dropTarget=True)
+
+
+def merged(database: Any) -> None:
+    source = database.client[f"{database.name}_source"].things
+    source.insert_one({"_id": 1})
+    source.aggregate([{"$merge": {"into": {"db": database.name, "coll": "things3"}}}])
+    database.client.drop_database(source.database)
+
+
+def put_out(database: Any) -> None:
+    source = database.client[f"{database.name}_source"].things
+    source.insert_one({"_id": 1})
+    source.aggregate([{"$out": {"db": database.name, "coll": "things3"}}])
+    database.client.drop_database(source.database)
+
+
+def mapped(database: Any) -> None:
+    source = database.client[f"{database.name}_source"].things
+    source.insert_one({"_id": 1})
+    out = {"merge": "things3", "db": database.name}
+    source.database.command(
+        "mapReduce", "things", map="function() { emit(1, 1) }", reduce="function(k, v) { return 1 }", out=out
+    )
+    database.client.drop_database(source.database)
+
+
+def by_operations(database: Any) -> None:
+    operation = {"op": "i", "ns": f"{database.name}.things3", "o": {"_id": 1}}
+    database.client.admin.command("applyOps", [operation])
+
+
+PYMONGO = "import pymongo, sys; pymongo.MongoClient(sys.argv[1])[sys.argv[2]].things3.insert_one({})"
+
+
+def by_pymongo_in_another_process(database: Any) -> None:
+    pytest.importorskip("pymongo")
+    uri = "mongodb://{}:{}/?directConnection=true".format(*database.client.address)
+    subprocess.run([sys.executable, "-c", PYMONGO, uri, database.name], check=True, timeout=100)
+
+
+WRITES: dict[str, Callable[[Any], Any]] = {
+    "insert one": lambda database: database.things3.insert_one({}),
+    "insert many": lambda database: database.things3.insert_many([{} for _ in range(2000)]),
+    "unconfirmed": lambda database: database.things3.with_options(
+        write_concern=database.write_concern.__class__(w=0)
+    ).insert_one({}),
+    "upsert": lambda database: database.things3.update_one({"a": 1}, {"$set": {"b": 1}}, upsert=True),
+    "replace": lambda database: database.things3.replace_one({"a": 1}, {"b": 1}, upsert=True),
+    "find and update": lambda database: database.things3.find_one_and_update(
+        {"a": 1}, {"$set": {"b": 1}}, upsert=True
+    ),
+    "bulk": lambda database: database.things3.bulk_write([InsertOne({})]),
+    "bulk of the client": lambda database: database.client.bulk_write(
+        [InsertOne({}, namespace=f"{database.name}.things3")]
+    ),
+    "transaction": in_a_transaction,
+    "time series": with_a_time_series,
+    "capped": lambda database: (
+        database.create_collection("recent", capped=True, size=4096),
+        database.recent.insert_one({}),
+    ),
+    "converted to capped": as_a_capped_one,
+    "view": through_a_view,
+    "dropped": dropped_and_made_again,
+    "renamed": renamed,
+    "out": put_out,
+    "merge": merged,
+    "map and reduce": mapped,
+    "operations": by_operations,
+    "an index, and then a document": lambda database: (
+        database.things3.create_index("b"),
+        database.things3.insert_one({}),
+    ),
+    "a new collection": lambda database: database.new.insert_one({}),
+    "PyMongo": by_pymongo_in_another_process,
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_what_was_written_since_the_last_look_is_deleted(database: Any, write: str) -> None:
+    emptier = Emptier(database)
+    emptier.empty()
+    emptier.empty()
+    for _ in range(2):
+        try:
+            WRITES[write](database)
+        except (OperationFailure, InvalidOperation) as error:
+            # No transactions, or no `bulkWrite`.
+            if getattr(error, "code", None) not in (None, 20):
+                raise
+            pytest.skip(f"this server has none: {error}")
+        for _ in range(2):
+            emptier.empty()
+            assert documents(database) == {}
+    assert "things0" in database.list_collection_names()
+    assert "a_1" in database.things0.index_information()
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+def test_what_a_transaction_commits_after_a_look_is_deleted_at_the_next(server: Server, looks: int) -> None:
+    with MongoClient[Any](server.uri) as client:
+        database = client[f"emptied_{uuid.uuid4().hex[:8]}"]
+        for name in NAMES:
+            database.create_collection(name)
+        emptier = Emptier(database)
+        emptier.empty()
+        with client.start_session() as session, session.start_transaction():
+            database.things3.insert_one({}, session=session)
+            for _ in range(looks):
+                emptier.empty()
+        assert documents(database) == {"things3": 1}
+        emptier.empty()
+        assert documents(database) == {}
+        client.drop_database(database)
+
+
+def test_what_was_written_before_a_restart_of_the_server_is_deleted() -> None:
+    with start() as deployment, MongoClient[Any](deployment.uri) as client:
+        for name in NAMES:
+            client.shop.create_collection(name)
+        emptier = Emptier(client.shop)
+        emptier.empty()
+        client.shop.things3.insert_one({})
+        deployment.members[0].kill()
+        deployment.members[0].restart()
+        # As often as before.
+        client.shop.things2.insert_one({})
+        emptier.empty()
+        assert documents(client.shop) == {}
+
+
+def test_what_was_not_written_is_neither_asked_nor_deleted_again(standalone: Server) -> None:
+    with MongoClient[Any](standalone.uri) as client:
+        database = client[f"emptied_{uuid.uuid4().hex[:8]}"]
+        for name in NAMES:
+            database.create_collection(name)
+        emptier = Emptier(database)
+
+        def sent() -> list[Any]:
+            with count_commands() as commands:
+                emptier.empty()
+            return sorted(key for key in commands.sent if key[0] not in ("listCollections", "top"))
+
+        assert [name for name, _ in sent()] == ["aggregate"]
+        for _ in range(2):
+            database.things3.insert_one({})
+            database.things4.insert_many([{}, {}])
+            # Reading is no writing.
+            for name in NAMES:
+                database[name].find_one()
+            assert sent() == [("delete", "things3"), ("delete", "things4")]
+        assert [name for name, _ in sent()] == ["aggregate"]
+        assert sent() == []
+        client.drop_database(database)
+
+
+@pytest.mark.parametrize("code", [13, 59])
+def test_a_server_that_counts_no_writes_is_asked_for_documents(standalone: Server, code: int) -> None:
+    with MongoClient[Any](standalone.uri) as client:
+        database = client[f"emptied_{uuid.uuid4().hex[:8]}"]
+        for name in NAMES:
+            database.create_collection(name)
+        emptier = Emptier(database)
+        fails = {"failCommands": ["top"], "errorCode": code}
+        client.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=fails)
+        for _ in range(2):
+            database.things3.insert_one({})
+            with count_commands() as commands:
+                emptier.empty()
+            assert documents(database) == {}
+        assert [name for name, _ in commands.sent] == ["listCollections", "aggregate", "delete"]
+        client.drop_database(database)
