@@ -7,6 +7,7 @@ import gc
 import math
 import os
 import signal
+import socket
 import sys
 import tempfile
 import uuid
@@ -131,6 +132,14 @@ def chromium() -> Iterator[Any]:
 def database_name(server: Server) -> str:
     """The name of a database of `server` that only this test uses; it goes when the server does."""
     return f"test_{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def nowhere() -> Iterator[str]:
+    """The URI of a port on which nothing listens: the test holds it, so that no other program does meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"mongodb://127.0.0.1:{held.getsockname()[1]}"
 
 
 @pytest.fixture

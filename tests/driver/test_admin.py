@@ -321,7 +321,7 @@ def test_unacknowledged_drop_does_not_wait_for_a_reply(face: Face, databases: tu
     assert "things" not in face.wait(ours.list_collection_names())
 
 
-def test_aconnect_reaches_the_server_or_raises(face: Face, server: Server) -> None:
+def test_aconnect_reaches_the_server_or_raises(face: Face, server: Server, nowhere: str) -> None:
     if not face.is_async:
         pytest.skip("a blocking client has no aconnect")
     client = face.client(server.uri)
@@ -330,7 +330,7 @@ def test_aconnect_reaches_the_server_or_raises(face: Face, server: Server) -> No
     face.wait(client.aclose())
     with pytest.raises(errors.InvalidOperation):
         face.wait(client.admin.command("ping"))
-    lost = face.client("mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=50&directConnection=true")
+    lost = face.client(f"{nowhere}/?serverSelectionTimeoutMS=50&directConnection=true")
     with pytest.raises(errors.ServerSelectionTimeoutError):
         face.wait(lost.aconnect())
 

@@ -109,8 +109,8 @@ def test_a_spent_block_sends_nothing_and_says_what_to_do(face: Any, scripted: Sc
     assert len(scripted.received("find")) == 1
 
 
-def test_the_search_for_a_server_ends_with_the_limit(face: Any) -> None:
-    client = face.client("mongodb://127.0.0.1:1", timeoutMS=200)
+def test_the_search_for_a_server_ends_with_the_limit(face: Any, nowhere: str) -> None:
+    client = face.client(nowhere, timeoutMS=200)
     error, seconds = timed(face, lambda: client.a.b.find_one())
     assert isinstance(error, ServerSelectionTimeoutError)
     assert error.timeout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import gc
 import io
 import os
@@ -274,6 +275,31 @@ def test_cancelled_upload_leaves_no_chunk(face: Any, bucket: Any, peer: Any) -> 
     assert left_over(peer) == (0, 0)
 
 
+@pytest.mark.parametrize("owner", ["this upload", "another upload"])
+def test_upload_that_breaks_off_at_its_end_removes_no_file_of_another_upload(
+    face: Any, bucket: Any, peer: Any, owner: str
+) -> None:
+    class BrokenOff(BaseException):
+        """As Ctrl-C, which would end the loop's thread too."""
+
+    class Files:
+        """Stores the file's document, and breaks off before that is known."""
+
+        def _insert_checked(self, file: dict[str, Any], session: Any) -> Any:
+            if owner == "another upload":
+                file = {**file, "uploadDate": file["uploadDate"] - datetime.timedelta(seconds=1)}
+            peer["fs.files"].insert_one(file)
+            raise BrokenOff
+
+    target = bucket.open_upload_stream_with_id("same", "file")
+    face.wait(target.write(b"some"))
+    object.__setattr__(target, "_files", Files())
+    with pytest.raises(BrokenOff):
+        face.wait(target.close())
+
+    assert left_over(peer) == (int(owner == "another upload"), 0)
+
+
 def test_unconfirmed_writes_are_refused(face: Any, database: Any) -> None:
     unconfirmed = database.with_options(write_concern=WriteConcern(w=0))
 
@@ -338,8 +364,8 @@ def test_upload_that_was_ended_or_never_written_is_dropped_in_silence(
     assert not [warning for warning in told if "GridFS" in str(warning.message)]
 
 
-def test_a_write_to_a_server_that_cannot_be_reached_raises_and_so_does_close(face: Any) -> None:
-    bucket = face.bucket_class(face.client("mongodb://127.0.0.1:1", serverSelectionTimeoutMS=30)["nowhere"])
+def test_a_write_to_a_server_that_cannot_be_reached_raises_and_so_does_close(face: Any, nowhere: str) -> None:
+    bucket = face.bucket_class(face.client(nowhere, serverSelectionTimeoutMS=30)["nowhere"])
     target = bucket.open_upload_stream("file", chunk_size_bytes=1)
     with pytest.raises(ServerSelectionTimeoutError):
         face.wait(target.write(b"data"))

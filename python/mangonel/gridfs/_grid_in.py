@@ -16,6 +16,7 @@ from mangonel.read_preferences import ReadPreference
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import datetime
+    from collections.abc import Mapping
     from typing import NoReturn
 
     from mangonel._shared.collection.collection import _Collection
@@ -310,7 +311,7 @@ class _GridIn:
                 # A cancelled insert goes on, and would store a file whose chunks are gone: its end is waited for.
                 with suppress(PyMongoError):
                     await self._port.outlast(started)
-            await self._give_up_flow(with_file=may_be_stored)
+            await self._give_up_flow(self._file if may_be_stored else None)
             raise
         self._is_stored = True
         self._closed = True
@@ -336,10 +337,10 @@ class _GridIn:
             lambda: self._sender._chunks.delete_many({"files_id": {"$eq": file_id}}, session=session)
         )
 
-    async def _give_up_flow(self, with_file: bool = False) -> None:
+    async def _give_up_flow(self, file: Mapping[str, Any] | None = None) -> None:
         if not self._closed:
             self._closed = True
-            await self._sender.discard_flow(with_file)
+            await self._sender.discard_flow(file)
 
     # Methods of file objects.
 

@@ -117,11 +117,11 @@ class ChunkSender:
         while self._started:
             await self._settle_flow()
 
-    async def discard_flow(self, with_file: bool = False) -> None:
+    async def discard_flow(self, file: Mapping[str, Any] | None = None) -> None:
         """Remove the chunks sent so far, after the last insert has ended. Errors are ignored.
 
         Args:
-            with_file: remove the file's document first, in case it was stored.
+            file: the file's document, which is removed first in case this upload stored it. None: it was not sent.
         """
         asked, self._asked = self._asked, None
         for request in asked or ():
@@ -133,9 +133,11 @@ class ChunkSender:
         if not self._has_sent:
             return
         try:
-            if with_file:
+            if file is not None:
                 files = self._root["files"]
-                await self._port.call(lambda: files.delete_one({"_id": self._file_id}, session=self._session))
+                # Another upload may have stored a file with this id.
+                own = {name: {"$eq": file[name]} for name in ("_id", "uploadDate", "length")}
+                await self._port.call(lambda: files.delete_one(own, session=self._session))
             for filter in self._own_chunks():
                 await self._port.call(self._delete, filter)
         except PyMongoError:
