@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 
 
 async def listed_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Any:
-    """Return which documents of a model the user may list: False for none, True for all, or a filter."""
+    """Return which documents of a model the user may list: False for none, True for all, or a filter.
+
+    Raises:
+        TypeError: the answer is something else.
+    """
     answer = await port.call(admin.allowed, request.user, "list", shown.model, None)
-    return answer if _is_filter(answer) else bool(answer)
+    return answer if _is_filter(answer) else _is_yes(answer, "list")
 
 
 async def may_flow(
@@ -26,14 +30,22 @@ async def may_flow(
     """Return whether the user may do something other than to list.
 
     Raises:
-        TypeError: the answer is a filter.
+        TypeError: the answer is a filter, or something else.
     """
     answer = await port.call(admin.allowed, request.user, action, shown.model, document)
     if _is_filter(answer):
         raise TypeError(
             f'expected True or False from allowed= for "{action}", got the filter {answer!r}; return filters for "list"'
         )
-    return bool(answer)
+    return _is_yes(answer, action)
+
+
+def _is_yes(answer: Any, action: str) -> bool:
+    # Whatever else there is would be true, as a query or a coroutine.
+    if answer is None or isinstance(answer, int):
+        return bool(answer)
+    kinds = "True, False or a filter" if action == "list" else "True or False"
+    raise TypeError(f'expected {kinds} from allowed= for "{action}", got {type(answer).__name__}')
 
 
 def narrowed(query: Any, listed: Any) -> Any:

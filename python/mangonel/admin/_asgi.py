@@ -46,7 +46,8 @@ class AsgiAdmin:
         elif isinstance(scope.get("session"), WebSession):
             await self._answer(scope, receive, send)
         else:
-            await self._alone(scope, receive, send)
+            # A copy: the application may have a session of another kind, which its middleware stores later.
+            await self._alone({**scope}, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {

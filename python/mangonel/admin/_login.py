@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from mangonel.admin._site import Admin
 
 
+log = logging.getLogger("mangonel.admin")
+
+
 def login_address(admin: Admin, request: Request, after: str | None) -> str:
     """Return the address of the login.
 
@@ -25,11 +29,15 @@ def login_address(admin: Admin, request: Request, after: str | None) -> str:
 
     Raises:
         Refused: there is none.
+        ValueError: it is an address of the admin, which would lead to itself.
     """
     if admin.login is None:
+        log.warning("refused %s: no user is logged in, and Admin has no login= to lead to", request.path)
         raise Refused(403, "log in first")
     if callable(admin.login):
         return request.link("-", "login", next=after)
+    if request.base and admin.login.startswith(f"{request.base}/"):
+        raise ValueError(f"expected login= outside of the admin at {request.base}, got {admin.login!r}")
     sign = "&" if "?" in admin.login else "?"
     return f"{admin.login}{sign}{urlencode({'next': after or request.link()})}"
 
@@ -42,7 +50,9 @@ async def login_flow(
     fault = None
     if request.method == "POST":
         user = await port.call(check, request.form.get("name", ""), request.form.get("password", ""))
-        if isinstance(user, str) and user:
+        if user is not None and user is not False and not isinstance(user, str):
+            raise TypeError(f"expected the user's name or None from login=, got {type(user).__name__}")
+        if user:
             request.session.login(user)
             return Response.to(after)
         fault = tag("p", "That name and password do not go together.", class_="flash error", role="alert")

@@ -49,7 +49,9 @@ class _Loop(Port):
             return await getattr(owner, f"a{function.__name__}")(*arguments, **options)
         if inspect.iscoroutinefunction(function):
             return await function(*arguments, **options)
-        return await asyncio.to_thread(function, *arguments, **options)
+        found = await asyncio.to_thread(function, *arguments, **options)
+        # Such as of a lambda, or of an object whose `__call__` is one.
+        return await found if inspect.iscoroutine(found) else found
 
     async def finish(self, started: Any) -> Any:
         return await started if inspect.isawaitable(started) else started

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mangonel.admin._shown import Shown, ShownModel, served
 
@@ -31,8 +31,8 @@ class Admin:
         max_body: bytes of the largest form, uploaded files included.
 
     Raises:
-        TypeError: a model is none, two have one name, `allowed` is no function, or `login` is neither a function nor an
-            address.
+        TypeError: a model is none, two have one name, `sessions` are no WebSessions, `allowed` or `login` is no
+            function of such arguments, or another argument is of a wrong type.
 
     Example:
         >>> from mangonel.websessions import WebSessions
@@ -53,12 +53,23 @@ class Admin:
         page_size: int = 50,
         max_body: int = 64 << 20,
     ) -> None:
-        if not callable(allowed):
+        from mangonel.websessions import WebSessions
+
+        if not isinstance(sessions, WebSessions):
+            raise TypeError(f"expected sessions= to be WebSessions, got {type(sessions).__name__}")
+        if not _takes(allowed, 4):
             raise TypeError(
                 f"expected allowed= to be a function of user, action, model and document, got {allowed!r}"
             )
-        if login is not None and not callable(login) and not (isinstance(login, str) and login):
-            raise TypeError(f"expected login= to be a function, or the address of a login, got {login!r}")
+        if login is not None and not _takes(login, 2) and not (isinstance(login, str) and login):
+            raise TypeError(
+                f"expected login= to be a function of name and password, or the address of a login, got {login!r}"
+            )
+        for name, number in (("page_size", page_size), ("max_body", max_body)):
+            if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+                raise TypeError(f"expected {name}= to be an int from 1 on, got {number!r}")
+        if not isinstance(title, str):
+            raise TypeError(f"expected title= to be a str, got {type(title).__name__}")
         self.sessions = sessions
         self.login = login
         self.allowed = allowed
@@ -66,6 +77,16 @@ class Admin:
         self.page_size = page_size
         self.max_body = max_body
         self._shown = _by_title(models) if models else None
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> NoReturn:
+        """Say what to mount: an Admin is no application itself.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "expected an application, got an Admin; mount its asgi(), wsgi() or the rules of tornado()"
+        )
 
     @property
     def shown(self) -> list[ShownModel]:
@@ -143,7 +164,10 @@ class Admin:
         """Return the rules for a Tornado application.
 
         Args:
-            base: the path under which the admin is served, without a slash at its end.
+            base: the path under which the admin is served, from its first slash on. A slash at its end does not count.
+
+        Raises:
+            ValueError: `base` does not begin with a slash.
 
         Example:
             >>> from tornado.web import Application
@@ -154,7 +178,25 @@ class Admin:
 
         from mangonel.admin._tornado import AdminHandler
 
+        if not isinstance(base, str) or (base and not base.startswith("/")):
+            raise ValueError(f'expected a path such as "/admin", got {base!r}')
+        base = base.rstrip("/")
         return [(rf"{re.escape(base)}(/.*)?", AdminHandler, {"admin": self, "base": base})]
+
+
+def _takes(function: Any, count: int) -> bool:
+    """Return whether a function can be called with so many arguments; True where Python cannot tell."""
+    import inspect
+
+    if not callable(function):
+        return False
+    try:
+        inspect.signature(function).bind(*[None] * count)
+    except ValueError:
+        return True
+    except TypeError:
+        return False
+    return True
 
 
 def _by_title(models: Iterable[Any]) -> dict[str, ShownModel]:

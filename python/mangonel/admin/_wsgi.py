@@ -30,8 +30,10 @@ class WsgiAdmin:
         self._admin = admin
         self._alone = WSGISessions(self._answer, admin.sessions)
 
-    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    def __call__(self, environ: dict[str, Any], start_response: Any, *more: Any) -> Iterable[bytes]:
         """Answer one request."""
+        if more:
+            raise TypeError("expected a WSGI server, got an ASGI one; mount admin.asgi()")
         file = static(_text(environ, "PATH_INFO"))
         if file is not None:
             return _started(start_response, file)
