@@ -21,6 +21,9 @@ EXIT_INTERRUPTED = 130  # what a shell reports for Ctrl-C
 MOST = 2**31 - 1
 PORTS = (0, 65_535)
 
+# Columns of an example, which is indented by two, or by six where it is folded.
+_WIDEST = 74
+
 LOCAL = "mongodb://localhost:27017"
 FAILURE = "something failed"
 STATUSES = "exit status: 0 done; 1 {failure}; 2 wrong arguments; 130 Ctrl-C"
@@ -144,10 +147,18 @@ def add_command(
     """
     parser: Parser = commands.add_parser(name, help=help)
     parser.description = f"{help[0].upper()}{help[1:]}. {description}".strip()
-    lines = "\n".join(f"  {line.strip()}" for line in example.strip().splitlines())
+    lines = "\n".join(f"  {_folded(line.strip())}" for line in example.strip().splitlines())
     parser.epilog = f"example:\n{lines}\n\n{statuses or STATUSES.format(failure=failure)}"
     parser.set_defaults(parser=parser, checks_uri=True)
     return parser
+
+
+def _folded(line: str) -> str:
+    """Return a command line that fits a terminal of 80 columns: broken before options, where a shell joins it."""
+    if len(line) <= _WIDEST:
+        return line
+    head, option, tail = line[: _WIDEST - 1].rpartition(" -")
+    return f"{head} \\\n      {_folded((option + tail + line[_WIDEST - 1 :]).strip())}" if option else line
 
 
 def add_uri(parser: Parser, help: str = "the deployment", *, default: str | None = LOCAL) -> None:
@@ -167,6 +178,15 @@ def add_uri(parser: Parser, help: str = "the deployment", *, default: str | None
 def add_output(parser: argparse.ArgumentParser, help: str, metavar: str = "FILE", **more: Any) -> None:
     """Add `-o`, which every command that writes a file has."""
     parser.add_argument("-o", "--output", metavar=metavar, help=help, **more)
+
+
+def write_output(text: str, output: str | None) -> None:
+    """Write a text to the file of `-o`; to standard output if that is left out or `-`."""
+    if output in (None, "-"):
+        print(text, end="")
+    else:
+        with open(output, "w", encoding="utf-8") as file:
+            file.write(text)
 
 
 def number(least: float, most: float = MOST, *, of: Callable[[str], float] = int) -> Callable[[str], float]:

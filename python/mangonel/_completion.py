@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from mangonel._command_line import Parser, add_command, add_output, children, parsers
+from mangonel._command_line import Parser, add_command, add_output, children, parsers, write_output
 
 # Shell -> the path of its script.
 SHELLS = {
@@ -68,12 +68,7 @@ def dispatch(options: argparse.Namespace) -> int:
         with contextlib.suppress(ImportError):
             parser_of([name])
             known.append(name)
-    text = script(options.shell, parser_of(known))
-    if options.output:
-        with open(options.output, "w", encoding="utf-8") as file:
-            file.write(text)
-    else:
-        print(text, end="")
+    write_output(script(options.shell, parser_of(known)), options.output)
     return 0
 
 

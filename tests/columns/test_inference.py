@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import importlib.util
 import json
+import re
 import sys
 import uuid
 from collections import Counter
@@ -284,9 +285,48 @@ def test_the_command_tells_drift_by_its_exit_status(
     assert cli.main([*command, "--filter", '{"_id": 1}', "--check", str(saved)]) == 0
 
 
-def test_a_file_that_is_no_schema_is_refused(tmp_path: Path) -> None:
+SAVED: dict[str, Any] = {"format": 1, "documents": 1, "is_sample": False, "left_out": 0, "fields": {}}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("no", "expected the schema of a collection in {path}, got no JSON"),
+        ("[]", '{path}: expected the schema of a collection, a mapping with "format", got list'),
+        (
+            "{}",
+            '{path}: expected the schema of a collection, a mapping with "format", got a mapping without it',
+        ),
+        ('{"format": 1}', "{path}: expected an int, got nothing at $.documents; save the schema again"),
+        ('{"format": 2, "documents": 1}', "{path}: expected a schema of format 1, got 2"),
+        (json.dumps({**SAVED, "documents": "many"}), "expected an int, got str at $.documents"),
+        (json.dumps({**SAVED, "documents": True}), "expected an int, got bool at $.documents"),
+        (json.dumps({**SAVED, "is_sample": 1}), "expected a bool, got int at $.is_sample"),
+        (json.dumps({**SAVED, "fields": []}), "expected a mapping, got list at $.fields"),
+        (json.dumps({**SAVED, "fields": {"a": 1}}), "expected a mapping, got int at $.fields.a"),
+        (json.dumps({**SAVED, "fields": {"a": {}}}), "expected a mapping, got nothing at $.fields.a.types"),
+        (
+            json.dumps({**SAVED, "fields": {"a": {"types": {"int": "1"}}}}),
+            "expected an int, got str at $.fields.a.types.int",
+        ),
+        (
+            json.dumps({**SAVED, "fields": {"a": {"types": {}, "items": {"types": {}, "fields": {"b": 0}}}}}),
+            "expected a mapping, got int at $.fields.a.items.fields.b",
+        ),
+    ],
+)
+def test_a_file_that_is_no_schema_is_refused_with_the_place(
+    tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "no.json"
-    for text in ("no", "[]", '{"format": 1}', '{"format": 2, "documents": 1}'):
-        path.write_text(text)
-        with pytest.raises(SchemaError, match="expected"):
-            InferredSchema.load(path)
+    path.write_text(text)
+    with pytest.raises(SchemaError, match=re.escape(said.format(path=path))):
+        InferredSchema.load(path)
+
+    # Exit status 1 would be a drift.
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["schema", "mongodb://127.0.0.1:1", "rows", "--check", str(path)])
+    assert ended.value.code == 2
+    assert f"mangonel schema: error: argument --check: {path}" in capsys.readouterr().err.replace(
+        f"expected the schema of a collection in {path}", str(path)
+    )

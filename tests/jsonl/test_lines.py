@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import io
 import json
 import os
 import threading
@@ -332,6 +333,35 @@ def test_commands_export_and_import(
     assert "3 documents written" in said.out
     assert "3 documents inserted" in said.out
     assert "copies.jsonl.gz, line " in said.err
+
+
+def test_the_command_exports_to_standard_output(
+    database: Any, standalone: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    database.values.insert_many(many(3))
+    words = ["export", standalone.uri, "values", "--database", database.name, "-o", "-"]
+
+    assert cli.main([*words, "--mode", "relaxed"]) == 0
+
+    said = capsys.readouterr()
+    assert [json.loads(line)["_id"] for line in said.out.splitlines()] == [0, 1, 2]
+    assert said.err == ""
+    for more in (["--resume"], ["--format", "csv"]):
+        with pytest.raises(SystemExit):
+            cli.main([*words, *more])
+        assert "expected the name of a file after -o " in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_open_file_is_written_and_not_continued(database: Any) -> None:
+    database.values.insert_many(many(2))
+    file = io.BytesIO()
+
+    assert export_jsonl(database.values, file).documents == 2
+    assert file.getvalue().count(b"\n") == 2
+    with pytest.raises(ValueError, match="expected the name of a file to go on with, got BytesIO"):
+        export_jsonl(database.values, file, resume=True)
 
 
 def test_progress_says_share_rate_and_time_left() -> None:

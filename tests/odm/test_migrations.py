@@ -74,6 +74,11 @@ def test_migrations_run_once_in_order_and_back(database: Any, folder: Path) -> N
     assert [row["n"] for row in rows(database)] == [2] * 5
     assert all(set(row) == {"_id", "n", "new"} for row in rows(database))
     assert runner.migrate() == []
+    for wrong in (3, -1):
+        with pytest.raises(
+            ValueError, match=f"expected 0 or the number of a migration, 1 to 2, .*, got {wrong}"
+        ):
+            runner.migrate(to=wrong)
     assert runner.migrate(to=1) == ["0002_rename"]
     assert runner.migrate(to=0) == ["0001_add"]
     assert rows(database) == before
@@ -286,8 +291,12 @@ def test_the_command_migrates_and_says_what_it_did(
     assert "0001_add forward: 1 of 1 documents, 0 s left" in capsys.readouterr().out
     assert main(["odm", "migrate", url, str(folder)]) == 0
     assert capsys.readouterr().out == "nothing to do\n"
-    with pytest.raises(SystemExit, match="2"):
-        main(["odm", "migrate", url, str(folder / "none")])
+    (folder / "none").mkdir()
+    assert main(["odm", "migrate", url, str(folder / "none"), "--to", "0"]) == 1
+    assert "expected the files of 0001_add, 0002_rename" in capsys.readouterr().err
+    (folder / "none").rmdir()
+    assert main(["odm", "migrate", url, str(folder / "none")]) == 2
+    assert f"No such file or directory: {folder / 'none'}\n" in capsys.readouterr().err
 
 
 NESTED = """

@@ -49,7 +49,17 @@ LINES: dict[str, tuple[int, str]] = {
     f"odm diff {DEAD} shop_models": (1, UNREACHED),
     f"odm pull {DEAD}": (1, UNREACHED),
     f"odm migrate {DEAD} migrations": (1, UNREACHED),
-    f"odm migrate {DEAD} {NOWHERE}": (2, NOWHERE),
+    f"odm migrate {DEAD} {NOWHERE}": (2, f"mangonel odm migrate: No such file or directory: {NOWHERE}\n"),
+    f"odm migrate {DEAD} orders.jsonl": (2, "mangonel odm migrate: Not a directory: orders.jsonl\n"),
+    f"odm migrate {DEAD} migrations --to 99": (
+        2,
+        "argument --to: expected 0 or the number of a migration, 1 to 1, as the version to have, got 99",
+    ),
+    f"schema {DEAD} orders --check empty.json": (
+        2,
+        "empty.json: expected the schema of a collection, a mapping",
+    ),
+    f"export {DEAD} orders -o - --resume": (2, "expected the name of a file after -o with --resume, got -"),
     f"odm indexes {DEAD} shop_models": (1, UNREACHED),
     f"odm check {DEAD} shop_models": (1, UNREACHED),
     "odm check mongodb://localhost shop_models": (2, "expected the name of a database"),
@@ -74,7 +84,7 @@ LINES: dict[str, tuple[int, str]] = {
     "lab down": (0, "nothing stands"),
     "lab list": (0, ""),
     **{
-        f"lab {name}": (2, f"cannot read {NOWHERE}")
+        f"lab {name}": (2, f"cannot read {NOWHERE}: No such file or directory\n")
         for name in (
             f"show {NOWHERE}",
             f"report {NOWHERE}",
@@ -86,6 +96,9 @@ LINES: dict[str, tuple[int, str]] = {
     },
     "demo --port 0": (1, 'tornado is not installed; pip install "mangonel[demo]"'),
     f"demo {DEAD} --port 0": (1, 'tornado is not installed; pip install "mangonel[demo]"'),
+    "lab run find-one --plugin bad.json": (2, "bad.json; expected a .py file or a module"),
+    "lab list --plugin none.py": (2, "none.py; expected a .py file or a module"),
+    "lab list --plugin shop_models.py": (2, "shop_models.py, got none"),
     "completion bash": (0, ""),
 }
 
@@ -118,6 +131,7 @@ json.dump(told, sys.stdout)
 def test_what_is_missing_is_named_with_what_helps(tmp_path: Path) -> None:
     (tmp_path / "shop_models.py").write_text(MODELS)
     (tmp_path / "orders.jsonl").write_text("{}\n")
+    (tmp_path / "empty.json").write_text("{}")
     (tmp_path / "orders.parquet").write_bytes(b"")
     (tmp_path / "migrations").mkdir()
     (tmp_path / "migrations/0001_first.py").write_text(MIGRATION)
@@ -204,6 +218,15 @@ def test_an_option_that_does_not_exist_is_wrong_use(
         main([*typed(leaf, DEAD), "--no-such-option"])
     assert ended.value.code == 2
     assert f"{leaf.prog}: error: unrecognized arguments: --no-such-option\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("parser", list(parsers(parser_of(COMMANDS))), ids=lambda parser: parser.prog)
+def test_help_fits_a_terminal_of_80_columns(
+    parser: argparse.ArgumentParser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    wide = [line for line in parser.format_help().splitlines() if len(line) > 80]
+    assert wide == []
 
 
 NUMBERS = {

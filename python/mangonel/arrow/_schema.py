@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
-from mangonel._command_line import EXIT_FAILURE, Parser, add_command, add_output, add_uri, number
+from mangonel._command_line import (
+    EXIT_FAILURE,
+    Parser,
+    UsageProblem,
+    add_command,
+    add_output,
+    add_uri,
+    number,
+    write_output,
+)
 
 
 def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose: str) -> Parser:
@@ -56,9 +64,13 @@ def dispatch(options: argparse.Namespace) -> int:
     """Infer the schema; print it, or how it differs."""
     from mangonel import MongoClient
     from mangonel._query_argument import query_of
+    from mangonel.arrow.errors import SchemaError
     from mangonel.arrow.inferred import InferredSchema
 
-    saved = InferredSchema.load(options.check) if options.check else None
+    try:
+        saved = InferredSchema.load(options.check) if options.check else None
+    except SchemaError as error:
+        raise UsageProblem(f"argument --check: {error}") from error
     with MongoClient[Any](options.uri) as client:
         database = client[options.database] if options.database else client.get_default_database("test")
         collection = database[options.collection]
@@ -69,10 +81,7 @@ def dispatch(options: argparse.Namespace) -> int:
         print(f"mangonel schema: no documents in {collection.full_name}", file=sys.stderr)
         return EXIT_FAILURE
     text = _text(found, options.form, options.collection)
-    if options.output:
-        Path(options.output).write_text(text + "\n", encoding="utf-8")
-    else:
-        print(text)
+    write_output(f"{text}\n", options.output)
     return 0
 
 

@@ -201,18 +201,19 @@ class InferredSchema:
             >>> InferredSchema.from_dict(found.to_dict()) == found
             True
         """
-        try:
-            if saved["format"] != _FORMAT:
-                raise SchemaError(
-                    f"expected a schema of format {_FORMAT}, got {saved['format']!r}; save the schema again"
-                )
-            documents = int(saved["documents"])
-            fields = {key: _read(inner, key, documents) for key, inner in saved["fields"].items()}
-            return cls(documents, bool(saved["is_sample"]), fields, int(saved["left_out"]))
-        except (KeyError, TypeError, AttributeError) as error:
+        if not isinstance(saved, Mapping) or "format" not in saved:
+            what = "a mapping without it" if isinstance(saved, Mapping) else type(saved).__name__
+            raise SchemaError(f'expected the schema of a collection, a mapping with "format", got {what}')
+        if saved["format"] != _FORMAT:
             raise SchemaError(
-                f"expected the schema of a collection, got something else: {type(error).__name__}: {error}"
-            ) from error
+                f"expected a schema of format {_FORMAT}, got {saved['format']!r}; save the schema again"
+            )
+        documents = _entry(saved, "documents", int)
+        fields = {
+            key: _read(inner, key, documents, f"fields.{key}")
+            for key, inner in _entry(saved, "fields", Mapping).items()
+        }
+        return cls(documents, _entry(saved, "is_sample", bool), fields, _entry(saved, "left_out", int))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the schema to a file of JSON, which `load` and `mangonel schema --check` read.
@@ -252,7 +253,10 @@ class InferredSchema:
             raise SchemaError(
                 f"expected the schema of a collection in {path}, got no JSON: {error}"
             ) from error
-        return cls.from_dict(saved)
+        try:
+            return cls.from_dict(saved)
+        except SchemaError as error:
+            raise SchemaError(f"{path}: {error}") from error
 
     def __str__(self) -> str:
         head = "a sample of " if self.is_sample else ""
@@ -301,15 +305,34 @@ def _told(inner: InferredField) -> dict[str, Any]:
     return told
 
 
-def _read(saved: Any, path: str, parents: int) -> InferredField:
-    types = {str(name): int(count) for name, count in saved["types"].items()}
+def _read(saved: Any, path: str, parents: int, where: str) -> InferredField:
+    """Return a saved field; `where` is its place in what was saved."""
+    if not isinstance(saved, Mapping):
+        raise SchemaError(f"expected a mapping, got {type(saved).__name__} at $.{where}")
+    saved_types = _entry(saved, "types", Mapping, where)
+    types = {name: _entry(saved_types, name, int, f"{where}.types") for name in saved_types}
     found = InferredField(path, parents, types)
     inside = types.get("object", 0)
     found.fields = {
-        key: _read(inner, f"{path}.{key}", inside) for key, inner in saved.get("fields", {}).items()
+        key: _read(inner, f"{path}.{key}", inside, f"{where}.fields.{key}")
+        for key, inner in _entry(saved, "fields", Mapping, where, {}).items()
     }
     if (items := saved.get("items")) is not None:
-        found.items = _read(items, f"{path}[]", sum(items["types"].values()))
+        found.items = _read(items, f"{path}[]", 0, f"{where}.items")
+        found.items.parents = found.items.count
+    return found
+
+
+_WORDS = {int: "an int", bool: "a bool", Mapping: "a mapping"}
+
+
+def _entry(saved: Mapping[str, Any], name: str, kind: Any, where: str = "", usual: Any = None) -> Any:
+    """Return a value of what was saved; `where` is the place of the mapping that has it."""
+    found = saved.get(name, usual)
+    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+        got = "nothing" if name not in saved else type(found).__name__
+        place = ".".join(filter(None, ("$", where, name)))
+        raise SchemaError(f"expected {_WORDS[kind]}, got {got} at {place}; save the schema again")
     return found
 
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from mangonel._command_line import (
     EXIT_FAILURE,
@@ -38,7 +38,10 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
     )
     add_uri(parser, "the deployment and the database")
     parser.add_argument("collection", metavar="COLLECTION", help="what to write")
-    add_output(parser, "where to write it (default: the collection's name and .jsonl)")
+    add_output(
+        parser,
+        "where to write it; - is standard output, for JSON lines (default: the collection's name and .jsonl)",
+    )
     parser.add_argument("--database", metavar="NAME", help="where the URI names none (default: test)")
     parser.add_argument("--filter", metavar="JSON", help="which documents, as extended JSON (default: all)")
     parser.add_argument(
@@ -98,6 +101,11 @@ def dispatch(options: argparse.Namespace) -> int:
     path = Path(options.output or f"{options.collection}.{options.format or 'jsonl'}")
     is_table = (options.format or _format_of(path)) in _TABLES
     _refuse_others(options, is_table)
+    is_piped = options.output == "-"
+    if is_piped and (is_table or options.resume):
+        raise UsageProblem(
+            f"expected the name of a file after -o {'for a table' if is_table else 'with --resume'}, got -"
+        )
     query = query_of(options.filter)
     with MongoClient[Any](options.uri) as client:
         database = client[options.database] if options.database else client.get_default_database("test")
@@ -112,7 +120,10 @@ def dispatch(options: argparse.Namespace) -> int:
             "progress": progress,
         }
         try:
-            documents = (_table if is_table else _lines)(collection, path, options, shared)
+            if is_table:
+                documents = _table(collection, path, options, shared)
+            else:
+                documents = _lines(collection, sys.stdout.buffer if is_piped else path, options, shared)
         except (JSONLinesError, TransferError) as error:
             progress.end()
             print(f"mangonel export: {error}", file=sys.stderr)
@@ -122,14 +133,17 @@ def dispatch(options: argparse.Namespace) -> int:
         warnings.warn(
             f"{collection.full_name} has no documents{' that match' if query else ''}", stacklevel=2
         )
-    print(f"{documents} documents written to {path}")
+    if not is_piped:
+        print(f"{documents} documents written to {path}")
     return 0
 
 
-def _lines(collection: Any, path: Path, options: argparse.Namespace, shared: dict[str, Any]) -> int:
+def _lines(
+    collection: Any, target: Path | BinaryIO, options: argparse.Namespace, shared: dict[str, Any]
+) -> int:
     from mangonel.jsonl import export_jsonl
 
-    return export_jsonl(collection, path, mode=options.mode or "canonical", **shared).documents
+    return export_jsonl(collection, target, mode=options.mode or "canonical", **shared).documents
 
 
 def _table(collection: Any, path: Path, options: argparse.Namespace, shared: dict[str, Any]) -> int:

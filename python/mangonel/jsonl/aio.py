@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import IO, Any
 
 from mangonel.jsonl.in_thread import run_in_thread
 from mangonel.jsonl.reading import Imported, import_jsonl
@@ -47,7 +47,7 @@ async def aimport_jsonl(
 
 async def aexport_jsonl(
     collection: Any,
-    target: str | os.PathLike[str],
+    target: str | os.PathLike[str] | IO[bytes],
     *,
     filter: Mapping[str, Any] | None = None,
     projection: Any = None,
@@ -59,7 +59,7 @@ async def aexport_jsonl(
 
     Args:
         collection: a collection of the asyncio face.
-        target: the file.
+        target: the file, or an open binary file.
         filter, projection, mode, resume: as for `export_jsonl`.
         progress: called in the loop with the bytes and documents done so far.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from mangonel.bson import Decimal128, MaxKey, json_util
 from mangonel.bson.codec_options import DatetimeConversion
@@ -38,7 +39,7 @@ class Exported:
 
 def export_jsonl(
     collection: Any,
-    target: str | os.PathLike[str],
+    target: str | os.PathLike[str] | IO[bytes],
     *,
     filter: Mapping[str, Any] | None = None,
     projection: Any = None,
@@ -50,7 +51,8 @@ def export_jsonl(
 
     Args:
         collection: a collection of the blocking face.
-        target: the file, which is overwritten; `.gz` and `.zst` are compressed.
+        target: the file, which is overwritten; `.gz` and `.zst` are compressed. Or an open binary file, which stays
+            open.
         filter: query document. None: all documents.
         projection: fields to write. None: all fields.
         mode: "canonical" extended JSON keeps every type; "relaxed" is easier to read; "plain" is ordinary JSON for
@@ -61,7 +63,7 @@ def export_jsonl(
 
     Raises:
         TypeError: `collection` is no collection of the blocking face.
-        ValueError: the mode is unknown.
+        ValueError: the mode is unknown, or an open file is to be continued.
         JSONLinesError: the file cannot be continued.
         OSError: the file cannot be written.
         OperationFailure, AutoReconnect: as for `find`.
@@ -73,7 +75,12 @@ def export_jsonl(
     if mode not in _MODES:
         raise ValueError(f"expected one of {list(_MODES)} as mode, got {mode!r}")
     check_face(collection, is_async=False, twin="aexport_jsonl")
-    path = Path(target)
+    if isinstance(target, str | os.PathLike):
+        path, already = Path(target), None
+    elif resume:
+        raise ValueError(f"expected the name of a file to go on with, got {type(target).__name__}")
+    else:
+        path, already = Path(), nullcontext(target)
     cursors = [collection.find(filter or {}, projection, prefetch=True)]
     last = _NO_LINE
     if resume:
@@ -90,7 +97,7 @@ def export_jsonl(
                 greatest = {"$and": [filter or {}, {"_id": MaxKey()}]}
                 cursors.append(collection.find(greatest, projection))
     found = Exported()
-    with path.open("ab") if last is not _NO_LINE else open_lines(path, "wb") as file:
+    with already or (path.open("ab") if last is not _NO_LINE else open_lines(path, "wb")) as file:
         for cursor in cursors:
             with cursor:
                 for count, text in cursor._json_batches(_MODES[mode], _NEWLINE):

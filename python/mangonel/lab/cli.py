@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mangonel._command_line import Parser, add_command, add_uri, number
+from mangonel._command_line import Parser, UsageProblem, add_command, add_uri, number
 
 FAILED = "something failed, or a figure is missing"
 
@@ -57,12 +57,17 @@ def _add(parser: Parser, name: str, row: dict[str, Any], *, is_word: bool = Fals
 def dispatch(options: argparse.Namespace) -> int:
     import os
 
-    from mangonel.lab.registry import PLUGINS
+    from mangonel.lab.registry import PLUGINS, check_plugins
 
-    if files := getattr(options, "plugin", []):
-        # Workers find them through the same variable.
-        known = [os.environ[PLUGINS]] if os.environ.get(PLUGINS) else []
-        os.environ[PLUGINS] = ",".join([*known, *(str(path.absolute()) for path in files)])
+    before = os.environ.get(PLUGINS, "")
+    files = [str(path.absolute()) for path in getattr(options, "plugin", [])]
+    # Workers find them through the same variable.
+    os.environ[PLUGINS] = ",".join(filter(None, [before, *files]))
+    try:
+        check_plugins()
+    except ValueError as error:
+        os.environ[PLUGINS] = before
+        raise UsageProblem(str(error)) from error
     module = importlib.import_module(f"mangonel.lab.commands.{options.module}")
     run: Callable[[argparse.Namespace], int] = getattr(module, f"{options.lab}_command")
     return run(options)

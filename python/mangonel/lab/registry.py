@@ -24,6 +24,7 @@ from mangonel.lab.experiment import Experiment
 
 AGAIN = "#2"
 PLUGINS = "MANGONEL_LAB_PLUGINS"
+KINDS = ("EXPERIMENT", "EXPERIMENTS", "CONTENDERS")
 # The references for experiments that name none; each plays twice.
 REFERENCES = ("pymongo", "pymongo-async")
 
@@ -80,8 +81,7 @@ def _modules(package: ModuleType) -> list[ModuleType]:
     )
     own = [f"{package.__name__}.{name}" for name in names]
     group = f"mangonel.lab.{package.__name__.rpartition('.')[2]}"
-    named = [name for name in os.environ.get(PLUGINS, "").split(",") if name]
-    return [_load(name) for name in dict.fromkeys([*own, *_entry_points(group), *named])]
+    return [_load(name) for name in dict.fromkeys([*own, *_entry_points(group), *_plugins()])]
 
 
 @functools.cache
@@ -89,15 +89,31 @@ def _entry_points(group: str) -> tuple[str, ...]:
     return tuple(point.module for point in importlib.metadata.entry_points(group=group))
 
 
+def check_plugins() -> None:
+    """Load what MANGONEL_LAB_PLUGINS names; ValueError for what does not exist and for what defines nothing."""
+    for name in _plugins():
+        if not any(hasattr(_load(name), kind) for kind in KINDS):
+            raise ValueError(f"expected one of {', '.join(KINDS)} in the plugin {name}, got none")
+
+
+def _plugins() -> list[str]:
+    return [name for name in os.environ.get(PLUGINS, "").split(",") if name]
+
+
 def _load(name: str) -> ModuleType:
     if not name.endswith(".py"):
-        return importlib.import_module(name)
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise
+            raise ValueError(f"no such plugin: {name}; expected a .py file or a module") from error
     path = os.path.abspath(name)
     title = f"mangonel_lab_plugin_{os.path.basename(path)[:-3]}"
     if title not in sys.modules:
         spec = importlib.util.spec_from_file_location(title, path)
         if spec is None or spec.loader is None or not os.path.exists(path):
-            raise ValueError(f"no such plugin: {name}")
+            raise ValueError(f"no such plugin: {name}; expected a .py file or a module")
         module = importlib.util.module_from_spec(spec)
         sys.modules[title] = module
         spec.loader.exec_module(module)

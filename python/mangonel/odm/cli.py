@@ -7,7 +7,6 @@ import sys
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from mangonel import _core
@@ -20,6 +19,7 @@ from mangonel._command_line import (
     add_uri,
     number,
     program_module,
+    write_output,
 )
 
 if TYPE_CHECKING:
@@ -128,10 +128,7 @@ def dispatch(options: argparse.Namespace) -> int:
     if options.action == "schema":
         schemas = [{model.__collection_name__(): model.json_schema()} for model in models]
         text = "".join(json.dumps(schema, indent=2, default=str) + "\n" for schema in schemas)
-        if options.output:
-            Path(options.output).write_text(text, encoding="utf-8")
-        else:
-            print(text, end="")
+        write_output(text, options.output)
         return 0
     from mangonel.odm import all_tenants, connect
 
@@ -168,12 +165,17 @@ def _database(uri: str) -> Iterator[Any]:
 
 def _migrate(database: Any, options: argparse.Namespace) -> int:
     from mangonel.odm.migrations import MigrationError, Runner, load
+    from mangonel.odm.migrations.files import check_target
     from mangonel.odm.migrations.state import Busy
 
     try:
         migrations = load(options.folder)
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise UsageProblem(str(error)) from error
+    try:
+        check_target(options.to, migrations)
+    except ValueError as error:
+        raise UsageProblem(f"argument --to: {error}") from error
     runner = Runner(
         database, migrations, batch=options.batch, report=lambda progress: print(progress, flush=True)
     )
@@ -183,7 +185,8 @@ def _migrate(database: Any, options: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
         return EXIT_FAILURE
     word = "would run" if options.dry_run else "done"
-    print(f"{word}: {', '.join(done)}" if done else "nothing to do")
+    nothing = "nothing to do" if migrations else f"nothing to do: {options.folder} has no migrations"
+    print(f"{word}: {', '.join(done)}" if done else nothing)
     return 0
 
 
@@ -202,10 +205,7 @@ def _pull(database: Any, options: argparse.Namespace) -> int:
         for name in names
     }
     text = writer.module()
-    if options.output:
-        Path(options.output).write_text(text, encoding="utf-8")
-    else:
-        print(text, end="")
+    write_output(text, options.output)
     module = types.ModuleType("pulled")
     sys.modules[module.__name__] = module
     try:

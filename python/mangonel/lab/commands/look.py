@@ -11,6 +11,7 @@ import argparse
 import dataclasses
 import math
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,9 @@ def marks_command(options: argparse.Namespace) -> int:
 def read(path: Path) -> dict[str, Any]:
     try:
         return results.load(path)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UsageProblem(f"cannot read {path}: {error.strerror or error}") from None
+    except (ValueError, EOFError, zlib.error) as error:
         raise UsageProblem(f"cannot read {path}: {error}") from None
 
 

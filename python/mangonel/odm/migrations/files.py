@@ -21,7 +21,7 @@ import importlib.util
 import inspect
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,25 @@ def load(folder: str | Path) -> list[Migration]:
                 f"expected one migration of the number {one.number}, got {one.name} and {other.name}"
             )
     return found
+
+
+def check_target(to: int | None, migrations: Sequence[Migration]) -> None:
+    """Refuse a version that no file has.
+
+    Args:
+        to: number of a version; 0 for none, None for all.
+        migrations: as `load` returns them.
+
+    Raises:
+        ValueError: there is no such migration.
+
+    Example:
+        >>> check_target(0, [])
+    """
+    numbers = [migration.number for migration in migrations]
+    if to is not None and to and to not in numbers:
+        known = f" or the number of a migration, {numbers[0]} to {numbers[-1]}," if numbers else ""
+        raise ValueError(f"expected 0{known} as the version to have, got {to!r}")
 
 
 def _migration(path: Path, number: int) -> Migration:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mangonel.odm.errors import OdmError
-from mangonel.odm.migrations.files import Migration
+from mangonel.odm.migrations.files import Migration, check_target
 from mangonel.odm.migrations.state import State
 from mangonel.operations import ReplaceOne
 
@@ -92,11 +92,13 @@ class Runner:
 
         Raises:
             MigrationError: a version has no way back, or the database has one without a file.
+            ValueError: no migration has the number `to`.
 
         Example:
             >>> Runner(db.database(), load("migrations")).plan()
             []
         """
+        check_target(to, self._migrations)
         last = to if to is not None else max((migration.number for migration in self._migrations), default=0)
         known = {migration.name: migration for migration in self._migrations}
         applied = self._state.applied()
@@ -131,6 +133,7 @@ class Runner:
         Raises:
             MigrationError: a document could not be changed; it is named, and the next run starts there.
             Busy: another process is migrating.
+            ValueError: no migration has the number `to`.
 
         Example:
             >>> Runner(db.database(), load("migrations")).migrate(is_trial=True)
