@@ -54,7 +54,7 @@ MADE = [
 # Arguments that are left out, and why.
 EXCEPT = {
     # None is the default here; PyMongo wants its own.
-    "mangonel.bson.encode": ("codec_options", "check_keys"),
+    "mangonel.bson.encode": ("codec_options",),
     # The mapping of columns is pyarrow's, and so are its words.
     "collection.insert_arrow": ("table",),
     # The error names the attribute that the document lacks.

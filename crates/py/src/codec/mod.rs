@@ -221,7 +221,7 @@ pub fn decode_document(py: Python<'_>, bytes: &[u8], codec: &Codec) -> PyResult<
 ///     UnicodeEncodeError: a str holds half of a surrogate pair.
 ///     ValueError: a UUID, while `uuid_representation` is UNSPECIFIED.
 ///     RecursionError: the document is nested deeper than 500 levels, or contains itself.
-///     TypeError: `document` is no mapping, or `codec_options` no CodecOptions.
+///     TypeError: `document` is no mapping, `check_keys` no bool, or `codec_options` no CodecOptions.
 ///
 /// Example:
 ///     >>> encode({"a": 1})
@@ -231,7 +231,7 @@ pub fn decode_document(py: Python<'_>, bytes: &[u8], codec: &Codec) -> PyResult<
 #[pyo3(name = "encode", signature = (document, check_keys = false, codec_options = None))]
 fn py_encode<'py>(
     document: &Bound<'py, PyAny>,
-    check_keys: bool,
+    #[pyo3(from_py_with = flag)] check_keys: bool,
     codec_options: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let py = document.py();
@@ -318,6 +318,14 @@ fn decode_fields<'py>(
 #[pyfunction]
 fn reseed_object_ids(py: Python<'_>) -> PyResult<()> {
     object_id::reseed(py)
+}
+
+/// Reads an argument that is True or False. Python puts the name of the argument before the message.
+fn flag(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    value.extract().or_else(|_| {
+        let found = value.get_type().name()?;
+        Err(PyTypeError::new_err(format!("expected bool, got {found}")))
+    })
 }
 
 /// The codec of these options; None stands for the defaults.
