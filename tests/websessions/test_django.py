@@ -393,6 +393,12 @@ for alias, given in (("none", None), ("other", {{"host": 5}})):
     raise AssertionError(alias)
 import asyncio
 from mangonel.contrib.django import async_client
+try:
+    async_client()
+except RuntimeError as error:
+    assert "expected a running event loop for async_client(), got none; use client()" in str(error)
+else:
+    raise AssertionError("no error")
 async def play():
     assert async_client() is async_client()
     await async_client().admin.command("ping")

@@ -78,7 +78,13 @@ def async_client(alias: str = "default") -> AsyncMongoClient[Any]:
         >>> await async_client().shop.orders.count_documents({})
         0
     """
-    mine = _on_loops.setdefault(asyncio.get_running_loop(), {})
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "expected a running event loop for async_client(), got none; use client() where no `async def` is"
+        ) from None
+    mine = _on_loops.setdefault(loop, {})
     found = mine.get(alias)
     if found is None:
         found = mine[alias] = _made(AsyncMongoClient, alias)

@@ -9,12 +9,13 @@ from typing import Any
 
 from mangonel import monitoring
 from mangonel._observe.statements import statement_of
+from mangonel.contrib._hearing import hear_every_client
 
 __all__ = ["instrument"]
 
 
 def instrument() -> None:
-    """Let every client made from then on make spans inside Elastic's transactions. A second call does nothing.
+    """Let every client make spans inside Elastic's transactions. A second call does nothing.
 
     Raises:
         ImportError: `elastic-apm` is not installed.
@@ -29,7 +30,7 @@ def instrument() -> None:
         raise ImportError("mangonel.contrib.elastic needs elastic-apm: pip install elastic-apm") from error
 
     if not any(type(listener) is _Spans for listener in monitoring._registered):
-        monitoring.register(_Spans(execution_context))
+        hear_every_client(_Spans(execution_context))
 
 
 class _Spans(monitoring.CommandListener):

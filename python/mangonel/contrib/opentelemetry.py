@@ -5,6 +5,7 @@ Needs `opentelemetry-instrumentation`. Without it, `MongoClient(tracing=True)` m
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 try:
@@ -21,11 +22,14 @@ from mangonel._observe import listeners
 from mangonel._observe.instruments import core_of
 from mangonel._observe.meter import Meter
 from mangonel._options.checks import tracing
+from mangonel._shared.client.fork_and_exit import living
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
 __all__ = ["MangonelInstrumentor", "measure"]
+
+log = logging.getLogger("mangonel.contrib.opentelemetry")
 
 # By provider; None: the global one.
 _meters: dict[MeterProvider | None, Meter] = {}
@@ -86,6 +90,11 @@ class MangonelInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # untyped
             if name in kwargs:
                 settings[name] = kwargs[name]
         meter = _meter_of(kwargs.get("meter_provider"))
+        if earlier := sum(client._tracer is None for client in living()):
+            log.warning(
+                "%d clients were made before instrument() and make no spans; instrument first, or pass tracing=True",
+                earlier,
+            )
         listeners.trace_every_client(tracing("instrument()", settings))
         listeners.measure_every_client(meter.add)
 

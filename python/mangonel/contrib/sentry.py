@@ -16,12 +16,13 @@ except ImportError as error:
 
 from mangonel import monitoring
 from mangonel._observe.statements import statement_of
+from mangonel.contrib._hearing import hear_every_client
 
 __all__ = ["MangonelIntegration"]
 
 
 class MangonelIntegration(Integration):
-    """Makes the spans. Clients that were made before `sentry_sdk.init` make none.
+    """Makes the spans of every client, those made before `sentry_sdk.init` included.
 
     Example:
         >>> sentry_sdk.init(dsn, traces_sample_rate=1.0, integrations=[MangonelIntegration()])
@@ -32,8 +33,8 @@ class MangonelIntegration(Integration):
 
     @staticmethod
     def setup_once() -> None:
-        """Listen to the commands of all later clients; Sentry calls this once."""
-        monitoring.register(_Tracer())
+        """Listen to the commands of all clients; Sentry calls this once."""
+        hear_every_client(_Tracer())
 
 
 class _Tracer(monitoring.CommandListener):
