@@ -8,6 +8,8 @@ attributes are known to be clean, and each span is of a subclass of the SDK's, s
 from __future__ import annotations
 
 import copy
+import math
+from random import getrandbits
 from threading import Lock
 from time import time_ns
 
@@ -21,15 +23,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from opentelemetry.context import Context
-    from opentelemetry.trace import Span, Tracer
-
-    # A processor and those inside it: all, those that hear of a beginning, of an end to come, and of an end.
-    _Hearing = tuple[Any, Any, list[Any], list[Any], tuple[Any, ...]]
+    from opentelemetry.trace import Span, Tracer, TraceState
 
 try:
     from opentelemetry.attributes import BoundedAttributes
     from opentelemetry.sdk import trace as sdk
     from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+    from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
     from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased
 except ImportError:
     # The application has another implementation of the API, or none.
@@ -37,6 +37,9 @@ except ImportError:
 
 _CLIENT = SpanKind.CLIENT
 _MOST_TRACE_ID, _MOST_SPAN_ID = 2**128 - 1, 2**64 - 1
+_NO_STATE = INVALID_SPAN_CONTEXT.trace_state
+# No span of this driver begins with more.
+_MOST_ATTRIBUTES = 16
 _new, _new_tuple = object.__new__, tuple.__new__
 
 
@@ -73,15 +76,15 @@ class SpanMaker:
             for is_sampled in (False, True)
             for is_random in (False, True)
         }
-        self._note_sampler(tracer.sampler)
-        self._processors = _hearing_of(tracer.span_processor)
+        self._sampled, self._sampled_random = self._flags[True, False], self._flags[True, True]
+        self._note()
 
     def may_record(self, parent: SpanContext) -> bool:
         """Return whether a span below this parent could be recorded, as far as that can be told without its id."""
-        if not getattr(self._tracer.span_processor, "_span_processors", True):
+        if not self._is_noted():
+            self._note()
+        if not self.ended:
             return False
-        if self._tracer.sampler is not self._sampler:
-            self._note_sampler(self._tracer.sampler)
         if not self._refuses_roots and not self._refuses_below_unsampled:
             return True
         if not parent.is_valid:
@@ -89,13 +92,33 @@ class SpanMaker:
         return not self._refuses_below_unsampled or (parent.trace_flags.sampled and not self._refuses_all)
 
     def start_operation(self, name: str, attributes: dict[str, Any]) -> Span | None:
-        """Start a span below the current one; None, and no id is used up, where it could not be recorded."""
+        """Start a span below the current one; None, and mostly no id is used up, where it is not recorded."""
         current = get_current()
-        parent = trace.get_current_span(current).get_span_context() if current else INVALID_SPAN_CONTEXT
-        return self._start(name, None, parent, attributes.copy()) if self.may_record(parent) else None
+        if not current and self._is_plain and self._is_noted() and self._tracer._tracer_config.is_enabled:
+            trace_id = getrandbits(128) or self._generator.generate_trace_id()
+            return self._made(name, None, trace_id, self._sampled_random, _NO_STATE, attributes.copy())
+        parent = trace.get_current_span(current).get_span_context()
+        if not self.may_record(parent):
+            return None
+        span = self._start(name, None, parent, attributes.copy())
+        return span if span.is_recording() else None
 
     def start_command(self, operation: Span, name: str, attributes: dict[str, Any]) -> Span:
         """Start a span below an operation's, which takes the attributes for its own."""
+        tracer = self._tracer
+        # Limits and ids are still those of the operation.
+        if (
+            type(operation) is _Span
+            and self._is_plain
+            and tracer.sampler is self._sampler
+            and (self._parts is None or tracer.span_processor._span_processors is self._parts)
+            and tracer._tracer_config.is_enabled
+        ):
+            parent: Any = operation._context
+            flags = parent[3]
+            # By identity: `&` of flags is slow, and these are the flags of all spans that are recorded here.
+            if flags is self._sampled_random or flags is self._sampled:
+                return self._made(name, parent, parent[0], flags, parent[4], attributes)
         return self._start(name, None, operation.get_span_context(), attributes, operation)
 
     def start_span(
@@ -124,6 +147,8 @@ class SpanMaker:
         tracer = self._tracer
         if not tracer._tracer_config.is_enabled:
             return NonRecordingSpan(parent or INVALID_SPAN_CONTEXT)
+        if not self._is_noted():
+            self._note()
         generator = tracer.id_generator
         trace_id, _, _, flags, state, is_valid = parent or INVALID_SPAN_CONTEXT
         if is_valid:
@@ -131,71 +156,91 @@ class SpanMaker:
         else:
             parent = None
             trace_id, is_random = generator.generate_trace_id(), generator.is_trace_id_random()
-        sampler = tracer.sampler
-        if sampler is not self._sampler:
-            self._note_sampler(sampler)
         taken: Mapping[str, Any] | None = attributes
         if self._takes_below_sampled and (parent is None or flags & TraceFlags.SAMPLED):
             is_sampled = is_recording = True
         else:
             if operation is not None:
                 context = trace.set_span_in_context(operation)
-            result = sampler.should_sample(context, trace_id, name, _CLIENT, attributes, ())
+            result = tracer.sampler.should_sample(context, trace_id, name, _CLIENT, attributes, ())
             is_sampled, is_recording = result.decision.is_sampled(), result.decision.is_recording()
             state, taken = result.trace_state, result.attributes
-        span_id = generator.generate_span_id()
         flags = self._flags[is_sampled, is_random]
-        if state is not None and 0 < trace_id <= _MOST_TRACE_ID and 0 < span_id <= _MOST_SPAN_ID:
-            # What its `__new__` would make; `_is_equal` has compared them.
-            own = _new_tuple(SpanContext, (trace_id, span_id, False, flags, state, True))
-        else:
-            own = SpanContext(trace_id, span_id, False, flags, state)
         if not is_recording:
-            return NonRecordingSpan(own)
-        span = _new(_Span)
-        span._maker = self
-        span._name = name
-        span._context = own
-        span._parent = parent
-        span._sampler = sampler
-        span._resource = tracer.resource
-        span._span_processor = tracer.span_processor
-        span._instrumentation_info = tracer.instrumentation_info
-        span._instrumentation_scope = tracer._instrumentation_scope
-        span._limits = limits = tracer._span_limits
-        span._lock = Lock()
-        most, longest = limits.max_span_attributes, limits.max_span_attribute_length
-        if taken is attributes and longest is None and (most is None or len(attributes) <= most):
-            span._attributes = bounded = _new(BoundedAttributes)
-            bounded._dict = attributes
-            bounded.maxlen = most
-            bounded.dropped = 0
-            bounded.max_value_len = None
-            bounded._lock = Lock()
-            bounded._immutable = False
-        else:
+            return NonRecordingSpan(SpanContext(trace_id, generator.generate_span_id(), False, flags, state))
+        span = self._made(name, parent, trace_id, flags, state, attributes)
+        if taken is not attributes or len(attributes) > self._most_attributes:
             # Shortened or dropped, or a sampler's own: the SDK knows how.
-            span._attributes = BoundedAttributes(most, taken, False, longest)
-        span._start_time = time_ns()
-        hearing = self._hearing(span)[2]
-        if hearing:
+            limits = tracer._span_limits
+            span._bounded = BoundedAttributes(
+                limits.max_span_attributes, taken, False, limits.max_span_attribute_length
+            )
+        if self._begun:
             if operation is not None:
                 context = trace.set_span_in_context(operation)
-            for processor in hearing:
+            for processor in self._begun:
                 processor.on_start(span, parent_context=context)
         return span
 
-    def _hearing(self, span: _Span) -> _Hearing:
-        """Return which processors of a span do something, and when."""
-        processor = span._span_processor
-        hearing = self._processors
-        if hearing[0] is not processor or hearing[1] is not getattr(processor, "_span_processors", None):
-            hearing = self._processors = _hearing_of(processor)
-        return hearing
+    def _made(
+        self,
+        name: str,
+        parent: SpanContext | None,
+        trace_id: int,
+        flags: TraceFlags,
+        state: TraceState | None,
+        attributes: dict[str, Any],
+    ) -> _Span:
+        """Return a span that begins now, with these attributes for its own."""
+        if self._makes_random:
+            span_id = getrandbits(64) or self._generator.generate_span_id()
+        else:
+            span_id = self._generator.generate_span_id()
+        span = _new(_Span)
+        span._maker = self
+        span._name = name
+        if state is not None and (
+            self._makes_random or (0 < trace_id <= _MOST_TRACE_ID and 0 < span_id <= _MOST_SPAN_ID)
+        ):
+            # What its `__new__` would make; `_is_equal` has compared them.
+            span._context = _new_tuple(SpanContext, (trace_id, span_id, False, flags, state, True))
+        else:
+            span._context = SpanContext(trace_id, span_id, False, flags, state)
+        span._parent = parent
+        span._plain = attributes
+        span._start_time = time_ns()
+        return span
 
-    def _note_sampler(self, sampler: Any) -> None:
-        """Remember a sampler, and which of its decisions depend on nothing but the parent."""
-        self._sampler = sampler
+    def _is_noted(self) -> bool:
+        """Return whether the tracer is as `_note` found it."""
+        tracer = self._tracer
+        processor = tracer.span_processor
+        return (
+            processor is self._processor
+            and (self._parts is None or processor._span_processors is self._parts)
+            and tracer.sampler is self._sampler
+            and tracer.id_generator is self._generator
+            and tracer._span_limits is self._limits
+        )
+
+    def _note(self) -> None:
+        """Remember what the tracer has, and what follows from it."""
+        tracer = self._tracer
+        self._processor = processor = tracer.span_processor
+        self._parts: Any = getattr(processor, "_span_processors", None)
+        is_loop = type(processor) is sdk.SynchronousMultiSpanProcessor
+        # The processors of a span that do something when it begins, is about to end, and ends.
+        self.ended: Any = self._parts if is_loop else (processor,)
+        self._begun = [part for part in self.ended if getattr(part.on_start, "__func__", None) not in _IDLE]
+        self.ending = [part for part in self.ended if getattr(part._on_ending, "__func__", None) not in _IDLE]
+        self._limits = limits = tracer._span_limits
+        most = math.inf if limits.max_span_attributes is None else limits.max_span_attributes
+        # None where values may be shortened.
+        self._most_attributes = most if limits.max_span_attribute_length is None else -1
+        self._generator = tracer.id_generator
+        self._makes_random = type(tracer.id_generator) is RandomIdGenerator
+        # Which of the sampler's decisions depend on nothing but the parent.
+        self._sampler = sampler = tracer.sampler
         by_parent = type(sampler) is ParentBased
         self._refuses_all = sampler is ALWAYS_OFF
         self._refuses_roots = self._refuses_all or (by_parent and sampler._root is ALWAYS_OFF)
@@ -211,6 +256,14 @@ class SpanMaker:
             and sampler._remote_parent_sampled is ALWAYS_ON
             and sampler._local_parent_sampled is ALWAYS_ON
         )
+        # Nothing else than to make the span, with all of the attributes.
+        self._is_plain = (
+            self._takes_below_sampled
+            and self._makes_random
+            and self._most_attributes >= _MOST_ATTRIBUTES
+            and bool(self.ended)
+            and not self._begun
+        )
 
 
 if sdk is not None:
@@ -222,7 +275,7 @@ if sdk is not None:
     )
 
     class _Span(sdk.Span):
-        """A span of the SDK whose fields are set without being checked again."""
+        """A span of the SDK that makes most of its fields when something reads them."""
 
         _maker: SpanMaker
         # These are its fields that nothing changes, or seldom.
@@ -235,6 +288,30 @@ if sdk is not None:
         _record_exception = True
         _set_status_on_exception = True
         _record_end_metrics = None
+        # What makes `_lock` and `_attributes`, and these once they were asked for.
+        _plain: dict[str, Any] | None = None
+        _bounded: Any = None
+        _locked: Any = None
+
+        def _make_lock(self) -> Any:
+            return self._locked or self.__dict__.setdefault("_locked", Lock())
+
+        def _make_attributes(self) -> Any:
+            if self._bounded is None:
+                made: Any = BoundedAttributes(self._limits.max_span_attributes, None, False)
+                made._dict = self._plain
+                made._immutable = self._end_time is not None
+                self.__dict__.setdefault("_bounded", made)
+            return self._bounded
+
+        _lock: Any = property(_make_lock)
+        _attributes: Any = property(_make_attributes)
+        _sampler: Any = property(lambda self: self._maker._tracer.sampler)
+        _resource: Any = property(lambda self: self._maker._tracer.resource)
+        _span_processor: Any = property(lambda self: self._maker._tracer.span_processor)
+        _limits: Any = property(lambda self: self._maker._tracer._span_limits)
+        _instrumentation_info: Any = property(lambda self: self._maker._tracer.instrumentation_info)
+        _instrumentation_scope: Any = property(lambda self: self._maker._tracer._instrumentation_scope)
 
         def _add_event(self, event: Any) -> None:
             if not self._events:
@@ -247,34 +324,31 @@ if sdk is not None:
             super()._add_link(link)
 
         def end(self, end_time: int | None = None) -> None:
-            with self._lock:
-                is_first = self._end_time is None
-                if is_first:
-                    self._end_time = time_ns() if end_time is None else end_time
-                    attributes: Any = self._attributes
-                    attributes._immutable = True
-            if not is_first:
-                # The SDK has words for it.
-                super().end(end_time)
-                return
-            _, _, _, ending, ended = self._maker._hearing(self)
-            for processor in ending:
+            if self._locked is None and self._end_time is None:
+                # Nothing has asked for the lock: only the tracer knows this span.
+                self._end_time = time_ns() if end_time is None else end_time
+            else:
+                with self._lock:
+                    is_first = self._end_time is None
+                    if is_first:
+                        self._end_time = time_ns() if end_time is None else end_time
+                if not is_first:
+                    # The SDK has words for it.
+                    super().end(end_time)
+                    return
+            if self._bounded is not None:
+                self._bounded._immutable = True
+            maker = self._maker
+            processor = maker._tracer.span_processor
+            if processor is not maker._processor or (
+                maker._parts is not None and processor._span_processors is not maker._parts
+            ):
+                maker._note()
+            for processor in maker.ending:
                 processor._on_ending(self)
-            for processor in ended:
+            for processor in maker.ended:
                 # The SDK gives a copy; this span has ended, so it does not change any more.
                 processor.on_end(self)
-
-
-def _hearing_of(processor: Any) -> _Hearing:
-    processors: Any = getattr(processor, "_span_processors", None)
-    parts = processors if type(processor) is sdk.SynchronousMultiSpanProcessor else (processor,)
-    return (
-        processor,
-        processors,
-        [part for part in parts if getattr(part.on_start, "__func__", None) not in _IDLE],
-        [part for part in parts if getattr(part._on_ending, "__func__", None) not in _IDLE],
-        parts,
-    )
 
 
 class _Kept:

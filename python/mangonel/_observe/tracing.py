@@ -9,6 +9,7 @@ Spec: open-telemetry; the names are also those of OpenTelemetry's conventions fo
 from __future__ import annotations
 
 from contextlib import contextmanager
+from time import time_ns
 
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
@@ -143,9 +144,10 @@ class Tracer:
             span = self.start_span(place.summary, context, _CLIENT, place.attributes)
         elif self._maker is not None:
             span = self._maker.start_operation(place.summary, place.attributes)
+            return None if span is None else _Operation(self, place, span)
         else:
             span = self.start_span(place.summary, None, _CLIENT, place.attributes)
-        return None if span is None or not span.is_recording() else _Operation(self, place, span)
+        return _Operation(self, place, span) if span.is_recording() else None
 
     def _remember(self, name: str, database: str, collection: str | None) -> _Place:
         if len(self._places) >= _MOST_REMEMBERED:
@@ -248,15 +250,14 @@ class _Place:
 class _Operation:
     """An operation whose span is recorded. The core calls its methods in the order in which things happen."""
 
-    __slots__ = ("_command", "_is_part", "_place", "_refusal", "_span", "_tracer", "shows_commands")
+    _command: Span | None = None
+    _refusal: tuple[str, str, int | None] | None = None
+    _is_part = False
 
     def __init__(self, tracer: Tracer, place: _Place, span: Span) -> None:
         self._tracer = tracer
         self._place = place
         self._span = span
-        self._command: Span | None = None
-        self._refusal: tuple[str, str, int | None] | None = None
-        self._is_part = False
         # Whether the core shall give the commands.
         self.shows_commands = tracer._longest > 0
 
@@ -306,6 +307,17 @@ class _Operation:
         else:
             context = trace.set_span_in_context(self._span)
             self._command = self._tracer.start_span(name, context, _CLIENT, attributes)
+
+    def answered(self, cursor: int) -> None:
+        """End both spans: the command was answered, and with it the operation; `cursor` as for `command_succeeded`."""
+        now, span = time_ns(), self._command
+        if span is not None:
+            self._command = None
+            if cursor:
+                span.set_attribute("db.mongodb.cursor_id", cursor)
+            span.end(now)
+        if not self._is_part:
+            self._span.end(now)
 
     def command_succeeded(self, cursor: int) -> None:
         """End the span of a command that was answered; `cursor`: the id of the cursor that it left open, or 0."""

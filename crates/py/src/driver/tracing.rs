@@ -61,8 +61,13 @@ impl Traced {
                 traced.call_method1(intern!(py, "command_started"), arguments).map(drop)
             });
         }
+        let is_over = inner.step() == Step::Done;
         match inner.take_command_end() {
             None => {}
+            Some(CommandEnd::Answered { cursor }) if is_over && inner.failure().is_none() => {
+                self.tell(py, |traced| traced.call_method1(intern!(py, "answered"), (cursor,)).map(drop));
+                return;
+            }
             Some(CommandEnd::Answered { cursor }) => self.tell(py, |traced| {
                 traced.call_method1(intern!(py, "command_succeeded"), (cursor,)).map(drop)
             }),
@@ -77,7 +82,7 @@ impl Traced {
                 traced.call_method1(intern!(py, "command_failed"), (class, message, code)).map(drop)
             }),
         }
-        if inner.step() == Step::Done {
+        if is_over {
             self.tell(py, |traced| {
                 let failure = inner.failure().map(failure::class_and_message);
                 traced.call_method1(intern!(py, "operation_ended"), (failure,)).map(drop)
