@@ -227,10 +227,11 @@ class SpanMaker:
         """Remember what the tracer has, and what follows from it."""
         tracer = self._tracer
         self._processor = processor = tracer.span_processor
-        self._parts: Any = getattr(processor, "_span_processors", None)
+        parts: Any = getattr(processor, "_span_processors", None)
+        self._parts = parts
         is_loop = type(processor) is sdk.SynchronousMultiSpanProcessor
         # The processors of a span that do something when it begins, is about to end, and ends.
-        self.ended: Any = self._parts if is_loop else (processor,)
+        self.ended = parts if is_loop else (processor,)
         self._begun = [part for part in self.ended if getattr(part.on_start, "__func__", None) not in _IDLE]
         self.ending = [part for part in self.ended if getattr(part._on_ending, "__func__", None) not in _IDLE]
         self._limits = limits = tracer._span_limits
