@@ -369,6 +369,7 @@ if child == 0:
 assert os.waitpid(child, 0)[1] == 0
 first.admin.command("ping")
 from django.core.management import call_command
+from django.core.management.base import SystemCheckError
 from django.core.exceptions import ImproperlyConfigured
 import io
 call_command("check", databases=["default"], stdout=io.StringIO())
@@ -378,9 +379,28 @@ from mangonel.contrib.django import health, check_deployments
 settings.MANGONEL["other"] = {{"host": "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100"}}
 answer = health(RequestFactory().get("/health"))
 assert answer.status_code == 503, answer
+settings.MANGONEL["default"], right = settings.MANGONEL["other"], settings.MANGONEL["default"]
+close()
+try:
+    call_command("check", databases=["default"], stdout=io.StringIO())
+except SystemCheckError as error:
+    assert "(mangonel.E001) the deployment 'default' does not answer: " in str(error), error
+else:
+    raise AssertionError("the deployments are not checked")
+settings.MANGONEL["default"] = right
+close()
 assert b'"other": "down"' in answer.content and b'"default": "up"' in answer.content
 (found,) = check_deployments(None, ["other"])
 assert found.id == "mangonel.E001"
+from django.apps import apps
+given, settings.MANGONEL = settings.MANGONEL, {{1: {{}}}}
+try:
+    apps.get_app_config("mangonel").ready()
+except ImproperlyConfigured as error:
+    assert "expected names as the keys of MANGONEL, got 1" in str(error)
+else:
+    raise AssertionError("not checked at the start")
+settings.MANGONEL = given
 for alias, given in (("none", None), ("other", {{"host": 5}})):
     settings.MANGONEL.pop("other", None)
     if given:

@@ -166,6 +166,8 @@ def _aliases() -> list[str]:
             f"got {type(given).__name__ if given is not None else 'none'}"
         )
     for alias, arguments in given.items():
+        if not isinstance(alias, str):
+            raise ImproperlyConfigured(f"expected names as the keys of MANGONEL, got {alias!r}")
         if not isinstance(arguments, dict):
             raise ImproperlyConfigured(
                 f"expected MANGONEL[{alias!r}] as arguments of MongoClient, got {type(arguments).__name__}"
