@@ -168,8 +168,8 @@ METHODS = [
         "database",
         "create_collection",
         ("other",),
-        "capped size max collation validator viewOn pipeline timeseries clusteredIndex expireAfterSeconds "
-        "encryptedFields changeStreamPreAndPostImages nope",
+        "capped size max collation validator validationLevel validationAction viewOn pipeline timeseries "
+        "clusteredIndex expireAfterSeconds encryptedFields changeStreamPreAndPostImages nope",
     ),
     Method("database", "drop_collection", ("other",)),
     Method("database", "get_collection", ("other",), takes_session=False),
