@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import random
@@ -269,14 +270,14 @@ DELETIONS: dict[str, Callable[[Any], Callable[[], Any]]] = {
 }
 
 
-def schedules(first: int, second: int) -> Iterator[list[str]]:
+@functools.cache
+def schedules(first: int, second: int) -> list[list[str]]:
     """Return interleavings of the commands of a deletion and a write: one after the other, and a selection."""
     every = [
         ["delete" if at in places else "write" for at in range(first + second)]
         for places in itertools.combinations(range(first + second), first)
     ]
-    yield from (every[0], every[-1])
-    yield from random.Random(0).sample(every[1:-1], min(ORDERS, len(every) - 2))
+    return [every[0], every[-1], *random.Random(0).sample(every[1:-1], min(ORDERS, len(every) - 2))]
 
 
 @pytest.mark.parametrize("deletion", DELETIONS)

@@ -279,7 +279,9 @@ def _litestar(sessions: WebSessions[Any], checks: bool = False, fresh: str | Non
     page.__annotations__.update(request=Request, **{"return": Response})
     guards = [require_fresh(fresh)] if fresh is not None else None
     route = HTTPRouteHandler("/", http_method=["GET", "POST"], guards=guards)(page)
-    return Litestar([route], plugins=[SessionPlugin(sessions, csrf=checks)], logging_config=None)
+    # To describe itself takes an application ten times as long as the rest.
+    plugins = [SessionPlugin(sessions, csrf=checks)]
+    return Litestar([route], plugins=plugins, logging_config=None, openapi_config=None)
 
 
 @framework("aiohttp", "aiohttp", checks=True)

@@ -236,7 +236,7 @@ def litestar_app(handler: Handler, sessions: WebSessions[Any]) -> Any:
 
     page.__annotations__.update(request=Request, **{"return": Stream})
     route = HTTPRouteHandler("/", http_method="GET")(page)
-    return Litestar([route], plugins=[SessionPlugin(sessions)], logging_config=None)
+    return Litestar([route], plugins=[SessionPlugin(sessions)], logging_config=None, openapi_config=None)
 
 
 def aiohttp_app(handler: Handler, sessions: WebSessions[Any]) -> Any:
