@@ -70,4 +70,15 @@ def test_the_instrumentor_says_that_earlier_clients_make_no_spans(caplog: pytest
     with MongoClient[Any]("mongodb://127.0.0.1:1", connect=False), caplog.at_level(logging.WARNING):
         instrumentor.instrument()
         instrumentor.uninstrument()
-    assert "clients were made before instrument() and make no spans; instrument first" in caplog.text
+    assert "clients that were made before instrument() make no spans, and there are " in caplog.text
+
+
+def test_the_instrumentor_names_the_arguments_that_it_ignores(caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("opentelemetry.instrumentation")
+    from mangonel.contrib.opentelemetry import MangonelInstrumentor
+
+    instrumentor = MangonelInstrumentor()
+    with caplog.at_level(logging.WARNING):
+        instrumentor.instrument(tracer_provder=None, skip_dep_check=True)
+        instrumentor.uninstrument()
+    assert "query_text_values and meter_provider, and ignores tracer_provder\n" in caplog.text

@@ -31,6 +31,8 @@ __all__ = ["MangonelInstrumentor", "measure"]
 
 log = logging.getLogger("mangonel.contrib.opentelemetry")
 
+_TRACING = ("tracer_provider", "query_text_max_length", "query_text_values")
+
 # By provider; None: the global one.
 _meters: dict[MeterProvider | None, Meter] = {}
 
@@ -85,14 +87,20 @@ class MangonelInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # untyped
         Raises:
             TypeError, ValueError: one of them is of the wrong type or range. No client is instrumented.
         """
-        settings: dict[str, Any] = {"enabled": True}
-        for name in ("tracer_provider", "query_text_max_length", "query_text_values"):
-            if name in kwargs:
-                settings[name] = kwargs[name]
+        given = {name: kwargs[name] for name in _TRACING if name in kwargs}
+        settings: dict[str, Any] = {"enabled": True, **given}
+        if unknown := kwargs.keys() - {*_TRACING, "meter_provider"}:
+            # No error: programs pass the same arguments to many instrumentors.
+            log.warning(
+                "instrument() knows %s and meter_provider, and ignores %s",
+                ", ".join(_TRACING),
+                ", ".join(sorted(unknown)),
+            )
         meter = _meter_of(kwargs.get("meter_provider"))
         if earlier := sum(client._tracer is None for client in living()):
             log.warning(
-                "%d clients were made before instrument() and make no spans; instrument first, or pass tracing=True",
+                "clients that were made before instrument() make no spans, and there are %d; "
+                "instrument first, or pass tracing=True",
                 earlier,
             )
         listeners.trace_every_client(tracing("instrument()", settings))
