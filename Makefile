@@ -215,7 +215,6 @@ lint-text:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(PYTHON) tools/words.py
-	$(PYTHON) tools/planted.py --check
 
 lint-types:
 	$(BIN)/mypy
