@@ -56,7 +56,7 @@ pub(super) fn instance<'py>(
             continue;
         }
         if let Some(packer) = packer.as_mut().filter(|_| plan.packable.has(index)) {
-            // Given once more, by the key and by the attribute: the last one counts.
+            // Given twice, by key and by attribute: the last one counts.
             if packer.packed.has(index) {
                 return Ok(None);
             }

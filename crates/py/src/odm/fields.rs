@@ -139,7 +139,7 @@ impl State {
     }
 }
 
-/// Releases values that were taken out of a state first: their end may run Python code, which may look at it.
+/// Releases values after they were taken out of a state, because their end may run Python code that looks at the state.
 pub(super) fn release(py: Python<'_>, old: Vec<(usize, Py<PyAny>)>) {
     for (_, value) in old {
         // Slots are called by the interpreter, so pyo3 does not know that the GIL is held: `py` does.
@@ -312,7 +312,7 @@ impl<'a> Head<'a> {
         self.head().state.get().map(|state| unsafe { state.as_ref() })
     }
 
-    /// The state, made when there is none. To be let go of before anything runs Python code, which might ask for it.
+    /// The state, made when there is none. Release it before Python code runs, which might ask for it.
     #[inline]
     pub(super) fn state(self) -> RefMut<'a, State> {
         if self.head().state.get().is_none() {

@@ -35,7 +35,7 @@ impl Guard {
     pub(super) fn equals(&mut self, path: &[u8], value: Option<&Element<'_>>) {
         self.condition(path, |out| match value {
             None => append(out, 0x08, b"$exists", b"\0"),
-            // To compare with null finds what is missing too.
+            // Comparing with null matches missing values too.
             Some(value) if value.kind == 0x0A => append(out, 0x10, b"$type", &0x0A_i32.to_le_bytes()),
             Some(value) => append(out, value.kind, b"$eq", value.value),
         });

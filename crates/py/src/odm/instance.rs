@@ -114,7 +114,7 @@ fn missing(fields: Fields<'_>) -> impl Iterator<Item = usize> {
 /// One error for all faults of an instance's values; `faults` lists each.
 #[cold]
 fn joined(py: Python<'_>, fields: Fields<'_>, mut faults: Vec<(usize, PyErr)>) -> PyErr {
-    // What code of the program raised is none of ours to name together with others.
+    // An error that the program's own code raised is not put into a list with others.
     let class = faults[0].1.get_type(py);
     if let Some(at) = faults.iter().position(|(_, fault)| !fault.get_type(py).is(&class)) {
         return faults.swap_remove(at).1;

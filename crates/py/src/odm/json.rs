@@ -29,7 +29,7 @@ struct Row {
     key: Vec<u8>,
     name: Vec<u8>,
     kind: Kind,
-    /// Type and value of what is there when the key is not.
+    /// Type and value to use if the key is missing.
     default: Option<(u8, Vec<u8>)>,
 }
 
@@ -214,7 +214,7 @@ fn among(models: &[(Vec<u8>, usize)], tag: &Element<'_>) -> Option<usize> {
     found.map(|(_, index)| *index)
 }
 
-/// What a field has without its key; None where the key must be there.
+/// A field's value if its key is missing; None where the key is required.
 fn default(py: Python<'_>, plan: &'static Plan, field: &'static Field) -> PyResult<Option<(u8, Vec<u8>)>> {
     if matches!(field.default, Default::ObjectId) {
         return Ok(None);

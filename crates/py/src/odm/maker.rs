@@ -1,4 +1,4 @@
-//! What is made of a hidden model's instances: objects of a class of the program's, a value for each field.
+//! Makes objects of a class of the program's from a hidden model's instances: a value for each field.
 use mangonel_entries::entries;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;

@@ -155,7 +155,7 @@ fn odm_loaded<'py>(object: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyStri
     Ok(loaded.map(|(_, field)| field.attribute.bind(object.py()).clone()).collect())
 }
 
-/// Return what BSON has of a field's value, for queries and updates. `is_element`: of one element of its container.
+/// Return the BSON form of a field's value, for queries and updates. `is_element`: of one element of its container.
 #[entries]
 #[pyfunction]
 #[pyo3(signature = (model, attribute, value, is_element=false))]
@@ -173,8 +173,8 @@ fn odm_dump<'py>(
     made.map_err(|fault| into_exception(py, fault, None))
 }
 
-/// What BSON has of a value that a field is compared with, as `odm_dump`, or of one for its elements; `NotImplemented`
-/// where it is neither: to make an error of that would take ten times as long.
+/// The BSON form of a query operand, as `odm_dump` returns it, or of an operand for the field's elements.
+/// `NotImplemented` if it is neither: raising an error would take ten times as long.
 #[entries]
 #[pyfunction]
 fn odm_compared<'py>(
@@ -235,7 +235,7 @@ fn type_of(field: &plan::Field, is_element: bool) -> &plan::Type {
     }
 }
 
-/// Writes a value, which fits, as a field or its elements have it, and reads back what BSON has.
+/// Encodes a fitting value as a field or its elements do, and decodes its BSON form.
 fn stored<'py>(
     py: Python<'py>,
     plan: &'static plan::Plan,

@@ -121,7 +121,7 @@ impl<'a, 'py> Packer<'a, 'py> {
             let index = index_of(plan, &key, next)?;
             // Held, since objects may be made for what was left out.
             let given = given.to_owned();
-            // None: one before was given once more, or stands in another order.
+            // None: an earlier field was given twice, or stands out of order.
             let left_out = index.checked_sub(next)?;
             for field in rest.by_ref().take(left_out) {
                 self.default(field)?;

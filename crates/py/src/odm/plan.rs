@@ -150,7 +150,7 @@ pub(super) enum Op {
     Dict(Box<Type>),
     Embedded(&'static Model),
     Union(Union),
-    /// `load` from and `dump` to what BSON has; `class` is what instances must be, or None.
+    /// `load` from and `dump` to the BSON form; `class` is what instances must be, or None.
     Custom {
         load: Py<PyAny>,
         dump: Py<PyAny>,

@@ -157,7 +157,7 @@ pub(super) fn odm_drain_joined(
         start..start + part.len()
     };
     let mut places = Vec::new();
-    // What many refer to came with each of them.
+    // A document that many refer to came with each of them.
     let mut found = vec![(HashSet::new(), Vec::new()); targets.len()];
     for row in batch.take_ranges(py, None)? {
         let mut found = found.iter_mut();

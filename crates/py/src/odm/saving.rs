@@ -54,14 +54,14 @@ fn begin(py: Python<'_>, fields: Fields<'_>, update: Update) -> PyResult<()> {
     Ok(())
 }
 
-/// Says that there is nothing to save; while another save is under way, that this is not known.
+/// Reports that there is nothing to save; while another save is under way, that this is unknown.
 fn unchanged<T>(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<T>> {
     alone(py, fields)?;
     fields.clear_dirty();
     Ok(None)
 }
 
-/// Refuses while another save is under way; so of what fails later, the program knows that it is its own.
+/// Refuses while another save is under way, so that any later error is this save's own.
 fn alone(py: Python<'_>, fields: Fields<'_>) -> PyResult<()> {
     if fields.flags() & SAVING != 0 { Err(parallel_save(py, fields)) } else { Ok(()) }
 }
@@ -442,7 +442,7 @@ pub(super) fn odm_insert<'py>(
     Ok((made, kept))
 }
 
-/// Begins the command of a write; returns where the document that it is has to be closed.
+/// Begins the command of a write; returns the start of its document, to be closed later.
 fn head_of(
     name: &[u8],
     collection: &str,

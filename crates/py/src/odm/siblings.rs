@@ -36,7 +36,7 @@ impl Siblings {
         let _ = group.bind(py).append(id);
     }
 
-    /// The documents that were fetched for the references which `make` makes, by their ids.
+    /// The documents fetched for references made by `make`, by their ids.
     fn found<'py>(&self, py: Python<'py>, make: &Py<PyAny>) -> PyResult<Bound<'py, PyDict>> {
         let loaded = self.loaded.bind(py);
         if let Some(found) = loaded.get_item(make)? {
@@ -48,7 +48,7 @@ impl Siblings {
         Ok(made)
     }
 
-    /// Takes a document that references lead to which `make` makes.
+    /// Takes a document that references made by `make` lead to.
     pub(super) fn keep(
         &self,
         make: &Py<PyAny>,
@@ -58,7 +58,7 @@ impl Siblings {
         self.found(id.py(), make)?.set_item(key_of(&id)?, document)
     }
 
-    /// The document that a reference which `make` makes leads to, if it was fetched.
+    /// The document that a reference made by `make` leads to, if it was fetched.
     pub(super) fn document<'py>(
         &self,
         make: &Py<PyAny>,

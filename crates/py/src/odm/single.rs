@@ -51,7 +51,7 @@ impl OdmSingle {
 }
 
 impl OdmSingle {
-    /// Makes the instance, if the batch is one document that fits the model, and no identity map wants to know it.
+    /// Makes the instance, if the batch is one document that fits the model, and no identity map is in use.
     fn made<'py>(&self, batch: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = batch.py();
         let map = CURRENT_MAP.get_or_try_init(py, || {

@@ -33,7 +33,7 @@ pub(super) struct Update {
     is_uncertain: bool,
     /// Whether only some fields were loaded.
     is_partial: bool,
-    /// The rules for the field whose turn it is.
+    /// The rules for the current field.
     rules: Rules,
     set: Vec<u8>,
     unset: Vec<u8>,
@@ -55,7 +55,7 @@ struct Rules {
 }
 
 impl Update {
-    /// What carries out all changes without being an update, as a whole document does.
+    /// The changes of a write that needs no update, since it stores the whole document.
     pub(super) fn of_whole(sent: Bits) -> Self {
         Update { sent, ..Update::default() }
     }
@@ -131,7 +131,7 @@ impl Update {
         self.set(path, is);
     }
 
-    /// Brings a value at this path from what it was to what it is.
+    /// Adds the changes that turn the former value at this path into the present one.
     fn change(&mut self, path: &[u8], was: Option<Element<'_>>, is: &Element<'_>, is_set: bool) {
         let Some(was) = was else {
             if is.kind != 0x04 || !self.rules.is_whole || is_empty(is.value) {
@@ -240,7 +240,7 @@ impl Update {
     }
 }
 
-/// The elements without which a list is the other one, if their values remove just these.
+/// The elements to remove from one list to get the other, if removing by value removes just these.
 fn left_out<'a>(before: &[Element<'a>], after: &[Element<'a>]) -> Option<Vec<Element<'a>>> {
     let mut rest = after.iter().peekable();
     let mut gone: Vec<Element<'a>> = Vec::with_capacity(before.len() - after.len());
@@ -289,7 +289,8 @@ fn all_same(some: &[Element<'_>], others: &[Element<'_>]) -> bool {
     some.len() == others.len() && some.iter().zip(others).all(|(one, other)| same(one, other))
 }
 
-/// Whether a server that compares bytes with bytes finds a value by what a model makes of it: no keys, no order.
+/// Whether the server, which compares bytes, finds a value by the bytes that a model writes: not if it has keys, which
+/// may be in another order.
 fn is_comparable(element: &Element<'_>) -> bool {
     !matches!(element.kind, 0x03 | 0x04)
 }
@@ -351,7 +352,7 @@ fn places(raw: &[u8], plan: &Plan) -> Places {
     places
 }
 
-/// What a field was in the database: its type and value, as it was saved or loaded.
+/// A field's value in the database: type and bytes, as it was saved or loaded.
 fn stored<'a>(state: &'a State, places: &Places, key: &'a [u8], index: usize) -> Option<Element<'a>> {
     if let Some(saved) = state.kept(index) {
         let saved = saved.as_ref()?;
@@ -428,7 +429,7 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
             let is_whole = was.is_some() || !is_dirty || !update.is_partial;
             update.rules = Rules { is_assigned: is_dirty, is_whole, is_guarded: false };
             let Some(is) = is else {
-                // None: no key. Without the stored bytes this is unknown.
+                // None: the key is missing. Unknown without the stored bytes.
                 let was_null = fields.was_null(index);
                 if is_dirty || was.is_some_and(|was| was.kind != 0x0A || !was_null) {
                     update.unset(&field.key);
@@ -477,7 +478,8 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
     Ok(Some(update))
 }
 
-/// Whether a value that was not set differs from the stored one only in its form: that one, read and written, is the same.
+/// Whether a value that was not set differs from the stored one only in form: decoded and encoded again, the stored one
+/// is equal.
 #[cold]
 fn is_other_form(
     py: Python<'_>,

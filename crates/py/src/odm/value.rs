@@ -63,7 +63,7 @@ pub(super) fn default_of<'py>(py: Python<'py>, default: &Default) -> PyResult<Op
     }))
 }
 
-/// Whether a value is of the very class that a type of values without parts has, and so is stored as it is.
+/// Whether a value's class is exactly that of a type without parts, so that it is stored as it is.
 #[inline]
 pub(super) fn is_exactly(kind: &Type, given: &Bound<'_, PyAny>) -> bool {
     kind.checks.is_empty()

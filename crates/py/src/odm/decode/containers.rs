@@ -174,7 +174,7 @@ impl<'py> Hydrator<'_, 'py> {
                 return self.value(other, found, end);
             }
         }
-        // An int serves as a float where there is no int to be.
+        // An int is read as a float if the union has no int.
         if matches!(found, 0x10 | 0x12)
             && let Some(other) = union.others.iter().find(|other| matches!(other.op, Op::Float))
         {
@@ -237,7 +237,7 @@ impl<'py> Hydrator<'_, 'py> {
     }
 }
 
-/// The reference that an id inside a container is: nothing makes one when it is read there, as a field's own slot does.
+/// The reference for an id inside a container. It is made now: unlike a field's slot, a container cannot make it later.
 fn reference<'py>(
     siblings: Option<&Bound<'py, Siblings>>,
     op: &Op,
