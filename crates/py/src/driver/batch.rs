@@ -33,18 +33,24 @@ pub struct Batch {
     position: AtomicUsize,
     end: usize,
     codec: Py<Codec>,
+    /// The server's cursor id; 0 when this is the last batch.
+    #[pyo3(get)]
     id: i64,
     namespace: String,
     post_batch_resume_token: Option<Vec<u8>>,
     session: Option<Py<ImplicitSession>>,
+    /// The number of the link that all later batches come on, or None when any will do.
+    #[pyo3(get)]
     pinned: Option<u32>,
     /// Whether the batch is handed out as one bytes object instead of document by document.
     is_raw: bool,
     /// Whether more batches come without being asked for.
+    #[pyo3(get)]
     pub(crate) is_streaming: bool,
     /// The server that has the cursor.
     pub(crate) server: String,
-    /// The cursor that the batch opened, which ends with the last reference; None when there is none, or another did.
+    /// The cursor that the batch opened, which ends with the last reference; None if there is none, or another batch
+    /// opened it.
     #[pyo3(get)]
     pub(crate) opened: Option<Py<OpenCursor>>,
     /// The shape of documents instead of the codec's document class.
@@ -167,12 +173,6 @@ impl Batch {
 #[entries]
 #[pymethods]
 impl Batch {
-    /// The server's cursor id; 0 when this is the last batch.
-    #[getter]
-    fn id(&self) -> i64 {
-        self.id
-    }
-
     /// The namespace the cursor lives in, `database.collection`.
     #[getter]
     pub(crate) fn namespace(&self) -> &str {
@@ -183,18 +183,6 @@ impl Batch {
     #[getter]
     fn session(&self, py: Python<'_>) -> Option<Py<ImplicitSession>> {
         self.session.as_ref().map(|session| session.clone_ref(py))
-    }
-
-    /// Whether more batches come without being asked for.
-    #[getter]
-    fn is_streaming(&self) -> bool {
-        self.is_streaming
-    }
-
-    /// The number of the link that all later batches come on, or None when any will do.
-    #[getter]
-    fn pinned(&self) -> Option<u32> {
-        self.pinned
     }
 
     /// The address of the server that has the cursor.

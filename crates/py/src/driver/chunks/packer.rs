@@ -27,6 +27,8 @@ pub struct ChunkPacker {
     open: Option<(usize, usize)>,
     count: usize,
     next: i32,
+    /// How many bytes were packed so far.
+    #[pyo3(get)]
     length: u64,
     ids: Vec<[u8; 12]>,
 }
@@ -103,12 +105,6 @@ impl ChunkPacker {
         self.open.is_none()
             && !self.sequence.is_empty()
             && self.sequence.len() + self.chunk_size > self.batch_size
-    }
-
-    /// How many bytes were packed so far.
-    #[getter]
-    fn length(&self) -> u64 {
-        self.length
     }
 
     /// How many bytes complete the chunk that is being filled.

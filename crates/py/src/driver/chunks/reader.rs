@@ -53,8 +53,10 @@ pub struct ChunkReader {
     chunk_size: u64,
     length: u64,
     /// The position in the file of the next byte to hand out.
+    #[pyo3(get)]
     position: u64,
     /// The number that the next chunk document must have.
+    #[pyo3(get, name = "next_chunk")]
     next: i64,
     /// The batch's message, where its next document stands, and where its documents end. A long copy has a share of it.
     message: Arc<Vec<u8>>,
@@ -63,6 +65,8 @@ pub struct ChunkReader {
     /// How many of its documents were read, and the next documents whose data is not in the message.
     index: u32,
     laid: VecDeque<Laid>,
+    /// Whether the next chunk was received to the wrong place, so that it has to be asked for again.
+    #[pyo3(get)]
     is_misplaced: bool,
     /// The current chunk's data in the message: its start, the next byte, its end.
     start: usize,
@@ -70,6 +74,8 @@ pub struct ChunkReader {
     end: usize,
     first_id: Option<[u8; 12]>,
     last_id: Option<[u8; 12]>,
+    /// Whether chunks of another writer may be among those read, so that the file has to be looked at again.
+    #[pyo3(get)]
     is_suspicious: bool,
     fault: Option<String>,
 }
@@ -271,18 +277,6 @@ impl ChunkReader {
         })
     }
 
-    /// Where in the file the next byte stands.
-    #[getter]
-    fn position(&self) -> u64 {
-        self.position
-    }
-
-    /// The number that the next chunk document must have.
-    #[getter]
-    fn next_chunk(&self) -> i64 {
-        self.next
-    }
-
     /// How many bytes of the current chunk are left.
     #[getter]
     fn ready(&self) -> usize {
@@ -295,23 +289,11 @@ impl ChunkReader {
         self.fault.as_deref()
     }
 
-    /// Whether the next chunk was received to another place than it is wanted at, and has to be asked for again.
-    #[getter]
-    fn is_misplaced(&self) -> bool {
-        self.is_misplaced
-    }
-
     /// Forget the batch: the next one begins with the chunk that is due.
     fn restart(&mut self) {
         self.is_misplaced = false;
         self.next_document = self.documents_end;
         self.last_id = None;
-    }
-
-    /// Whether chunks of another writer may be among those read, so that the file has to be looked at again.
-    #[getter]
-    fn is_suspicious(&self) -> bool {
-        self.is_suspicious
     }
 
     /// Whether its first chunk was written right after the last one that `earlier` read.

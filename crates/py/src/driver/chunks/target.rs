@@ -24,7 +24,11 @@ pub struct ChunkTarget {
     whole: Option<Py<ChunkTarget>>,
     /// Address of the memory that one of the three above keeps alive.
     start: usize,
+    /// How many bytes it has room for in all.
+    #[pyo3(get)]
     pub(super) size: usize,
+    /// How many bytes were read into it.
+    #[pyo3(get)]
     pub(super) filled: usize,
     /// End of the directly received bytes. The receiver shares this.
     pub(super) landed: Arc<AtomicUsize>,
@@ -119,18 +123,6 @@ impl ChunkTarget {
             landed,
             is_shared: false,
         })
-    }
-
-    /// How many bytes it has room for in all.
-    #[getter]
-    fn size(&self) -> usize {
-        self.size
-    }
-
-    /// How many bytes were read into it.
-    #[getter]
-    fn filled(&self) -> usize {
-        self.filled
     }
 
     /// Return targets for parts of its memory: between each of `ends` and the one before it.
