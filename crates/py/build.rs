@@ -39,8 +39,8 @@ fn headers() -> Option<String> {
     Some(String::from_utf8(asked.stdout).ok()?.trim().to_owned())
 }
 
-/// Compiles the assertions of `layout.c`, by this machine's compiler where the headers are this machine's: that of the
-/// target may know an older C library than these headers ask for, even where the target is a machine of this kind.
+/// Compiles the assertions of `layout.c`. If the headers are this machine's, its own compiler does it: the target's may
+/// know an older C library than these headers need, even for a machine of this kind.
 fn agree(folder: &str) -> bool {
     let mut command = if std::env::var_os(HEADERS).is_some() {
         Command::new("cc")

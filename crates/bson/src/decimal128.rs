@@ -236,7 +236,7 @@ impl FromStr for Decimal128 {
 /// The text of a number, without an allocation.
 #[derive(Clone, Copy)]
 pub struct Text {
-    /// A sign, `0.` and six zeros, or a point and an exponent of `E+6144`, beside the digits.
+    /// The digits, and what else there may be: a sign with `0.` and six zeros, or with a point and `E+6144`.
     bytes: [u8; DIGITS + 9],
     length: usize,
 }

@@ -6,7 +6,7 @@
 pub enum Size {
     /// Always this many.
     Fixed(usize),
-    /// An int32 counts the bytes after it, without this many more that follow.
+    /// An int32 counts the bytes after it, except for this many at the end.
     Prefixed(usize),
     /// An int32 counts all bytes, including its own four; this is the smallest valid count.
     Inclusive(usize),

@@ -16,7 +16,7 @@ impl ObjectId {
         Self(bytes)
     }
 
-    /// Puts an identifier together: seconds since 1970, a random part per process, a counter of 24 bits.
+    /// Makes an identifier: seconds since 1970, a random part per process, a counter of 24 bits.
     pub const fn from_parts(timestamp: u32, random: [u8; 5], counter: u32) -> Self {
         let [t0, t1, t2, t3] = timestamp.to_be_bytes();
         let [r0, r1, r2, r3, r4] = random;

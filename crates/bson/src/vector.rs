@@ -64,7 +64,7 @@ impl<'a> RawVector<'a> {
         Self::new(dtype, *padding, data)
     }
 
-    /// Puts a vector together; [`RawVector::append_payload`] writes it.
+    /// Makes a vector; [`RawVector::append_payload`] writes it.
     ///
     /// # Errors
     /// As [`RawVector::from_binary`].

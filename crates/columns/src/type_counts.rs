@@ -103,7 +103,7 @@ struct Rules {
 }
 
 impl TypeCounts {
-    /// The documents themselves: their count is that of "object".
+    /// The place of the documents themselves, which are counted as "object".
     pub fn root(&self) -> &Place {
         &self.root
     }

@@ -200,8 +200,8 @@ impl ClientSession {
 
     /// Returns the fields of the next command, and counts it as sent.
     ///
-    /// `own`: asked for the command's own read concern when the session has something to add; the command must not send
-    /// it besides then. `has_limit`: the whole operation has a time limit, which takes the place of all others.
+    /// `own`: returns the command's own read concern. It is called if the session adds to it; then the command must not
+    /// send it as well. `has_limit`: the whole operation has a time limit, which takes the place of all others.
     pub fn stamp(
         &mut self,
         name: &str,

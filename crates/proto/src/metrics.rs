@@ -310,7 +310,7 @@ fn key_end(elements: &[u8]) -> Option<usize> {
     elements.iter().skip(1).position(|byte| *byte == 0).map(|zero| zero + 2)
 }
 
-/// Returns where a text ends whose element begins here, and whose key ends there.
+/// Returns where a text ends, given the end of its key.
 #[inline]
 fn text_end(elements: &[u8], key_end: usize) -> Option<usize> {
     let length: [u8; 4] = elements.get(key_end..key_end + 4)?.try_into().ok()?;

@@ -102,7 +102,7 @@ impl ReadPreference {
         hedge: None,
     };
 
-    /// Puts a read preference together.
+    /// Makes a read preference.
     ///
     /// Tag sets are tried in order, and the first that any server matches decides; none at all suit every
     /// server. A `max_staleness_seconds` of -1 sets no limit. `hedge` is a whole BSON document.

@@ -15,7 +15,7 @@ pub struct ServerSession {
     pub txn_number: i64,
     /// A network error left its state on the server unknown, so it must not be used again.
     pub is_dirty: bool,
-    /// Where a cancelled command may have opened a cursor of it with an unknown id.
+    /// The server on which a cancelled command may have opened a cursor in this session; the cursor's id is unknown.
     pub left_cursor_at: Option<Address>,
     last_use: Instant,
     /// How often the process had forked when it was made; a child must not use its parent's sessions.

@@ -9,7 +9,7 @@ use crate::topology::Address;
 /// The least time between two questions.
 pub const MIN_POLL_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Returns when to ask DNS again: when the answer expires, but not all the time.
+/// Returns when to ask DNS again: when the answer expires, but never too soon.
 ///
 /// `ttl` is the least time to live of all records; `None` after a question that failed, which is repeated after
 /// a heartbeat.

@@ -204,8 +204,8 @@ impl Transaction {
     }
 }
 
-/// Appends the write concern, if there is one. A commit that is sent again asks for a majority, so that it cannot be undone
-/// after the first was.
+/// Appends the write concern, if there is one. A repeated commit asks for a majority: the first one may have been
+/// applied, and must not be rolled back.
 fn append_concern(concern: &[u8], is_repeated: bool, has_limit: bool, out: &mut Vec<u8>) {
     let before = out.len();
     let start = writer::begin_subdocument(out, "writeConcern");

@@ -64,7 +64,7 @@ mod clean_up {
         static BUFFER: UnsafeCell<MaybeUninit<Buffer>> = const { UnsafeCell::new(MaybeUninit::uninit()) };
     }
 
-    /// Gives the thread the handler. Apart from the look at the flag, which so is all that an entry holds of it.
+    /// Gives the thread the handler. A function of its own, so that only the check of the flag is inlined into entries.
     #[cold]
     #[inline(never)]
     pub(super) fn push() {
@@ -79,7 +79,7 @@ mod clean_up {
         });
     }
 
-    /// Sleeps for good when it is the interpreter that ends the thread; anybody else who does it may go on.
+    /// Sleeps for good if the interpreter ends the thread; a thread that is ended in another way continues to end.
     extern "C" fn sleep_while_ending(_: *mut c_void) {
         // The interpreter sends threads away once it says that it is finalizing, and says only then, and not always at
         // once, that it is initialized no more. When all is over it may stop saying the first.

@@ -73,7 +73,7 @@ pub struct Line {
     pub messages: u64,
     /// What happens to the next answer.
     pub damage: Option<Damage>,
-    /// The machine in the member's place that it leads to.
+    /// The other machine that it leads to in place of the member.
     pub stranger: Option<Stranger>,
     ways: [Way; 2],
 }

@@ -105,7 +105,7 @@ pub enum Kind {
     },
     /// The next commands of a member meet this.
     Mischief(Target, Mischief, usize),
-    /// What a worker does is given up.
+    /// A worker gives up its current operation.
     Cancel(u64, u64),
     /// A member's clock jumps by so many seconds.
     Jump(Target, i64),

@@ -141,7 +141,7 @@ impl<'o> Room<'o> {
         self.all(&[before, b'"']);
         let text = &body[at..last];
         let (words, rest) = text.as_chunks::<8>();
-        // Read with what follows the text, which costs less than its copy.
+        // Read together with the bytes behind the text, which is cheaper than a copy of the text.
         let final_word = word_at(body, last - rest.len());
         let room = self.slice(text.len() + 8);
         let mut marks = 0;

@@ -86,7 +86,7 @@ fn is_plain_long(bytes: &[u8]) -> bool {
 pub(super) fn first_escape(bytes: &[u8]) -> Option<usize> {
     let (chunks, rest) = bytes.as_chunks::<16>();
     for (i, chunk) in chunks.iter().enumerate() {
-        // As above; the position within the chunk is looked for only once it is known to be there.
+        // As above; searches a chunk for the position only once it is known to hold one.
         let mut is_clean = true;
         for &c in chunk {
             is_clean &= (c >= 0x20) & (c != b'"') & (c != b'\\');

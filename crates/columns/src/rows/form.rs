@@ -106,7 +106,7 @@ impl Form {
     /// `extension` is the name of an extension type and its metadata; `children` and `dictionary` were read before.
     ///
     /// # Errors
-    /// Names the type that BSON lacks, or the expected parts.
+    /// BSON has no such type, or its parts are not as expected; the error names them.
     pub fn parse(
         format: &str,
         extension: Option<(&str, &str)>,

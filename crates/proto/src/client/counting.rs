@@ -8,13 +8,13 @@ use crate::metrics::{Metrics, PoolCounts};
 use crate::pool::Pool;
 use crate::topology::Address;
 
-/// How many servers that the deployment has no more are counted each by itself.
+/// The most former servers that are counted one by one.
 const MOST_GONE: usize = 200;
 
-/// The host under which the rest of them is counted, with port 0.
+/// The host under which all others are counted, with port 0.
 const REST: &str = "_other";
 
-/// The counts of closed pools. Those of servers that the deployment has no more are kept for a bounded number of them.
+/// The counts of closed pools, kept for a bounded number of former servers.
 #[derive(Default)]
 pub(super) struct Gone(BTreeMap<Address, PoolCounts>);
 

@@ -73,7 +73,7 @@ pub struct Client {
     selecting: Vec<ExchangeId>,
     woken: Vec<ExchangeId>,
     closing: Vec<LinkId>,
-    /// Where the connections are from that a cursor or a transaction holds between two exchanges.
+    /// The server and shard of each connection that a cursor or a transaction holds between two exchanges.
     pinned: HashMap<LinkId, (Address, ShardId)>,
     actions: Vec<Action>,
     events: EventQueue,

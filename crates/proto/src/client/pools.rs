@@ -38,8 +38,8 @@ impl Client {
         links
     }
 
-    /// Closes connections that were idle for too long. Returns of these shards how many connections are to be opened to
-    /// which server, with [`Operation::filling`](crate::operation::Operation::filling); `None` once the client is closed.
+    /// Closes connections that were idle for too long. Returns, for these shards, how many connections to open to which
+    /// server, with [`Operation::filling`](crate::operation::Operation::filling); `None` once the client is closed.
     pub fn keep_up(&mut self, shards: &[ShardId], now: Instant) -> Option<Vec<(ShardId, Address, usize)>> {
         if self.is_closed {
             return None;
@@ -63,7 +63,7 @@ impl Client {
         Some(missing)
     }
 
-    /// Closes a link that the server has closed. One that an exchange holds stays in the books until that gives it up.
+    /// Closes a link that the server has closed. If an exchange holds it, it stays in the books until then.
     pub fn link_lost(&mut self, shard: ShardId, link: LinkId, now: Instant) {
         let place = self.pinned.remove(&link);
         match self.pool_of_link(shard, link) {

@@ -16,15 +16,15 @@ use crate::message::Replies;
 use crate::secret_commands::{is_hello, is_secret};
 use crate::time::Instant;
 
-/// The published events of an exchange.
+/// The events of an exchange that listeners have been told of.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
-    /// What they call the operation; its first request's number unless its caller chose one.
+    /// The operation's id in the events; the number of its first request unless the caller chose one.
     operation_id: Option<i64>,
     /// Whether its wait for a server was published.
     is_selecting: bool,
     command: Announcement,
-    /// What the owner, which makes spans, has not taken yet; `None` where it makes none.
+    /// Start and end that the owner has not taken yet for its span; `None` if it makes no spans.
     span: Option<Box<Untold>>,
     check_out: CheckOutNotes,
 }
@@ -45,7 +45,7 @@ struct Untold {
 /// The published events of the attempt in flight.
 #[derive(Debug, Default)]
 enum Announcement {
-    /// There is no listener, or both its ends were reported.
+    /// There is no listener, or start and end were reported.
     #[default]
     Nothing,
     /// It is about to be sent.
@@ -83,7 +83,7 @@ impl Exchange {
         let sent = authenticating.unwrap_or(&self.operation.command);
         let name = sent.name();
         let is_heard = client.wants(Interests::COMMANDS);
-        // The whole command is copied only if a listener needs it.
+        // The command is copied only if a listener needs it.
         let is_shown = is_heard || authenticating.is_some() || is_hello(name);
         let mut command = if is_shown { sent.to_document() } else { Vec::new() };
         let database = match authenticating {
@@ -238,12 +238,12 @@ impl Exchange {
         }
     }
 
-    /// Whether the owner gets the start of this command, and therefore needs its end.
+    /// Whether the owner was given this command's start for a span, and so needs its end.
     fn is_span_open(&self, facts: &CommandFacts) -> bool {
         self.operation.is_traced && !facts.is_sensitive && self.authenticating_command().is_none()
     }
 
-    /// Tells listeners how far the choice of a server has come; its start comes by itself.
+    /// Tells listeners of a step of server selection, and before the first one of its start.
     pub(super) fn announce_selection(&mut self, client: &mut Client, event: SelectionEvent) {
         // The server selection that prepares a bulk write is published only if it waits or fails; the write
         // publishes the rest.
@@ -293,18 +293,9 @@ impl Exchange {
         let link = client.next_link();
         self.enter(Phase::Connecting { opening: link });
         self.count_opening(client, now);
-        if self.heard.check_out.asked.is_some() {
-            self.heard.check_out.created = Some(now);
-            self.publish_pool(client, PoolEvent::ConnectionCreated { link });
-        }
-    }
-
-    /// As [`name_connection`](Self::name_connection), for one opened in the background.
-    pub(super) fn name_spare_connection(&mut self, client: &mut Client, now: Instant) {
-        let link = client.next_link();
-        self.enter(Phase::Connecting { opening: link });
-        self.count_opening(client, now);
-        if client.wants(Interests::POOLS) {
+        // A connection that is opened in the background has no check-out.
+        let is_spare = self.operation.is_filling;
+        if self.heard.check_out.asked.is_some() || is_spare && client.wants(Interests::POOLS) {
             self.heard.check_out.created = Some(now);
             self.publish_pool(client, PoolEvent::ConnectionCreated { link });
         }
@@ -321,7 +312,7 @@ impl Exchange {
         }
     }
 
-    /// Tells listeners that a connection was got.
+    /// Tells listeners that the exchange has a connection.
     #[inline]
     pub(super) fn announce_checked_out(&mut self, client: &mut Client, link: LinkId, now: Instant) {
         self.count_checked_out(client, now);
@@ -352,7 +343,7 @@ impl Exchange {
         }
     }
 
-    /// Tells listeners that a connection that is in no pool's books any more is closed.
+    /// Tells listeners that a connection that no pool holds any more is closed.
     pub(super) fn announce_closed(&self, client: &mut Client, link: LinkId, reason: CloseReason) {
         if let Some(server) = &self.server {
             client.count_gone(&server.address, |counts| counts.add_closed(reason));
@@ -373,8 +364,7 @@ impl Exchange {
     }
 
     fn take_announced(&mut self, client: &mut Client, now: Instant) -> Option<(Arc<CommandFacts>, Instant)> {
-        // A face with its own way of sending may have left this out; a late start is better than an end
-        // without one.
+        // A face with its own way of sending may have left this out. A late start is better than none before the end.
         self.announce(client, now);
         match std::mem::take(&mut self.heard.command) {
             Announcement::Started(facts, started) => Some((facts, started)),

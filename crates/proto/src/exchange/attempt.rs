@@ -15,7 +15,7 @@ use crate::retry::{self, Again};
 use crate::time::Instant;
 use crate::topology::{self, Cause, ServerDescription, ServerType, TopologyType, is_state_change};
 
-/// The server wants the user to authenticate once more before it runs the command.
+/// The code of a server that wants the user to authenticate again before it runs the command.
 const REAUTHENTICATION_REQUIRED: i64 = 391;
 
 impl Exchange {
@@ -66,7 +66,7 @@ impl Exchange {
             }
         };
         let explicit = self.explicit.as_ref().and_then(|explicit| client.session(explicit.id));
-        // A command of the user may be a read, and this does not matter to a write.
+        // A command that the user wrote may be a read; for a write this makes no difference.
         let is_read = match self.operation.kind {
             Kind::Command => !stamp.as_ref().is_some_and(|stamp| stamp.is_in_transaction),
             kind => kind.is_read(),
@@ -200,7 +200,7 @@ impl Exchange {
     pub(super) fn may_retry(&self, client: &Client, now: Instant) -> bool {
         let Attempts { retries, met_overload, .. } = self.attempts;
         let most = if met_overload { client.options.max_adaptive_retries } else { 1 };
-        // A limit of time is one on the attempts too, even when it says that there is none.
+        // A time limit replaces the limit of attempts, even if it is "no limit".
         let has_unlimited_time = self.operation.limit == Limit::None && !met_overload;
         self.until.map_or(has_unlimited_time || retries < most, |until| now < until) && self.is_repeatable()
     }
@@ -242,7 +242,7 @@ impl Exchange {
         self.until.is_none_or(|until| end < until).then_some(end)
     }
 
-    /// Waits before it tries an overloaded server again; if the user wants so, another server.
+    /// Waits before it tries an overloaded server again, or another one if `enable_overload_retargeting` is set.
     fn wait_out(&mut self, client: &mut Client, until: Instant, message: &[u8]) {
         self.keep_failure(message);
         self.count_retry(client);
@@ -279,15 +279,14 @@ impl Exchange {
         }
     }
 
-    /// Returns the `maxTimeMS` that the operation's limit leaves to the server, once its own way there and back is
-    /// taken off.
+    /// Returns the `maxTimeMS` that the operation's limit leaves to the server: the time left less a round trip.
     fn time_for_server(&mut self, server: &ServerDescription, now: Instant) -> Result<Option<i64>, Failure> {
         let Some(until) = self.until else { return Ok(None) };
         let (left, way) = (until.saturating_since(now), server.min_round_trip_time);
         let milliseconds = i64::try_from(left.saturating_sub(way).as_millis()).unwrap_or(i64::MAX);
         if milliseconds == 0 {
             return Err(Failure::TimeLimit(format!(
-                "the operation would exceed its time limit: {} ms are left, and the way to {} and back takes at \
+                "the operation would exceed its time limit: {} ms are left, and a round trip to {} takes at \
                  least {} ms; raise timeoutMS, or the argument of timeout()",
                 left.as_millis(),
                 server.address,
@@ -295,9 +294,9 @@ impl Exchange {
             )));
         }
         let command = &mut self.operation.command;
-        // The server refuses it on a `getMore`, except for the wait of a tailable cursor, which must not last longer than
-        // what is left; and takes that of a tailable cursor's `find` for the whole life of the cursor.
-        let is_for_the_line = match command.name() {
+        // On a `getMore` the server allows it only for a tailable cursor, as its wait. On the `find` of a tailable cursor
+        // it would limit the cursor's whole life.
+        let is_omitted = match command.name() {
             "getMore" => {
                 command.shorten_wait(milliseconds);
                 true
@@ -305,11 +304,11 @@ impl Exchange {
             "find" if command.has_flag("tailable") => !command.has_flag("awaitData"),
             _ => self.operation.omits_max_time,
         };
-        Ok((!is_for_the_line).then_some(milliseconds))
+        Ok((!is_omitted).then_some(milliseconds))
     }
 }
 
-/// Whether a write may carry a transaction number, so that the server knows a repetition when it sees one.
+/// Whether the server accepts transaction numbers, by which it recognises a repeated write.
 fn takes_transaction_numbers(server: &ServerDescription) -> bool {
     server.server_type != ServerType::Standalone
 }

@@ -27,7 +27,7 @@ pub(super) struct Counted {
     is_over: bool,
 }
 
-/// A command that begins so gives cursors up.
+/// The first bytes of a `killCursors` command.
 const KILL_CURSORS: &[u8] = b"\x02killCursors\0";
 
 impl Counted {
@@ -52,7 +52,7 @@ impl Exchange {
         }
         let elements = self.operation.command.body_elements();
         let target = target_of(elements);
-        // Few begin with this letter.
+        // Compares the first letter first, which few commands share.
         if target.get(1) == Some(&b'k') && target.starts_with(KILL_CURSORS) {
             self.forget_killed_cursors(client);
         }
@@ -173,7 +173,7 @@ impl Exchange {
         }
     }
 
-    /// Cursors were given up, whether or not the server heard of it.
+    /// Cursors were killed, whether or not the command reached the server.
     fn forget_killed_cursors(&self, client: &mut Client) {
         let ids = self.asked_cursors("cursors", |value| match value {
             RawValue::Array(ids) => ids.iter().flatten().filter_map(|id| id.as_i64_lenient()).collect(),
@@ -184,7 +184,7 @@ impl Exchange {
         }
     }
 
-    /// Reads which cursors the command is about.
+    /// Reads the ids of the cursors that the command names.
     fn asked_cursors(&self, key: &str, read: impl Fn(RawValue<'_>) -> Vec<i64>) -> Vec<i64> {
         let body = self.operation.command.body().and_then(|body| RawDocument::prefix(body).ok());
         body.and_then(|(body, _)| body.get(key).ok().flatten().map(read)).unwrap_or_default()

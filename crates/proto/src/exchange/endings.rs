@@ -16,17 +16,17 @@ use crate::topology::{self, ApplicationError, Cause};
 /// Commands whose reply has a cursor.
 const OPENS_CURSOR: &[&str] = &["find", "aggregate", "listCollections", "listIndexes", "bulkWrite"];
 
-/// Why this side closed a connection in use.
+/// The message for a connection in use that this side closed.
 const INTERRUPTED: &str = "the connection was closed here, because the server did not answer a heartbeat in time \
                            (connectTimeoutMS)";
 
-/// The remedy in the error for an operation whose time was over before its reply came.
+/// The end of the message of an operation whose time limit passed before its reply came.
 const TIME_LIMIT_REMEDY: &str = ": no reply before the operation's time limit, and it may have been done \
                                  nevertheless: raise timeoutMS, or the argument of timeout()";
 
 impl Exchange {
-    /// The received bytes are no message, or not the expected one. The link is closed; nothing is retried,
-    /// since the outcome at the peer is unknown.
+    /// The received bytes are no message, or not the expected one. The link is closed. Nothing is retried,
+    /// since the outcome on the server is unknown.
     pub fn handle_protocol_error(&mut self, client: &mut Client, message: &str, now: Instant) {
         self.announce_failure(client, CommandFailure::Protocol(message.to_owned()), now);
         self.drop_link(client, now);
@@ -86,8 +86,8 @@ impl Exchange {
         }
     }
 
-    /// The connection that it is bound to was lost before anything was sent on it. Only the end of a transaction may be
-    /// sent on another one.
+    /// The exchange's only connection was lost before anything was sent on it. Only the end of a transaction may use
+    /// another one.
     pub(super) fn fail_pinned(&mut self, client: &mut Client, now: Instant) {
         let what = if self.operation.pinned.is_some() { "cursor" } else { "transaction" };
         let message = format!("{}: the connection of the {what} was lost", self.address());
@@ -106,7 +106,7 @@ impl Exchange {
         link.is_some_and(|link| self.pool(client).is_some_and(|pool| !pool.is_out(link)))
     }
 
-    /// The name of the server could not be looked up. Unlike a connection refused it says nothing of the server's load.
+    /// The server's name could not be looked up. Unlike a refused connection this says nothing about the server's load.
     pub fn handle_name_error(&mut self, client: &mut Client, message: &str, now: Instant) {
         if matches!(self.phase, Phase::Connecting { .. }) {
             let message = format!("{}: {message}", self.address());
@@ -152,8 +152,8 @@ impl Exchange {
         self.end_session(client, now);
     }
 
-    /// Closes it, and with `is_kept` checks in the connection that it kept for later batches and that was not taken
-    /// over.
+    /// Closes the exchange. With `is_kept` the connection that it kept for later batches, and that no cursor took over,
+    /// is checked in.
     pub fn give_up(&mut self, client: &mut Client, is_kept: bool, now: Instant) {
         let (link, owes_more) = (self.link(), self.more_to_come());
         self.close(client, now);
@@ -278,12 +278,12 @@ impl Exchange {
         }
     }
 
-    /// Whether its reply may tell of a cursor.
+    /// Whether the command may open a cursor.
     pub(super) fn opens_cursor(&self) -> bool {
         OPENS_CURSOR.contains(&self.operation.command.name())
     }
 
-    /// Remembers that the command may have left an unused cursor open in the session that is its own.
+    /// Remembers that the command may have left an unused cursor open in its implicit session.
     pub(super) fn note_left_cursor(&mut self) {
         let opens_cursor = self.opens_cursor();
         if let Some(session) = self.session.as_mut().filter(|_| opens_cursor) {
@@ -310,13 +310,13 @@ impl Exchange {
         self.enter(Phase::Done(Stay::No));
     }
 
-    /// Fails before this attempt was sent; the end of an earlier one, which was, is more informative.
+    /// Fails before this attempt was sent. The result of an earlier attempt, which was sent, is more informative.
     pub(super) fn fail_unsent(&mut self, failure: Failure) {
         self.fail(failure);
         self.report_earlier();
     }
 
-    /// Fails, since the client was closed; for a write, the end of a sent attempt is more informative.
+    /// Fails because the client was closed. For a write the result of an earlier attempt is more informative.
     pub(super) fn fail_closed(&mut self) {
         self.fail(Failure::Closed);
         if !self.operation.kind.is_read() {

@@ -29,7 +29,7 @@ pub(super) struct Explicit {
 }
 
 impl Exchange {
-    /// Checks the session first; false if it does not exist, and the exchange is done.
+    /// Enters the explicit session, if there is one; false if it has ended, and the exchange is done.
     pub(super) fn enter_session(&mut self, client: &mut Client, now: Instant) -> bool {
         let SessionChoice::Explicit(id) = self.operation.session else { return true };
         let Some(session) = client.session_mut(id) else {
@@ -62,7 +62,7 @@ impl Exchange {
         }
     }
 
-    /// Makes the fields that the command carries for an explicit session; `None` without one.
+    /// Returns the fields that the command carries for an explicit session; `None` without one.
     pub(super) fn stamp_session(
         &mut self,
         client: &mut Client,
@@ -71,14 +71,14 @@ impl Exchange {
         now: Instant,
     ) -> Result<Option<Stamp>, Failure> {
         let Some(explicit) = &mut self.explicit else { return Ok(None) };
-        // What the selected server said counts: it may have been lost meanwhile, and nothing be known of any.
+        // The selected server's description decides: the topology may have lost the server meanwhile.
         if server.logical_session_timeout_minutes.is_none() && server.server_type != ServerType::LoadBalancer
         {
             let message = "Sessions are not supported by this MongoDB deployment";
             return Err(Failure::Configuration(message.into()));
         }
         let session = client.ready_session(explicit.id, now).ok_or(Failure::Usage(ENDED))?;
-        // Every service behind a load balancer is younger.
+        // Load balancers need MongoDB 5.0 or later.
         let is_too_old =
             server.server_type != ServerType::LoadBalancer && server.max_wire_version < SNAPSHOT_WIRE_VERSION;
         if session.is_snapshot() && is_too_old {
@@ -151,9 +151,9 @@ impl Exchange {
         }
     }
 
-    /// The exchange is over: after a failure that does not concern the transaction, the latter may continue elsewhere.
+    /// The exchange is over. A transaction whose command failed on the way may continue on another server.
     pub(super) fn leave_session(&mut self, client: &mut Client, now: Instant) {
-        if self.is_in_transaction() && self.is_line_failure() {
+        if self.is_in_transaction() && self.is_connection_failure() {
             // The failure may be an earlier attempt's, and the connection of the last one was left to the transaction.
             self.link = None;
             self.unpin_session(client, now);
@@ -174,7 +174,7 @@ impl Exchange {
     /// Whether another connection would not do: it has the cursor, or a transaction that has begun.
     pub(super) fn needs_its_link(&self, client: &Client) -> bool {
         let is_starting = self.explicit.as_ref().is_some_and(|explicit| {
-            // What is not sent after all, or is refused, has the transaction start again.
+            // If the command is not sent or is refused, the transaction starts again.
             let session = client.session(explicit.id);
             explicit.is_starting
                 || session.is_some_and(|session| session.transaction.state() == State::Starting)
@@ -182,7 +182,7 @@ impl Exchange {
         self.operation.pinned.is_some() || (!is_starting && self.is_link_pinned(client))
     }
 
-    /// Lets the transaction go on elsewhere.
+    /// Unpins the transaction, which may continue on another server.
     pub(super) fn unpin_session(&mut self, client: &mut Client, now: Instant) {
         let Some(explicit) = self.explicit.as_ref().filter(|explicit| explicit.is_in_transaction) else {
             return;
@@ -192,18 +192,18 @@ impl Exchange {
         client.give_back_pinned(link.filter(|link| self.link != Some(*link)), now);
     }
 
-    fn is_line_failure(&self) -> bool {
+    fn is_connection_failure(&self) -> bool {
         matches!(
             self.failure(),
             Some(Failure::Network { .. } | Failure::ServerSelection(_) | Failure::WaitQueue(_))
         )
     }
 
-    /// Returns the label that the driver itself puts on the error, besides the server's.
+    /// Returns the label that the driver adds to those of the server.
     ///
-    /// A server that steps down labels its refusal itself. What speaks for one, as a proxy does, may not.
+    /// A server that steps down labels its refusal itself; a proxy that answers for it may not.
     pub fn label(&self) -> Option<&'static str> {
-        let is_undecided = self.is_line_failure() || self.facts.is_state_change;
+        let is_undecided = self.is_connection_failure() || self.facts.is_state_change;
         match self.operation.kind.end() {
             Some(End::Commit) => {
                 let is_unknown =

@@ -23,10 +23,10 @@ use crate::topology::{self, Address, Cause, ServerDescription, is_state_change};
 
 /// The progress of a connection's handshake.
 pub(super) struct Handshake {
-    /// What is sent next or was sent last; `None` while a question is open.
+    /// The message that is sent next or was sent last; `None` while a question is open.
     command: Option<Command>,
     authentication: Option<Authentication>,
-    /// Whether the reply that is due is the one to hello.
+    /// Whether the next reply is the one to hello.
     is_hello: bool,
 }
 
@@ -45,9 +45,9 @@ impl Handshake {
 pub enum Question {
     /// Derive the keys of a password.
     Keys(KeyRequest),
-    /// Make the next message of a mechanism outside of the core.
+    /// Make the next message of a mechanism that the core does not implement.
     Word(Mechanism, Prompt),
-    /// Let the user choose among the suitable servers. This is quick, so it needs no other thread.
+    /// Let `server_selector` choose among the suitable servers. This is quick, so it needs no other thread.
     Servers(Vec<Arc<ServerDescription>>),
 }
 
@@ -58,23 +58,23 @@ pub enum Answer {
     Keys(Keys),
     /// The word.
     Word(Word),
-    /// The servers that the user would take.
+    /// The servers that `server_selector` returned.
     Servers(Vec<Address>),
 }
 
 impl Exchange {
-    /// Whether the connection has said hello and is busy with its user.
+    /// Whether hello was answered and authentication is under way.
     pub(super) fn is_authenticating(&self) -> bool {
         self.handshake().is_some_and(|handshake| !handshake.is_hello)
     }
 
-    /// Returns whether the message to send may be compressed, once the connection agreed on how.
+    /// Returns whether the message to send may be compressed, if the connection has agreed on a compressor.
     pub fn may_compress(&self) -> bool {
         matches!(self.phase, Phase::InFlight { is_sent: false })
             && is_compressible(self.operation.command.name())
     }
 
-    /// Returns what has to be found out at [`Step::Ask`].
+    /// Returns the question to answer at [`Step::Ask`].
     pub fn question(&self) -> Option<Question> {
         if let Phase::Choosing(candidates) = &self.phase {
             return Some(Question::Servers(candidates.0.clone()));
@@ -93,7 +93,7 @@ impl Exchange {
         self.until.map(|until| until.saturating_since(now))
     }
 
-    /// Takes what was found out.
+    /// Takes the answer to [`question`](Self::question).
     pub fn handle_answer(&mut self, client: &mut Client, answer: Answer, now: Instant) {
         if let (Answer::Servers(chosen), Phase::Choosing(candidates)) = (&answer, &mut self.phase) {
             let candidates = std::mem::take(&mut candidates.0);
@@ -114,7 +114,7 @@ impl Exchange {
         self.go_on(client, now);
     }
 
-    /// The question has no answer; the owner knows the reason. This does not concern the server.
+    /// The question has no answer; the owner knows the reason. The server is not to blame.
     pub fn handle_no_answer(&mut self, client: &mut Client, now: Instant) {
         if self.step() == Step::Ask {
             self.drop_link(client, now);
@@ -306,7 +306,7 @@ impl Exchange {
             self.announce_ready(client, now);
             if is_filling {
                 self.put_by(client, now);
-                // The next one at once; after a failure at the next look.
+                // Opens the next one at once; after a failure, the next upkeep does.
                 if self.pool(client).is_some_and(|pool| pool.missing() > 0) {
                     client.ask_for_upkeep();
                 }
@@ -342,7 +342,7 @@ impl Exchange {
         self.end_session(client, now);
     }
 
-    /// Returns the message: the user, the mechanism, the server, the reason and the remedy; never the password.
+    /// Returns the error message: user, mechanism, server, reason and remedy, never the password.
     fn explain(&self, client: &Client, error: &AuthError) -> String {
         let Some(login) = &client.options.login else { return error.to_string() };
         let credential = login.credential();
@@ -377,7 +377,7 @@ impl Exchange {
         }
     }
 
-    /// The command of authentication that is sent next or was sent last; `None` outside of authentication.
+    /// Returns the command of authentication that is sent next or was sent last; `None` outside of authentication.
     pub(super) fn authenticating_command(&self) -> Option<&Command> {
         self.handshake().filter(|handshake| !handshake.is_hello)?.command.as_ref()
     }

@@ -83,9 +83,9 @@ pub enum Step {
 
 /// The phase of an exchange, with its data.
 enum Phase {
-    /// Waiting for the user's choice among the suitable servers.
+    /// Waiting until `server_selector` has chosen among the suitable servers.
     Choosing(Box<Candidates>),
-    /// Waiting for the deployment to change, since no server suits; or the user refused all of those that do.
+    /// Waiting for the deployment to change: no server suits, or the user refused all that do.
     Selecting {
         refused_by_user: usize,
     },
@@ -101,7 +101,7 @@ enum Phase {
     },
     /// Making a new connection usable.
     Handshake(Box<Handshake>),
-    /// Authenticating once more, on a connection that works, because the server asked for it.
+    /// Authenticating again on a working connection, because the server asked for it.
     Reauthenticating(Box<Handshake>),
     /// The command is being sent, or its reply is awaited.
     InFlight {
@@ -151,7 +151,7 @@ enum Earlier {
     Told(Vec<u8>),
 }
 
-/// How an attempt failed that was followed by another.
+/// The result of a failed attempt that was followed by another.
 struct Attempt {
     failed: Option<Failed>,
     facts: Facts,
@@ -165,11 +165,11 @@ struct Attempts {
     retries: u32,
     /// Whether a server was overloaded, so that other rules for retries apply.
     met_overload: bool,
-    /// Whether it carries a transaction number, by which the server recognises a repetition.
+    /// Whether the command carries a transaction number, by which the server recognises a repetition.
     has_transaction_number: bool,
-    /// Whether it authenticated once more already; a second time would not help.
+    /// Whether it has authenticated again; a second time would not help.
     has_reauthenticated: bool,
-    /// Whether a connection could not be made, after which it looked for a server anew.
+    /// Whether a connection could not be made, so that it selected a server again.
     has_missed: bool,
 }
 
@@ -184,7 +184,7 @@ pub struct Exchange {
     /// Servers that failed it, avoided while there are others.
     deprioritized: Vec<Address>,
     link: Option<LinkId>,
-    /// The generation of the connection that it holds or opens: an error on an older one says nothing of the server.
+    /// The generation of the connection that it holds or opens. An error on an older generation says nothing about the server.
     generation: u32,
     request_id: i32,
     attempts: Attempts,
@@ -227,7 +227,7 @@ impl Exchange {
             Limit::None => None,
             Limit::Within(limit) => Some(now + limit),
         };
-        // The wait of a tailable cursor's `getMore` is its caller's; it is cut when it is sent.
+        // On a `getMore`, `maxTimeMS` is how long a tailable cursor waits; `time_for_server` shortens it.
         if until.is_some() && operation.command.name() != "getMore" {
             operation.command.drop_own_limits();
         }
@@ -255,8 +255,7 @@ impl Exchange {
         }
     }
 
-    /// Starts to run `operation` on this server, or not at all: without a choice, and without waiting for the server to
-    /// be known.
+    /// Starts to run `operation` on this server. Fails at once if the server's pool is paused or closed.
     pub fn begin_at(
         client: &mut Client,
         shard: ShardId,
@@ -367,7 +366,7 @@ impl Exchange {
             _ => client.options.socket_timeout,
         };
         let left = self.until.map(|until| until.saturating_since(now).max(SHORTEST_WAIT));
-        longest.map_or(left, |longest| Some(left.map_or(longest, |left| left.min(longest))))
+        longest.into_iter().chain(left).min()
     }
 
     /// Returns when waiting for a connection ends in an error; `None` for never.
@@ -411,7 +410,7 @@ impl Exchange {
         matches!(self.phase, Phase::Done(Stay::MoreToCome))
     }
 
-    /// Takes the message that [`failure`](Self::failure) is about when it answered an earlier attempt, not the last; once.
+    /// Takes the reply behind [`failure`](Self::failure) if it answered an earlier attempt than the last; once.
     pub fn take_earlier_reply(&mut self) -> Option<Vec<u8>> {
         let Earlier::Told(reply) = &mut self.earlier else { return None };
         let reply = std::mem::take(reply);
@@ -419,8 +418,8 @@ impl Exchange {
         Some(reply)
     }
 
-    /// Returns whether there would have been another attempt, had there been time: then the failure says how the last one
-    /// ended, and the caller is told of a time limit that is over besides.
+    /// Returns whether only the time limit prevented another attempt. The failure then says how the last attempt ended,
+    /// and the caller is told of the time limit as well.
     pub fn is_out_of_time(&self) -> bool {
         self.failed.as_ref().is_some_and(|failed| failed.besides == Besides::OutOfTime)
     }
@@ -437,12 +436,12 @@ impl Exchange {
         self.failed.as_ref().is_some_and(|failed| failed.besides == Besides::Overload)
     }
 
-    /// Returns how often the command was sent before the last time.
+    /// Returns the number of attempts before the last one.
     pub fn retries(&self) -> u32 {
         self.attempts.retries
     }
 
-    /// Returns whether the replies come unasked, so that nothing was sent for them.
+    /// Returns whether the server sends the replies without a request: later batches of an exhaust cursor.
     pub fn is_under_way(&self) -> bool {
         self.operation.is_under_way
     }
@@ -462,7 +461,7 @@ impl Exchange {
         }
     }
 
-    /// Takes the session along with an open cursor; without a cursor it goes back to the pool by itself.
+    /// Takes the session for an open cursor. Without a cursor the session returns to the pool by itself.
     pub fn take_session(&mut self) -> Option<ServerSession> {
         self.session.take()
     }
@@ -495,7 +494,7 @@ impl Exchange {
         }
     }
 
-    /// The message was sent. Without a reply to it the exchange is done, otherwise [`Step::Read`] is what remains.
+    /// The message was sent. If no reply is expected the exchange is done, otherwise [`Step::Read`] remains.
     pub fn handle_sent(&mut self, client: &mut Client, now: Instant) {
         let Phase::InFlight { is_sent } = &mut self.phase else { return };
         *is_sent = true;
@@ -587,7 +586,7 @@ impl Exchange {
                 let address = self.address();
                 let longest = now.saturating_since(since).as_millis() as f64 / 1000.0;
                 let id = self.id;
-                // It was closed meanwhile, and the wake-up for that is late.
+                // The pool was closed, and the wake-up for that has not come yet.
                 let Some(pool) = self.pool(client) else { return self.handle_wake(client, now) };
                 let (_, out, pending) = pool.sizes();
                 let waiting = pool.waiting();
@@ -628,7 +627,7 @@ impl Exchange {
         matches!(self.phase, Phase::Done(_))
     }
 
-    /// Its server, as messages show it.
+    /// Returns the server's address for messages.
     fn address(&self) -> String {
         self.server().map_or_else(|| "no server".to_owned(), ToString::to_string)
     }

@@ -45,13 +45,13 @@ impl Exchange {
         self.take_server(client, selected, 0, now);
     }
 
-    /// The address of the one server that can run this: that of a cursor, or that a transaction is pinned to.
+    /// Returns the only server that can run this: the cursor's, or the one that the transaction is pinned to.
     fn server_by_address(&self, client: &Client) -> Option<Address> {
         self.operation.server.clone().or_else(|| self.session_pin(client).map(|pin| pin.address.clone()))
     }
 
-    /// An aggregation that writes goes to the primary and names no preference as long as a server is known that would
-    /// refuse it elsewhere: CRUD, "read preference of $out and $merge".
+    /// Sends an aggregation that writes to the primary if any known server is too old to run it on a secondary.
+    /// CRUD, "read preference of $out and $merge".
     fn place_writing_aggregation(&mut self, client: &Client) {
         let is_too_old = |server: &Arc<ServerDescription>| {
             server.server_type.is_data_bearing()
@@ -63,8 +63,7 @@ impl Exchange {
         }
     }
 
-    /// Takes the user's choice among the suitable servers; an empty choice is no error, since others may turn
-    /// up.
+    /// Takes the servers that `server_selector` returned. An empty choice is no error: other servers may appear.
     pub(super) fn handle_choice(
         &mut self,
         client: &mut Client,
@@ -99,7 +98,7 @@ impl Exchange {
                 }
                 self.server = Some(server);
                 if client.wants(Interests::POOLS) && !self.is_pinned(client) {
-                    // Announced to listeners first, since they may need the connection themselves.
+                    // Listeners are told first, since they may need the connection themselves.
                     self.announce_check_out(client, now);
                     self.enter(Phase::Announced);
                 } else {
@@ -123,19 +122,19 @@ impl Exchange {
         }
     }
 
-    /// Returns whether a connection was announced that is not asked for yet; then
-    /// [`handle_check_out`](Self::handle_check_out) is due, once listeners were told.
+    /// Returns whether the check-out was announced but not begun. Tell listeners, then call
+    /// [`handle_check_out`](Self::handle_check_out).
     pub fn is_check_out_due(&self) -> bool {
         matches!(self.phase, Phase::Announced)
     }
 
-    /// Asks for the connection that was announced, or for another server when this one was lost meanwhile.
+    /// Begins the check-out that was announced, or selects another server if this one was lost meanwhile.
     pub fn handle_check_out(&mut self, client: &mut Client, now: Instant) {
         if !self.is_check_out_due() {
             return;
         }
         let is_ready = self.server.as_ref().and_then(|server| client.is_ready(&server.address));
-        // A server that is asked for by its address is the only one, so the connection is made as without listeners.
+        // If only this server can run the operation, there is no other to select.
         let is_only =
             self.server_by_address(client).is_some_and(|address| client.known_server(&address).is_some());
         if client.is_closed() || is_ready == Some(true) || is_only {
@@ -147,8 +146,8 @@ impl Exchange {
         self.select(client, now);
     }
 
-    /// Gives up its place in a pool's queue, or the connection that it was to open: it is not driven for now, and others
-    /// must not wait for it.
+    /// Leaves a pool's queue, or gives up opening a connection. Nothing drives the exchange until
+    /// [`resume`](Self::resume), and others must not wait for it.
     pub fn step_aside(&mut self, client: &mut Client, now: Instant) {
         match self.phase {
             Phase::Waiting { .. } => {
@@ -164,8 +163,8 @@ impl Exchange {
         self.enter(Phase::Selecting { refused_by_user: 0 });
     }
 
-    /// Continues what has stepped aside, or waits for a server. Its time begins now, since its caller did not wait
-    /// until now.
+    /// Continues after [`step_aside`](Self::step_aside) or [`begin_aside`](Self::begin_aside). The time limit starts now,
+    /// because the caller begins to wait now.
     pub fn resume(&mut self, client: &mut Client, now: Instant) {
         if !matches!(self.phase, Phase::Selecting { .. }) {
             return;
@@ -210,7 +209,7 @@ impl Exchange {
         self.send(client, now);
     }
 
-    /// The pool, whose generation was noted, has answered.
+    /// Takes the pool's answer; its generation was noted before.
     pub(super) fn checked_out(&mut self, client: &mut Client, answer: CheckOut, now: Instant) {
         match answer {
             CheckOut::Ready(link) => {
@@ -233,7 +232,7 @@ impl Exchange {
             return;
         }
         self.generation = self.pool(client).map_or(0, |pool| pool.generation());
-        self.name_spare_connection(client, now);
+        self.name_connection(client, now);
     }
 
     /// Leaves the connection opened in the background to the next check-out.
@@ -255,12 +254,12 @@ impl Exchange {
         self.until.map_or(end, |until| end.min(until))
     }
 
-    /// No connection could be made, or it was lost while the user was asked again. Nothing was done, so any command is safe
-    /// to retry, until the monitor finds the server gone. Without retries, the exchange fails at once; and so does one that
-    /// is bound to this connection, but for the end of a transaction.
+    /// No connection could be made, or it was lost while it reauthenticated. Nothing was done, so any command is safe to
+    /// retry, until the monitor finds the server gone. The exchange fails at once if retries are off, or if it is bound to
+    /// this connection and is not the end of a transaction.
     ///
-    /// `connectTimeoutMS` limited the attempt, so after the first one the time to look for a server starts anew. Only then,
-    /// since a server that swallows connections would be tried for ever.
+    /// `connectTimeoutMS` limited the attempt, so after the first one the time for server selection starts anew. Not
+    /// after later ones: a server that swallows connections would be tried for ever.
     pub(super) fn back_off(
         &mut self,
         client: &mut Client,

@@ -66,7 +66,7 @@ impl Address {
         Ok(Address::new(host, port))
     }
 
-    /// Puts an address together; `host` is a name, or an IP address without brackets.
+    /// Makes an address; `host` is a name, or an IP address without brackets.
     pub fn new(host: &str, port: u16) -> Address {
         let host = host.to_lowercase();
         let text = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };

@@ -395,8 +395,8 @@ pub struct TopologyDescription {
     pub logical_session_timeout_minutes: Option<i64>,
     /// Why no operation can run: a server is too old or too new.
     pub compatibility_error: Option<Arc<str>>,
-    /// Servers that turned out not to belong here, the last [`MOST_TURNED_AWAY`] of them, and what they are. Told
-    /// when no server is left, since the fault in the options would otherwise stay hidden.
+    /// The last [`MOST_TURNED_AWAY`] servers that turned out not to belong here, and what they are. An error names them
+    /// when no server is left: they show which option is wrong.
     pub turned_away: Vec<(Address, Arc<str>)>,
 }
 

@@ -47,7 +47,7 @@ pub enum Event {
         /// Whether the server may hold its reply back.
         is_awaited: bool,
     },
-    /// A check of a server brought a reply.
+    /// A server replied to a check.
     HeartbeatSucceeded {
         /// The server.
         address: Address,

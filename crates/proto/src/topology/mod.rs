@@ -48,7 +48,7 @@ pub struct TopologySettings {
     pub is_load_balanced: bool,
     /// How servers are watched.
     pub monitor: MonitorSettings,
-    /// Whether anyone listens. Without, no event is made.
+    /// Whether there are listeners. Without listeners, no event is made.
     pub has_listeners: bool,
 }
 
@@ -151,7 +151,7 @@ impl Topology {
         step
     }
 
-    /// The monitor's connection stands.
+    /// The monitor has connected.
     pub fn handle_monitor_connected(&mut self, address: &Address, now: Instant) {
         if let Some(watch) = self.watches.get_mut(address) {
             watch.monitor.handle_connected(now);
@@ -222,7 +222,7 @@ impl Topology {
         }
     }
 
-    /// The pinger's connection stands.
+    /// The pinger has connected.
     pub fn handle_pinger_connected(&mut self, address: &Address, now: Instant) {
         if let Some(pinger) = self.watches.get_mut(address).and_then(|watch| watch.pinger.as_mut()) {
             pinger.handle_connected(now);

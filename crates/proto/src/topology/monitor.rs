@@ -63,14 +63,14 @@ impl MonitorSettings {
     }
 }
 
-/// What a check told about the server.
+/// The result of a check of a server.
 #[derive(Clone, Debug)]
 pub struct Check {
     /// The server as the check found it.
     pub description: ServerDescription,
-    /// Time from the start of the check.
+    /// How long the check took.
     pub duration: Duration,
-    /// Whether the reply was one the server could hold back.
+    /// Whether the server could hold its reply back.
     pub is_awaited: bool,
     /// How it failed, `None` when it did not.
     pub failure: Option<Failure>,
@@ -187,7 +187,7 @@ impl Monitor {
         self.is_checking().then(|| (now.saturating_since(self.check_started), is_awaited))
     }
 
-    /// The connection stands; the handshake goes out now.
+    /// The monitor has connected; the handshake goes out now.
     pub fn handle_connected(&mut self, now: Instant) {
         if self.state == State::Connecting {
             self.state = State::Handshaking;
@@ -195,7 +195,7 @@ impl Monitor {
         }
     }
 
-    /// A hello reply came. Returns what it told, or `None` when the check was cancelled meanwhile.
+    /// A hello reply came. Returns the check's result, or `None` when the check was cancelled meanwhile.
     ///
     /// `is_more_to_come` is the flag of the message that carried the reply.
     pub fn handle_reply(
@@ -234,10 +234,10 @@ impl Monitor {
         Some(Check { description, duration, is_awaited, failure: None })
     }
 
-    /// The connection broke, was never there, or was too slow. Returns what that tells, or `None` when the check
+    /// The connection could not be made, broke, or was too slow. Returns the check's result, or `None` when the check
     /// was cancelled meanwhile.
     ///
-    /// `was_known` says whether the topology knew what the server is; then it is tried once more at once.
+    /// `was_known` says whether the topology knew the server's type; if it did, the next check follows at once.
     pub fn handle_network_error(
         &mut self,
         message: &str,

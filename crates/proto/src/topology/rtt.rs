@@ -59,14 +59,14 @@ pub fn average_with(average: Duration, sample: Duration) -> Duration {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// No connection; the next ping is due then.
+    /// No connection; the next ping is due at this time.
     Idle(Instant),
     Connecting,
-    /// Said hello on a new connection, then.
+    /// Said hello on a new connection at this time.
     Handshaking(Instant),
-    /// Connected; the next ping is due then.
+    /// Connected; the next ping is due at this time.
     Ready(Instant),
-    /// Said hello, then.
+    /// Said hello at this time.
     Pinging(Instant),
 }
 
@@ -79,7 +79,7 @@ pub struct RttPinger {
 }
 
 impl RttPinger {
-    /// Makes a pinger whose first ping is due then.
+    /// Makes a pinger whose first ping is due at `first`.
     pub fn new(frequency: Duration, timeout: Option<Duration>, first: Instant) -> RttPinger {
         RttPinger { frequency, timeout, state: State::Idle(first) }
     }
@@ -102,7 +102,7 @@ impl RttPinger {
         }
     }
 
-    /// The connection stands; the handshake goes out now.
+    /// The pinger has connected; the handshake goes out now.
     pub fn handle_connected(&mut self, now: Instant) {
         if let State::Connecting = self.state {
             self.state = State::Handshaking(now);

@@ -25,7 +25,7 @@ pub enum Criteria<'a> {
     Readable(&'a ReadPreference),
 }
 
-/// Why no server can ever be selected. Where one may yet turn up, the answer is no server and no error.
+/// Why no server can ever be selected. While one may still appear, the result is no server and no error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SelectionError {
     /// A server is too old or too new for this client.
@@ -161,7 +161,7 @@ fn fresh(
     let limit = i128::from(limit) * 1000;
     let heartbeat = milliseconds(heartbeat_frequency);
     let last_write = |server: &ServerDescription| i128::from(server.last_write_date.unwrap_or(0));
-    // How far a server's last write lies behind the moment it was told of.
+    // The age of a server's last write when the server reported it.
     let lag = |server: &ServerDescription| milliseconds(server.last_update_time.0) - last_write(server);
     let newest = |servers: &mut dyn Iterator<Item = &Arc<ServerDescription>>| {
         servers.map(|server| last_write(server)).max().unwrap_or(0)

@@ -17,7 +17,7 @@ impl<T> GilCell<T> {
         Self(UnsafeCell::new(value))
     }
 
-    /// Puts another value in the place of this one. No other code runs before it is there.
+    /// Replaces the value. No other code runs in between.
     #[inline]
     pub(crate) fn replace(&self, _py: Python<'_>, value: T) -> T {
         // SAFETY: the GIL is held, and moving two values runs nothing that could release it or come here again.

@@ -38,7 +38,7 @@ pub(crate) struct Decoder<'a, 'py> {
     context: *mut Node,
     _walk: Walk,
     pub(crate) object_id: *mut ffi::PyTypeObject,
-    /// Element types that need no look at their value to know that the garbage collector has no interest in it.
+    /// Element types whose values never interest the garbage collector.
     atomic: u32,
     /// Dates may be made by hand, and Int64.
     makes_dates: bool,

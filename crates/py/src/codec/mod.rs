@@ -357,7 +357,8 @@ fn fast_paths(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     selftest::found().into_py_dict(py)
 }
 
-/// Compare all that these ways make with what the interpreter makes, for tests; tell of each whether nothing differed.
+/// For tests: compare the objects of each fast way with the interpreter's own; return for each whether nothing
+/// differed.
 #[entries]
 #[pyfunction]
 #[pyo3(name = "_fast_paths_hold")]

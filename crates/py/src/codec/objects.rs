@@ -106,7 +106,7 @@ pub(super) unsafe fn int(class: *mut ffi::PyTypeObject, value: i64) -> *mut ffi:
     }
 }
 
-/// Tells whether instances of the class are laid out as `int` is, without a head of the collector's.
+/// Tells whether instances of the class have the layout of `int`, with nothing of the garbage collector before them.
 pub(super) fn is_plain_int(class: *mut ffi::PyTypeObject) -> bool {
     // SAFETY: the callers pass the pointer of a class that they hold a reference to; `int` is static. Both are only read.
     unsafe {

@@ -46,7 +46,7 @@ pub(super) struct Node {
     key: *mut ffi::PyObject,
     /// The number of names on the way here.
     pub(super) fields: u32,
-    /// HAS_REF and HAS_ID for the names on the way here.
+    /// HAS_REF and HAS_ID: which names occurred on the way here.
     pub(super) marks: u8,
     /// A name comes twice, so the dict has fewer entries.
     has_duplicate: bool,
@@ -106,7 +106,7 @@ impl Walk {
     }
 }
 
-/// Lets the tree be emptied at the next occasion.
+/// Has the tree emptied at its next use.
 pub(super) fn forget(py: Python<'_>) {
     // SAFETY: the closure sets a number and runs no Python code.
     unsafe { SHAPES.with(py, |shapes| shapes.rejected = MOST_REJECTED + 1) };

@@ -11,7 +11,7 @@ use super::shapes::{Node, fill};
 /// The memory, kept between calls so that documents are decoded without allocating it.
 static SPARE: GilCell<Vec<*mut ffi::PyObject>> = GilCell::new(Vec::new());
 
-/// More is given back to the allocator.
+/// The most values that the spare memory has room for; larger memory is given back to the allocator.
 const SPARE_LIMIT: usize = 1 << 14;
 
 /// Owns its values.

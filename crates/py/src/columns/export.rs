@@ -42,7 +42,7 @@ struct StreamParts {
 
 /// A capsule of a stream over the table.
 pub(super) fn stream(py: Python<'_>, table: Arc<Table>) -> PyResult<Bound<'_, PyCapsule>> {
-    // A name with a zero is no C string; it is told here, where an exception can be.
+    // A name with a zero byte is no C string. It is refused here, where an exception can be raised.
     exported_schema(&table)?;
     let made = Box::new(ArrowArrayStream {
         get_schema: Some(stream_schema),
@@ -217,7 +217,7 @@ fn schema_of(name: &str, kind: &Kind) -> PyResult<OwnedSchema> {
         Kind::Uuid => extension("arrow.uuid"),
         _ => Vec::new(),
     };
-    // Made first, so that those before a name that fails are released.
+    // Owned from the start, so that a name that fails releases those before it.
     let fields: &[Field] = match kind {
         Kind::Struct(fields) => fields,
         _ => &[],

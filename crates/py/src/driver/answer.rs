@@ -202,7 +202,7 @@ impl Exchange {
         self.inner.operation().command.name() != "getMore"
     }
 
-    /// Has the cursor of a reply killed that no caller has got.
+    /// Has the cursor of a reply killed if no caller has received it.
     #[inline]
     pub(super) fn end_lost_cursor(&mut self) {
         // Usually its batch has taken the reply, or it is still to come.
@@ -213,7 +213,8 @@ impl Exchange {
         }
     }
 
-    /// Takes out the cursor of a first batch that no caller has got. That of an implicit session ends with that.
+    /// Takes out the cursor of a first batch that no caller has received. A cursor in an implicit session ends with the
+    /// session.
     fn take_lost_cursor(&mut self) -> Option<LostCursor> {
         let is_batch = matches!(self.reading, ReplyForm::Batch | ReplyForm::RawBatch | ReplyForm::WithBatch);
         let is_kept = self.inner.session().is_some() || self.inner.keeps_link();

@@ -207,7 +207,7 @@ impl AwaitedOperation {
         static RUNNING_LOOP: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let event_loop = RUNNING_LOOP.import(py, "asyncio", "get_running_loop")?.call0()?;
         let port = self.port.bind(py);
-        // Not under the borrow: the core may have to wait for its lock, and another loop's thread come to the port.
+        // Not under the borrow: the core may wait for its lock while another loop's thread enters the port.
         let found = {
             let port = port.try_borrow()?;
             let home = port.home.as_ref().filter(|home| home.event_loop.is(&event_loop));
@@ -281,7 +281,7 @@ impl AwaitedOperation {
             exchange.close(py);
             outcome
         };
-        // One whose reply is held back is the result itself.
+        // An exchange whose reply is held back is the result itself.
         outcome.map_or_else(|| Ok(Turn::Return(exchange.into_any())), |outcome| outcome.map(Turn::Return))
     }
 

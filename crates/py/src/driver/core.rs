@@ -294,7 +294,7 @@ impl Core {
     }
 
     pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        // Nothing that runs under the lock can panic half-way through a change that matters more than going on.
+        // A panic under the lock leaves no change half-way that would matter more than going on.
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

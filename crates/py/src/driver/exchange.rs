@@ -45,7 +45,7 @@ fn begin(core: &Bound<'_, Core>, operation: &Bound<'_, Operation>, shard: u32) -
     Exchange::begin(core, operation, shard)
 }
 
-/// Starts an operation whose reply is read later. It holds a connection until then, of which one must be left for others.
+/// Starts an operation whose reply is read later. It holds a connection until then, unless that leaves none for others.
 #[entries]
 #[pyfunction]
 fn begin_ahead(core: &Bound<'_, Core>, operation: &Bound<'_, Operation>, shard: u32) -> PyResult<Exchange> {
@@ -55,7 +55,7 @@ fn begin_ahead(core: &Bound<'_, Core>, operation: &Bound<'_, Operation>, shard: 
     Ok(exchange)
 }
 
-/// Adds the functions that begin one, the class, and the numbers of the steps.
+/// Adds the functions that begin an exchange, its class, and the numbers of the steps.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(begin, module)?)?;
     module.add_function(wrap_pyfunction!(begin_ahead, module)?)?;
@@ -648,7 +648,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Hold no place that others may need, unless the message was sent; until `resume` it is not driven.
+    /// Give up a place that others may need, unless the message was sent; nothing drives it until `resume`.
     fn step_aside(&mut self, py: Python<'_>) {
         if matches!(self.inner.step(), Step::Wait | Step::Connect) {
             self.advance(py, |inner, state, now| inner.step_aside(&mut state.client, now));

@@ -18,7 +18,7 @@ struct ChildTemplate {
     kind: Option<Py<PyType>>,
     fields: Py<PyDict>,
     known_names: Py<PySet>,
-    /// The owner's when `fields` were read: an owner with another one needs another template.
+    /// The owner's port when `fields` were read: once the owner has another port, it needs another template.
     #[pyo3(get)]
     port: Py<PyAny>,
 }

@@ -276,7 +276,7 @@ impl Drop for View<'_, '_> {
     fn drop(&mut self) {
         let py = self.0.py();
         interpreter::beside_pending_error(py, || {
-            // One that is in use cannot be released; the engine has none in use between its calls.
+            // A view in use cannot be released; the engine uses none between its calls.
             if let Err(error) = self.0.call_method0(intern!(py, "release")) {
                 error.write_unraisable(py, None);
             }

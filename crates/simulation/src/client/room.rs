@@ -14,7 +14,7 @@ pub(crate) struct Room {
 pub(super) enum Taken {
     /// There is more to come of the message.
     Part,
-    /// The message is there, its chunks laid aside; and what has arrived of the next one.
+    /// The whole message, its chunks laid aside, and the arrived bytes of the next one.
     Whole(Vec<u8>, Vec<u8>),
     /// The message bypasses the filter; these are its bytes so far.
     Plain(Vec<u8>),

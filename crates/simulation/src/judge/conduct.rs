@@ -66,7 +66,7 @@ impl World {
         let Some(exchange) = &place.exchange else { return };
         let mut broken: Vec<String> = Vec::new();
         let met = exchange.server().and_then(|server| driver.strangers.get(&member_of(server.as_str())));
-        // What waited for room was written before, and what is of no set has no time of one.
+        // A message that waited for room was written earlier, and a server outside of the set has no cluster time.
         let is_fresh = place.full_since.is_none() && met.is_none();
         if is_fresh
             && driver.told > 0

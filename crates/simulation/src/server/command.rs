@@ -86,7 +86,7 @@ impl Set {
         }
     }
 
-    /// Goes on with what waited. `is_due`: what it waited for is there.
+    /// Continues a command that waited. `is_due`: what it waited for has come.
     pub(crate) fn go_on(&mut self, number: usize, held: Held, is_due: bool) {
         let Held { line, message, wait, .. } = held;
         let Some(request) = Request::read(&message) else { return };

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 /// The collections of the world; a number names one.
 pub const COLLECTIONS: &[&str] = &["orders", "counters", "accounts", "shelf", "files.chunks"];
-/// The number of the one whose documents carry bytes in place of values.
+/// The number of the collection whose documents have bytes in place of values.
 pub(crate) const CHUNKS: u8 = 4;
 
 /// Returns the number of a collection.

@@ -44,7 +44,7 @@ pub enum Forgery {
     Nonce,
     /// So few iterations that the password could be guessed.
     Rounds,
-    /// That the login is done, before the server has proved itself.
+    /// It says that the login is done, before the server has proved itself.
     End,
     /// Bytes that are no message of the login.
     Noise,
@@ -81,7 +81,7 @@ enum Said {
 pub struct Logins {
     /// Whether commands need a user who is logged in.
     pub is_required: bool,
-    /// Whether hello answers the first message inside of it.
+    /// Whether a hello may carry a login's first message, and its reply the answer.
     pub is_speculative: bool,
     /// Whether the user was made by a server that knew no SCRAM-SHA-256.
     pub is_old_user: bool,

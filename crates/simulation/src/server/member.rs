@@ -64,7 +64,7 @@ pub struct Cursor {
     pub collection: u8,
     /// The documents that are left; a change stream has none.
     pub rest: VecDeque<(i64, i64)>,
-    /// How far a change stream has looked: entries, and writes of the one behind them.
+    /// How far a change stream has read the log: whole entries, and then writes of the next entry.
     pub seen: Option<(usize, usize)>,
     /// When it was last used.
     pub used: Instant,

@@ -73,7 +73,8 @@ impl Set {
         if !is_committed {
             let known = self.members[number].transactions.remove(&session);
             let Some(known) = known.filter(|known| known.number == wanted) else {
-                // A majority has to have what it is not in, or it may be there in the end.
+                // The answer waits for a majority whose logs lack the transaction; otherwise the transaction might
+                // appear later.
                 let reply = self.refusal(number, request, NO_SUCH_TRANSACTION);
                 if request.wants_majority {
                     self.write(number, None, false, Vec::new());

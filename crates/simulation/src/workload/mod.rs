@@ -112,7 +112,7 @@ impl Place {
             _ => Vec::new(),
         };
         let is_bounded = self.has_delayed || self.chance.percent(15);
-        // Of 60 seconds no server can be sure.
+        // With 60 seconds, even a healthy server may count as stale.
         let bound = self.chance.pick(&[120, 120, 120, 120, 120, 120, 120, 60]);
         let staleness = if is_bounded { bound } else { -1 };
         let hedge = self.chance.percent(10).then(|| document(|out| append_bool(out, "enabled", true)));
@@ -131,7 +131,7 @@ impl Place {
         })
     }
 
-    /// Enters how a write ended.
+    /// Notes in the ledger how a write ended.
     fn enter(&self, intent: i64, ending: &Ending, is_safe: bool) {
         let verdict = verdict(ending, is_safe);
         self.ledger.borrow_mut().end(intent, verdict, self.desk.now());

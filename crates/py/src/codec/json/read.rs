@@ -339,7 +339,8 @@ impl<'a, 'py> Reader<'a, 'py> {
         Ok(is_last)
     }
 
-    /// Reads a key that did not come last time, into `name` too; the node of it, if the tree has room for it.
+    /// Reads a key other than the one that came last time, into `name` too; returns its node, if the tree has room for
+    /// it.
     fn child(&mut self, node: *mut Node) -> Found<Option<*mut Node>> {
         let key = self.string()?;
         let Text::Ascii(bytes) = key else { return Ok(None) };
@@ -398,8 +399,8 @@ impl<'a, 'py> Reader<'a, 'py> {
         made
     }
 
-    /// Reads an object of one `$` key and a value of the usual form, from its first key to its end. None: it is another;
-    /// the scanner may stand anywhere.
+    /// Reads an object of one `$` key and a value of the usual form, from its first key to its end. None: the object
+    /// has another form, and the scanner's position means nothing.
     #[inline]
     fn usual_wrapper(&mut self, depth: u32) -> Found<Option<Bound<'py, PyAny>>> {
         let Some(Text::Ascii(key)) = self.scan.string() else { return Ok(None) };
@@ -608,7 +609,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         Ok(is_usual.then_some(pattern))
     }
 
-    /// Reads the 1 of a key of which there is one.
+    /// Reads the 1 that is the only value of a key such as `$minKey`.
     fn is_one(&mut self) -> bool {
         matches!(self.scan.peek(), Some(b'1')) && matches!(self.scan.number(), Some(Number::Int(1)))
     }
