@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from mangonel import _core, bson
-from mangonel.bson import CodecOptions
 from mangonel.bson.errors import InvalidBSON
-from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.odm.errors import ValidationError
-from mangonel.odm.model.codec import TOLERANT
+from mangonel.odm.model.codec import TOLERANT, raw_collection
 from mangonel.odm.model.invalid import undecodable
 from mangonel.odm.query.query import Query
 
@@ -60,8 +58,7 @@ def _of_documents(model: Any, collection: Any, sample: int) -> Iterator[str]:
     seen = 0
     stages = [{"$match": Query(model).query}, {"$sample": {"size": sample}}]
     # Raw, since some have values that the driver cannot decode.
-    raw = collection.with_options(codec_options=CodecOptions(document_class=RawBSONDocument))
-    for document in raw.aggregate(stages):
+    for document in raw_collection(collection).aggregate(stages):
         seen += 1
         data = bytes(document.raw)
         try:

@@ -85,8 +85,7 @@ def make(model: type[T], **values: Any) -> T:
             given[name] = make(part, **value) if part is not None and spec["op"] == "embedded" else value
         elif default_of(cls, field, spec)[0] == "required":
             given[name] = _valid(cls, name, spec)
-    made: T = cls(**given)
-    return made
+    return cls(**given)
 
 
 def _valid(cls: Any, name: str, spec: dict[str, Any]) -> Any:
@@ -164,8 +163,7 @@ def _moment() -> dt.datetime:
 
 def _size(checks: dict[str, Any]) -> int:
     """Return the smallest allowed length above zero; 0 if only an empty value is allowed."""
-    least: int = max(checks.get("min_length", 0), min(1, checks.get("max_length", 1)))
-    return least
+    return max(checks.get("min_length", 0), min(1, checks.get("max_length", 1)))
 
 
 def _value(spec: dict[str, Any]) -> Any:
@@ -300,8 +298,7 @@ def from_model(model: type[T], **strategies: Any) -> SearchStrategy[T]:
     if cls not in _strategies:
         # One for each model: a model that holds itself would otherwise get new ones at every depth.
         _strategies[cls] = st.deferred(lambda: _instances(st, cls, {}))
-    found: SearchStrategy[T] = _strategies[cls]
-    return found
+    return _strategies[cls]
 
 
 def _instances(st: Any, cls: Any, strategies: dict[str, Any]) -> Any:

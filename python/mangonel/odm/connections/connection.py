@@ -63,8 +63,7 @@ class Connection(ConnectionTwins):
     @terminal
     def client(self) -> MongoClient[Any]:
         """The blocking client."""
-        found: MongoClient[Any] = self.clients.get(IS_ASYNC)
-        return found
+        return self.clients.get(IS_ASYNC)
 
     @property
     def is_only_async(self) -> bool:
@@ -181,8 +180,7 @@ class Connection(ConnectionTwins):
             ...     user.age = 40
             ...     unit.save(user, Post(title="Tea", author=user))
         """
-        made: Unit = makers["unit"](self, {**options})
-        return made
+        return makers["unit"](self, {**options})
 
     @terminal
     def run(self, function: Callable[[], T], **options: Unpack[TransactionOptions]) -> T:
@@ -202,8 +200,7 @@ class Connection(ConnectionTwins):
             'Ada'
         """
         client = self.clients.get(IS_ASYNC)
-        made: T = client._port.flow(run_flow(lambda: Transaction(self, {**options}), function, client))
-        return made
+        return client._port.flow(run_flow(lambda: Transaction(self, {**options}), function, client))
 
     def session(self, **options: Unpack[SessionOptions]) -> SessionBlock:
         """Return a session for `with` or `async with`; models of this connection use it inside the block.
@@ -224,8 +221,7 @@ class Connection(ConnectionTwins):
 
         Later use raises NotConnected, also by documents that were loaded through it; call `connect()` again.
         """
-        closed: None = self.clients.close(IS_ASYNC)
-        return closed
+        return self.clients.close(IS_ASYNC)
 
     def __repr__(self) -> str:
         return f"Connection({self.alias!r}, database={self.name!r})"

@@ -71,15 +71,11 @@ class SessionBlock(_Block):
         self._session.end_session()
 
     def __aenter__(self) -> Coroutine[Any, Any, Self]:
-        entering: Coroutine[Any, Any, Self] = self._connection.clients.get(True)._port.flow(
-            self._aenter_flow()
-        )
-        return entering
+        return self._connection.clients.get(True)._port.flow(self._aenter_flow())
 
     def __aexit__(self, *exc_info: object) -> Coroutine[Any, Any, None]:
         self._leave()
-        ending: Coroutine[Any, Any, None] = self._session.end_session()
-        return ending
+        return self._session.end_session()
 
     async def _aenter_flow(self) -> Self:
         self._session = self._connection.aclient.start_session(**self._options)
@@ -162,8 +158,7 @@ class Transaction(_Block):
 
     def __enter__(self) -> Self:
         client = self._connection.clients.get(False)
-        entered: Self = client._port.flow(self._enter_flow(client))
-        return entered
+        return client._port.flow(self._enter_flow(client))
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         port = self._connection.clients.get(False)._port
@@ -171,13 +166,11 @@ class Transaction(_Block):
 
     def __aenter__(self) -> Coroutine[Any, Any, Self]:
         client = self._connection.clients.get(True)
-        entering: Coroutine[Any, Any, Self] = client._port.flow(self._enter_flow(client))
-        return entering
+        return client._port.flow(self._enter_flow(client))
 
     def __aexit__(self, kind: Any, error: Any, trace: Any) -> Coroutine[Any, Any, None]:
         port = self._connection.clients.get(True)._port
-        leaving: Coroutine[Any, Any, None] = port.flow(self._exit_flow(kind, port))
-        return leaving
+        return port.flow(self._exit_flow(kind, port))
 
     async def _enter_flow(self, client: Any) -> Self:
         if self._begin(client):

@@ -105,8 +105,7 @@ def opened(item: list[Any]) -> Group | None:
         return value
     if isinstance(value, tuple) and value[0] in (DOCUMENT, ARRAY):
         item[1] = take_apart(value[1], value[0])
-        made: Group = item[1]
-        return made
+        return item[1]
     return None
 
 

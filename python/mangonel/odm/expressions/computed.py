@@ -10,13 +10,14 @@ import decimal
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, Self, TypeVar
 
-from mangonel.bson import Decimal128, encode
+from mangonel.bson import CodecOptions, Decimal128, UuidRepresentation, encode
 from mangonel.odm.errors import UnsupportedOption, ValidationError
 from mangonel.odm.expressions.changes import Change, Computing, Update
 from mangonel.odm.expressions.expr import Expr
 
 T = TypeVar("T")
 
+_UUIDS: CodecOptions[Any] = CodecOptions(uuid_representation=UuidRepresentation.STANDARD)
 # The server's operator for each conversion, by the resulting type.
 _CONVERSIONS = {float: "$toDouble", decimal.Decimal: "$toDecimal"}
 _NUMBERS = (int, float, decimal.Decimal)
@@ -338,11 +339,11 @@ def _push(key: str, value: Any) -> Any:
 
 def _add_to_set(key: str, value: Any) -> Any:
     # Equal values are added once.
-    items = list({encode({"": item}): item for item in _items("$addToSet", key, value)}.values())
+    items = {encode({"": item}, codec_options=_UUIDS): item for item in _items("$addToSet", key, value)}
     known = _current_list(key)
     fresh = {
         "$filter": {
-            "input": _literal(items),
+            "input": _literal(list(items.values())),
             "as": "item",
             "cond": {"$not": [{"$in": ["$$item", known]}]},
         }

@@ -82,8 +82,7 @@ def _condition(model: Any, name: str, value: Any) -> Expr:
 def _operator(path: Path[Any], operator: str, value: Any, name: str) -> Expr:
     compare = _COMPARISONS.get(operator)
     if compare is not None:
-        found: Expr = compare(path, value)
-        return found
+        return compare(path, value)
     if operator == "mod":
         return condition_of(path, "mod", *value)
     if operator not in _METHODS:

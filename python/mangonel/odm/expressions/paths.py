@@ -54,15 +54,13 @@ else:
 def condition_of(field: Any, name: str, *args: Any, **kwargs: Any) -> Expr:
     """Return what a method of a field's path makes, even if its embedded document has a field of that name."""
     path = path_of(field)
-    found: Expr = getattr(type(path), name).__get__(path)(*args, **kwargs)
-    return found
+    return getattr(type(path), name).__get__(path)(*args, **kwargs)
 
 
 def update_of_path(field: Any, name: str, *args: Any) -> Update:
     """Return the update from a method of a field's path, even if an embedded field hides the method."""
     path = path_of(field)
-    found: Update = getattr(type(path), name).__get__(path)(*args)
-    return found
+    return getattr(type(path), name).__get__(path)(*args)
 
 
 class Path(Arithmetic[T], Operand):
@@ -134,8 +132,7 @@ class Path(Arithmetic[T], Operand):
                 f"{field.model.__name__} has no field {name!r}; it has {', '.join(fields) or 'none'}"
             )
         if field.target is not None and is_document_class(field.target):
-            made: Path[Any] = Path._hop(self, field.target, name)
-            return made
+            return Path._hop(self, field.target, name)
         raise AttributeError(
             f"{self._owner.__name__}.{self._name} has no {name!r}: it is no embedded document"
         )

@@ -63,8 +63,7 @@ class Through(Path[Any]):
     def _local(self) -> Path[Any]:
         """Return the path as the other model has it."""
         if self._keys is None:
-            found: Path[Any] = self._model.__expressions__[self._name]
-            return found
+            return self._model.__expressions__[self._name]
         return Path._within(self, self._owner, self._name, self._keys)
 
     def _joined(self) -> Path[Any]:

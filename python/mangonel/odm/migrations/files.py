@@ -130,7 +130,7 @@ def check_target(to: int | None, migrations: Sequence[Migration]) -> None:
 def _migration(path: Path, number: int) -> Migration:
     spec = importlib.util.spec_from_file_location(f"migration_{path.stem}", path)
     if spec is None or spec.loader is None:
-        raise ValueError(f"cannot load {path}")
+        raise ValueError(f"expected a migration as a Python file, got {path}")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     names = vars(module)

@@ -38,8 +38,7 @@ class State:
 
     def unfinished(self) -> dict[str, Any] | None:
         """Return the migration that was started and not finished, or None."""
-        found: dict[str, Any] | None = self._collection.find_one({"stage": {"$in": ["running", "cleaning"]}})
-        return found
+        return self._collection.find_one({"stage": {"$in": ["running", "cleaning"]}})
 
     def begin(self, name: str, direction: str, count: Callable[[], int]) -> dict[str, Any]:
         """Return the state of a migration, stored or new; `count` returns the number of documents to change."""

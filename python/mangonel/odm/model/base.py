@@ -92,8 +92,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
         found = _core.odm_decode_all(cls.__model__, data, lazy)
         if len(found) != 1:
             raise ValueError(f"expected one document, got {len(found)}")
-        made: Self = found[0]
-        return made
+        return found[0]
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -113,8 +112,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
             >>> User.from_dict({"name": "Ada", "address": {"city": "London"}}).address.city
             'London'
         """
-        made: Self = convert.from_dict(cls, values)
-        return made
+        return convert.from_dict(cls, values)
 
     def to_bson(self) -> Any:
         """Encode the document as raw BSON, which the driver accepts."""
@@ -174,8 +172,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
             >>> list(User.input_model(only=["name", "age"]).model_fields)
             ['name', 'age']
         """
-        made: type[Input[Self]] = request_model(Input, cls, only=only, exclude=exclude)
-        return made
+        return request_model(Input, cls, only=only, exclude=exclude)
 
     @classmethod
     def patch_model(
@@ -194,8 +191,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
             >>> User.patch_model(only=["age"]).model_validate({"age": 40, "name": "x"}).apply(user).name
             'Ada'
         """
-        made: type[Patch[Self]] = request_model(Patch, cls, only=only, exclude=exclude)
-        return made
+        return request_model(Patch, cls, only=only, exclude=exclude)
 
     @property
     def extra(self) -> Any:
@@ -239,8 +235,7 @@ class Base(_core.OdmBase, metaclass=ModelMeta):
             >>> twin.name, twin.id == user.id
             ('Ada II', False)
         """
-        made: Self = convert.copy(self, changes)
-        return made
+        return convert.copy(self, changes)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self) and getattr(other, "__class__", None) is not self.__class__:

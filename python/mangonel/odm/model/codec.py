@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from mangonel.bson.binary import UuidRepresentation
+from mangonel.bson.binary import UUID_SUBTYPE, Binary, UuidRepresentation
 from mangonel.bson.codec_options import CodecOptions, DatetimeConversion
+from mangonel.bson.raw_bson import RawBSONDocument
 
 _NAIVE: CodecOptions[Any] = CodecOptions(uuid_representation=UuidRepresentation.STANDARD)
 _TZ_AWARE: CodecOptions[Any] = CodecOptions(tz_aware=True, uuid_representation=UuidRepresentation.STANDARD)
@@ -31,6 +32,18 @@ def codec_options(tz_aware: bool, given: CodecOptions[Any] | None = None) -> Cod
         if getattr(given, name) != getattr(options, name)
     }
     return options.with_options(**kept) if kept else options
+
+
+def loaded_id(id: Any) -> Any:
+    """Return an `_id` that was decoded without a model as models have it: 16 bytes of the subtype 4 are a UUID."""
+    is_uuid = isinstance(id, Binary) and id.subtype == UUID_SUBTYPE and len(id) == 16
+    return id.as_uuid() if is_uuid else id
+
+
+def raw_collection(collection: Any) -> Any:
+    """Return the same collection with undecoded documents; it encodes the values of queries as before."""
+    options = collection.codec_options.with_options(document_class=RawBSONDocument)
+    return collection.with_options(codec_options=options)
 
 
 def conversions(given: CodecOptions[Any]) -> tuple[CodecOptions[Any], CodecOptions[Any]] | None:

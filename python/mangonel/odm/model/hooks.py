@@ -247,8 +247,7 @@ def load_hook(cls: Any) -> Callable[[Any], None] | None:
         return None
     functions = [hook.function for hook in hooks]
     if len(functions) == 1:
-        only: Callable[[Any], None] = functions[0]
-        return only
+        return functions[0]
 
     def run(instance: Any) -> None:
         for function in functions:

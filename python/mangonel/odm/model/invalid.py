@@ -8,7 +8,7 @@ from mangonel import _core, bson
 from mangonel.bson.errors import InvalidBSON
 from mangonel.errors import PyMongoError
 from mangonel.odm.errors import ValidationError
-from mangonel.odm.model.codec import TOLERANT
+from mangonel.odm.model.codec import TOLERANT, loaded_id
 
 
 def located(error: ValidationError, model: Any, collection: str) -> ValidationError:
@@ -63,7 +63,7 @@ def of_pending(error: Exception, model: Any, data: bytes) -> Exception:
 def id_of(data: bytes) -> Any:
     """Return the `_id` of a document that may be damaged; None if it cannot be read."""
     try:
-        return bson.decode(data, TOLERANT).get("_id")
+        return loaded_id(bson.decode(data, TOLERANT).get("_id"))
     except PyMongoError:
         return None
 

@@ -288,8 +288,7 @@ def _json_type(op: str, argument: Any) -> dict[str, Any]:
 def pydantic_json_schema(cls: Any, schema: Any, handler: Any) -> dict[str, Any]:
     """Return a model's JSON schema for OpenAPI; embedded documents are separate components."""
     if schema["type"] == "definition-ref":
-        found: dict[str, Any] = handler(schema)
-        return found
+        return handler(schema)
     made = dict(handler.resolve_ref_schema(handler(schema["schema"])))
     made["title"] = cls.__name__
     if handler.mode == "serialization":

@@ -51,7 +51,8 @@ class RefMaker:
             return None
         for info in target.__fields__.values():
             if info.name == "id" or info.key == "_id":
-                return info.annotation if not isinstance(info.annotation, str) else _id_annotation(info)
+                is_text = isinstance(info.annotation, str)
+                return evaluate(info.annotation, info.owner) if is_text else info.annotation
         return None
 
     def check(self, document: Any) -> None:
@@ -114,10 +115,6 @@ class RefMaker:
         mine, its = self.target, other.target
         if is_model(mine) and is_model(its) and not issubclass(its, mine):
             raise ValidationError(f"expected a {mine.__name__}, got a reference to {its.__name__}")
-
-
-def _id_annotation(info: Any) -> Any:
-    return evaluate(info.annotation, info.owner)
 
 
 class Ref(Generic[T], RefTwins[T]):
@@ -206,11 +203,9 @@ class Ref(Generic[T], RefTwins[T]):
         """
         found = self._known()
         if found is not None and not IS_ASYNC:
-            known: T = found
-            return known
+            return found
         request = _request(self, IS_ASYNC)
-        document: T = request.port.flow(self._fetch_flow(request))
-        return document
+        return request.port.flow(self._fetch_flow(request))
 
     def _target(self) -> Any:
         if self._maker is None:
@@ -261,11 +256,7 @@ class Ref(Generic[T], RefTwins[T]):
         return f"Ref[{name}]({self.id!r})"
 
     def __reduce__(self) -> Any:
-        return _restore_ref, (self.id,)
-
-
-def _restore_ref(id: Any) -> Ref[Any]:
-    return Ref(id)
+        return Ref, (self.id,)
 
 
 class Refs(Generic[T], RefsTwins[T]):
@@ -346,8 +337,7 @@ class Refs(Generic[T], RefsTwins[T]):
             found_before: Any = self._chosen()
             return odm_finished(found_before) if IS_ASYNC else found_before  # type: ignore[return-value]  # awaited
         request = _request(self, IS_ASYNC)
-        found: list[T] = request.port.flow(self._fetch_flow(request))
-        return found
+        return request.port.flow(self._fetch_flow(request))
 
     @property
     def is_loaded(self) -> bool:
@@ -457,9 +447,7 @@ class Refs(Generic[T], RefsTwins[T]):
         return _id_of(document, {}) in self.ids
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Refs):
-            return self.ids == other.ids
-        return NotImplemented
+        return self.ids == other.ids if isinstance(other, Refs) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]  # how Python says that a list cannot be hashed
 

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def check_tenant(cls: Any) -> None:
-    """Refuse a tenant that is no field, and a model without one that would show the documents of tenants.
+    """Refuse a tenant that is no field, and a model without a tenant that would show documents of all tenants.
 
     Raises:
         TypeError: `__tenant__` names no field, differs from the family's, or is missing in a view of a model with

@@ -18,7 +18,7 @@ from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.invalid import located, undecodable
 from mangonel.odm.model.shapes import reader, twin
 from mangonel.odm.query.columns import QueryColumns
-from mangonel.odm.query.joins import leaving_stages, matching_stages
+from mangonel.odm.query.joins import leaving_stages, matching_stages, stages_of
 from mangonel.odm.query.request import Request
 from mangonel.odm.query.tenants import FIRST, restricted
 from mangonel.odm.query.typed import load_all, target
@@ -81,13 +81,9 @@ class QueryAggregates(QueryColumns[T], QueryAggregatesTwins[T]):
             expect("pipeline", stage, Mapping, "documents as stages")
         if pipeline and next(iter(pipeline[0])) in FIRST:
             stages.append(pipeline.pop(0))
-        stages += matching_stages(request)
-        for name, stage in (("sort", "$sort"), ("skip", "$skip"), ("limit", "$limit")):
-            if self._options.get(name):
-                stages.append({stage: self._options[name]})
-        stages += leaving_stages(request)
-        if request.terminal.name == "aggregate" and self._options.get("projection"):
-            stages.append({"$project": self._options["projection"]})
+        stages += matching_stages(request) + stages_of(self._options) + leaving_stages(request)
+        if request.terminal.name == "aggregate":
+            stages += stages_of(self._options, "projection")
         keywords = {**request.keywords, **options}
         stages += pipeline
         collection = request.collection

@@ -646,8 +646,7 @@ def _is_below(key: str, other: str) -> bool:
 
 
 def _count(number: int, name: str) -> int:
-    if not isinstance(number, int):
-        raise TypeError(f'expected an int for "{name}", got {type(number).__name__}')
+    expect(name, number, int, "an int")
     if number < 0:
         raise ValueError(f"expected a {name} from 0 on, got {number}")
     return number

@@ -12,9 +12,11 @@ from mangonel import _core, bson
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.expressions.paths import key_of_name
+from mangonel.odm.model.codec import loaded_id
 from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.fetched import Fetched, key_of_id
 from mangonel.odm.model.refs import Ref, Refs, stored_id
+from mangonel.odm.query.joins import stages_of
 from mangonel.odm.query.references import references
 from mangonel.odm.query.request import MOST_IDS
 
@@ -107,15 +109,11 @@ async def _cut_flow(query: Any, request: Any, ids: list[Any], key: str) -> dict[
     if _is_single(query._model, key):
         # Only this form uses an index on servers before 5.0.
         matches = {"$expr": {"$eq": ["$$parent", f"${key}"]}}
-    inner: list[dict[str, Any]] = [{"$match": query_of(place.filter, matches)}]
-    for option, stage in (
-        ("sort", "$sort"),
-        ("skip", "$skip"),
-        ("limit", "$limit"),
-        ("projection", "$project"),
-    ):
-        if options.get(option):
-            inner.append({stage: options[option]})
+    inner = [
+        {"$match": query_of(place.filter, matches)},
+        *stages_of(options),
+        *stages_of(options, "projection"),
+    ]
     stages = [
         {"$match": {"_id": {"$in": ids}}},
         {
@@ -136,15 +134,16 @@ async def _cut_flow(query: Any, request: Any, ids: list[Any], key: str) -> dict[
         if not await cursor._fetch_flow():
             break
     # The server keeps the order of the keys: the parent's id comes after the array.
-    parts = [(key_of_id(_id_of(row)), next(part for part in row if isinstance(part, list))) for row in rows]
+    known = set(map(key_of_id, ids))
+    parts = [(_parent_of(row, known), next(part for part in row if isinstance(part, list))) for row in rows]
     unique = list(dict.fromkeys(data for _, children in parts for data in children))
     made = dict(zip(unique, await query._decoded_flow(place, unique), strict=True))
     return {parent: [made[data] for data in children] for parent, children in parts}
 
 
-def _id_of(row: list[Any]) -> Any:
-    data = next(part for part in row if isinstance(part, bytes))
-    return bson.decode(data)["id"]
+def _parent_of(row: list[Any], known: set[Any]) -> Any:
+    id = bson.decode(next(part for part in row if isinstance(part, bytes)))["id"]
+    return key if (key := key_of_id(id)) in known else key_of_id(loaded_id(id))
 
 
 def _is_single(model: Any, key: str) -> bool:

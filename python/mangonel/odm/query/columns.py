@@ -92,11 +92,7 @@ class QueryColumns(QueryReads[T], QueryColumnsTwins[T]):
             [2]
         """
         request = Request(self, "iter_arrow", IS_ASYNC)
-        tables: Any = _Tables(
-            self._seconds, request, self._found(request).iter_arrow(schema, rows=rows, **options)
-        )
-        found: Iterator[ArrowTable] = tables
-        return found
+        return _Tables(self._seconds, request, self._found(request).iter_arrow(schema, rows=rows, **options))
 
 
 class _Tables:

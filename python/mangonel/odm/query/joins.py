@@ -5,6 +5,7 @@ The other documents are joined under keys of their own, matched or sorted by, an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, get_origin
 
 from mangonel.odm.errors import UnsupportedOption
@@ -39,20 +40,25 @@ def leaving_stages(request: Any) -> list[dict[str, Any]]:
 
 def window_stages(request: Any) -> list[dict[str, Any]]:
     """Return all stages for a query's documents: conditions, order, window and fields."""
-    has_joins = bool(request.query._joins)
-    stages: list[dict[str, Any]] = [{"$match": request.filter}] if request.filter else []
-    if has_joins:
-        stages = matching_stages(request)
-    for option, stage in (("sort", "$sort"), ("skip", "$skip"), ("limit", "$limit")):
-        value = request.keywords.get(option)
-        if value:
-            stages.append({stage: value})
-    if has_joins:
-        stages += leaving_stages(request)
-    projection = request.keywords.get("projection")
-    if projection:
-        stages.append({"$project": projection})
+    keywords = request.keywords
+    if request.query._joins:
+        stages = matching_stages(request) + stages_of(keywords) + leaving_stages(request)
+        return stages + stages_of(keywords, "projection")
+    stages = [{"$match": request.filter}] if request.filter else []
+    # Written out, which saves frames.
+    for name, stage in _STAGES.items():
+        if keywords.get(name):
+            stages.append({stage: keywords[name]})
     return stages
+
+
+_STAGES = {"sort": "$sort", "skip": "$skip", "limit": "$limit", "projection": "$project"}
+
+
+def stages_of(options: Mapping[str, Any], *names: str) -> list[dict[str, Any]]:
+    """Return the stages for these options of a find, or for its order and window if none is named."""
+    names = names or ("sort", "skip", "limit")
+    return [{_STAGES[name]: options[name]} for name in names if options.get(name)]
 
 
 # The names of a find's options in an aggregation.

@@ -19,7 +19,7 @@ from mangonel.odm.model.invalid import located
 from mangonel.odm.model.refs import Ref, Refs
 from mangonel.odm.query.children import children_flow, grouped, narrowed_children
 from mangonel.odm.query.include import Node, check_reference, merged, reference_flow
-from mangonel.odm.query.joins import window_flow, window_stages
+from mangonel.odm.query.joins import stages_of, window_flow, window_stages
 from mangonel.odm.query.references import attach, references
 
 
@@ -265,15 +265,13 @@ class _Branch:
     def stage(self, local: str, request: Any) -> dict[str, Any]:
         """Return the stage that joins its documents."""
         link, options = self.node.link, self.place.query._options
-        names = ["projection"]
+        pipeline = [{"$match": self.place.filter}] if self.place.filter else []
         if isinstance(link, ManyPath):
             key, foreign = "_id", key_of_name(link._descriptor.inverse.by, self.node.target)
-            names = ["sort", "skip", "limit", "projection"]
+            pipeline += stages_of(options)
         else:
             key, foreign = link._key, "_id"
-        pipeline = [{"$match": self.place.filter}] if self.place.filter else []
-        stages = {"sort": "$sort", "skip": "$skip", "limit": "$limit", "projection": "$project"}
-        pipeline += [{stages[name]: options[name]} for name in names if options.get(name)]
+        pipeline += stages_of(options, "projection")
         stage: dict[str, Any] = {
             "from": self.place.collection.name,
             "localField": f"{local}.{key}",

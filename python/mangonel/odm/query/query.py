@@ -44,8 +44,7 @@ class Query(QueryWrites[T], QueryAggregates[T]):
         made: Any = self._copy()
         made._shape = shape
         made._project()
-        shaped: Query[S] = made
-        return shaped
+        return made
 
     def watch(
         self,

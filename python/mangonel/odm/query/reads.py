@@ -6,13 +6,13 @@ Spec: crud, find-getmore-killcursors-commands.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 from mangonel import _core
 from mangonel._arguments import expect
 from mangonel.bson.codec_options import DatetimeConversion
 from mangonel.bson.errors import InvalidBSON
-from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import QueryReadsTwins
 from mangonel.odm.connections.identity import current_map
@@ -29,7 +29,7 @@ from mangonel.odm.model.shapes import decode
 from mangonel.odm.model.texts import Secret
 from mangonel.odm.query.builder import QueryBuilder, limited_flow
 from mangonel.odm.query.include import include_flow
-from mangonel.odm.query.joins import matching_stages, window_flow
+from mangonel.odm.query.joins import matching_stages, stages_of, window_flow
 from mangonel.odm.query.lookup import Lookup
 from mangonel.odm.query.pages import Page, Pages, page_flow
 from mangonel.odm.query.references import attributes
@@ -271,10 +271,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     async def _joined_count_flow(self, request: Request) -> int:
         """Count the documents that match by documents of references, within skip and limit."""
-        stages = matching_stages(request)
-        for option, stage in (("skip", "$skip"), ("limit", "$limit")):
-            if request.keywords.get(option):
-                stages.append({stage: request.keywords[option]})
+        stages = matching_stages(request) + stages_of(request.keywords, "skip", "limit")
         cursor = await window_flow(request, [*stages, {"$count": "n"}])
         found: list[dict[str, int]] = await cursor._to_list_flow(None)
         return found[0]["n"] if found else 0
@@ -509,8 +506,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
 
     async def _explain_flow(self, request: Request) -> dict[str, Any]:
         cursor = request.collection.find(request.filter, **request.keywords)
-        found: dict[str, Any] = await request.port.call(cursor.explain)
-        return found
+        return await request.port.call(cursor.explain)
 
     # Pages.
 
@@ -535,10 +531,7 @@ class QueryReads(QueryBuilder[T], QueryReadsTwins[T]):
             >>> [found.name for found in User.find().sort("age").page(size=1, before=second.previous)]
             ['Eve']
         """
-        return self._run(IS_ASYNC, "page", self._page_flow, size, after, before)
-
-    async def _page_flow(self, request: Request, size: int, after: str | None, before: str | None) -> Any:
-        return await page_flow(self, request, size, after, before)
+        return self._run(IS_ASYNC, "page", partial(page_flow, self), size, after, before)
 
     @terminal
     def paginate(self, number: int = 1, size: int = 20) -> Pages[T]:
@@ -637,13 +630,6 @@ def _dig(row: Any, names: list[str]) -> Any:
         else:
             row = row.get(name) if isinstance(row, Mapping) else None
     return row
-
-
-def raw_collection(collection: Any) -> Any:
-    """Return the same collection with undecoded documents."""
-    return collection.with_options(
-        codec_options=collection.codec_options.with_options(document_class=RawBSONDocument)
-    )
 
 
 def _count(collection: Any, query: Any, options: dict[str, Any]) -> Any:

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mangonel import _core
-from mangonel.bson import CodecOptions, decode
+from mangonel.bson import decode
 from mangonel.bson.errors import InvalidBSON
-from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.errors import ProtocolError
 from mangonel.odm.connections.connection import connection
 from mangonel.odm.connections.context import sessions
@@ -22,6 +21,7 @@ from mangonel.odm.connections.identity import current_map
 from mangonel.odm.connections.place import concern_in_transaction
 from mangonel.odm.errors import UnsupportedOption, ValidationError
 from mangonel.odm.expressions.expr import Expr
+from mangonel.odm.model.codec import raw_collection
 from mangonel.odm.model.invalid import located, undecodable
 from mangonel.odm.model.shapes import reader
 
@@ -422,8 +422,7 @@ async def undecodable_flow(request: Request, error: InvalidBSON, options: Any, *
         options: the codec options by which it cannot.
         keywords: other options of the find.
     """
-    raw = request.collection.with_options(codec_options=CodecOptions(document_class=RawBSONDocument))
-    cursor = raw.find(request.filter, **{**request.keywords, **keywords})
+    cursor = raw_collection(request.collection).find(request.filter, **{**request.keywords, **keywords})
     try:
         while await cursor._fetch_flow():
             batch, cursor._batch = cursor._batch, None

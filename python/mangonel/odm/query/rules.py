@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from mangonel.bson import CodecOptions
-from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.errors import DuplicateKeyError
 from mangonel.odm._registry import models
 from mangonel.odm.connections.transactions import after_commit_flow
 from mangonel.odm.encryption.saving import update_all_flow
 from mangonel.odm.errors import DeleteDenied
 from mangonel.odm.expressions.expr import query_of
+from mangonel.odm.model.codec import raw_collection
 from mangonel.odm.query.request import MOST_IDS, dicts_flow
 from mangonel.odm.query.stamped import update_for
 from mangonel.odm.query.targets import lock_flow, on_primary
@@ -325,6 +324,7 @@ async def _take_flow(
     known: list[tuple[Any, Any, Any]] = []
     # Recorded at once, so that a failure in between can be undone.
     taken.append((model, collection, known, session))
+    raw = raw_collection(collection)
     for row in rows:
         one = {"$and": [{"_id": row["_id"]}, query]}
         if model.__soft_delete__():
@@ -334,14 +334,7 @@ async def _take_flow(
             if count:
                 known.append((row["_id"], mark, None))
             continue
-        found = await collection._port.call(_raw(collection).find_one_and_delete, one, **keywords)
+        found = await collection._port.call(raw.find_one_and_delete, one, **keywords)
         if found is not None:
             known.append((row["_id"], found, None))
     return len(known)
-
-
-def _raw(collection: Any) -> Any:
-    return collection.with_options(codec_options=_RAW)
-
-
-_RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)

@@ -16,6 +16,7 @@ from mangonel import bson
 from mangonel.odm.errors import DanglingReference, UnsupportedOption
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.model.belongs_to import held
+from mangonel.odm.model.codec import codec_options
 from mangonel.odm.model.refs import stored_id
 from mangonel.odm.query.request import MOST_IDS
 from mangonel.operations import UpdateOne
@@ -128,7 +129,8 @@ async def lock_flow(collection: Any, name: str, ids: Iterable[Any], session: Any
         session: the session of a transaction; None: outside. Then this waits until no transaction has them.
         is_whole: all locks of each target, to delete it. False: one of them, to refer to it.
     """
-    buckets = {zlib.crc32(bson.encode({"": id})) % _BUCKETS for id in ids}
+    options = codec_options(False)
+    buckets = {zlib.crc32(bson.encode({"": id}, codec_options=options)) % _BUCKETS for id in ids}
     parts = range(_PARTS) if is_whole else [random.randrange(_PARTS)]
     # In one order, so that no two wait for each other.
     requests = [
@@ -138,8 +140,8 @@ async def lock_flow(collection: Any, name: str, ids: Iterable[Any], session: Any
     ]
     if requests:
         locks = collection.database.get_collection(LOCKS)
-        options = {} if session is None else {"session": session}
-        await collection._port.call(locks.bulk_write, requests, **options)
+        keywords = {} if session is None else {"session": session}
+        await collection._port.call(locks.bulk_write, requests, **keywords)
 
 
 def dangling(model: Any, id: Any, missing: dict[str, list[Any]], outcome: str) -> DanglingReference:

@@ -25,8 +25,7 @@ FIRST = ("$geoNear", "$search", "$vectorSearch", "$collStats")
 
 def key_of_tenant(model: Any) -> str:
     """Return the key of a model's tenant field."""
-    key: str = model.__plan__.fields[model.__tenant__].key
-    return key
+    return model.__plan__.fields[model.__tenant__].key
 
 
 def tenant_filter(model: Any, is_exact: bool = False) -> dict[str, Any]:

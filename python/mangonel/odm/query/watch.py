@@ -14,8 +14,8 @@ from mangonel._shared.collection.write_support import server_limits_flow
 from mangonel.bson import decode
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import ChangesTwins
+from mangonel.odm.model.codec import loaded_id, raw_collection
 from mangonel.odm.query.builder import limited_flow
-from mangonel.odm.query.reads import raw_collection
 from mangonel.odm.query.tenants import watched
 
 T = TypeVar("T")
@@ -96,7 +96,7 @@ class Changes(Generic[T], ChangesTwins[T]):
         description = values.get("updateDescription") or {}
         return Event(
             values["operationType"],
-            (values.get("documentKey") or {}).get("_id"),
+            loaded_id((values.get("documentKey") or {}).get("_id")),
             self._made(found.get("fullDocument")),
             self._made(found.get("fullDocumentBeforeChange")),
             dict(description.get("updatedFields") or {}),
@@ -108,7 +108,7 @@ class Changes(Generic[T], ChangesTwins[T]):
         if document is None:
             return None
         origin = self._request.connection
-        made: T = _core.odm_decode_all(
+        return _core.odm_decode_all(
             self._model.__model__,
             bytes(document.raw),
             self._query._wish.get("lazy", False),
@@ -116,7 +116,6 @@ class Changes(Generic[T], ChangesTwins[T]):
             False,
             origin,
         )[0]
-        return made
 
     @property
     def token(self) -> Any:
@@ -125,8 +124,7 @@ class Changes(Generic[T], ChangesTwins[T]):
 
     def __enter__(self) -> Changes[T]:
         request = self._asked(False)
-        opened: Changes[T] = request.port.flow(self._open_flow(request))
-        return opened
+        return request.port.flow(self._open_flow(request))
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
@@ -144,8 +142,7 @@ class Changes(Generic[T], ChangesTwins[T]):
     def try_next(self) -> Event[T] | None:
         """Return the next change if one arrives within `max_await_time_ms`, or None."""
         request = self._asked(IS_ASYNC)
-        found: Event[T] | None = request.port.flow(self._next_flow(request, "try_next"))
-        return found
+        return request.port.flow(self._next_flow(request, "try_next"))
 
     @terminal
     def close(self) -> None:
@@ -154,13 +151,11 @@ class Changes(Generic[T], ChangesTwins[T]):
         ended: Any = _core.odm_finished(None) if IS_ASYNC else None
         if stream is not None:
             ended = stream.close()
-        closed: None = ended
-        return closed
+        return ended
 
     def __aenter__(self) -> Coroutine[Any, Any, Changes[T]]:
         request = self._asked(True)
-        opening: Coroutine[Any, Any, Changes[T]] = request.port.flow(self._open_flow(request))
-        return opening
+        return request.port.flow(self._open_flow(request))
 
     def __aexit__(self, *exc_info: object) -> Coroutine[Any, Any, None]:
         return self.aclose()
@@ -170,8 +165,7 @@ class Changes(Generic[T], ChangesTwins[T]):
 
     def __anext__(self) -> Coroutine[Any, Any, Event[T]]:
         request = self._asked(True)
-        coming: Coroutine[Any, Any, Event[T]] = request.port.flow(self._next_flow(request, "next"))
-        return coming
+        return request.port.flow(self._next_flow(request, "next"))
 
 
 def _of_family(query: dict[str, Any]) -> list[Any]:

@@ -15,11 +15,12 @@ from mangonel.odm.errors import UnsupportedOption, ValidationError
 from mangonel.odm.expressions.changes import Change, update_of
 from mangonel.odm.expressions.computed import is_computing
 from mangonel.odm.expressions.expr import query_of
+from mangonel.odm.model.codec import raw_collection
 from mangonel.odm.model.hooks import run_query_flow
 from mangonel.odm.model.invalid import located
 from mangonel.odm.model.shapes import decode
 from mangonel.odm.query.events import after_flow, before_insert_flow
-from mangonel.odm.query.reads import QueryReads, raw_collection
+from mangonel.odm.query.reads import QueryReads
 from mangonel.odm.query.request import MOST_IDS, Request, filters_flow, ids_flow, is_windowed, unsupported
 from mangonel.odm.query.rules import carry_out_flow, erase_flow, follow_flow, needs_plan, plan_rules_flow
 from mangonel.odm.query.stamped import update_for

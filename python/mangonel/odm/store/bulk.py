@@ -64,7 +64,7 @@ class _Write:
         return "update" if self.insert is None else "insert"
 
     def gone(self, missing: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        """Return the missing ids that its own references have."""
+        """Return those of the missing ids that its references name, by field."""
         found: dict[str, list[Any]] = {}
         for field, ids in self.wanted:
             known = set(map(repr, missing.get(field.key, ())))

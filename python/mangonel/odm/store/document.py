@@ -161,8 +161,7 @@ class Document(Base, DocumentTwins):
     @terminal
     def collection(cls) -> Collection[Any]:
         """Return the driver's collection, of the blocking client."""
-        found: Collection[Any] = cls._bind(IS_ASYNC)
-        return found
+        return cls._bind(IS_ASYNC)
 
     # Queries.
 
@@ -211,8 +210,7 @@ class Document(Base, DocumentTwins):
             made = single(cls, {"_id": id}, IS_ASYNC, "one")
         if made is LONG_WAY:
             made = Query(cls)._by_id(id)._single(IS_ASYNC, "one")
-        found: Self = made
-        return found
+        return made
 
     @classmethod
     @terminal
@@ -229,8 +227,7 @@ class Document(Base, DocumentTwins):
             >>> User.get_or_none("nobody") is None
             True
         """
-        found: Self | None = Query(cls)._by_id(id)._single(IS_ASYNC, "first")
-        return found
+        return Query(cls)._by_id(id)._single(IS_ASYNC, "first")
 
     @classmethod
     @terminal
@@ -263,8 +260,7 @@ class Document(Base, DocumentTwins):
             raise UnsupportedOption(
                 f"estimated_count() cannot honour the tenants of {cls.__name__}: use find().count()"
             )
-        found: int = cls._bind(IS_ASYNC).estimated_document_count()
-        return found
+        return cls._bind(IS_ASYNC).estimated_document_count()
 
     # Storing.
 
@@ -552,8 +548,7 @@ class Document(Base, DocumentTwins):
             ['loc_2dsphere']
         """
         collection = cls._bind(IS_ASYNC)
-        made: IndexPlan = collection._port.flow(sync_indexes_flow(cls, collection, plan, drop))
-        return made
+        return collection._port.flow(sync_indexes_flow(cls, collection, plan, drop))
 
     @classmethod
     def search_indexes(cls) -> dict[str, dict[str, Any]]:
@@ -582,8 +577,7 @@ class Document(Base, DocumentTwins):
             OperationFailure: ...
         """
         collection = cls._bind(IS_ASYNC)
-        made: IndexPlan = collection._port.flow(sync_search_flow(cls, collection, plan, drop, wait_s))
-        return made
+        return collection._port.flow(sync_search_flow(cls, collection, plan, drop, wait_s))
 
     @classmethod
     @terminal
@@ -600,8 +594,7 @@ class Document(Base, DocumentTwins):
             ValueError: expected a __shard_key__ in User, got none
         """
         collection = cls._bind(IS_ASYNC)
-        done: None = collection._port.flow(shard_flow(cls, collection))
-        return done
+        return collection._port.flow(shard_flow(cls, collection))
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
@@ -623,8 +616,7 @@ class Document(Base, DocumentTwins):
             >>> Cafe.create_collection(validate=True)
         """
         collection = cls._bind(IS_ASYNC)
-        done: None = collection._port.flow(create_collection_flow(cls, collection, validate))
-        return done
+        return collection._port.flow(create_collection_flow(cls, collection, validate))
 
     # State.
 

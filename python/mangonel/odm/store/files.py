@@ -58,8 +58,7 @@ class File(FileTwins):
             b'hello'
         """
         store, port = bucket_of(bucket, alias, IS_ASYNC)
-        made: File = port.flow(cls._put_flow(store, port, data, name, metadata, bucket, alias))
-        return made
+        return port.flow(cls._put_flow(store, port, data, name, metadata, bucket, alias))
 
     @classmethod
     async def _put_flow(
@@ -76,8 +75,7 @@ class File(FileTwins):
             NoFile: the file does not exist.
         """
         store, port = bucket_of(self.bucket, self.alias, IS_ASYNC)
-        data: bytes = port.flow(self._read_flow(store, port))
-        return data
+        return port.flow(self._read_flow(store, port))
 
     async def _read_flow(self, store: Any, port: Any) -> bytes:
         from io import BytesIO
@@ -90,8 +88,7 @@ class File(FileTwins):
     def delete(self) -> None:
         """Delete the file. The field keeps its id."""
         store, port = bucket_of(self.bucket, self.alias, IS_ASYNC)
-        done: None = port.flow(self._delete_flow(store, port))
-        return done
+        return port.flow(self._delete_flow(store, port))
 
     async def _delete_flow(self, store: Any, port: Any) -> None:
         await port.call(store.delete, self.id)

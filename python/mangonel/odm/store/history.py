@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from mangonel import _core
 from mangonel.bson import decode
-from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import AuditedTwins, VersionedTwins
 from mangonel.odm.connections.connection import connection
 from mangonel.odm.connections.place import Place, place_of
 from mangonel.odm.errors import ValidationError
 from mangonel.odm.expressions.values import dump
+from mangonel.odm.model.codec import raw_collection
 from mangonel.odm.model.invalid import located
 from mangonel.odm.model.refs import stored_id
 from mangonel.odm.store.document import Document
@@ -228,10 +228,7 @@ async def _at_flow(cls: Any, place: Place, id: Any, time: datetime) -> Any:
 
 
 def _entries(cls: Any, place: Place) -> Any:
-    entries = entries_of(place.collection, cls)
-    return entries.with_options(
-        codec_options=entries.codec_options.with_options(document_class=RawBSONDocument)
-    )
+    return raw_collection(entries_of(place.collection, cls))
 
 
 def _revision(cls: Any, place: Place, entry: dict[str, Any], raw: Any) -> Revision[Any]:

@@ -105,8 +105,7 @@ class KeepsChanges(Document):
 
 def _mark_of(model: Any) -> str:
     """Return the key of a model's deletion mark."""
-    key: str = model.__plan__.fields["deleted_at"].key
-    return key
+    return model.__plan__.fields["deleted_at"].key
 
 
 def _not_deleted(query: Query[Any]) -> Query[Any]:
@@ -137,8 +136,7 @@ class SoftDelete(Document):
 
     @classmethod
     def __soft_delete_update__(cls) -> dict[str, Any]:
-        marked: dict[str, Any] = update_for(cls, [{"$set": {_mark_of(cls): _now_of(cls)}}])
-        return marked
+        return update_for(cls, [{"$set": {_mark_of(cls): _now_of(cls)}}])
 
     @property
     def is_deleted(self) -> bool:

@@ -15,13 +15,12 @@ from typing import Any, TypeVar
 from mangonel import _core
 from mangonel.bson import MaxKey, MinKey, ObjectId, decode, encode
 from mangonel.bson.codec_options import CodecOptions
-from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.errors import BulkWriteError
 from mangonel.odm.connections.context import session_for, sessions
 from mangonel.odm.connections.place import Place
 from mangonel.odm.connections.transactions import Transaction, run_flow
 from mangonel.odm.errors import UnsupportedOption
-from mangonel.odm.model.codec import TOLERANT
+from mangonel.odm.model.codec import TOLERANT, raw_collection
 from mangonel.odm.model.convert import NEW
 from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.fields import now
@@ -151,14 +150,10 @@ class Recorder:
             rows = await collection.find(query, projection={"_id": 1}, **keywords)._to_list_flow(None)
             ids = [row["_id"] for row in rows]
             await _recorded_flow(
-                model, collection, keywords, ids, _nothing, act_flow, collection, query, what, keywords
+                model, collection, keywords, ids, lambda made: [], act_flow, collection, query, what, keywords
             )
 
         await _transaction_flow(connection, place.port.is_async, session, None, attempt_flow)
-
-
-def _nothing(made: Any) -> list[Any]:
-    return []
 
 
 def check_recordable(model: Any) -> None:
@@ -270,9 +265,7 @@ async def _recorded_flow(
         act_flow: the write.
         arguments: those of the write.
     """
-    raw = collection.with_options(
-        codec_options=collection.codec_options.with_options(document_class=RawBSONDocument)
-    )
+    raw = raw_collection(collection)
     before = await _rows_flow(raw, ids, session)
     made = await act_flow(*arguments)
     options = collection.codec_options

@@ -151,8 +151,7 @@ async def sync_search_flow(
 
 async def _rows_flow(collection: Any) -> list[dict[str, Any]]:
     cursor = await collection._port.call(collection.list_search_indexes)
-    rows: list[dict[str, Any]] = await cursor._to_list_flow(None)
-    return rows
+    return await cursor._to_list_flow(None)
 
 
 async def _wait_flow(collection: Any, names: Iterable[str], wait_s: float) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from mangonel import _core
 from mangonel._shared.collection.write_support import COMMAND_OVERHEAD, write_codec
 from mangonel._shared.settings import BOUND
-from mangonel.bson import CodecOptions, decode, encode
+from mangonel.bson import decode, encode
 from mangonel.bson.errors import BSONError
 from mangonel.bson.raw_bson import RawBSONDocument
 from mangonel.common import MAX_BSON_SIZE
@@ -34,7 +34,7 @@ from mangonel.odm.expressions.changes import Change
 from mangonel.odm.expressions.expr import query_of
 from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.belongs_to import held
-from mangonel.odm.model.codec import TOLERANT
+from mangonel.odm.model.codec import TOLERANT, codec_options, raw_collection
 from mangonel.odm.model.convert import GUARDED, MODIFIES, NEW, PARTIAL, UNCERTAIN
 from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.encrypted import declared
@@ -274,7 +274,7 @@ async def set_back_flow(document: Any, place: Place, kept: Kept, missing: dict[s
         place.session,
     )
     values = {key: held(document, cls.__plan__.by_key[key].name) for key in stored}
-    _core.odm_note(document, encode(stored))
+    _core.odm_note(document, encode(stored, codec_options=codec_options(False)))
     for key, value in values.items():
         setattr(document, cls.__plan__.by_key[key].name, value)
     raise dangling(cls, id, missing, "the reference was set back, what else was changed is stored")
@@ -303,8 +303,7 @@ async def _send_flow(document: Any, place: Place, where: Any) -> tuple[int | Non
                 )
                 if operation is None:
                     return None, 0
-                counts: tuple[int, int] = await place.port.arun(operation)
-                return counts
+                return await place.port.arun(operation)
             except ParallelSaveError:
                 raise
             except BaseException as error:
@@ -353,12 +352,9 @@ def outcome_of(error: BaseException) -> bool | None:
 
 async def rebased_flow(document: Any, place: Place) -> bool:
     """Take over stored bytes that mean the same as the known ones; return whether there were any."""
-    raw = place.collection.with_options(codec_options=_RAW)
-    stored = await place.port.call(raw.find_one, id_filter(document), **place.session)
+    find_one = raw_collection(place.collection).find_one
+    stored = await place.port.call(find_one, id_filter(document), **place.session)
     return stored is not None and _core.odm_rebase(document, stored.raw)
-
-
-_RAW: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
 
 
 def id_filter(document: Any) -> dict[str, Any]:
@@ -628,7 +624,8 @@ async def _delete_flow(document: Any, place: Place, where: Any) -> None:
         await carry_out_flow(plan, request)
     except DeleteDenied:
         if cls.__soft_delete__():
-            _note_mark(document, former)
+            # The mark is stored as it was, which makes another version.
+            _note(document, {document.__plan__.fields["deleted_at"].key: former})
         raise
     await follow_flow(plan, request)
     if not cls.__soft_delete__():
@@ -645,8 +642,8 @@ async def _erase_flow(document: Any, place: Place, plan: Any, where: Any) -> Non
         result = await place.port.call(place.collection.delete_one, query, **place.session)
         is_gone = bool(not result.acknowledged or result.deleted_count)
     else:
-        raw = place.collection.with_options(codec_options=_RAW)
-        found = await place.port.call(raw.find_one_and_delete, query, **place.session)
+        find_one_and_delete = raw_collection(place.collection).find_one_and_delete
+        found = await place.port.call(find_one_and_delete, query, **place.session)
         is_gone = found is not None
         if is_gone:
             plan.taken.append((document.__class__, place.collection, [(id, found, None)], {**place.session}))
@@ -665,13 +662,8 @@ async def _mark_flow(document: Any, place: Place, where: Any) -> Any:
     return update["$set"][document.__plan__.fields["deleted_at"].key]
 
 
-def _note_mark(document: Any, mark: Any) -> None:
-    """Note that the mark of deletion is stored as it was, which is another version."""
-    _note(document, {document.__plan__.fields["deleted_at"].key: mark})
-
-
 def _note(document: Any, stored: dict[str, Any]) -> None:
     version = _core.odm_version(document)
     if version is not None:
         stored[version[0]] = version[1] + 1
-    _core.odm_note(document, encode(stored))
+    _core.odm_note(document, encode(stored, codec_options=codec_options(False)))
