@@ -32,7 +32,6 @@ FACE_OF_ITS_OWN = (
     "admin/_tornado.py",
     "admin/_wsgi.py",
     "_shared/sessions/contexts.py",
-    "encryption/_contexts.py",
     "gridfs/_iteration.py",
     "gridfs/web/",
     "websessions/cli.py",

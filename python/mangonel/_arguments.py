@@ -1,4 +1,4 @@
-"""The check of an argument's type. Must not know: anything else of the package."""
+"""The checks of an argument's type. Must not know: anything else of the package."""
 
 from __future__ import annotations
 
@@ -22,4 +22,11 @@ def expect(name: str, value: Any, kinds: type | tuple[type, ...], expected: str)
     """
     if not isinstance(value, kinds):
         raise TypeError(f'expected {expected} for "{name}", got {type(value).__name__}')
+    return value
+
+
+def expect_instance(name: str, value: Any, kind: type) -> Any:
+    """Return the value if it is of this class; raise TypeError in PyMongo's words otherwise."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be an instance of {kind.__name__}, not {type(value)}")
     return value

@@ -22,5 +22,5 @@ def query_of(text: str | None) -> dict[str, Any] | None:
     except (ValueError, TypeError) as error:
         raise UsageProblem(f"--filter is no extended JSON: {error}") from error
     if not isinstance(query, dict):
-        raise UsageProblem("expected a JSON object for --filter")
+        raise UsageProblem(f"expected a JSON object for --filter, got {text}")
     return query

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from mangonel._arguments import expect, expect_instance
 from mangonel._light import Iterable, Mapping
 from mangonel._options.case_insensitive import CaseInsensitiveDict
 from mangonel.auth import build_credential, without_frames
@@ -119,8 +120,7 @@ class ClientOptions:
         is_sync: bool = True,
         seeds: Sequence[_Address] = (("localhost", DEFAULT_PORT),),
     ) -> None:
-        if not isinstance(options, Mapping):
-            raise TypeError(f'expected a mapping for "options", got {type(options).__name__}')
+        expect("options", options, Mapping, "a mapping")
         self._options = options
         self._srv: SeedList | None = None
         self._is_resolved = True
@@ -151,7 +151,8 @@ class ClientOptions:
         )
         if self.heartbeat_frequency < MIN_HEARTBEAT_INTERVAL:
             raise ConfigurationError(
-                f"heartbeatFrequencyMS cannot be less than {MIN_HEARTBEAT_INTERVAL * 1000:.0f}"
+                f"heartbeatFrequencyMS cannot be less than {MIN_HEARTBEAT_INTERVAL * 1000:.0f}, "
+                f"got {self.heartbeat_frequency * 1000:.0f}"
             )
         if options.get("waitqueuemultiple") is not None:
             import warnings
@@ -193,8 +194,7 @@ class ClientOptions:
         """
         if port is None:
             port = DEFAULT_PORT
-        if not isinstance(port, int):
-            raise TypeError(f"port must be an instance of int, not {type(port)}")
+        expect_instance("port", port, int)
         if not 0 < port <= _LAST_PORT:
             import warnings
 
@@ -210,8 +210,7 @@ class ClientOptions:
             )
         entities = ["localhost"] if host is None else [host] if isinstance(host, str) else list(host)
         for entity in entities:
-            if not isinstance(entity, str):
-                raise TypeError(f'expected each host as str for "host", got {type(entity).__name__}')
+            expect("host", entity, str, "each host as str")
         given = CaseInsensitiveDict(keywords)
         parts, seeds = _parse_hosts(entities, port, given.get("srvmaxhosts"))
 
@@ -319,14 +318,12 @@ class ClientOptions:
     @property
     def local_threshold_ms(self) -> float:
         """The latency window in milliseconds: how much slower than the nearest a server may be and still be chosen."""
-        value: float = self._get("localthresholdms")
-        return value
+        return self._get("localthresholdms")
 
     @property
     def server_selection_timeout(self) -> float:
         """Seconds to wait for a suitable server."""
-        value: float = self._get("serverselectiontimeoutms")
-        return value
+        return self._get("serverselectiontimeoutms")
 
     @property
     def server_selector(self) -> Any:
@@ -550,8 +547,7 @@ def _parse_codec_options(options: Mapping[str, Any]) -> CodecOptions[Any]:
 
 def _parse_read_preference(options: Mapping[str, Any]) -> _ServerMode:
     if "read_preference" in options:
-        preference: _ServerMode = options["read_preference"]
-        return preference
+        return options["read_preference"]
     mode = read_pref_mode_from_name(options.get("readpreference", "primary"))
     return make_read_preference(
         mode, options.get("readpreferencetags"), options.get("maxstalenessseconds", -1)

@@ -133,9 +133,7 @@ class Collation:
         return f"Collation({', '.join(f'{name}={value!r}' for name, value in self._document.items())})"
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Collation):
-            return self._document == other._document
-        return NotImplemented
+        return self._document == other._document if isinstance(other, Collation) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -235,10 +235,6 @@ class OperationFailure(PyMongoError):
         return self._wire_version
 
     @property
-    def _base_backoff_ms(self) -> float | None:
-        return None if self._details is None else self._details.get("baseBackoffMS")
-
-    @property
     def code(self) -> int | None:
         """The server's error code, or None when it gave none."""
         return self._code
@@ -358,14 +354,12 @@ class ClientBulkWriteException(OperationFailure):
     @property
     def write_concern_errors(self) -> list[WriteConcernError] | None:
         """The write concern errors, one per command sent at most."""
-        errors: list[WriteConcernError] = self.details.get("writeConcernErrors", [])
-        return errors
+        return self.details.get("writeConcernErrors", [])
 
     @property
     def write_errors(self) -> list[WriteError] | None:
         """The single writes that failed; at most one when the bulk was ordered."""
-        errors: list[WriteError] = self.details.get("writeErrors", [])
-        return errors
+        return self.details.get("writeErrors", [])
 
     @property
     def partial_result(self) -> ClientBulkWriteResult | None:

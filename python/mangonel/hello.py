@@ -45,8 +45,7 @@ class Hello(Generic[_DocumentType]):
         """A copy of the whole reply."""
         import copy
 
-        document: _DocumentType = copy.copy(self._doc)
-        return document
+        return copy.copy(self._doc)
 
     @property
     def server_type(self) -> int:
@@ -66,8 +65,7 @@ class Hello(Generic[_DocumentType]):
     @property
     def tags(self) -> Mapping[str, Any]:
         """The tags of the member."""
-        tags: Mapping[str, Any] = self._doc.get("tags", {})
-        return tags
+        return self._doc.get("tags", {})
 
     @property
     def primary(self) -> tuple[str, int] | None:
@@ -84,8 +82,7 @@ class Hello(Generic[_DocumentType]):
     @property
     def replica_set_name(self) -> str | None:
         """The name of the replica set."""
-        name: str | None = self._doc.get("setName")
-        return name
+        return self._doc.get("setName")
 
     @property
     def max_bson_size(self) -> int:
@@ -115,26 +112,22 @@ class Hello(Generic[_DocumentType]):
     @property
     def set_version(self) -> int | None:
         """The version of the replica set's configuration."""
-        version: int | None = self._doc.get("setVersion")
-        return version
+        return self._doc.get("setVersion")
 
     @property
     def election_id(self) -> ObjectId | None:
         """The id of the election that made this member the primary."""
-        election: ObjectId | None = self._doc.get("electionId")
-        return election
+        return self._doc.get("electionId")
 
     @property
     def cluster_time(self) -> Mapping[str, Any] | None:
         """The cluster time in the reply."""
-        time: Mapping[str, Any] | None = self._doc.get("$clusterTime")
-        return time
+        return self._doc.get("$clusterTime")
 
     @property
     def logical_session_timeout_minutes(self) -> int | None:
         """How many minutes the server keeps idle sessions."""
-        minutes: int | None = self._doc.get("logicalSessionTimeoutMinutes")
-        return minutes
+        return self._doc.get("logicalSessionTimeoutMinutes")
 
     @property
     def is_writable(self) -> bool:
@@ -149,26 +142,22 @@ class Hello(Generic[_DocumentType]):
     @property
     def last_write_date(self) -> datetime.datetime | None:
         """The time of the server's last write."""
-        date: datetime.datetime | None = self._doc.get("lastWrite", {}).get("lastWriteDate")
-        return date
+        return self._doc.get("lastWrite", {}).get("lastWriteDate")
 
     @property
     def compressors(self) -> list[str] | None:
         """The compressors that the server shares with the client."""
-        compressors: list[str] | None = self._doc.get("compression")
-        return compressors
+        return self._doc.get("compression")
 
     @property
     def sasl_supported_mechs(self) -> list[str]:
         """The SASL mechanisms that the server has for the user."""
-        mechanisms: list[str] = self._doc.get("saslSupportedMechs", [])
-        return mechanisms
+        return self._doc.get("saslSupportedMechs", [])
 
     @property
     def topology_version(self) -> Mapping[str, Any] | None:
         """The version of the server's view of the topology."""
-        version: Mapping[str, Any] | None = self._doc.get("topologyVersion")
-        return version
+        return self._doc.get("topologyVersion")
 
     @property
     def awaitable(self) -> bool:
@@ -178,8 +167,7 @@ class Hello(Generic[_DocumentType]):
     @property
     def service_id(self) -> ObjectId | None:
         """The id of the service behind a load balancer."""
-        service: ObjectId | None = self._doc.get("serviceId")
-        return service
+        return self._doc.get("serviceId")
 
     @property
     def hello_ok(self) -> bool:
@@ -189,8 +177,7 @@ class Hello(Generic[_DocumentType]):
     @property
     def connection_id(self) -> int | None:
         """The server's number for the connection."""
-        number: int | None = self._doc.get("connectionId")
-        return number
+        return self._doc.get("connectionId")
 
 
 def _node(name: str) -> tuple[str, int]:

@@ -101,9 +101,7 @@ class _WriteModel:
         return tuple(getattr(self, name) for name in self._SHOWN)
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is type(self):
-            return self._values() == other._values()
-        return NotImplemented
+        return self._values() == other._values() if type(other) is type(self) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -336,9 +334,7 @@ class IndexModel:
         return f"{type(self).__name__}({self._document['key']}{options})"
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is type(self):
-            return self._document == other._document
-        return NotImplemented
+        return self._document == other._document if type(other) is type(self) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -373,9 +369,7 @@ class SearchIndexModel:
         return f"{self.__class__.__name__}({options})"
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, SearchIndexModel):
-            return self._document == other._document
-        return NotImplemented
+        return self._document == other._document if isinstance(other, SearchIndexModel) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -5,6 +5,7 @@ Knows no URI syntax and no client. Spec: uri-options; names and defaults are PyM
 
 from __future__ import annotations
 
+from mangonel._arguments import expect
 from mangonel._light import Mapping
 from mangonel._options import checks as check
 from mangonel._options.case_insensitive import CaseInsensitiveDict
@@ -191,8 +192,7 @@ def validate_uri_options(options: Mapping[str, Any], warn: bool) -> CaseInsensit
         options: name to text.
         warn: True: drop unknown options and wrong values with a UserWarning. False: raise for them.
     """
-    if not isinstance(options, Mapping):
-        raise TypeError(f'expected a mapping for "options", got {type(options).__name__}')
+    expect("options", options, Mapping, "a mapping")
     checked = CaseInsensitiveDict()
     for name, value in options.items():
         spelling = options.cased_key(name) if isinstance(options, CaseInsensitiveDict) else name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mangonel._arguments import expect
 from mangonel.common import MAX_CONNECTING, MAX_POOL_SIZE, MIN_POOL_SIZE
 
 TYPE_CHECKING = False
@@ -64,8 +65,7 @@ class PoolOptions:
         is_sync: bool = True,
     ) -> None:
         for name, size in (("max_pool_size", max_pool_size or 0), ("min_pool_size", min_pool_size)):
-            if not isinstance(size, int):
-                raise TypeError(f'expected an int for "{name}", got {type(size).__name__}')
+            expect(name, size, int, "an int")
         if max_pool_size and min_pool_size > max_pool_size:
             raise ValueError(
                 f"minPoolSize must be smaller or equal to maxPoolSize: {min_pool_size} > {max_pool_size}"

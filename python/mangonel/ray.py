@@ -17,7 +17,7 @@ from typing import Any
 from ray.data.block import BlockMetadata
 from ray.data.datasource import Datasink, Datasource, ReadTask
 
-from mangonel._parts_of_tables import PartReader, TableParts, Target, with_id_types
+from mangonel._parts_of_tables import TableParts, Target, with_id_types
 
 __all__ = ["Sink", "Source"]
 
@@ -96,12 +96,8 @@ class Source(Datasource):  # type: ignore[misc]  # Ray comes without types
         size = self._found.size // max(len(parts), 1) or None
         metadata = BlockMetadata(num_rows=None, size_bytes=size, exec_stats=None, input_files=None)
         return [
-            ReadTask(partial(_tables, reader, part), metadata, schema, per_task_row_limit) for part in parts
+            ReadTask(partial(reader.tables, part), metadata, schema, per_task_row_limit) for part in parts
         ]
-
-
-def _tables(reader: PartReader, part: Any) -> Iterable[Any]:
-    return reader.tables(part)
 
 
 class Sink(Datasink):  # type: ignore[misc]  # Ray comes without types

@@ -46,9 +46,7 @@ class ReadConcern:
         return {"level": self._level} if self._level else {}
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, ReadConcern):
-            return self.document == other.document
-        return NotImplemented
+        return self.document == other.document if isinstance(other, ReadConcern) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
 

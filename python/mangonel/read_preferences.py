@@ -5,6 +5,7 @@ Specs: server-selection, max-staleness.
 
 from __future__ import annotations
 
+from mangonel._arguments import expect
 from mangonel._light import Mapping
 from mangonel.errors import ConfigurationError
 
@@ -165,9 +166,7 @@ class _ServerMode:
         )
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, _ServerMode):
-            return self._key() == other._key()
-        return NotImplemented
+        return self._key() == other._key() if isinstance(other, _ServerMode) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -282,8 +281,7 @@ def make_read_preference(
         >>> make_read_preference(3, [{"dc": "ny"}])
         SecondaryPreferred(tag_sets=[{'dc': 'ny'}], max_staleness=-1, hedge=None)
     """
-    if not isinstance(mode, int):
-        raise TypeError(f'expected an int for "mode", got {type(mode).__name__}')
+    expect("mode", mode, int, "an int")
     if not 0 <= mode < len(_CLASSES):
         raise ValueError(f'expected a number from 0 to {len(_CLASSES) - 1} for "mode", got {mode}')
     if mode != Primary._MODE:

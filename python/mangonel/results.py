@@ -107,14 +107,12 @@ class UpdateResult(_WriteResult):
         reply = self._reply("matched_count")
         if not self._in_client_bulk and reply.get("upserted") is not None:
             return 0
-        count: int = reply.get("n", 0)
-        return count
+        return reply.get("n", 0)
 
     @property
     def modified_count(self) -> int:
         """How many documents were changed. A match that already had the new values does not count."""
-        count: int = self._reply("modified_count").get("nModified", 0)
-        return count
+        return self._reply("modified_count").get("nModified", 0)
 
     @property
     def upserted_id(self) -> Any:
@@ -153,8 +151,7 @@ class DeleteResult(_WriteResult):
     def deleted_count(self) -> int:
         """How many documents were deleted."""
         self._raise_if_unacknowledged("deleted_count")
-        count: int = self._raw_result.get("n", 0)
-        return count
+        return self._raw_result.get("n", 0)
 
 
 class _BulkResult(_WriteResult):
@@ -169,8 +166,7 @@ class _BulkResult(_WriteResult):
 
     def _count(self, property_name: str, key: str) -> int:
         self._raise_if_unacknowledged(property_name)
-        count: int = self._bulk_api_result.get(key)  # type: ignore[assignment]
-        return count
+        return self._bulk_api_result.get(key)  # type: ignore[return-value]
 
     @property
     def bulk_api_result(self) -> dict[str, Any]:
@@ -243,20 +239,17 @@ class ClientBulkWriteResult(_BulkResult):
     @property
     def insert_results(self) -> Mapping[int, InsertOneResult]:
         """The results of successful inserts by the index of their model."""
-        results: Mapping[int, InsertOneResult] = self._results("insert_results", "insertResults")
-        return results
+        return self._results("insert_results", "insertResults")
 
     @property
     def update_results(self) -> Mapping[int, UpdateResult]:
         """The results of successful updates by the index of their model."""
-        results: Mapping[int, UpdateResult] = self._results("update_results", "updateResults")
-        return results
+        return self._results("update_results", "updateResults")
 
     @property
     def delete_results(self) -> Mapping[int, DeleteResult]:
         """The results of successful deletes by the index of their model."""
-        results: Mapping[int, DeleteResult] = self._results("delete_results", "deleteResults")
-        return results
+        return self._results("delete_results", "deleteResults")
 
     def _results(self, property_name: str, key: str) -> Any:
         self._raise_if_unacknowledged(property_name)

@@ -108,8 +108,7 @@ class ServerDescription:
     @property
     def server_type(self) -> int:
         """The server's type: one of `SERVER_TYPE`."""
-        value: int = self._facts["server_type"]
-        return value
+        return self._facts["server_type"]
 
     @property
     def server_type_name(self) -> str:
@@ -124,20 +123,17 @@ class ServerDescription:
     @property
     def tags(self) -> Mapping[str, Any]:
         """The tags of the member."""
-        value: Mapping[str, Any] = self._facts["tags"]
-        return value
+        return self._facts["tags"]
 
     @property
     def replica_set_name(self) -> str | None:
         """The name of its replica set."""
-        value: str | None = self._facts["replica_set_name"]
-        return value
+        return self._facts["replica_set_name"]
 
     @property
     def primary(self) -> tuple[str, int] | None:
         """The primary, as the member sees it."""
-        value: tuple[str, int] | None = self._facts["primary"]
-        return value
+        return self._facts["primary"]
 
     @property
     def max_bson_size(self) -> int:
@@ -167,44 +163,37 @@ class ServerDescription:
     @property
     def set_version(self) -> int | None:
         """The version of its replica set's configuration."""
-        value: int | None = self._facts["set_version"]
-        return value
+        return self._facts["set_version"]
 
     @property
     def election_id(self) -> ObjectId | None:
         """The id of the election that made this member the primary."""
-        value: ObjectId | None = self._facts["election_id"]
-        return value
+        return self._facts["election_id"]
 
     @property
     def cluster_time(self) -> Mapping[str, Any] | None:
         """The cluster time in its hello reply; the core keeps the deployment's newest elsewhere."""
-        value: Mapping[str, Any] | None = self._facts["cluster_time"]
-        return value
+        return self._facts["cluster_time"]
 
     @property
     def me(self) -> tuple[str, int] | None:
         """The member's own name for itself."""
-        value: tuple[str, int] | None = self._facts["me"]
-        return value
+        return self._facts["me"]
 
     @property
     def logical_session_timeout_minutes(self) -> int | None:
         """How many minutes the server keeps idle sessions."""
-        value: int | None = self._facts["logical_session_timeout_minutes"]
-        return value
+        return self._facts["logical_session_timeout_minutes"]
 
     @property
     def last_write_date(self) -> float | None:
         """The time of the server's last write, in seconds since 1970."""
-        value: float | None = self._facts["last_write_date"]
-        return value
+        return self._facts["last_write_date"]
 
     @property
     def topology_version(self) -> Mapping[str, Any] | None:
         """The version of the server's view of the topology: `processId` and `counter`."""
-        value: Mapping[str, Any] | None = self._facts["topology_version"]
-        return value
+        return self._facts["topology_version"]
 
     @property
     def last_update_time(self) -> float:

@@ -115,14 +115,14 @@ class Commands:
         self.commands.append(command)
 
     def succeeded(self, event: object) -> None:
-        """Nothing is kept of replies.
+        """Do nothing: replies are not counted.
 
         Example:
             >>> client = MongoClient(event_listeners=[Commands()])
         """
 
     def failed(self, event: object) -> None:
-        """Nothing is kept of errors.
+        """Do nothing: errors are not counted.
 
         Example:
             >>> client = MongoClient(event_listeners=[Commands()])
@@ -130,7 +130,7 @@ class Commands:
 
 
 def check_at_most(at_most: Any) -> None:
-    """Refuse what is no number of commands.
+    """Refuse anything but a number of commands.
 
     Raises:
         TypeError: it is neither an int nor None.

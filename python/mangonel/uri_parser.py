@@ -5,6 +5,7 @@ Specs: connection-string, uri-options, initial-dns-seedlist-discovery. Names and
 
 from __future__ import annotations
 
+from mangonel._arguments import expect
 from mangonel._options.case_insensitive import CaseInsensitiveDict
 from mangonel._options.checks import unquote
 from mangonel.errors import ConfigurationError, InvalidURI
@@ -64,8 +65,7 @@ def parse_userinfo(userinfo: str) -> tuple[str, str]:
         >>> parse_userinfo("ada:p%40ss")
         ('ada', 'p@ss')
     """
-    if not isinstance(userinfo, str):
-        raise TypeError(f'expected str for "userinfo", got {type(userinfo).__name__}')
+    expect("userinfo", userinfo, str, "str")
     if "@" in userinfo or userinfo.count(":") > 1 or _has_stray_percent(userinfo):
         raise InvalidURI(_ESCAPE_HINT)
     user, _, password = userinfo.partition(":")
@@ -88,8 +88,7 @@ def parse_ipv6_literal_host(entity: str, default_port: int | None) -> tuple[str,
         >>> parse_ipv6_literal_host("[::1]:27018", 27017)
         ('::1', '27018')
     """
-    if not isinstance(entity, str):
-        raise TypeError(f'expected str for "entity", got {type(entity).__name__}')
+    expect("entity", entity, str, "str")
     if "]" not in entity:
         raise ValueError("an IPv6 address literal must be enclosed in '[' and ']' (RFC 2732)")
     address, colon, port = entity.partition("]:")
@@ -110,8 +109,7 @@ def parse_host(entity: str, default_port: int | None = DEFAULT_PORT) -> _Address
         >>> parse_host("DB.example:27018")
         ('db.example', 27018)
     """
-    if not isinstance(entity, str):
-        raise TypeError(f'expected str for "entity", got {type(entity).__name__}')
+    expect("entity", entity, str, "str")
     if entity.startswith("["):
         host, port = parse_ipv6_literal_host(entity, default_port)
     elif entity.endswith(".sock"):
@@ -145,8 +143,7 @@ def split_hosts(hosts: str, default_port: int | None = DEFAULT_PORT) -> list[_Ad
         >>> split_hosts("a.example,b.example:27018")
         [('a.example', 27017), ('b.example', 27018)]
     """
-    if not isinstance(hosts, str):
-        raise TypeError(f'expected str for "hosts", got {type(hosts).__name__}')
+    expect("hosts", hosts, str, "str")
     addresses = []
     for entity in hosts.split(","):
         if not entity:
@@ -199,8 +196,7 @@ def split_options(
         >>> dict(split_options("w=majority&timeoutMS=500"))
         {'w': 'majority', 'timeoutms': 0.5}
     """
-    if not isinstance(opts, str):
-        raise TypeError(f'expected str for "opts", got {type(opts).__name__}')
+    expect("opts", opts, str, "str")
     if "&" in opts and ";" in opts:
         raise InvalidURI("can not mix '&' and ';' as option separators")
     # Without a separator PyMongo splits at blanks, so a blank after a single option does no harm.
@@ -282,8 +278,7 @@ def split_uri(
 
     For `mongodb+srv://` both the nodelist and `fqdn` hold the name to look up.
     """
-    if not isinstance(uri, str):
-        raise TypeError(f'expected str for "uri", got {type(uri).__name__}')
+    expect("uri", uri, str, "str")
     is_srv = uri.startswith(SRV_SCHEME)
     if not is_srv and not uri.startswith(SCHEME):
         raise InvalidURI(f"Invalid URI scheme: URI must begin with '{SCHEME}' or '{SRV_SCHEME}'")

@@ -44,7 +44,7 @@ class WriteConcern:
             if not isinstance(wtimeout, int):
                 raise TypeError(f"wtimeout must be an integer of milliseconds, not {type(wtimeout)}")
             if wtimeout < 0:
-                raise ValueError("wtimeout cannot be less than 0")
+                raise ValueError(f"wtimeout cannot be less than 0, got {wtimeout}")
             document["wtimeout"] = wtimeout
         if j is not None:
             document["j"] = validate_boolean("j", j)
@@ -58,7 +58,7 @@ class WriteConcern:
             if not isinstance(w, (int, str)):
                 raise TypeError(f"w must be an integer or string, not {type(w)}")
             if isinstance(w, int) and w < 0:
-                raise ValueError("w cannot be less than 0")
+                raise ValueError(f"w cannot be less than 0, got {w}")
             document["w"] = w
         self._document = document
         # 0 == False, but the name "0" is a tag set.
@@ -83,9 +83,7 @@ class WriteConcern:
         return f"WriteConcern({', '.join(f'{name}={value!r}' for name, value in self._document.items())})"
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, WriteConcern):
-            return self._document == other._document
-        return NotImplemented
+        return self._document == other._document if isinstance(other, WriteConcern) else NotImplemented
 
     # Equal concerns may differ in type (0 and False), and PyMongo's are not hashable either.
     __hash__ = None  # type: ignore[assignment]

@@ -56,16 +56,15 @@ HEAVY = {
 
 # All that the first client takes with it: a module more is half of a millisecond at most, but each wants a reason.
 FIRST_CLIENT = """
-    _api _api.blocking_client _core _faces _faces.background _faces.blocking _faces.deadline _faces.monitors _faces.port
-    _faces.sockets _light _observe _observe.listeners _observe.logger_names _options _options.case_insensitive
-    _options.checks _rooms _shared _shared.base _shared.client _shared.client.abandoned_cursors
-    _shared.client.admin _shared.client.admin_commands _shared.client.bulk _shared.client.client
-    _shared.client.database_too _shared.client.fork_and_exit _shared.cursors _shared.cursors.watch
-    _shared.face_result _shared.operation _shared.replies _shared.settings _shared.upper_modules _version
-    api auth bson bson.binary
-    bson.codec_options bson.errors bson.int64 bson.tz_util client_options common errors handshake_metadata options
-    pool_options read_concern read_preferences
-    typings uri_parser write_concern
+    _api _api.blocking_client _arguments _core _faces _faces.background _faces.blocking _faces.deadline
+    _faces.monitors _faces.port _faces.sockets _light _observe _observe.listeners _observe.logger_names
+    _options _options.case_insensitive _options.checks _rooms _shared _shared.base _shared.client
+    _shared.client.abandoned_cursors _shared.client.admin _shared.client.admin_commands _shared.client.bulk
+    _shared.client.client _shared.client.database_too _shared.client.fork_and_exit _shared.cursors
+    _shared.cursors.watch _shared.face_result _shared.operation _shared.replies _shared.settings
+    _shared.upper_modules _version api auth bson bson.binary bson.codec_options bson.errors bson.int64
+    bson.tz_util client_options common errors handshake_metadata options pool_options read_concern
+    read_preferences typings uri_parser write_concern
 """
 
 MIRRORS = [

@@ -26,8 +26,8 @@ MOST_HOST = 255
 class AWSResponder:
     """The AWS identity of one client.
 
-    username, password: access key id and secret, or None to let botocore find them: environment, files, container,
-        instance, web identity.
+    Args:
+        username, password: access key id and secret, or None to let botocore find them: environment, files, container,
             instance, web identity.
         session_token: belongs to temporary keys.
     """

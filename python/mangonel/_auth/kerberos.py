@@ -114,8 +114,7 @@ class KerberosResponder:
                 f"expected a GSSAPI offer of {OFFER_SIZE} bytes that allows no security layer, got {offer.hex()!r}"
             )
         choice = bytes([NO_SECURITY_LAYER, 0, 0, 0]) + self._username.encode()
-        wrapped: bytes = context.wrap(choice, False).message
-        return wrapped
+        return context.wrap(choice, False).message
 
     def _explain(self, host: str, error: Exception) -> str:
         if self._password is None:

@@ -7,6 +7,7 @@ listener sees the bytes on the wire. Spec: command-logging-and-monitoring.
 from __future__ import annotations
 
 from mangonel import _core
+from mangonel._arguments import expect
 from mangonel._light import Mapping
 from mangonel.bson.codec_options import CodecOptions, DatetimeConversion
 
@@ -168,8 +169,7 @@ class CommandStartedEvent(_CommandEvent):
     ) -> None:
         if not command:
             raise ValueError(f"{command!r} is not a valid command")
-        if not isinstance(command, Mapping):
-            raise TypeError(f'expected a document for "command", got {type(command).__name__}')
+        expect("command", command, Mapping, "a document")
         name = next(iter(command))
         super().__init__(
             name, request_id, connection_id, operation_id, service_id, database_name, server_connection_id

@@ -104,7 +104,7 @@ class SpanMaker:
         return span if span.is_recording() else None
 
     def start_command(self, operation: Span, name: str, attributes: dict[str, Any]) -> Span:
-        """Start a span below an operation's, which takes the attributes for its own."""
+        """Start a span below an operation's; it keeps `attributes` without a copy."""
         tracer = self._tracer
         # Limits and ids are still those of the operation.
         if (

@@ -6,6 +6,7 @@ seconds, as PyMongo's attributes have them. Spec: uri-options.
 
 from __future__ import annotations
 
+from mangonel._arguments import expect_instance
 from mangonel._light import Mapping, MutableMapping, Sequence
 from mangonel.common import validate_boolean, validate_integer, validate_string
 from mangonel.errors import ConfigurationError
@@ -155,8 +156,8 @@ def max_staleness(option: str, value: Any) -> int:
 
 def app_name(option: str, value: Any) -> str:
     """A name of at most 128 bytes."""
-    if len(validate_string(option, value).encode()) > 128:
-        raise ValueError(f"{option} must be <= 128 bytes")
+    if (size := len(validate_string(option, value).encode())) > 128:
+        raise ValueError(f"{option} must be <= 128 bytes, not {size}")
     return str(value)
 
 
@@ -322,28 +323,28 @@ def type_registry(option: str, value: Any) -> Any:
     """A TypeRegistry."""
     from mangonel.bson.codec_options import TypeRegistry
 
-    return _instance(option, value, TypeRegistry)
+    return expect_instance(option, value, TypeRegistry)
 
 
 def tz_info(option: str, value: Any) -> Any:
     """A time zone."""
     import datetime
 
-    return _instance(option, value, datetime.tzinfo)
+    return expect_instance(option, value, datetime.tzinfo)
 
 
 def driver_info(option: str, value: Any) -> Any:
     """A DriverInfo."""
     from mangonel.driver_info import DriverInfo
 
-    return _instance(option, value, DriverInfo)
+    return expect_instance(option, value, DriverInfo)
 
 
 def server_api(option: str, value: Any) -> Any:
     """A ServerApi."""
     from mangonel.server_api import ServerApi
 
-    return _instance(option, value, ServerApi)
+    return expect_instance(option, value, ServerApi)
 
 
 def read_preference(option: str, value: Any) -> Any:
@@ -403,19 +404,13 @@ def ssl_context(option: str, value: Any) -> Any:
     """An ssl.SSLContext for the client's side."""
     from ssl import SSLContext
 
-    return _instance(option, value, SSLContext)
+    return expect_instance(option, value, SSLContext)
 
 
 def encryption_options(option: str, value: Any) -> Any:
     """The options of encrypted fields; recognised by their methods, since their class is not always loaded."""
     if not hasattr(value, "_attach"):
         raise TypeError(f"{option} must be an instance of AutoEncryptionOpts, not {type(value)}")
-    return value
-
-
-def _instance(option: str, value: Any, kind: type) -> Any:
-    if not isinstance(value, kind):
-        raise TypeError(f"{option} must be an instance of {kind.__name__}, not {type(value)}")
     return value
 
 

@@ -47,8 +47,7 @@ def run_at_once(flow: Coroutine[Any, Any, T]) -> T:
     try:
         flow.send(None)
     except StopIteration as ended:
-        result: T = ended.value
-        return result
+        return ended.value
     raise BugError("expected a flow that does not wait, got one that does")
 
 

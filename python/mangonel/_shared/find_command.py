@@ -223,7 +223,7 @@ def check_size(batch_size: int) -> None:
     if not isinstance(batch_size, int):
         raise TypeError(f"batch_size must be an integer, not {type(batch_size)}")
     if batch_size < 0:
-        raise ValueError("batch_size must be >= 0")
+        raise ValueError(f"batch_size must be >= 0, not {batch_size}")
 
 
 def milliseconds(time: Any) -> int:
@@ -269,7 +269,7 @@ def _set_flags(
         if not isinstance(flag, bool):
             raise TypeError(f"{name} must be an instance of bool, not {type(flag)}")
     if cursor_type not in _CURSOR_TYPES:
-        raise ValueError("not a valid value for cursor_type")
+        raise ValueError(f"not a valid value for cursor_type: {cursor_type!r}; CursorType has them")
     flags = (
         cursor_type
         | NO_CURSOR_TIMEOUT * no_cursor_timeout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mangonel import _core
+from mangonel._arguments import expect_instance
 from mangonel._shared.operation import PRIMARY_MODE
 from mangonel.bson.codec_options import CodecOptions
 from mangonel.errors import (
@@ -41,14 +42,11 @@ class Settings:
         write_concern: WriteConcern,
         read_concern: ReadConcern,
     ) -> None:
-        if not isinstance(codec_options, CodecOptions):
-            raise TypeError(f"codec_options must be an instance of CodecOptions, not {type(codec_options)}")
+        expect_instance("codec_options", codec_options, CodecOptions)
         if not isinstance(read_preference, _ServerMode):
             raise TypeError(f"{read_preference!r} is not a read preference; use one of ReadPreference")
-        if not isinstance(write_concern, WriteConcern):
-            raise TypeError(f"write_concern must be an instance of WriteConcern, not {type(write_concern)}")
-        if not isinstance(read_concern, ReadConcern):
-            raise TypeError(f"read_concern must be an instance of ReadConcern, not {type(read_concern)}")
+        expect_instance("write_concern", write_concern, WriteConcern)
+        expect_instance("read_concern", read_concern, ReadConcern)
         self._codec_options = codec_options
         self._read_preference = read_preference
         self._write_concern = write_concern
@@ -92,10 +90,7 @@ class Settings:
         """Take the given settings, and keep the others; return whether one changed."""
         is_changed = False
         if codec_options and codec_options is not self._codec_options:
-            if not isinstance(codec_options, CodecOptions):
-                raise TypeError(
-                    f"codec_options must be an instance of CodecOptions, not {type(codec_options)}"
-                )
+            expect_instance("codec_options", codec_options, CodecOptions)
             self._codec_options, self._codec = codec_options, _core.Codec(codec_options)
             is_changed = True
         if read_preference and read_preference is not self._read_preference:
@@ -104,15 +99,11 @@ class Settings:
             self._read_preference = read_preference
             is_changed = True
         if write_concern and write_concern is not self._write_concern:
-            if not isinstance(write_concern, WriteConcern):
-                raise TypeError(
-                    f"write_concern must be an instance of WriteConcern, not {type(write_concern)}"
-                )
+            expect_instance("write_concern", write_concern, WriteConcern)
             self._write_concern = write_concern
             is_changed = True
         if read_concern and read_concern is not self._read_concern:
-            if not isinstance(read_concern, ReadConcern):
-                raise TypeError(f"read_concern must be an instance of ReadConcern, not {type(read_concern)}")
+            expect_instance("read_concern", read_concern, ReadConcern)
             self._read_concern = read_concern
             is_changed = True
         return is_changed

@@ -27,7 +27,7 @@ async def listed_flow(admin: Admin, port: Port, request: Request, shown: ShownMo
 async def may_flow(
     admin: Admin, port: Port, request: Request, action: str, shown: ShownModel, document: Any = None
 ) -> bool:
-    """Return whether the user may do something other than to list.
+    """Return whether the user may do something other than list documents.
 
     Raises:
         TypeError: the answer is a filter, or something else.
@@ -54,7 +54,7 @@ def narrowed(query: Any, listed: Any) -> Any:
 
 
 async def is_seen_flow(port: Port, listed: Any, shown: ShownModel, ids: list[Any]) -> set[str]:
-    """Return those of some ids whose documents the user may list, as they stand in addresses."""
+    """Return which of these ids lead to documents that the user may list, in the form of addresses."""
     if not _is_filter(listed):
         return {shown.id_text(id) for id in ids} if listed else set()
     query = narrowed(shown.model.find(shown.model.id.in_(ids)), listed)

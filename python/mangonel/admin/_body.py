@@ -41,7 +41,7 @@ def checked_length(text: str | None) -> int:
         Refused: it is missing.
     """
     if not (text and text.isascii() and text.isdigit()):
-        raise Refused(411, "expected a form with its length")
+        raise Refused(411, "expected a form with its Content-Length, got none")
     return int(text)
 
 

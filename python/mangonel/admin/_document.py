@@ -225,7 +225,7 @@ def _is_touched(name: str, form: Form, request: Request) -> bool:
 
 
 def _take(document: Any, name: str, value: Any, faults: dict[str, str]) -> None:
-    """Set an attribute; what it does not take becomes a fault."""
+    """Set an attribute; a value that it refuses becomes a fault."""
     if value is SAME:
         return
     try:
@@ -357,7 +357,7 @@ def _new_page(
 
 
 async def delete_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
-    """Ask whether to delete a document, or delete it, with the files that the admin uploaded for what is deleted."""
+    """Ask whether to delete a document, or delete it together with the files that the admin uploaded for it."""
     before = await _stored_flow(port, request, shown) if request.method == "POST" else {}
     document = await found_flow(admin, port, request, shown, "delete")
     name, id = shown.name_of(document), shown.id_text(document.id)
@@ -391,7 +391,7 @@ async def delete_flow(admin: Admin, port: Port, request: Request, shown: ShownMo
 
 
 async def history_flow(admin: Admin, port: Port, request: Request, shown: ShownModel) -> Response:
-    """Show who changed a document, when, and what."""
+    """Show who changed a document, when, and which fields."""
     document = await found_flow(admin, port, request, shown)
     if not isinstance(document, Audited):
         raise Refused(404, f"{shown.title} keeps no history")

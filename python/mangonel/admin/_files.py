@@ -167,7 +167,7 @@ def files_of(document: Any) -> frozenset[File]:
 
 
 def erased_files(admin: Admin, erased: Iterable[tuple[Any, Any]]) -> dict[str, frozenset[File]]:
-    """Return the files of erased documents by the name under which the admin shows their model.
+    """Return the files of erased documents, by the name of their model in the admin.
 
     A history still names its files, so those of `Audited` models are not among them.
 

@@ -61,10 +61,7 @@ def kinds_of(spec: Spec) -> dict[str, Any]:
 def item_of(spec: Spec, place: int) -> Spec:
     """Return the description of a row."""
     argument = spec["argument"]
-    found: Spec = (
-        argument[place] if spec["op"] == "tuple" else argument[2] if spec["op"] == "refs" else argument
-    )
-    return found
+    return argument[place] if spec["op"] == "tuple" else argument[2] if spec["op"] == "refs" else argument
 
 
 def write(spec: Spec, path: str, value: Any, form: Form) -> None:

@@ -95,8 +95,7 @@ class Request:
     @property
     def user(self) -> str | None:
         """The logged-in user."""
-        user: str | None = self.session.user
-        return user
+        return self.session.user
 
     def take(self, reader: FormReader) -> None:
         """Take over a form that was fed to the end.

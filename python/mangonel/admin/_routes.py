@@ -1,4 +1,4 @@
-"""What answers which address, and what every request passes first: a login, and for a POST the check of its token."""
+"""The routes of the admin, and the checks before them: a login, and for a POST its token."""
 
 from __future__ import annotations
 
@@ -113,8 +113,7 @@ async def _checked_flow(admin: Admin, port: Port, request: Request) -> Response:
     if listed is False:
         raise Refused(403, f"you may not see {shown.title}")
     page_flow = PAGES[name]
-    answered: Response = await page_flow(admin, port, replace(request, listed=listed), shown)
-    return answered
+    return await page_flow(admin, port, replace(request, listed=listed), shown)
 
 
 def _here(request: Request) -> str | None:

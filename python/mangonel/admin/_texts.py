@@ -167,7 +167,7 @@ _PLAIN: dict[str, type[Any]] = {
 
 
 def _choice(options: tuple[Any, ...]) -> Leaf:
-    """Return the leaf of a value that is one of these, by its place among them."""
+    """Return the leaf for a value that must be one of these; its text is its place among them."""
     labels = tuple((str(place), str(plain(option))) for place, option in enumerate(options))
 
     def write(value: Any) -> str:
@@ -249,14 +249,6 @@ def _written_moment(value: dt.datetime) -> str:
     return value.isoformat(timespec="milliseconds")
 
 
-def _from_int64(text: str) -> Int64:
-    return Int64(_int(text))
-
-
-def _decimal128(text: str) -> Decimal128:
-    return Decimal128(_decimal(text))
-
-
 def _binary(text: str) -> Binary:
     value = _loaded(text)
     # JSON has no bytes without a subtype.
@@ -296,7 +288,7 @@ _LEAVES: dict[str, Leaf] = {
 }
 _INSTANCES: dict[Any, Leaf] = {
     uuid.UUID: Leaf(str, _uuid),
-    Int64: Leaf(str, _from_int64, "number"),
+    Int64: Leaf(str, lambda text: Int64(_int(text)), "number"),
     Binary: Leaf(_dumped, _binary, "json"),
-    Decimal128: Leaf(str, _decimal128, "decimal"),
+    Decimal128: Leaf(str, lambda text: Decimal128(_decimal(text)), "decimal"),
 }

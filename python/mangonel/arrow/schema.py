@@ -122,8 +122,7 @@ def fields_of(schema: Any) -> list[tuple[str, _Kind]]:
         return schema.fields
     if isinstance(schema, type) and hasattr(schema, "__plan__"):
         # A model of the mapper, from a higher floor.
-        found: list[tuple[str, _Kind]] = upper_module("mangonel.odm.model.arrow_fields").column_fields(schema)
-        return found
+        return upper_module("mangonel.odm.model.arrow_fields").column_fields(schema)
     if isinstance(schema, Mapping):
         pairs = list(schema.items())
     elif hasattr(schema, "names") and hasattr(schema, "types"):

@@ -1,4 +1,4 @@
-"""JSON objects with a `$` key to BSON values. Spec: extended-json, both formats, and the older legacy one.
+"""Converts JSON objects with a `$` key to BSON values. Spec: extended-json, both formats, and the older legacy one.
 
 The first key that names a type decides. From then on, an object that is not of that type is an error.
 """

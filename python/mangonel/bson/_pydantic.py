@@ -25,7 +25,7 @@ def schema_of(kind: type[Any]) -> Any:
     from pydantic_core import core_schema as schemas
 
     name = next((one.__name__ for one in kind.__mro__ if one.__name__ in _FORMS), "")
-    load, dump, json = _FORMS.get(name, (_extended, _to_extended, {"type": "object"}))
+    load, dump, json = _FORMS.get(name, (_extended, json_util.default, {"type": "object"}))
 
     def take(value: Any) -> Any:
         return value if isinstance(value, kind) else load(kind, value)
@@ -83,10 +83,6 @@ def _extended(kind: type[Any], value: Any) -> Any:
         if isinstance(made, kind):
             return made
     raise ValueError(f"expected a {kind.__name__} in extended JSON, got {value!r}")
-
-
-def _to_extended(value: Any) -> Any:
-    return json_util.default(value)
 
 
 _TEXT = {"type": "string"}

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from mangonel._arguments import expect
 from mangonel._core import decode, encode
 from mangonel._light import overload
 from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS, CodecOptions
@@ -132,8 +133,7 @@ def is_valid(bson: bytes) -> bool:
         >>> bson.is_valid(bson.encode({"n": 1}))
         True
     """
-    if not isinstance(bson, bytes):
-        raise TypeError(f'expected bytes for "bson", got {type(bson).__name__}')
+    expect("bson", bson, bytes, "bytes")
     try:
         decode(bson)
     except InvalidBSON:
@@ -158,8 +158,7 @@ class BSON(bytes):
         self, codec_options: CodecOptions[Any] = DEFAULT_CODEC_OPTIONS
     ) -> dict[str, Any]:
         """Return the document; see the function `decode`."""
-        document: dict[str, Any] = decode(self, codec_options)
-        return document
+        return decode(self, codec_options)
 
 
 # Programs, and pickles, know the class under this module.

@@ -130,7 +130,7 @@ def _pack_array(vector: Any, dtype: BinaryVectorDtype) -> bytes:
             raise ValueError(f"expected whole numbers for a vector of {dtype}, got {vector.dtype}")
         if not (limits[0] <= vector.min() and vector.max() <= limits[1]):
             raise ValueError(f"expected numbers in [{limits[0]}, {limits[1]}] for a vector of {dtype}")
-    return vector.astype(name).tobytes()  # type: ignore[no-any-return]
+    return vector.astype(name).tobytes()
 
 
 def unpack(binary: bytes, return_numpy: bool) -> BinaryVector:

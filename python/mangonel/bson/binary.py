@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from mangonel import _light
+from mangonel.bson import schema_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -295,11 +296,7 @@ class Binary(bytes):
             return f"<Binary(REDACTED, {self.__subtype})>"
         return f"Binary({bytes.__repr__(self)}, {self.__subtype})"
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        from mangonel import bson
-
-        return bson.schema_of(cls)
+    __get_pydantic_core_schema__ = classmethod(schema_of)
 
 
 def _check_representation(uuid_representation: int) -> None:

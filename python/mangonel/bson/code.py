@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from mangonel._arguments import expect_instance
 from mangonel._light import Mapping
+from mangonel.bson import schema_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,8 +34,7 @@ class Code(str):
     __scope: Mapping[str, Any] | None
 
     def __new__(cls, code: str | Code, scope: Mapping[str, Any] | None = None, **kwargs: Any) -> Self:
-        if not isinstance(code, str):
-            raise TypeError(f"code must be an instance of str, not {type(code)}")
+        expect_instance("code", code, str)
         if scope is not None and not isinstance(scope, Mapping):
             raise TypeError(f'expected a mapping for "scope", got {type(scope).__name__}')
         self = str.__new__(cls, code)
@@ -73,8 +74,4 @@ class Code(str):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        from mangonel import bson
-
-        return bson.schema_of(cls)
+    __get_pydantic_core_schema__ = classmethod(schema_of)

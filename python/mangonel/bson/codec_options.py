@@ -9,6 +9,7 @@ import abc
 import datetime
 
 from mangonel import _light
+from mangonel._arguments import expect
 from mangonel._light import Iterable, MutableMapping, TypeVar
 from mangonel.bson.binary import (
     ALL_UUID_REPRESENTATIONS,
@@ -302,8 +303,7 @@ class CodecOptions(_BaseCodecOptions[_DocumentType]):
                 f"got {type(unicode_decode_error_handler).__name__}"
             )
         if tzinfo is not None:
-            if not isinstance(tzinfo, datetime.tzinfo):
-                raise TypeError(f'expected datetime.tzinfo for "tzinfo", got {type(tzinfo).__name__}')
+            expect("tzinfo", tzinfo, datetime.tzinfo, "datetime.tzinfo")
             if not tz_aware:
                 raise ValueError('"tzinfo" needs "tz_aware": naive datetimes have no time zone')
         if type_registry is None:

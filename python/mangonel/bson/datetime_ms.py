@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 
+from mangonel.bson import schema_of
 from mangonel.bson.codec_options import DEFAULT_CODEC_OPTIONS, CodecOptions, DatetimeConversion
 from mangonel.bson.errors import InvalidBSON
 from mangonel.bson.tz_util import utc
@@ -75,9 +76,6 @@ class DatetimeMS:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DatetimeMS) and self._value == other._value
 
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
     def __lt__(self, other: DatetimeMS | int) -> bool:
         return self._value < other
 
@@ -106,11 +104,7 @@ class DatetimeMS:
         # DATETIME_MS and DATETIME_AUTO may return a DatetimeMS; the annotation is PyMongo's.
         return _millis_to_datetime(self._value, codec_options)  # type: ignore[return-value]
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        from mangonel import bson
-
-        return bson.schema_of(cls)
+    __get_pydantic_core_schema__ = classmethod(schema_of)
 
 
 def _offset_ms(tz: datetime.tzinfo, moment: datetime.datetime) -> int:

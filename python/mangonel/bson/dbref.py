@@ -5,7 +5,9 @@ It is stored as a document with the keys `$ref`, `$id`, optionally `$db`, then a
 
 from __future__ import annotations
 
+from mangonel._arguments import expect
 from mangonel._light import Mapping
+from mangonel.bson import schema_of
 from mangonel.bson.son import SON
 
 TYPE_CHECKING = False
@@ -42,8 +44,7 @@ class DBRef:
         _extra: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(collection, str):
-            raise TypeError(f'expected str for "collection", got {type(collection).__name__}')
+        expect("collection", collection, str, "str")
         if database is not None and not isinstance(database, str):
             raise TypeError(f'expected str for "database", got {type(database).__name__}')
         self.__collection = collection
@@ -117,9 +118,6 @@ class DBRef:
             )
         return NotImplemented
 
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
     def __hash__(self) -> int:
         return hash((self.__collection, self.__id, self.__database, tuple(sorted(self.__kwargs.items()))))
 
@@ -133,8 +131,4 @@ class DBRef:
             deepcopy(self.__kwargs, memo),
         )
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        from mangonel import bson
-
-        return bson.schema_of(cls)
+    __get_pydantic_core_schema__ = classmethod(schema_of)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from mangonel._arguments import expect
+from mangonel.bson import schema_of
 from mangonel.bson.codec_options import TypeDecoder, TypeEncoder
 
 TYPE_CHECKING = False
@@ -135,8 +137,7 @@ class Decimal128:
             >>> Decimal128.from_bid(Decimal128("1.5").bid)
             Decimal128('1.5')
         """
-        if not isinstance(value, bytes):
-            raise TypeError(f'expected bytes for "value", got {type(value).__name__}')
+        expect("value", value, bytes, "bytes")
         if len(value) != 16:
             raise ValueError(f"expected 16 bytes, got {len(value)}")
         return cls((int.from_bytes(value[8:], "little"), int.from_bytes(value[:8], "little")))  # type: ignore[arg-type]
@@ -188,14 +189,7 @@ class Decimal128:
     # Unequal objects can be the same number, so no hash fits both.
     __hash__ = None  # type: ignore[assignment]
 
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        from mangonel import bson
-
-        return bson.schema_of(cls)
+    __get_pydantic_core_schema__ = classmethod(schema_of)
 
 
 def _checked_halves(value: Any) -> tuple[int, int]:
@@ -234,4 +228,4 @@ class DecimalDecoder(TypeDecoder):
 
     def transform_bson(self, value: Any) -> decimal.Decimal:
         """Return `value` as a decimal.Decimal."""
-        return value.to_decimal()  # type: ignore[no-any-return]
+        return value.to_decimal()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mangonel._core import plain_int_class
+from mangonel.bson import schema_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,8 +30,4 @@ class Int64(int):
     def __setstate__(self, state: Any) -> None:
         pass
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        from mangonel import bson
-
-        return bson.schema_of(cls)
+    __get_pydantic_core_schema__ = classmethod(schema_of)

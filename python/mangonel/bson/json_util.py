@@ -13,6 +13,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from mangonel import _core
+from mangonel._arguments import expect
 from mangonel._light import Mapping
 from mangonel.bson import _json_read, _json_write
 from mangonel.bson.codec_options import CodecOptions
@@ -245,8 +246,7 @@ def object_pairs_hook(
 
 
 def _check_options(json_options: Any) -> None:
-    if not isinstance(json_options, JSONOptions):
-        raise TypeError(f'expected JSONOptions for "json_options", got {type(json_options).__name__}')
+    expect("json_options", json_options, JSONOptions, "JSONOptions")
 
 
 def object_hook(dct: Mapping[str, Any], json_options: JSONOptions = DEFAULT_JSON_OPTIONS) -> Any:
@@ -264,8 +264,7 @@ def object_hook(dct: Mapping[str, Any], json_options: JSONOptions = DEFAULT_JSON
         >>> bson.json_util.object_hook({"$numberLong": "3"})
         3
     """
-    if not isinstance(dct, Mapping):
-        raise TypeError(f'expected a mapping for "dct", got {type(dct).__name__}')
+    expect("dct", dct, Mapping, "a mapping")
     return _json_read.read(dct, json_options)
 
 
@@ -302,6 +301,5 @@ def get_size(obj: Any, max_size: int, current_size: int = 0) -> int:
         7
     """
     for name, size in (("max_size", max_size), ("current_size", current_size)):
-        if not isinstance(size, int):
-            raise TypeError(f'expected an int for "{name}", got {type(size).__name__}')
+        expect(name, size, int, "an int")
     return _json_write.measure(obj, max_size, current_size)

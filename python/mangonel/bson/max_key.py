@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mangonel.bson import schema_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -23,9 +25,6 @@ class MaxKey:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MaxKey)
 
-    def __ne__(self, other: object) -> bool:
-        return not isinstance(other, MaxKey)
-
     def __hash__(self) -> int:
         return self._type_marker
 
@@ -44,8 +43,4 @@ class MaxKey:
     def __repr__(self) -> str:
         return "MaxKey()"
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        from mangonel import bson
-
-        return bson.schema_of(cls)
+    __get_pydantic_core_schema__ = classmethod(schema_of)

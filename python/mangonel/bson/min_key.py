@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mangonel.bson import schema_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -23,9 +25,6 @@ class MinKey:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MinKey)
 
-    def __ne__(self, other: object) -> bool:
-        return not isinstance(other, MinKey)
-
     def __hash__(self) -> int:
         return self._type_marker
 
@@ -44,8 +43,4 @@ class MinKey:
     def __repr__(self) -> str:
         return "MinKey()"
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        from mangonel import bson
-
-        return bson.schema_of(cls)
+    __get_pydantic_core_schema__ = classmethod(schema_of)

@@ -88,9 +88,7 @@ class RawBSONDocument(Mapping[str, "Any"]):
         return len(self.__inflated)
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, RawBSONDocument):
-            return self.__raw == other.raw
-        return NotImplemented
+        return self.__raw == other.raw if isinstance(other, RawBSONDocument) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 
+from mangonel._arguments import expect
 from mangonel._light import Generic, TypeVar
+from mangonel.bson import schema_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,8 +45,7 @@ def str_flags_to_int(str_flags: str) -> int:
         >>> bson.regex.str_flags_to_int("im") == re.IGNORECASE | re.MULTILINE
         True
     """
-    if not isinstance(str_flags, str):
-        raise TypeError(f'expected str for "str_flags", got {type(str_flags).__name__}')
+    expect("str_flags", str_flags, str, "str")
     flags = 0
     for letter in str_flags:
         flags |= _FLAGS.get(letter, 0)
@@ -89,13 +90,11 @@ class Regex(Generic[_T]):
             >>> Regex.from_native(re.compile("^a", re.IGNORECASE)).pattern
             '^a'
         """
-        if not isinstance(regex, re.Pattern):
-            raise TypeError(f'expected a compiled pattern for "regex", got {type(regex).__name__}')
+        expect("regex", regex, re.Pattern, "a compiled pattern")
         return Regex(regex.pattern, regex.flags)
 
     def __init__(self, pattern: _T, flags: str | int = 0) -> None:
-        if not isinstance(pattern, str | bytes):
-            raise TypeError(f'expected str or bytes for "pattern", got {type(pattern).__name__}')
+        expect("pattern", pattern, (str, bytes), "str or bytes")
         if isinstance(flags, str):
             flags = str_flags_to_int(flags)
         elif not isinstance(flags, int):
@@ -128,14 +127,7 @@ class Regex(Generic[_T]):
     # Not hashable, since it is mutable.
     __hash__ = None  # type: ignore[assignment]
 
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
     def __repr__(self) -> str:
         return f"Regex({self.pattern!r}, {self.flags!r})"
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        from mangonel import bson
-
-        return bson.schema_of(cls)
+    __get_pydantic_core_schema__ = classmethod(schema_of)

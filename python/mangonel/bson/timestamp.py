@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 
+from mangonel.bson import schema_of
 from mangonel.bson.tz_util import utc
 
 TYPE_CHECKING = False
@@ -78,42 +79,28 @@ class Timestamp:
         self.__inc = state["_Timestamp__inc"]
         self.__time = state["_Timestamp__time"]
 
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, Timestamp):
-            return self.__time == other.__time and self.__inc == other.__inc
-        return NotImplemented
+    def _pair(self) -> tuple[int, int]:
+        return self.__time, self.__inc
 
-    def __ne__(self, other: object) -> bool:
-        return not self == other
+    def __eq__(self, other: object) -> bool:
+        return self._pair() == other._pair() if isinstance(other, Timestamp) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self.__time) ^ hash(self.__inc)
 
     def __lt__(self, other: Any) -> bool:
-        if isinstance(other, Timestamp):
-            return (self.__time, self.__inc) < (other.__time, other.__inc)
-        return NotImplemented
+        return self._pair() < other._pair() if isinstance(other, Timestamp) else NotImplemented
 
     def __le__(self, other: Any) -> bool:
-        if isinstance(other, Timestamp):
-            return (self.__time, self.__inc) <= (other.__time, other.__inc)
-        return NotImplemented
+        return self._pair() <= other._pair() if isinstance(other, Timestamp) else NotImplemented
 
     def __gt__(self, other: Any) -> bool:
-        if isinstance(other, Timestamp):
-            return (self.__time, self.__inc) > (other.__time, other.__inc)
-        return NotImplemented
+        return self._pair() > other._pair() if isinstance(other, Timestamp) else NotImplemented
 
     def __ge__(self, other: Any) -> bool:
-        if isinstance(other, Timestamp):
-            return (self.__time, self.__inc) >= (other.__time, other.__inc)
-        return NotImplemented
+        return self._pair() >= other._pair() if isinstance(other, Timestamp) else NotImplemented
 
     def __repr__(self) -> str:
         return f"Timestamp({self.__time}, {self.__inc})"
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        from mangonel import bson
-
-        return bson.schema_of(cls)
+    __get_pydantic_core_schema__ = classmethod(schema_of)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mangonel._core import run_now
+from mangonel._shared.cursors.iteration import AsyncClosing
 from mangonel.api import AsyncCommandCursor, AsyncCursor, AsyncRawBatchCommandCursor, AsyncRawBatchCursor
 from mangonel.gridfs.api import AsyncGridOutCursor
 
@@ -72,8 +73,7 @@ class MotorIteration:
 
     def get_io_loop(self) -> AbstractEventLoop:
         """Return the event loop of the client."""
-        loop: AbstractEventLoop = self._collection.get_io_loop()
-        return loop
+        return self._collection.get_io_loop()
 
 
 class LatentOpening(MotorIteration):
@@ -92,8 +92,7 @@ class LatentOpening(MotorIteration):
     async def _fetch_once_flow(self) -> bool:
         opening = self._opening
         if opening is None:
-            more: bool = await super()._fetch_once_flow()  # type: ignore[misc]  # the cursor beside this mixin has it
-            return more
+            return await super()._fetch_once_flow()  # type: ignore[misc]  # the cursor beside this mixin has it
         self._opening = None
         try:
             opened = await opening()
@@ -162,7 +161,7 @@ class AgnosticGridOutCursor(Rewinding, AsyncGridOutCursor):
         return this._file_of(document)
 
 
-class AgnosticChangeStream:
+class AgnosticChangeStream(AsyncClosing):
     """A change stream that the first wait for a change opens."""
 
     def __init__(self, opening: Callable[[], Awaitable[Any]], loop: Callable[[], AbstractEventLoop]) -> None:
@@ -211,9 +210,3 @@ class AgnosticChangeStream:
 
     async def __anext__(self) -> Any:
         return await self.next()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.close()

@@ -16,6 +16,7 @@ except ImportError as error:
         "mangonel.contrib.prometheus needs prometheus-client: pip install prometheus-client"
     ) from error
 
+from mangonel._arguments import expect
 from mangonel._observe.instruments import COUNTER, GAUGE, HISTOGRAM, INSTRUMENTS, Clients, Instrument, core_of
 
 if TYPE_CHECKING:
@@ -91,10 +92,7 @@ def measure(client: Any, registry: CollectorRegistry = REGISTRY) -> MangonelColl
         >>> server, thread = start_http_server(9000)
     """
     core_of(client)
-    if not isinstance(registry, CollectorRegistry):
-        raise TypeError(
-            f'expected a prometheus_client.CollectorRegistry for "registry", got {type(registry).__name__}'
-        )
+    expect("registry", registry, CollectorRegistry, "a prometheus_client.CollectorRegistry")
     collector = _of_registries.get(registry)
     if collector is None:
         collector = _of_registries[registry] = MangonelCollector()

@@ -38,8 +38,7 @@ class Base(SessionMixin, RequestHandler):
     @property
     def demo(self) -> Demo:
         """The application's shared objects."""
-        demo: Demo = self.settings["demo"]
-        return demo
+        return self.settings["demo"]
 
     @property
     def user(self) -> str:

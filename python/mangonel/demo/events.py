@@ -109,9 +109,5 @@ def _shown(kind: str, fields: Mapping[str, Any]) -> Row:
     if "n" in row:
         row["n"] = int(row["n"])  # not the 64-bit integer of BSON, which JSON does not know
     if "at" in row:
-        row["at"] = _milliseconds(row["at"])
+        row["at"] = round(row["at"].replace(tzinfo=dt.UTC).timestamp() * 1000)
     return row
-
-
-def _milliseconds(date: dt.datetime) -> int:
-    return round(date.replace(tzinfo=dt.UTC).timestamp() * 1000)

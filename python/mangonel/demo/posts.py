@@ -45,7 +45,7 @@ class _Search(Base):
         except ValueError:
             value = float("nan")
         if not low <= value <= high:
-            raise HTTPError(400, f"expected {name} from {low:g} to {high:g}")
+            raise HTTPError(400, f"expected {name} from {low:g} to {high:g}, got {value:g}")
         return value
 
     def _answer(self, body: bytes) -> None:
@@ -67,10 +67,10 @@ class PostsAPI(_Search):
             try:
                 query = query.find(Post.id < ObjectId(after))
             except InvalidId as error:
-                raise HTTPError(400, "expected an id as after") from error
+                raise HTTPError(400, f"expected an id as after, got {after}") from error
         size = self.get_query_argument("size", str(PAGE))
         if not size.isdecimal() or not 1 <= int(size) <= LARGEST_PAGE:
-            raise HTTPError(400, f"expected size from 1 to {LARGEST_PAGE}")
+            raise HTTPError(400, f"expected size from 1 to {LARGEST_PAGE}, got {size}")
         self._answer(await query.sort(desc(Post.id)).limit(int(size)).ajson())
 
 

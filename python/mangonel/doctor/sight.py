@@ -72,5 +72,4 @@ class Sight:
     @property
     def set_name(self) -> str | None:
         """The name of its replica set."""
-        name: str | None = self.hello.get("setName")
-        return name
+        return self.hello.get("setName")

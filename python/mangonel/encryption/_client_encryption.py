@@ -9,6 +9,7 @@ from copy import deepcopy
 from uuid import UUID
 
 from mangonel import _core
+from mangonel._arguments import expect_instance
 from mangonel._faces.kms_connect import KMSConnectContext
 from mangonel._light import Any, Mapping
 from mangonel._shared.client.database import _Database
@@ -90,10 +91,7 @@ class _ClientEncryption:
     ) -> None:
         try:
             require()
-            if not isinstance(codec_options, CodecOptions):
-                raise TypeError(
-                    f"codec_options must be an instance of CodecOptions, not {type(codec_options)}"
-                )
+            expect_instance("codec_options", codec_options, CodecOptions)
             expected = "AsyncMongoClient" if self._is_async else "MongoClient"
             # A stand-in may keep the keys in memory; it is called as PyMongo's client.
             if port_of(key_vault_client, "MongoClient").is_async is not self._is_async:

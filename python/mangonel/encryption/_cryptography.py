@@ -41,11 +41,11 @@ def _give(output: Any, data: bytes) -> None:
 
 
 def _bytes(binary: Any) -> bytes:
-    return _buffer(binary.data, binary.len)[:]  # type: ignore[no-any-return]  # cffi has no types
+    return _buffer(binary.data, binary.len)[:]
 
 
 def _callback(signature: str) -> Callable[[Callable[..., bool]], Any]:
-    return ffi.callback(signature, onerror=_tell)  # type: ignore[no-any-return]  # cffi has no types
+    return ffi.callback(signature, onerror=_tell)
 
 
 _CIPHER = (

@@ -145,8 +145,7 @@ class Kms:
         left = remaining()
         until = time.monotonic() + (math.inf if left is None else left)
         # This runs in another thread, where the limits of this one do not apply.
-        found: bytes = await self._port.call(self._call, lambda: _credentials.find(providers, until))
-        return found
+        return await self._port.call(self._call, lambda: _credentials.find(providers, until))
 
 
 class _Unconnected(Exception):

@@ -157,7 +157,7 @@ class Context:
     @property
     def state(self) -> int:
         """The next thing that it needs: one of the names above."""
-        return _context_state(self._handle)  # type: ignore[no-any-return]  # cffi has no types
+        return _context_state(self._handle)
 
     def failure(self) -> MongoCryptError:
         """Return the error of a context that has failed."""
@@ -246,7 +246,7 @@ class Context:
     def _out(self, function: Any) -> bytes:
         binary = ffi.new(_BINARY)
         self._check(function(self._handle, binary))
-        return ffi.buffer(binary.data, binary.len)[:]  # type: ignore[no-any-return]  # cffi has no types
+        return ffi.buffer(binary.data, binary.len)[:]
 
 
 class KmsRequest:
@@ -267,29 +267,29 @@ class KmsRequest:
         """Host and port."""
         found = ffi.new("char *[]", 1)
         self._check(lib.mongocrypt_kms_ctx_endpoint(self._handle, found))
-        return ffi.string(found[0]).decode()  # type: ignore[no-any-return]  # cffi has no types
+        return ffi.string(found[0]).decode()
 
     @property
     def provider(self) -> str:
         """The name of the provider in the providers' document."""
-        return ffi.string(lib.mongocrypt_kms_ctx_get_kms_provider(self._handle, _NULL)).decode()  # type: ignore[no-any-return]  # cffi has no types
+        return ffi.string(lib.mongocrypt_kms_ctx_get_kms_provider(self._handle, _NULL)).decode()
 
     @property
     def delay(self) -> float:
         """Seconds to wait before sending, because the service asked for it or an attempt failed."""
-        return lib.mongocrypt_kms_ctx_usleep(self._handle) / 1e6  # type: ignore[no-any-return]  # cffi has no types
+        return lib.mongocrypt_kms_ctx_usleep(self._handle) / 1e6
 
     @property
     def message(self) -> bytes:
         """The bytes to send."""
         binary = ffi.new(_BINARY)
         self._check(lib.mongocrypt_kms_ctx_message(self._handle, binary))
-        return ffi.buffer(binary.data, binary.len)[:]  # type: ignore[no-any-return]  # cffi has no types
+        return ffi.buffer(binary.data, binary.len)[:]
 
     @property
     def missing(self) -> int:
         """How many bytes of the response to feed next; 0 when it is complete."""
-        return lib.mongocrypt_kms_ctx_bytes_needed(self._handle)  # type: ignore[no-any-return]  # cffi has no types
+        return lib.mongocrypt_kms_ctx_bytes_needed(self._handle)
 
     def feed(self, data: bytes) -> None:
         """Feed bytes of the response, at most `missing`.

@@ -94,8 +94,7 @@ class Mongocryptd:
             reading=_core.READ_RAW,
             session=False,
         )
-        marked: bytes = await client._port.arun(operation)
-        return marked
+        return await client._port.arun(operation)
 
     async def _start_flow(self, client: _MongoClient[Any]) -> None:
         self._is_started = True

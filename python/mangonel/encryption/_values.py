@@ -51,8 +51,7 @@ class ValueCipher:
 
 def options_of(client: _MongoClient[Any]) -> AutoEncryptionOpts | None:
     """Return the client's `auto_encryption_opts`."""
-    found: AutoEncryptionOpts | None = client.options.auto_encryption_opts
-    return found
+    return client.options.auto_encryption_opts
 
 
 def cipher_of(client: _MongoClient[Any], encryption: Any) -> ValueCipher | None:
@@ -72,8 +71,7 @@ def cipher_of(client: _MongoClient[Any], encryption: Any) -> ValueCipher | None:
         def crypt() -> Crypt:
             if encryption._crypt is None:
                 raise InvalidOperation("Cannot use closed ClientEncryption; make a new one")
-            found: Crypt = encryption._crypt
-            return found
+            return encryption._crypt
 
         return ValueCipher(encryption._answers, crypt)
     cipher = getattr(client._port, "_cipher", None) if client._port.is_encrypting else None

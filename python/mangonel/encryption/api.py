@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from mangonel._shared.coroutine_functions import coroutine_functions
+from mangonel._shared.cursors.iteration import AsyncClosing, BlockingClosing
 from mangonel.encryption._client_encryption import _ClientEncryption
-from mangonel.encryption._contexts import AsyncClosing, BlockingClosing
 
 
 class ClientEncryption(BlockingClosing, _ClientEncryption):

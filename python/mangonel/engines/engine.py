@@ -51,7 +51,7 @@ class Engine:
         self.url = url
         self.unix_url = ""
         self.port = 0
-        self.prepare: Callable[[int], None] | None = None
+        self.prepare: Callable[[int], object] | None = None
         self._command = command
         self._directory = directory
         self._user = user

@@ -38,13 +38,11 @@ def nginx(ports: Sequence[int]) -> Iterator[int]:
         command = [find_program("nginx"), "-c", str(path), "-p", folder]
         engine = Engine("nginx", f"http://127.0.0.1:{PORT}", command, folder, None, accepts)
         # Only the configuration file names its port.
-        engine.prepare = lambda port: _write(path, folder, servers, port)
+        engine.prepare = lambda port: path.write_text(
+            CONFIGURATION.format(folder=folder, servers=servers, port=port)
+        )
         try:
             engine.start()
             yield engine.port
         finally:
             engine.stop()
-
-
-def _write(path: Path, folder: str, servers: str, port: int) -> None:
-    path.write_text(CONFIGURATION.format(folder=folder, servers=servers, port=port))

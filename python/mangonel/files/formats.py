@@ -57,8 +57,7 @@ class _Parquet:
     def writer(self, path: Path, schema: Any, *, is_part: bool) -> Writer:
         import pyarrow.parquet
 
-        writer: Writer = pyarrow.parquet.ParquetWriter(path, schema, compression="zstd")
-        return writer
+        return pyarrow.parquet.ParquetWriter(path, schema, compression="zstd")
 
     def join(self, parts: Sequence[Path], path: Path, schema: Any) -> None:
         import pyarrow.parquet
@@ -97,8 +96,7 @@ class _Ipc:
     def writer(self, path: Path, schema: Any, *, is_part: bool) -> Writer:
         import pyarrow
 
-        writer: Writer = pyarrow.ipc.new_file(path, schema)
-        return writer
+        return pyarrow.ipc.new_file(path, schema)
 
     def join(self, parts: Sequence[Path], path: Path, schema: Any) -> None:
         import pyarrow
@@ -250,7 +248,7 @@ FORMATS: dict[str, Format] = {"parquet": _Parquet(), "arrow": _Ipc(), "csv": _Cs
 
 
 def format_of(path: str | os.PathLike[str], name: str | None = None) -> Format:
-    """Return the format with this name, or the one of the file's ending.
+    """Return the format with this name, or the format that the file's ending means.
 
     Args:
         path: the file, or a folder whose files have the format.

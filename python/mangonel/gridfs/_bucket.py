@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from mangonel._arguments import expect_instance
 from mangonel._light import Any
 from mangonel._shared.face_result import FaceResult
-from mangonel.gridfs._names import DEFAULT_CHUNK_SIZE, check_filename, root_of_bucket
+from mangonel.gridfs._names import DEFAULT_CHUNK_SIZE, root_of_bucket
 from mangonel.gridfs._versions import version_flow
 from mangonel.gridfs.errors import NoFile
 
@@ -66,11 +67,13 @@ class _GridFSBucket:
 
     def _run(self, timeout_ms: float | None, flow: Callable[..., Any], *arguments: Any) -> FaceResult[Any]:
         """Return the result of a flow of the bucket, under a time limit of its own if there is one."""
-        bucket = self if timeout_ms is None else self._limited(timeout_ms)
+        bucket = self._limited(timeout_ms)
         return bucket._port.flow(flow(bucket, *arguments))
 
-    def _limited(self, timeout_ms: float) -> Self:
-        """Return the same bucket for a single call with a time limit of its own."""
+    def _limited(self, timeout_ms: float | None) -> Self:
+        """Return the same bucket for a single call with a time limit of its own, or itself if there is none."""
+        if timeout_ms is None:
+            return self
         made: Self = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
         for name in ("_collection", "_files", "_chunks"):
@@ -145,8 +148,7 @@ class _GridFSBucket:
             >>> with open("photo.jpg", "rb") as source:
             ...     file_id = bucket.upload_from_stream("photo.jpg", source)
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         target = self._new_file({}, filename, chunk_size_bytes, metadata, session)
         return self._port.flow(self._upload_flow(target, source))
 
@@ -175,8 +177,7 @@ class _GridFSBucket:
         Example:
             >>> bucket.upload_from_stream_with_id("greeting-1", "greeting", b"hello")
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         target = self._new_file({"_id": file_id}, filename, chunk_size_bytes, metadata, session)
         return self._port.flow(self._upload_with_id_flow(target, source))
 
@@ -188,7 +189,7 @@ class _GridFSBucket:
         metadata: Mapping[str, Any] | None,
         session: _ClientSession | None,
     ) -> _GridIn:
-        check_filename(filename)
+        expect_instance("filename", filename, str)
         fields["filename"] = filename
         fields["chunk_size"] = self._chunk_size_bytes if chunk_size_bytes is None else chunk_size_bytes
         if metadata is not None:
@@ -253,7 +254,7 @@ class _GridFSBucket:
             >>> bucket.open_download_stream_by_name("greeting").read()
             b'hello'
         """
-        check_filename(filename)
+        expect_instance("filename", filename, str)
         return self._run(timeout_ms, _GridFSBucket._open_by_name_flow, filename, revision, session)
 
     async def _open_by_name_flow(
@@ -292,8 +293,7 @@ class _GridFSBucket:
         self, file_id: Any, connections: int, session: _ClientSession | None
     ) -> bytes:
         source = await self._open_flow(file_id, session)
-        found: bytes = await source._download_flow(connections, None)
-        return found
+        return await source._download_flow(connections, None)
 
     def download_to_stream(
         self,
@@ -347,7 +347,7 @@ class _GridFSBucket:
         Example:
             >>> bucket.download_to_stream_by_name("photo.jpg", destination)
         """
-        check_filename(filename)
+        expect_instance("filename", filename, str)
         return self._run(
             timeout_ms, _GridFSBucket._download_by_name_flow, filename, destination, revision, session
         )
@@ -378,8 +378,7 @@ class _GridFSBucket:
             >>> [file.filename for file in bucket.find({"length": {"$gt": 1024}}, batch_size=100)]
             ['photo.jpg']
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         return self._cursor_class(self._collection, *args, **kwargs)
 
     def delete(

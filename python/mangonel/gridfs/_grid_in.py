@@ -121,13 +121,13 @@ class _GridIn:
     @property
     def chunk_size(self) -> int:
         """How many bytes each chunk has, except the last."""
-        return self._file["chunkSize"]  # type: ignore[no-any-return]
+        return self._file["chunkSize"]
 
     @property
     def length(self) -> int:
         """How many bytes the file has, once it is closed."""
         self._check_closed("length")
-        return self._file.get("length", 0)  # type: ignore[no-any-return]
+        return self._file.get("length", 0)
 
     @property
     def upload_date(self) -> datetime.datetime | None:

@@ -146,7 +146,7 @@ class _GridOut:
     @property
     def length(self) -> int:
         """How many bytes the file has."""
-        return self._document("length").get("length", 0)  # type: ignore[no-any-return]
+        return self._document("length").get("length", 0)
 
     @property
     def chunk_size(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 from mangonel._light import Any
-from mangonel._shared.cursors.iteration import AsyncIteration, BlockingIteration
+from mangonel._shared.cursors.iteration import AsyncClosing, AsyncIteration, BlockingIteration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,14 +44,13 @@ class BlockingReading(io.IOBase):
         return
 
 
-class AsyncReading:
+class AsyncReading(AsyncClosing):
     """A stored file on asyncio, with `async for` over its lines and `async with`."""
 
     closed: bool = False
 
     if TYPE_CHECKING:
         _read_line_flow: Any
-        close: Callable[[], Any]
 
     def __aiter__(self) -> Self:
         return self
@@ -70,12 +69,6 @@ class AsyncReading:
             [b'first line\\n', b'second line']
         """
         return [line async for line in self]
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.close()
 
     def _mark_closed(self) -> None:
         self.closed = True

@@ -66,12 +66,6 @@ def is_in_transaction(session: _ClientSession | None) -> bool:
     return session is not None and bool(session.in_transaction)
 
 
-def check_filename(filename: object) -> None:
-    """Raise TypeError unless a file's name is a str."""
-    if not isinstance(filename, str):
-        raise TypeError(f"filename must be an instance of str, not {type(filename)}")
-
-
 def size_in(file: Mapping[str, Any], name: str) -> int:
     """Return a field of a file's document that holds a size in bytes; 0 if it is missing.
 

@@ -30,7 +30,7 @@ def open_lines(path: Path, mode: str) -> IO[bytes]:
         opened = _zstd().open(path, mode)
     else:
         opened = path.open(mode)
-    return opened  # type: ignore[no-any-return]  # each opener types its own modes only
+    return opened
 
 
 def is_compressed(path: Path) -> bool:

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from mangonel import _core
+from mangonel._arguments import expect
 
 __all__ = ["check_face", "run_in_thread"]
 
@@ -62,8 +63,7 @@ def check_face(collection: Any, *, is_async: bool, twin: str) -> None:
     """
     from mangonel.api import AsyncCollection, Collection
 
-    if not isinstance(collection, Collection | AsyncCollection):
-        raise TypeError(f'expected a collection for "collection", got {type(collection).__name__}')
+    expect("collection", collection, (Collection, AsyncCollection), "a collection")
     port: Any = collection._port
     if port.is_async is not is_async:
         wanted, got = ("asyncio", "blocking") if is_async else ("blocking", "asyncio")

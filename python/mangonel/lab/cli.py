@@ -89,10 +89,6 @@ def _milliseconds(text: str) -> float:
     return _amount(text.strip().removesuffix("ms"))
 
 
-def _latencies(text: str) -> tuple[float, ...]:
-    return tuple(_milliseconds(word) for word in text.split(","))
-
-
 def _plant(text: str) -> tuple[str, float]:
     name, equals, share = text.partition("=")
     if not equals:
@@ -106,6 +102,6 @@ TYPES: dict[str, Callable[[str], Any]] = {
     "seconds": _seconds,
     "share": _share,
     "milliseconds": _milliseconds,
-    "latencies": _latencies,
+    "latencies": lambda text: tuple(map(_milliseconds, text.split(","))),
     "plant": _plant,
 }

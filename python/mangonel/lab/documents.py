@@ -84,8 +84,7 @@ def full(types: Any) -> Document:
 
 def tweet() -> Document:
     """A message as a social network sent them: 17 fields; one is a user with 32 fields, one a list of mentions."""
-    found: Document = json.loads(TWEET)
-    return found
+    return json.loads(TWEET)
 
 
 def small(number: int = 0) -> Document:

@@ -169,8 +169,7 @@ class Bench:
         On a loop, tasks start regardless of earlier ones; blocking methods are called by `in_flight` threads.
         """
         if self.is_async:
-            paced: Paced = self._loop_runner().run(at_rate_async(call, arguments, rate))
-            return paced
+            return self._loop_runner().run(at_rate_async(call, arguments, rate))
         return at_rate(call, arguments, rate, in_flight)
 
     def close_adapter(self) -> int | None:

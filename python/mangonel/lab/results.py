@@ -32,7 +32,7 @@ def load(path: Path) -> dict[str, Any]:
         except ValueError:
             if number and number == len(texts) - 1:
                 break
-            raise ValueError(f"expected JSON in line {number + 1} of {path}") from None
+            raise ValueError(f"expected JSON in line {number + 1} of {path}, got {text[:80]!r}") from None
         if not lines and (not isinstance(line, dict) or line.get("schema") != SCHEMA):
             raise ValueError(f"expected a result file of schema {SCHEMA} in {path}")
         lines.append(line)

@@ -41,7 +41,7 @@ class Estimate:
         return figure < self.low or figure > self.high
 
     def wider(self, reach: float) -> Estimate:
-        """Return a ratio whose interval includes another source of variance, given its reach as a logarithm."""
+        """Return a ratio with a wider interval: `reach`, a logarithm, is the share of another source of variance."""
         if reach <= 0 or self.value <= 0:
             return self
         below = math.log(self.value / max(self.low, TINY))

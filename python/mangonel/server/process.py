@@ -134,8 +134,7 @@ class Process:
 
     def exit_status(self) -> int | None:
         """Return the exit status, negative for a signal, or None while it runs."""
-        status: int | None = self.supervisor.request(do="status", number=self.number)["exit"]
-        return status
+        return self.supervisor.request(do="status", number=self.number)["exit"]
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal; do nothing if the process has exited."""

@@ -8,7 +8,6 @@ import select
 import signal
 import sys
 import time
-from types import FrameType
 from typing import Any
 
 from mangonel._command_line import EXIT_FAILURE, PORTS, Parser, UsageProblem, add_command, number
@@ -67,7 +66,7 @@ def dispatch(options: argparse.Namespace) -> int:
     """
     auth, parameters = _auth(options.auth), _parameters(options.set_parameter)
     # A plain `kill` ends it as Ctrl-C does: members cleanly, temporary data removed.
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         server = start(
             options.replica_set,
@@ -172,7 +171,3 @@ def _parameters(texts: list[str]) -> dict[str, str]:
             raise UsageProblem(f"expected NAME=VALUE in --set-parameter, got {text!r}")
         parameters[name] = value
     return parameters
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

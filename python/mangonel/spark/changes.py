@@ -123,8 +123,7 @@ def _now(collection: Any) -> str:
 
 
 def _place(token: str) -> str:
-    place: str = json.loads(token)["_data"]
-    return place
+    return json.loads(token)["_data"]
 
 
 def _row(change: Any) -> tuple[Any, ...]:

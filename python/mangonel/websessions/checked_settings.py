@@ -396,13 +396,11 @@ class CheckedSettings(Generic[Data]):
             mode = "python" if self.codec.name == "msgpack" else "json"
             data = data.model_dump(mode=mode, by_alias=True, round_trip=True)
             if mode == "json":
-                plain: dict[str, Any] = data
-                return plain
+                return data
         if self.codec.name == "bson":
             import msgspec
 
-            value: dict[str, Any] = msgspec.to_builtins(data, builtin_types=_NATIVE)
-            return value
+            return msgspec.to_builtins(data, builtin_types=_NATIVE)
         return self.codec.decode(self.codec.encode(data))
 
     def from_builtins(self, value: dict[str, Any]) -> Any:

@@ -56,21 +56,17 @@ def _guarded(decode: Callable[[bytes], Any], name: str) -> Callable[[bytes], dic
     return guarded
 
 
-def _msgpack() -> Codec:
-    return Codec("msgpack", msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode)
-
-
-def _json() -> Codec:
-    return Codec("json", msgspec.json.Encoder().encode, msgspec.json.Decoder().decode)
-
-
 def _bson() -> Codec:
     from mangonel.bson import decode, encode
 
     return Codec("bson", encode, decode)
 
 
-CODECS: dict[str, Callable[[], Codec]] = {"msgpack": _msgpack, "json": _json, "bson": _bson}
+CODECS: dict[str, Callable[[], Codec]] = {
+    "msgpack": lambda: Codec("msgpack", msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode),
+    "json": lambda: Codec("json", msgspec.json.Encoder().encode, msgspec.json.Decoder().decode),
+    "bson": _bson,
+}
 
 
 def codec_named(name: str) -> Codec:

@@ -53,7 +53,10 @@ def encoded(session: WebSession[Any]) -> bytes:
         raise codec.blame(value if isinstance(value, dict) else {}, error) from error
     # A websession stored under an older limit may stay, and shrink.
     if len(found) > sessions.max_bytes and len(found) > len(state.base):
-        _refuse_size(sessions, found)
+        raise SessionTooLarge(
+            f"the websession takes {len(found)} bytes, the limit is {sessions.max_bytes}; "
+            f"the largest part is {largest_key(sessions, found)!r}"
+        )
     return found
 
 
@@ -148,10 +151,3 @@ def largest_key(sessions: CheckedSettings[Any], plain: bytes) -> str:
 
 def _name_of(model: Any) -> str:
     return getattr(model, "__name__", "mapping")
-
-
-def _refuse_size(sessions: CheckedSettings[Any], plain: bytes) -> None:
-    raise SessionTooLarge(
-        f"the websession takes {len(plain)} bytes, the limit is {sessions.max_bytes}; "
-        f"the largest part is {largest_key(sessions, plain)!r}"
-    )

@@ -238,8 +238,7 @@ class _Face:
         store: Any = self.store()
         if not hasattr(store, "stats"):
             raise Unsupported(f"the {self.title} store cannot count what it holds")
-        found: dict[str, int] = await store.stats(self._sessions.now())
-        return found
+        return await store.stats(self._sessions.now())
 
     async def _run_flow(self, flow: Callable[[CheckedSettings[Any], Any], Coroutine[Any, Any, T]]) -> T:
         """Run a flow of another module on the store."""
@@ -292,8 +291,7 @@ class AsyncFace(_Face):
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._enter(loop)
-        store: Store = self._store
-        return store
+        return self._store
 
     async def aclose(self) -> None:
         """Close the store that was opened for a URL on this loop."""
@@ -398,11 +396,9 @@ def _blocking(given: Any) -> BlockingStore:
     if isinstance(given, str):
         from mangonel.websessions.stores.urls import open_blocking
 
-        store: BlockingStore = open_blocking(given)
-        return store
+        return open_blocking(given)
     # A store with both faces offers the other one.
-    other: BlockingStore = getattr(given, "blocking", given)
-    return other
+    return getattr(given, "blocking", given)
 
 
 def _forget_all() -> None:

@@ -31,7 +31,9 @@ def key_bytes(key: bytes | str) -> bytes:
     try:
         raw = key if isinstance(key, bytes) else urlsafe_b64decode(key + "=" * (-len(key) % 4))
     except (ValueError, TypeError):
-        raise UsageError("expected a sealing key of bytes or URL-safe base64 text") from None
+        raise UsageError(
+            "expected a sealing key of bytes or URL-safe base64 text; mangonel.websessions.new_key() makes one"
+        ) from None
     if len(raw) not in (16, 24, 32):
         raise UsageError(
             f"expected a sealing key of 16, 24 or 32 bytes, got {len(raw)}; mangonel.websessions.new_key() makes one"

@@ -262,8 +262,7 @@ class WebSession(dict[str, Any], Generic[Data]):
             return self  # type: ignore[return-value]
         if self.state.model is None:
             self.state.model = self.state.sessions.model()
-        value: Data = self.state.model
-        return value
+        return self.state.model
 
     @data.setter
     def data(self, value: Data) -> None:

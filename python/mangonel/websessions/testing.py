@@ -136,8 +136,7 @@ def tornado_login(test: Any, user: str, **values: Any) -> str:
     if not hasattr(test, "_app"):
         raise TypeError(f'expected a test case of Tornado for "test", got {type(test).__name__}')
     sessions: WebSessions[Any] = test._app.settings["sessions"]
-    cookie: str = test.io_loop.run_sync(lambda: login_cookie(sessions, user, **values))
-    return cookie
+    return test.io_loop.run_sync(lambda: login_cookie(sessions, user, **values))
 
 
 def a_record(key: bytes | None = None, **changes: Any) -> Record:

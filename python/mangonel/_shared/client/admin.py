@@ -6,6 +6,7 @@ Spec: enumerate-databases, mongodb-handshake (append metadata).
 from __future__ import annotations
 
 from mangonel import _core
+from mangonel._arguments import expect_instance
 from mangonel._core import KIND_SELECTION, READ_DATABASES
 from mangonel._faces.deadline import is_in_block, timeout
 from mangonel._faces.port import address_of
@@ -62,8 +63,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
             >>> [database["name"] for database in client.list_databases()]
             ['admin', 'config', 'local', 'shop']
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         return self._port.flow(self._list_databases_flow(session, comment, kwargs))
 
     async def _list_databases_flow(
@@ -89,8 +89,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
             >>> client.list_database_names()
             ['admin', 'config', 'local', 'shop']
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         return self._port.flow(self._database_names_flow(session, comment))
 
     async def _database_names_flow(self, session: _ClientSession | None, comment: Any) -> list[str]:
@@ -124,8 +123,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         Example:
             >>> client.drop_database("shop")
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         name = name_or_database
         if isinstance(name, self._database_class):
             name = name.name
@@ -156,10 +154,8 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
             >>> client.server_info()["version"]
             '6.0.5'
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
-        answer: Any = self._database_class(self, "admin").command("buildInfo", session=session)
-        return answer
+        self = self._limited(timeout_ms)
+        return self._database_class(self, "admin").command("buildInfo", session=session)
 
     def append_metadata(self, driver_info: DriverInfo) -> None:
         """Add a library's name to the metadata of new connections; open connections do not change.
@@ -175,8 +171,7 @@ class ClientAdministration(AdministeredSource, Generic[_DocumentType]):
         """
         from mangonel.driver_info import DriverInfo
 
-        if not isinstance(driver_info, DriverInfo):
-            raise TypeError(f"driver_info must be an instance of DriverInfo, not {type(driver_info)}")
+        expect_instance("driver_info", driver_info, DriverInfo)
         pool_options = self._options.pool_options
         if pool_options.append_driver(driver_info):
             self._core.set_metadata(pool_options.metadata)

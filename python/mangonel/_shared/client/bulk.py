@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mangonel._arguments import expect
 from mangonel._shared.base import CommandSource
 from mangonel._shared.face_result import FaceResult
 from mangonel._shared.settings import concern_in, session_handle, session_of
@@ -71,8 +72,7 @@ class ClientBulkWrite(CommandSource):
             concern = concern_in(explicit, self._write_concern)
         else:
             concern = self._write_concern if write_concern is None else write_concern
-            if not isinstance(concern, WriteConcern):
-                raise TypeError(f'expected a WriteConcern for "write_concern", got {type(concern).__name__}')
+            expect("write_concern", concern, WriteConcern, "a WriteConcern")
         if not concern.acknowledged and verbose_results:
             raise InvalidOperation("cannot request unacknowledged write concern and verbose results")
         if not concern.acknowledged and ordered:

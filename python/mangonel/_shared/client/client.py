@@ -288,7 +288,7 @@ class _MongoClient(
         options = SessionOptions(
             causal_consistency, default_transaction_options, snapshot, default_timeout_ms=default_timeout_ms
         )
-        return self._session_class(self, options)  # type: ignore[no-any-return]
+        return self._session_class(self, options)
 
     def __getitem__(self, name: str) -> _Database[_DocumentType]:
         template = self._databases
@@ -302,7 +302,7 @@ class _MongoClient(
             from mangonel._shared.client import database
 
             self._databases = database.template_of(self)
-        return self._database_class(self, name)  # type: ignore[no-any-return]
+        return self._database_class(self, name)
 
     def __getattr__(self, name: str) -> _Database[_DocumentType]:
         if name.startswith("_"):
@@ -313,9 +313,7 @@ class _MongoClient(
         return self[name]
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, _MongoClient):
-            return self._identity() == other._identity()
-        return NotImplemented
+        return self._identity() == other._identity() if isinstance(other, _MongoClient) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self._identity())

@@ -199,7 +199,7 @@ class _Database(
         template = self._collections
         if template is None or template.port is not self._port:
             self._collections = collection.template_of(self, self._collection_class)
-        return self._collection_class(self, name)  # type: ignore[no-any-return]
+        return self._collection_class(self, name)
 
     def __getattr__(self, name: str) -> _Collection[_DocumentType]:
         if name.startswith("_"):

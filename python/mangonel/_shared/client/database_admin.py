@@ -94,7 +94,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
         if kwargs.get("collation") is not None and not collection._write_concern._acknowledged:
             raise ConfigurationError("Collation is unsupported for unacknowledged writes.")
         # The new collection itself has the database's limit.
-        port = self._port if timeout_ms is None else self._limited(timeout_ms)._port
+        port = self._limited(timeout_ms)._port
         return port.flow(self._create_collection_flow(collection, session, check_exists, kwargs))
 
     async def _create_collection_flow(
@@ -144,8 +144,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             >>> client.shop.drop_collection("orders")["ok"]
             1.0
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         name = _name_of(name_or_collection, "name_or_collection must be an instance of str")
         return self._port.flow(drop_flow(self, name, encrypted_fields, session, comment))
 
@@ -216,8 +215,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             >>> client.shop.list_collection_names(filter={"name": {"$regex": "^order"}})
             ['orders']
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         if filter is not None:
             validate_is_mapping("filter", filter)
         return self._port.flow(self._names_flow(filter, session, comment, kwargs))
@@ -294,8 +292,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             >>> client.shop.cursor_command("find", "orders", filter={"_id": 1}, projection={"total": 1}).to_list()
             [{'_id': 1, 'total': 9.5}]
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         explicit = session_of(self._port, session)
         asked = command_document(command, value)
         asked.update(kwargs)
@@ -359,8 +356,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             >>> client.shop.validate_collection("orders")["valid"]
             True
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         name = _name_of(name_or_collection, "name_or_collection must be an instance of str or Collection")
         command: dict[str, Any] = {"validate": name, "scandata": scandata, "full": full}
         if background is not None:
@@ -408,8 +404,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
             >>> client.shop.dereference(DBRef("orders", 1))["total"]
             9.5
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         from mangonel.bson.dbref import DBRef
 
         if not isinstance(dbref, DBRef):
@@ -419,8 +414,7 @@ class DatabaseAdministration(AggregatingSource, AdministeredSource, Generic[_Doc
                 f"expected a DBRef to database {self._database_name!r}, got one to {dbref.database!r}"
             )
         collection = self._collection_class(self, dbref.collection)
-        found: Any = collection.find_one({"_id": dbref.id}, session=session, comment=comment, **kwargs)
-        return found
+        return collection.find_one({"_id": dbref.id}, session=session, comment=comment, **kwargs)
 
 
 def _name_of(name_or_collection: Any, expected: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mangonel._arguments import expect_instance
 from mangonel._light import Generic
 from mangonel._shared.client.admin_commands import (
     PLAIN,
@@ -100,8 +101,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
         Example:
             >>> client.shop.orders.drop()
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         return self._port.flow(self._drop_flow(session, comment, encrypted_fields))
 
     async def _drop_flow(self, session: _ClientSession | None, comment: Any, given: Any) -> None:
@@ -136,8 +136,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
             >>> client.shop.orders.rename("orders_2025")["ok"]
             1.0
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         _check_new_name(new_name)
         command = {
             "renameCollection": f"{self._database_name}.{self._name}",
@@ -170,8 +169,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
             >>> client.shop.create_collection("log", capped=True, size=4096).options()
             {'capped': True, 'size': 4096}
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         return self._port.flow(self._options_flow(session, comment))
 
     async def _options_flow(self, session: _ClientSession | None, comment: Any) -> dict[str, Any]:
@@ -186,8 +184,7 @@ class CollectionAdministration(AdministeredSource, Generic[_DocumentType]):
 
 
 def _check_new_name(name: Any) -> None:
-    if not isinstance(name, str):
-        raise TypeError(f"new_name must be an instance of str, not {type(name)}")
+    expect_instance("new_name", name, str)
     if not name or ".." in name:
         raise InvalidName("collection names cannot be empty")
     if name[0] == "." or name[-1] == ".":

@@ -7,6 +7,7 @@ Spec: crud (aggregate, count), retryable-reads.
 from __future__ import annotations
 
 from mangonel import _core
+from mangonel._arguments import expect_instance
 from mangonel._core import (
     KIND_READ,
     KIND_WRITE,
@@ -337,8 +338,7 @@ class CollectionAggregation(AggregatingSource, Generic[_DocumentType]):
         """
         if timeout_ms is not None:
             self = self._limited(timeout_ms)
-        if not isinstance(key, str):
-            raise TypeError(f"key must be an instance of str, not {type(key)}")
+        expect_instance("key", key, str)
         if filter is not None:
             if "query" in kwargs:
                 raise ConfigurationError("can't pass both filter and query")

@@ -81,8 +81,7 @@ class CollectionArrow(WritingSource):
             >>> client.shop.copies.insert_arrow(client.shop.orders.find().to_arrow()).inserted_count
             2
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         found = upper_module("mangonel.arrow.frames").table_of(table)
         keys = None if key is None else _keys_of(key)
         # Rows without an `_id` have one that was made for an insert.

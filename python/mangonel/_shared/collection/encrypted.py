@@ -37,7 +37,7 @@ def known_fields(source: AdministeredSource, name: str, given: Any) -> Mapping[s
     """
     if given:
         validate_is_mapping("encrypted_fields", given)
-        return given  # type: ignore[no-any-return]  # checked a line above
+        return given
     options = source._client._options.auto_encryption_opts
     return None if options is None else options._fields_of(f"{source._database_name}.{name}")
 

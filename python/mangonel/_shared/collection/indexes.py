@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mangonel import _core
+from mangonel._arguments import expect
 from mangonel._core import KIND_READ, READ_BATCH
 from mangonel._light import Generic, Iterable, Mapping
 from mangonel._options.index_keys import index_list, index_name
@@ -65,8 +66,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             >>> client.shop.orders.create_index([("customer", 1), ("total", -1)])
             'customer_1_total_-1'
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         from mangonel.operations import IndexModel
 
         options = {"maxTimeMS": kwargs.pop("maxTimeMS")} if "maxTimeMS" in kwargs else {}
@@ -103,8 +103,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             >>> client.shop.orders.create_indexes([IndexModel("customer"), IndexModel("total")])
             ['customer_1', 'total_1']
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         validate_list("indexes", indexes)
         return self._port.flow(self._create_indexes_flow(indexes, session, comment, kwargs))
 
@@ -151,8 +150,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         Example:
             >>> client.shop.orders.drop_index(client.shop.orders.create_index("customer"))
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         return self._port.flow(self._drop_index_flow(index_or_name, session, comment, kwargs))
 
     def drop_indexes(
@@ -168,8 +166,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         Example:
             >>> client.shop.orders.drop_indexes()
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         return self._port.flow(self._drop_index_flow("*", session, comment, kwargs))
 
     async def _drop_index_flow(
@@ -251,8 +248,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             >>> client.shop.orders.index_information()[name]["key"]
             [('customer', 1)]
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         return self._port.flow(self._index_information_flow(session, comment))
 
     async def _index_information_flow(self, session: _ClientSession | None, comment: Any) -> dict[str, Any]:
@@ -294,8 +290,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             >>> [index["name"] for index in client.shop.orders.list_search_indexes()]
             ['default']
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         for option in ("aggregate", "pipeline"):
             if option in kwargs:
                 raise ConfigurationError(f"the {option} option cannot be specified as a keyword argument")
@@ -351,8 +346,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             >>> client.shop.orders.create_search_index({"definition": {"mappings": {"dynamic": True}}})
             'default'
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         from mangonel.operations import SearchIndexModel
 
         if not isinstance(model, SearchIndexModel):
@@ -388,8 +382,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
             >>> client.shop.orders.create_search_indexes([model])
             ['text']
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         return self._port.flow(self._create_search_indexes_flow(models, session, comment, kwargs))
 
     async def _create_search_indexes_flow(
@@ -401,8 +394,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
     ) -> list[str]:
         from mangonel.operations import SearchIndexModel
 
-        if not isinstance(models, Iterable):
-            raise TypeError(f'expected a list of SearchIndexModel for "models", got {type(models).__name__}')
+        expect("models", models, Iterable, "a list of SearchIndexModel")
         for model in models:
             if not isinstance(model, SearchIndexModel):
                 raise TypeError(f"{model!r} is not an instance of SearchIndexModel")
@@ -433,8 +425,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         Example:
             >>> client.shop.orders.drop_search_index("default")
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         command = {"dropSearchIndex": self._name, "name": name, **kwargs}
         return self._port.flow(self._search_index_flow(command, session, comment))
 
@@ -455,8 +446,7 @@ class CollectionIndexes(AdministeredSource, Generic[_DocumentType]):
         Example:
             >>> client.shop.orders.update_search_index("default", {"mappings": {"dynamic": False}})
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         command = {"updateSearchIndex": self._name, "name": name, "definition": definition, **kwargs}
         return self._port.flow(self._search_index_flow(command, session, comment))
 

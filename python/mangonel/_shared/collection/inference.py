@@ -60,8 +60,7 @@ class CollectionInference(CommandSource, Generic[_DocumentType]):
               total     double
               customer  string
         """
-        if timeout_ms is not None:
-            self = self._limited(timeout_ms)
+        self = self._limited(timeout_ms)
         if sample is not None and (type(sample) is not int or sample < 1):
             raise ValueError(f"expected at least 1 document as sample, got {sample!r}")
         return self._port.flow(self._infer_flow(filter or {}, sample))
@@ -80,11 +79,8 @@ class CollectionInference(CommandSource, Generic[_DocumentType]):
                     break
         finally:
             await cursor._close_flow()
-        found = upper_module("mangonel.arrow.inferred").inferred(
-            sample is not None, counter.found(), counter.left_out
-        )
-        schema: InferredSchema = found
-        return schema
+        inferred = upper_module("mangonel.arrow.inferred").inferred
+        return inferred(sample is not None, counter.found(), counter.left_out)
 
     async def _sampled_flow(self, filter: Mapping[str, Any], sample: int | None) -> Any:
         """Return a cursor over the documents, with its first batch if they are a sample."""

@@ -104,7 +104,7 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
         """
         if timeout_ms is not None or timeout_mode is not None:
             self = self._limited_cursor(timeout_ms, timeout_mode)
-        return self._cursor_class(self, *args, **kwargs)  # type: ignore[no-any-return]
+        return self._cursor_class(self, *args, **kwargs)
 
     def _first_batch(self, command: dict[str, Any], answer: Callable[[Any], Any]) -> FaceResult[Any]:
         """Return the result of a function called with the first batch of a read; the batch must hold all documents.
@@ -152,7 +152,7 @@ class CollectionReads(CommandSource, Generic[_DocumentType]):
         if timeout_ms is not None or timeout_mode is not None:
             self = self._limited_cursor(timeout_ms, timeout_mode)
         refuse_encryption(self._port, "find_raw_batches does")
-        return self._raw_cursor_class(self, *args, **kwargs)  # type: ignore[no-any-return]
+        return self._raw_cursor_class(self, *args, **kwargs)
 
 
 def _as_filter(filter: Any) -> Any:

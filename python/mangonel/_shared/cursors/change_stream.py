@@ -119,8 +119,7 @@ class _ChangeStream(Generic[_DocumentType]):
 
         token = self._token
         if isinstance(token, bytes):
-            decoded: Mapping[str, Any] = _core.decode(token, self._source._codec_options)
-            return decoded
+            return _core.decode(token, self._source._codec_options)
         return deepcopy(token)
 
     @property
@@ -219,7 +218,7 @@ class _ChangeStream(Generic[_DocumentType]):
         if batch.is_empty:
             self._token = batch.post_batch_resume_token or token
             self._notice_end()
-        return change  # type: ignore[no-any-return]
+        return change
 
     def _note_position(self) -> None:
         """Store how far the server has searched without finding a change, so that it does not search there again."""

@@ -10,6 +10,7 @@ from mangonel._core import READ_RAW_BATCH
 from mangonel._light import Generic, Mapping
 from mangonel._shared.cursors.cursor import BatchedCursor
 from mangonel._shared.face_result import FaceResult
+from mangonel._shared.find_command import check_size
 from mangonel.errors import InvalidOperation
 from mangonel.typings import _DocumentType
 
@@ -91,10 +92,7 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         Example:
             >>> client.shop.orders.aggregate([]).batch_size(500)
         """
-        if not isinstance(batch_size, int):
-            raise TypeError(f"batch_size must be an integer, not {type(batch_size)}")
-        if batch_size < 0:
-            raise ValueError("batch_size must be >= 0")
+        check_size(batch_size)
         self._batch_size = batch_size
         return self
 
@@ -114,7 +112,7 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         for is_last_try in (False, True):
             if self._batch is not None:
                 for document in self._batch:
-                    return document  # type: ignore[no-any-return]
+                    return document
             if is_last_try or not await self._fetch_once_flow():
                 return None
         return None

@@ -7,6 +7,7 @@ Spec: find-getmore-killcursors-commands, crud (read).
 from __future__ import annotations
 
 from mangonel import _core
+from mangonel._arguments import expect
 from mangonel._core import (
     KIND_READ_ONCE,
     KIND_WRITE,
@@ -96,15 +97,14 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
     # Called by the Rust bases.
 
     def _refill(self) -> bool:
-        has_more: bool = self._port.flow(self._fetch_flow())
-        return has_more
+        return self._port.flow(self._fetch_flow())
 
     async def _next_flow(self) -> _DocumentType:
         if await self._fetch_flow():
             batch = self._batch
             if batch is not None:
                 for document in batch:
-                    return document  # type: ignore[no-any-return]
+                    return document
         raise StopAsyncIteration
 
     # One batch after another.
@@ -374,10 +374,9 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
             [{'_id': 1}, {'_id': 2}]
         """
         if length is not None:
-            if not isinstance(length, int):
-                raise TypeError(f'expected an int or None for "length", got {type(length).__name__}')
+            expect("length", length, int, "an int or None")
             if length < 1:
-                raise ValueError("to_list() length must be greater than 0")
+                raise ValueError(f"to_list() length must be greater than 0, not {length}")
         return self._port.flow(self._to_list_flow(length))
 
     async def _to_list_flow(self, length: int | None) -> list[_DocumentType]:
@@ -429,7 +428,7 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
             batch = self._batch
             if batch is not None:
                 for document in batch:
-                    return document  # type: ignore[no-any-return]
+                    return document
             if not await self._fetch_flow():
                 return None
 

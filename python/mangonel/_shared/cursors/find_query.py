@@ -195,7 +195,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if not isinstance(skip, int):
             raise TypeError(f"skip must be an integer, not {type(skip)}")
         if skip < 0:
-            raise ValueError("skip must be >= 0")
+            raise ValueError(f"skip must be >= 0, not {skip}")
         self._check_unused()
         self._set("skip", skip)
         return self

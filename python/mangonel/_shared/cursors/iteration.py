@@ -11,7 +11,33 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
 
-class BlockingIteration(Generic[_DocumentType]):
+class BlockingClosing:
+    """Closes at the end of a `with` block."""
+
+    if TYPE_CHECKING:
+        close: Any
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+class AsyncClosing:
+    """Closes at the end of an `async with` block."""
+
+    if TYPE_CHECKING:
+        close: Any
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+
+class BlockingIteration(BlockingClosing, Generic[_DocumentType]):
     """`with` and `next()` for a blocking cursor; its `__next__` is in Rust."""
 
     if TYPE_CHECKING:
@@ -27,14 +53,8 @@ class BlockingIteration(Generic[_DocumentType]):
         """
         return next(self)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-
-class AsyncIteration(Generic[_DocumentType]):
+class AsyncIteration(AsyncClosing, Generic[_DocumentType]):
     """`async with` and `next()` for an asyncio cursor; its `__anext__` is in Rust."""
 
     if TYPE_CHECKING:
@@ -53,14 +73,8 @@ class AsyncIteration(Generic[_DocumentType]):
         """
         return await self.__anext__()
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.close()
-
-
-class BlockingChanges(Generic[_DocumentType]):
+class BlockingChanges(BlockingClosing, Generic[_DocumentType]):
     """`for`, `with` and `next()` for a blocking change stream."""
 
     if TYPE_CHECKING:
@@ -79,7 +93,7 @@ class BlockingChanges(Generic[_DocumentType]):
             change = self._port.flow(self._next_or_end_flow())
             if change is None:
                 raise StopIteration
-        return change  # type: ignore[no-any-return]
+        return change
 
     def next(self) -> _DocumentType:
         """Wait for the next change and return it.
@@ -89,14 +103,8 @@ class BlockingChanges(Generic[_DocumentType]):
         """
         return self.__next__()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
-
-
-class AsyncChanges(Generic[_DocumentType]):
+class AsyncChanges(AsyncClosing, Generic[_DocumentType]):
     """`async for`, `async with` and `next()` for an asyncio change stream."""
 
     if TYPE_CHECKING:
@@ -115,7 +123,7 @@ class AsyncChanges(Generic[_DocumentType]):
             change = await self._port.flow(self._next_or_end_flow())
             if change is None:
                 raise StopAsyncIteration
-        return change  # type: ignore[no-any-return]
+        return change
 
     async def next(self) -> _DocumentType:
         """Wait for the next change and return it.
@@ -124,9 +132,3 @@ class AsyncChanges(Generic[_DocumentType]):
             StopAsyncIteration: the stream is closed.
         """
         return await self.__anext__()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self.close()

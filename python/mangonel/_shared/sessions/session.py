@@ -241,8 +241,7 @@ class _ClientSession:
             return self._port
         from mangonel._faces.limited import limited
 
-        made: Port = limited(self._port, milliseconds, is_call=timeout_ms is not None)
-        return made
+        return limited(self._port, milliseconds, is_call=timeout_ms is not None)
 
     def commit_transaction(self, *, timeout_ms: float | None = None) -> FaceResult[None]:
         """Commit the open transaction. May be repeated if the outcome is unknown.

@@ -43,7 +43,7 @@ class Source:
     def tables(
         self, columns: Sequence[str] | None, node: Node | None, limit: int | None, rows: int | None
     ) -> Iterator[_core.ArrowTable]:
-        """Yield tables with at least the rows of a predicate.
+        """Yield tables with all rows that a predicate selects, and perhaps others.
 
         Args:
             columns: names of the columns. None: all.

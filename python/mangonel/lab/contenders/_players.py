@@ -205,7 +205,7 @@ class BlockingPlayer(AtOnce, Player):
 
 
 class OurPlayer(BlockingPlayer):
-    """This driver, which has its own functions for JSON lines."""
+    """Plays on this driver, which has its own functions for JSON lines."""
 
     def import_file(self, path: str) -> Any:
         named("mangonel.jsonl:import_jsonl")(self._corpus, path, threads=1)

@@ -69,8 +69,7 @@ class BlockingAdapter(_Adapter):
         return count
 
     def to_list(self) -> list[Any]:
-        documents: list[Any] = self._collection.find({}).to_list()
-        return documents
+        return self._collection.find({}).to_list()
 
     def transact(self, documents: list[Document]) -> None:
         def insert(session: Any) -> None:
@@ -124,8 +123,7 @@ class AsyncAdapter(_Adapter):
         return count
 
     async def to_list(self) -> list[Any]:
-        documents: list[Any] = await self._collection.find({}).to_list(None)
-        return documents
+        return await self._collection.find({}).to_list(None)
 
     async def transact(self, documents: list[Document]) -> None:
         async def insert(session: Any) -> None:
@@ -182,8 +180,7 @@ class MongojetAdapter(AsyncAdapter):
             yield document
 
     async def to_list(self) -> list[Any]:
-        documents: list[Any] = await self._collection.find_many({})
-        return documents
+        return await self._collection.find_many({})
 
     async def _cursor(self, batching: Batching) -> Any:
         return await self._collection.find({}, **({"batch_size": batching.size} if batching.size else {}))

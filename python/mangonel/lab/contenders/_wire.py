@@ -171,8 +171,7 @@ class Commands:
         if answer.get("ok") != 1 or answer.get("writeErrors"):
             raise Refused(str(answer.get("errmsg") or answer.get("writeErrors")))
         cursor = answer.get("cursor", {})
-        found: list[dict[str, Any]] = cursor.get("firstBatch") or cursor.get("nextBatch") or []
-        return found
+        return cursor.get("firstBatch") or cursor.get("nextBatch") or []
 
     def _insert(self, encoded: list[bytes]) -> bytearray:
         body = {"insert": "", "ordered": True, "writeConcern": {"w": self._target.write_concern}}

@@ -159,8 +159,7 @@ class RoadSide(Side):
     driver = "mangonel"
 
     def parts(self) -> list[Any]:
-        found: list[Any] = self.rows.partitions(PARTS)
-        return found
+        return self.rows.partitions(PARTS)
 
     def alone(self, is_whole: bool) -> tuple[float, int]:
         return _sum_of([_table(self.rows.find())])

@@ -77,7 +77,7 @@ def driver(row: dict[str, Any]) -> Contender:
         usual, (kind, _, ending) = f"from {module} import {name}", kind.partition("_")
         source = Path(__file__).with_name("program.jinja").read_text(encoding="utf-8")
         template = Template(source, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-        text: str = template.render(
+        return template.render(
             kind=kind,
             ending=ending,
             imports=row.get("imports", usual) if kind == "import" else usual,
@@ -91,7 +91,6 @@ def driver(row: dict[str, Any]) -> Contender:
             count=INSERTS[kind],
             inside_fd=INSIDE_FD,
         )
-        return text
 
     return Contender(
         row["id"],

@@ -112,8 +112,7 @@ class DictReader(Reader):
         return self._database[self.names[kind]]
 
     def all(self, model: Any) -> list[Any]:
-        found: list[Any] = model.find().to_list()
-        return found
+        return model.find().to_list()
 
     def plain(self, kind: str, found: Any) -> dict[str, Any]:
         return dict(found)
@@ -242,7 +241,7 @@ class LazyOdmReader(OdmReader):
 
 
 class MongoEngineReader(Reader):
-    """It has no `$lookup`."""
+    """Raise: it has no `$lookup`."""
 
     def open(self, target: Target) -> None:
         engine = self._engine = importlib.import_module("mongoengine")
@@ -276,8 +275,7 @@ class MongoEngineReader(Reader):
         return dict(found.to_mongo().to_dict())
 
     def maker(self, model: Any) -> Callable[[Any], Any]:
-        make: Callable[[Any], Any] = model._from_son
-        return make
+        return model._from_son
 
     def load_post(self) -> None:
         self.post = self.models[POSTS].objects.order_by("_id").first()
@@ -427,8 +425,7 @@ class OdmanticReader(Reader):
         return dict(found.model_dump_doc())
 
     def maker(self, model: Any) -> Callable[[Any], Any]:
-        make: Callable[[Any], Any] = model.model_validate_doc
-        return make
+        return model.model_validate_doc
 
     def create(self, kind: str, values: dict[str, Any]) -> None:
         self._engine.save(self.models[kind](**values))

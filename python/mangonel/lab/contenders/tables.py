@@ -30,7 +30,7 @@ FEW = 100
 
 
 class Side:
-    """A client with PyMongo's names, and the code of its users for these tasks."""
+    """A client with PyMongo's names. Its methods do these tasks as a user of PyMongo would write them."""
 
     driver = "pymongo"
 

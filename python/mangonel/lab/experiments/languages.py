@@ -101,8 +101,7 @@ class ProgramTask(Task):
 
     def run(self, plant: float) -> dict[str, float]:
         """Let the program do its work, slowed down by a share, and return what it told of its times."""
-        told: dict[str, float] = self.program.ask("run", self.verb, self.count, plant)
-        return told
+        return self.program.ask("run", self.verb, self.count, plant)
 
     def extras(self) -> dict[str, float]:
         """Return the program's report, after its writes were counted: the next sample begins by removing them."""

@@ -63,8 +63,7 @@ class Site:
         if self._browsers is None:
             return {}
         self._browsers.tell()
-        found: dict[str, list[int]] = json.loads(self._browsers.line())
-        return found
+        return json.loads(self._browsers.line())
 
     def requests(self, count: int) -> list[int]:
         """Send `count` requests at their rate, and return the duration of each in µs.

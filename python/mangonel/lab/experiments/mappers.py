@@ -248,8 +248,7 @@ class SpecTask(Task):
             rows = [(self._kind, self._values)] * count
         elif self._verb == "change":
             rows = [(*row, f"changed {self._turn}") for row in rows]
-        found: list[Any] = self._adapter.each(self._verb, rows)
-        return found
+        return self._adapter.each(self._verb, rows)
 
     def warm_up(self) -> None:
         self._play(min(self._count, 20))

@@ -143,8 +143,7 @@ class ChangeStreamTask(Task):
         return self._operations
 
     def _changes(self) -> list[Any]:
-        found: list[Any] = self._bench.run(self._adapter.changes(self._token, self._operations))
-        return found
+        return self._bench.run(self._adapter.changes(self._token, self._operations))
 
 
 # Less than this in either direction would mean that most of the data was sent uncompressed.

@@ -116,8 +116,7 @@ def _macros() -> Any:
 
 
 def _draw(macro: str, *values: Any) -> str:
-    drawn: str = getattr(_macros(), macro)(*values)
-    return drawn
+    return getattr(_macros(), macro)(*values)
 
 
 def bars(

@@ -138,7 +138,7 @@ async def until_ended(
 
 
 class Looks:
-    """Looks at the store while a thread makes an event stream: before a part, and at most every so many seconds.
+    """Looks at the store while a thread makes an event stream: before a part, but not more often than `every` says.
 
     A thread that waits for its next event cannot be interrupted, so a stream that is silent ends at that event.
 
@@ -192,7 +192,7 @@ def requiring_fresh(session_of: Callable[..., Any], within: Any) -> Callable[[Vi
                 session_of(*arguments).check_fresh(limit)
                 return view(*arguments, **keywords)
 
-        return found  # type: ignore[no-any-return]
+        return found
 
     return decorate
 

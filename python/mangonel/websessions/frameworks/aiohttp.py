@@ -89,7 +89,7 @@ def setup(
     async def websessions(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path in paths or KEY in request:
             return await handler(request)
-        is_socket = _is_handshake(request)
+        is_socket = request.headers.get("Upgrade", "").lower() == "websocket"
         request_view = _request_view(request, sessions, not is_socket)
         try:
             if sessions.cookie.is_in(request_view.cookie):
@@ -345,10 +345,6 @@ def _plain(status: int) -> web.Response:
         text=REASONS.get(status, "Internal Server Error"),
         headers={"Cache-Control": "no-store"},
     )
-
-
-def _is_handshake(request: web.Request) -> bool:
-    return request.headers.get("Upgrade", "").lower() == "websocket"
 
 
 def _request_view(request: web.Request, sessions: WebSessions[Any], takes_cookies: bool) -> RequestView:

@@ -438,8 +438,7 @@ def _header(scope: Scope, wanted: bytes, *, last: bool = False) -> str | None:
     headers = scope["headers"]
     for name, value in reversed(headers) if last else headers:
         if name == wanted:
-            text: str = value.decode("latin-1")
-            return text
+            return value.decode("latin-1")
     return None
 
 

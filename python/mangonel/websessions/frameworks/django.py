@@ -242,8 +242,7 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # untyped
 
     @property
     def _session_key(self) -> str | None:
-        key: str | None = self.session_key
-        return key
+        return self.session_key
 
     @_session_key.setter
     def _session_key(self, value: str | None) -> None:

@@ -142,8 +142,7 @@ class SessionMixin(_Base):
             # An application that was written for the fork.
             found = WebSessions.from_tornado_settings(self.application.settings)
             self.application.settings["sessions"] = found
-        application: WebSessions[Any] = checked(found, "Application(…)")
-        return application
+        return checked(found, "Application(…)")
 
     def prepare(self) -> Awaitable[None] | None:
         """Load the websession that the cookie names; without a cookie there is nothing to wait for."""
@@ -174,7 +173,7 @@ class SessionMixin(_Base):
         """
         session = self._websession
         if session is _NOBODY or session is None or self._finished:
-            return self._websession_finishes.finish(self, chunk)  # type: ignore[no-any-return]
+            return self._websession_finishes.finish(self, chunk)
         if self._status_code == SWITCHING_PROTOCOLS:
             # The stream is detached as soon as this returns.
             return self._finish_handshake(session)
@@ -222,7 +221,7 @@ class SessionMixin(_Base):
                     self._headers.get("Content-Type", "")
                 ):
                     self._start_watch(session)
-        return self._websession_flushes.flush(self, include_footers)  # type: ignore[no-any-return]
+        return self._websession_flushes.flush(self, include_footers)
 
     def send_error(self, status_code: int = 500, **kwargs: Any) -> None:
         """Respond with an error; errors of this package have their own status.

@@ -237,13 +237,11 @@ def view_of(environ: dict[str, Any], is_secure: bool, sessions: CheckedSettings[
 
     def signal(name: str) -> str | None:
         if name == "user_agent":
-            agent: str | None = environ.get("HTTP_USER_AGENT")
-            return agent
+            return environ.get("HTTP_USER_AGENT")
         if name == "address":
             if sessions.trust_forwarded and (forwarded := environ.get("HTTP_X_FORWARDED_FOR")):
                 return str(forwarded).rpartition(",")[2].strip()
-            address: str | None = environ.get("REMOTE_ADDR")
-            return address
+            return environ.get("REMOTE_ADDR")
         return None
 
     if sessions.trust_forwarded and not is_secure:

@@ -68,7 +68,7 @@ class BlockingDirectoryStore:
         return True
 
     def touch(self, key: bytes, expires: float) -> bool:
-        """Move `expires`."""
+        """Change `expires`."""
         name = self._file(key)
         with self._locked(name):
             stored = _read(name)
@@ -298,5 +298,7 @@ def _parts(url: StoreURL) -> tuple[str, dict[str, Any]]:
     }
     url.finish()
     if url.netloc or url.path in ("", "/"):
-        raise UsageError("expected a folder's absolute path, as files:///var/lib/app/sessions")
+        raise UsageError(
+            f"expected a folder's absolute path, as files:///var/lib/app/sessions, got {url.netloc}{url.path}"
+        )
     return url.path, own

@@ -73,7 +73,7 @@ class _Flows:
         return True
 
     async def touch(self, key: bytes, expires: float) -> bool:
-        """Move `expires`, which is in the value too."""
+        """Change `expires`, which is in the value too."""
         client = self._client or await self._connect()
         name = self._prefix + b2a_hex(key)
         for _ in range(ROUNDS):

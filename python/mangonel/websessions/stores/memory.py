@@ -47,7 +47,7 @@ class BlockingMemoryStore:
         return True
 
     def touch(self, key: bytes, expires: float) -> bool:
-        """Move `expires`."""
+        """Change `expires`."""
         with self._lock:
             stored = self.records.get(key)
             if stored is None:
@@ -150,7 +150,7 @@ class MemoryStore:
         return self.blocking.put(record, expected)
 
     async def touch(self, key: bytes, expires: float) -> bool:
-        """Move `expires`."""
+        """Change `expires`."""
         if not self._is_plain:
             await self._suffer()
         return self.blocking.touch(key, expires)

@@ -30,26 +30,22 @@ class Meter:
     async def get(self, key: bytes) -> Record | None:
         """As `Store.get`."""
         self._count("get")
-        found: Record | None = await self.store.get(key)
-        return found
+        return await self.store.get(key)
 
     async def put(self, record: Record, expected: int) -> bool:
         """As `Store.put`."""
         self._count("put")
-        written: bool = await self.store.put(record, expected)
-        return written
+        return await self.store.put(record, expected)
 
     async def touch(self, key: bytes, expires: float) -> bool:
         """As `Store.touch`."""
         self._count("touch")
-        moved: bool = await self.store.touch(key, expires)
-        return moved
+        return await self.store.touch(key, expires)
 
     async def delete(self, *keys: bytes) -> int:
         """As `Store.delete`."""
         self._count("delete")
-        removed: int = await self.store.delete(*keys)
-        return removed
+        return await self.store.delete(*keys)
 
     def __getattr__(self, name: str) -> Any:
         # Capabilities: present if the store has them.

@@ -311,8 +311,7 @@ class MongoStore(_Flows):
             await self._client.close()
 
     async def _all(self, cursor: Any) -> list[Any]:
-        found: list[Any] = await cursor.to_list()
-        return found
+        return await cursor.to_list()
 
 
 class _Awaited(FlowsOfMethods):

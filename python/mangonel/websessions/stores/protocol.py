@@ -52,7 +52,7 @@ class Store(Protocol):
         """
 
     async def touch(self, key: bytes, expires: float) -> bool:
-        """Move `expires` and nothing else. False: the record is gone.
+        """Change `expires` and nothing else. False: the record is gone.
 
         Args:
             key: as for `get`.

@@ -153,7 +153,7 @@ class RedisFlows:
         return bool(await self._run(PUT, PUT_SHA, arguments))
 
     async def touch(self, key: bytes, expires: float) -> bool:
-        """Move `expires`."""
+        """Change `expires`."""
         return bool(await self._run(TOUCH, TOUCH_SHA, self._commands.touch(key, expires)))
 
     async def delete(self, *keys: bytes) -> int:

@@ -63,8 +63,7 @@ def _put(store: Any, record: Record, expected: int) -> tuple[Any, ...]:
 
 def _first_key(arguments: tuple[Any, ...]) -> bytes:
     # After EVAL's script and the number of its keys.
-    key: bytes = arguments[3 if arguments[0] == "EVAL" else 1]
-    return key
+    return arguments[3 if arguments[0] == "EVAL" else 1]
 
 
 class _ClusterFlows(RedisFlows):

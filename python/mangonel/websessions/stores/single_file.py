@@ -60,7 +60,7 @@ class BlockingSingleFileStore:
         return True
 
     def touch(self, key: bytes, expires: float) -> bool:
-        """Move `expires`."""
+        """Change `expires`."""
         with self._locked():
             contents = self._read()
             if key not in contents:
@@ -143,8 +143,7 @@ class SingleFileStore(InThreads):
 
     async def find(self, user: str) -> list[Record]:
         """As `Finds.find`."""
-        found: list[Record] = await self._run(self.blocking.find, user)
-        return found
+        return await self._run(self.blocking.find, user)
 
 
 def from_url(url: StoreURL) -> SingleFileStore:
@@ -162,5 +161,7 @@ def _parts(url: StoreURL) -> tuple[str, float]:
     timeout = url.take("timeout", TIMEOUT, float)
     url.finish()
     if url.netloc or url.path in ("", "/"):
-        raise UsageError("expected a file's absolute path, as file:///var/lib/app/sessions")
+        raise UsageError(
+            f"expected a file's absolute path, as file:///var/lib/app/sessions, got {url.netloc}{url.path}"
+        )
     return url.path, timeout

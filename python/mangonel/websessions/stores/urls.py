@@ -187,7 +187,7 @@ def check_url(url: str) -> StoreURL:
         url: as for `WebSessions`.
 
     Raises:
-        UsageError: it is no URL, or no store's.
+        UsageError: it is no URL, or no store has its scheme.
     """
     parsed = StoreURL(url)
     if parsed.scheme not in SCHEMES and _registered(parsed.scheme) is None:

@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 SOURCES = Path(__file__).parent
@@ -79,19 +79,13 @@ def _rust(folder: Path) -> None:
     shutil.copy(target / "release/program", folder / "program")
 
 
-def _go(folder: Path) -> None:
-    _run(folder, "go", "build", "-o", "program", ".")
-
-
-def _node(folder: Path) -> None:
-    _run(folder, "npm", "ci", "--omit=dev", "--no-audit", "--no-fund", "--silent")
-
-
-def _java(folder: Path) -> None:
-    _run(folder, "mvn", "-q", "-B", "package", "dependency:copy-dependencies")
-
-
-_STEPS = {"c": _c, "rust": _rust, "go": _go, "node": _node, "java": _java}
+_STEPS: dict[str, Callable[[Path], None]] = {
+    "c": _c,
+    "rust": _rust,
+    "go": lambda folder: _run(folder, "go", "build", "-o", "program", "."),
+    "node": lambda folder: _run(folder, "npm", "ci", "--omit=dev", "--no-audit", "--no-fund", "--silent"),
+    "java": lambda folder: _run(folder, "mvn", "-q", "-B", "package", "dependency:copy-dependencies"),
+}
 
 
 def _run(folder: Path, *words: str) -> None:

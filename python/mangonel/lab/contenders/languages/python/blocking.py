@@ -48,8 +48,7 @@ class Work:
 
     def ready(self, verb: str) -> Callable[[int], None]:
         """Return the method of a verb, its preparations done."""
-        found: Callable[[int], None] = getattr(self, verb)
-        return found
+        return getattr(self, verb)
 
     def clear(self, verb: str, count: int) -> None:
         """Empty the scratch collection, and put in what `count` times a verb need there."""

@@ -24,8 +24,7 @@ def reader(driver: str, uri: str, database: str, collection: str) -> Read:
     members = importlib.import_module(driver).AsyncMongoClient(uri)[database][collection]
 
     async def as_text() -> bytes:
-        text: bytes = await members.find({}).limit(SHOWN).to_json("plain")
-        return text
+        return await members.find({}).limit(SHOWN).to_json("plain")
 
     async def as_dicts() -> bytes:
         return json.dumps(await members.find({}).limit(SHOWN).to_list(), default=datetime.isoformat).encode()

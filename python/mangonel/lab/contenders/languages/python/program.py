@@ -88,13 +88,9 @@ def _usage() -> tuple[float, float]:
     return found.ru_utime * 1e6, found.ru_stime * 1e6
 
 
-def _answer(work: Any, verb: str) -> str:
-    return f'{{"answer": {work.answer(verb)}}}'
-
-
 REQUESTS: dict[str, Callable[..., dict[str, Any] | str]] = {
     "open": _open,
-    "answer": _answer,
+    "answer": lambda work, verb: f'{{"answer": {work.answer(verb)}}}',
     "clear": _clear,
     "file": _file,
     "idle": _idle,
