@@ -58,7 +58,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Try few examples of each property in a sample, many in the rest; collect tests without looking for garbage."""
+    """Try few examples of each property in a sample, many in the rest; collect tests with the garbage collector off."""
     gc.disable()
     config.pluginmanager.register(SpecTable())
     if count := workers.asked_for(config):
@@ -79,7 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None, None, None]:
-    """Select the sample before others look at each test, and after them put those first that take long."""
+    """Select the sample before other plugins see the tests; after them, put the longest tests first."""
     target.mark(config, items)
     sampling.deselect(config, items)
     yield
@@ -88,7 +88,7 @@ def pytest_collection_modifyitems(
 
 
 def pytest_collection_finish() -> None:
-    """Keep some thirty thousand tests out of each look for garbage: many tests call for one."""
+    """Freeze the collected tests, so that the many tests that collect garbage do not visit them."""
     gc.freeze()
     gc.enable()
     # The end of the interpreter frees everything: extension modules report what is left as leaked.
@@ -97,7 +97,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def near() -> None:
-    """Let GridFS take every server for near: on a busy machine, the way to a local one takes milliseconds as well."""
+    """Make GridFS treat every server as near: on a busy machine, a local round trip takes milliseconds too."""
     _opening.LEAST_DISTANCE = math.inf
 
 
@@ -123,14 +123,14 @@ def standalone() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A browser without a window; it ends with the module, since its loop is in the way of others."""
+    """A headless browser; it is closed with the module, because its event loop would hinder other tests."""
     with browser.chromium() as running:
         yield running
 
 
 @pytest.fixture
 def database_name(server: Server) -> str:
-    """The name of a database of `server` that only this test uses; it goes when the server does."""
+    """The name of a database of `server` that only this test uses; it is removed with the server."""
     return f"test_{uuid.uuid4().hex[:12]}"
 
 

@@ -53,7 +53,7 @@ def absolute(text: str, repository: str, documentation: str, ref: str) -> str:
 
 
 def as_released(text: str) -> str:
-    """Return a README that tells to install the release in place of building it: its comments mark both."""
+    """Return a README that says how to install the release, not how to build it; its comments mark both."""
     text = re.sub(r"<!-- unreleased -->\n.*?<!-- /unreleased -->\n\n?", "", text, flags=re.DOTALL)
     return re.sub(r"<!-- released\n(.*?)-->\n", r"\1\n", text, flags=re.DOTALL)
 

@@ -174,7 +174,7 @@ def wide_and_narrow(stem: str, words: str) -> str:
 
 
 def count_on_fronts(found: list[Finding]) -> None:
-    """Make the alternative text of the comparisons' chart count its bars."""
+    """Write the number of bars into the alternative text of the chart of comparisons."""
     shown = [each for each in found if each.best and each.best.times and each.best.times.excludes(1.0)]
     words = f"How many times as fast as the best peer, for {len(shown)} comparisons of wall-clock time"
     for front in FRONTS:

@@ -250,7 +250,7 @@ def failures() -> Iterator[Step]:
 
 
 def times() -> Iterator[Step]:
-    """Yield reads of moments, and deletes."""
+    """Yield reads at points in time, and deletes."""
     yield find(1, readConcern={"level": "linearizable"})
     yield find(1, readConcern={"level": "snapshot"})
     for _ in range(4):

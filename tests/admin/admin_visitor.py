@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Page(HTMLParser):
-    """What stands on a page: its form for a POST, its links, its texts and its elements."""
+    """A parsed page: its form for a POST, its links, its texts and its elements."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

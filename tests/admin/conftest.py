@@ -26,7 +26,7 @@ def check(name: str, password: str) -> str | None:
 
 
 def allowed(user: str, action: str, model: Any, document: Any) -> bool:
-    """Eve may only look, and neither at drafts nor at the author Mallory."""
+    """Let Eve only read, without drafts and without the author Mallory."""
     if user != "eve":
         return True
     is_hidden = getattr(document, "title", "") == "draft" or getattr(document, "name", "") == "Mallory"

@@ -1,4 +1,4 @@
-"""A form is read the same, in whatever pieces it arrives, and what is no form is refused."""
+"""A form is read alike in whatever pieces it arrives, and anything else is refused."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def address(db: Connection) -> Iterator[str]:
 
 @pytest.fixture
 def person(chromium: Any, address: str) -> Iterator[Any]:
-    """The page of someone who is logged in; a script of a document, or a fault of ours, fails the test."""
+    """The page of a logged-in user; a script that came with a document, or a fault of ours, fails the test."""
     context = chromium.new_context(base_url=address)
     context.set_default_timeout(TIMEOUT_MS)
     page = context.new_page()

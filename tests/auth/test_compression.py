@@ -1,4 +1,4 @@
-"""Compression against a real mongod, whose own counters tell what came compressed; and against a scripted one."""
+"""Compression against a real mongod, whose counters show compressed bytes, and against a scripted server."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def plain() -> Iterator[Server]:
 
 
 def counters(server: Server, compressor: str) -> dict[str, int]:
-    """Bytes that the server took out of compressed messages and put into them, read over an uncompressed line."""
+    """Return how many bytes the server decompressed and compressed, read over an uncompressed connection."""
     with pymongo.MongoClient(server.uri) as client:
         counted = client.admin.command("serverStatus")["network"]["compression"][compressor]
     return {

@@ -141,7 +141,7 @@ def shown_by(error: BaseException, seen: set[int]) -> Iterator[str]:
 
 
 def leaks(paths: Iterator[Path_], log: pytest.LogCaptureFixture) -> tuple[list[str], int]:
-    """Return where the secret was seen, and how many paths were walked; one must raise, or warn."""
+    """Walk the paths, each of which must raise or warn; return where the secret was seen, and their number."""
     found, walked = [], 0
     for name, call in paths:
         log.clear()

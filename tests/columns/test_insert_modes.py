@@ -32,7 +32,7 @@ def rows(server: Server) -> Iterator[Any]:
 def insert(request: pytest.FixtureRequest, server: Server, rows: Any) -> Callable[..., Any]:
     """Insert on a face."""
     if request.param == "blocking":
-        return rows.insert_arrow  # type: ignore[no-any-return]
+        return rows.insert_arrow
 
     def insert(*arguments: Any, **options: Any) -> Any:
         async def play() -> Any:

@@ -37,5 +37,5 @@ class _Reader(DataSourceReader):
 
 
 def is_settled():
-    """Fail unless the look for garbage behind this task leaves out what the worker has imported."""
+    """Fail unless the garbage collection after this task skips what the worker has imported."""
     assert gc.get_freeze_count() > 10_000, gc.get_freeze_count()

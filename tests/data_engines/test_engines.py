@@ -37,7 +37,7 @@ def interpreter() -> Path:
     tool: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
     try:
-        return tool.environment()  # type: ignore[no-any-return]
+        return tool.environment()
     except subprocess.CalledProcessError as error:
         pytest.skip(f"the engines could not be installed: {error}")
 

@@ -36,7 +36,7 @@ def shop(site: Site) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def login_of_ada(site: Site) -> Iterator[Visitor]:
-    """The login that visitors share: to hash a password takes 100 ms."""
+    """The login that visitors share, because hashing a password takes 100 ms."""
     with Visitor(site) as visitor:
         yield visitor
 

@@ -220,7 +220,7 @@ def test_health_needs_nobody_and_makes_no_websession(stranger: Visitor) -> None:
 
 def test_errors_are_json_to_scripts(ada: Visitor) -> None:
     answer = ada.http.get("/api/posts?size=0", headers={"Accept": "application/json"})
-    assert answer.json() == {"status": 400, "error": "expected size from 1 to 100"}
+    assert answer.json() == {"status": 400, "error": "expected size from 1 to 100, got 0"}
 
 
 def test_a_page_token_belongs_to_its_websession(site: Site, ada: Visitor) -> None:

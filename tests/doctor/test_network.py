@@ -1,4 +1,4 @@
-"""What is wrong before a server was spoken to: the connection string, DNS, TCP, and who else listens there."""
+"""Faults before a server answers: the connection string, DNS, TCP, and other programs that listen there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with TLS and with the login, each provoked; and that no secret is ever shown."""
+"""Faults of TLS and of the login, each provoked; no secret is ever shown."""
 
 from __future__ import annotations
 

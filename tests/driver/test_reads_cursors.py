@@ -118,7 +118,7 @@ def filled(collection: Any, oracle: Any) -> tuple[Any, Any]:
 
 @pytest.fixture
 def capped(collection: Any, oracle: Any) -> tuple[Any, Any]:
-    """A capped collection, of the driver under test and of PyMongo, that writes to it."""
+    """A capped collection of the driver under test, and PyMongo's, which writes to it."""
     peer = oracle.database.create_collection("capped", capped=True, size=1 << 16)
     peer.insert_many([{"_id": n} for n in range(3)])
     return collection.database.capped, peer

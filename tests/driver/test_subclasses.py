@@ -73,7 +73,7 @@ def test_the_asyncio_face_returns_its_own_classes() -> None:
 
 
 class InMemory:
-    """A client by its public attributes only; any other name is a database of it."""
+    """Shows only a client's public attributes; any other name is one of its databases."""
 
     def __init__(self, model: Any) -> None:
         self.options = model.options

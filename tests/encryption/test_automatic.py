@@ -1,4 +1,4 @@
-"""Clients that encrypt their commands: what mongocryptd is asked, what the server gets, and how it is without one."""
+"""Clients that encrypt their commands: requests to mongocryptd, commands to the server, and no mongocryptd."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def people(
 def stored(face: Any, standalone: Any, collection: Any) -> list[dict[str, Any]]:
     """Return the documents as the server has them."""
     bare = face.client(standalone.uri)[collection.database.name][collection.name]
-    return face.collect(bare.find().sort("_id"))  # type: ignore[no-any-return]
+    return face.collect(bare.find().sort("_id"))
 
 
 def test_what_the_schema_says_is_encrypted_in_every_command(face: Any, standalone: Any, people: Any) -> None:
@@ -88,7 +88,7 @@ def test_what_the_schema_says_is_encrypted_in_every_command(face: Any, standalon
 
 
 async def _list_of(cursor: Any) -> list[Any]:
-    return await (await cursor).to_list()  # type: ignore[no-any-return]
+    return await (await cursor).to_list()
 
 
 def face_list(face: Any, people: Any) -> Any:

@@ -17,7 +17,7 @@ async_face = faces(*LOOPS)
 
 @pytest.fixture
 def observers(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """How many of the driver's threads run that were started since; those of earlier tests may end at any moment."""
+    """Return how many of the driver's threads were started since then and run; earlier ones may end at any moment."""
     known: list[list[int]] = []
     start = monitors._start
 

@@ -26,7 +26,7 @@ BYTES = (0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x07, 0x09, 0x0D, 0x0F, 0x10, 0x11,
 
 @st.composite
 def hostile(draw: Any, good: dict[str, Any]) -> bytes:
-    """Return the bytes of a reply of which some are other ones, are missing, or are there twice."""
+    """Return a reply's bytes, some of them changed, left out or repeated."""
     document = good
     for _ in range(draw(st.integers(0, 2))):
         if there := list(places(document)):

@@ -105,7 +105,7 @@ def test_a_cursor_that_is_dropped_after_its_connection_broke_holds_none(
 
 
 def rest(face: Face) -> None:
-    """A connection is looked at before it is used once it has rested for a second; on asyncio its end is heard of."""
+    """A connection that was idle for a second is checked before it is used; asyncio notices its end at once."""
     if not face.is_async:
         time.sleep(1.05)
 

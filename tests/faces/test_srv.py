@@ -164,7 +164,7 @@ def test_hosts_may_be_allowed_by_their_suffix(dns: DnsServer) -> None:
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DNS is asked again at once; its own pace is the core's, and tested there."""
+    """Makes the client ask DNS again at once; the core's tests check the interval."""
     monkeypatch.setattr(monitors, "_FIRST_PAUSE_S", 0.05)
 
 

@@ -54,7 +54,7 @@ class Counts(CommandListener):
 
 
 async def here(value: Any) -> Any:
-    """What comes of a call on either face."""
+    """Return the result of a call on either face."""
     return await value if inspect.isawaitable(value) else value
 
 
@@ -161,7 +161,7 @@ WORK: list[Callable[[Any, random.Random], Any]] = [
 
 
 def note(error: BaseException, where: str) -> None:
-    """Keep what must not come out of the driver."""
+    """Record an exception that the driver must not raise."""
     # An alarm inside asyncio's selector leaves a descriptor with the system that the selector does not know: the next
     # of this number cannot be watched, and its connection has failed.
     if len(failed) < 3 and not (isinstance(error, AutoReconnect) and "File exists" in str(error)):

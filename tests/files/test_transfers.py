@@ -44,7 +44,7 @@ def database(standalone: Server) -> Iterator[Any]:
 
 
 def nested(count: int) -> list[dict[str, Any]]:
-    """Documents whose columns bring each value back."""
+    """Return nested documents that survive an export to columns and an import unchanged."""
     chosen = random.Random(5)
     return [
         {

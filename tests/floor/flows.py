@@ -49,7 +49,7 @@ class Flow:
         """Set up what all runs use."""
 
     async def prepare(self) -> None:
-        """Bring the server's data to their beginning; nothing breaks meanwhile."""
+        """Restore the server's data, while nothing is broken off."""
         self.stored.delete_many({})
 
     async def run(self) -> Any:

@@ -59,7 +59,7 @@ class Way:
         return time.monotonic()
 
     def hurry(self, client: Any) -> None:
-        """Have what is cleaned up later cleaned up now."""
+        """Do the deferred clean-up now."""
         background = client._abandoned_cursors._background
         while background._is_running and background._later:
             # The time of the sweeps has come: what they kill is there.
@@ -90,7 +90,7 @@ class Tasks(Way):
 
 
 class Kills(Way):
-    """In a greenlet of gevent, which is killed while it waits."""
+    """Kills the greenlet of gevent that makes the call, while it waits."""
 
     kinds = ("early",)
     exceptions = (greenlet.GreenletExit,)

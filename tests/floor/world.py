@@ -242,7 +242,7 @@ class World:
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
-        """What is called here waits by the machine's clock."""
+        """Let the calls in this block wait by the machine's clock."""
         self._outside += 1
         try:
             yield

@@ -1,4 +1,4 @@
-"""Writing a file: what may be written, what is stored, and that nothing is left when it does not come to an end."""
+"""Writing a file: what may be written, what is stored, and that an unfinished file leaves nothing."""
 
 from __future__ import annotations
 

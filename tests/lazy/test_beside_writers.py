@@ -43,12 +43,12 @@ def rows(server: Server) -> Iterator[Any]:
 
 def by_polars(rows: Any, parallel: int) -> list[Any]:
     frame = rows.scan_polars(SCHEMA, STAYS, on_invalid="null", parallel=parallel).collect()
-    return frame.to_dicts()  # type: ignore[no-any-return]
+    return frame.to_dicts()
 
 
 def by_arrow(rows: Any, parallel: int) -> list[Any]:
     dataset = rows.dataset(SCHEMA, STAYS, on_invalid="null", parallel=parallel)
-    return dataset.to_table().to_pylist()  # type: ignore[no-any-return]
+    return dataset.to_table().to_pylist()
 
 
 def by_duckdb(rows: Any, parallel: int) -> list[Any]:

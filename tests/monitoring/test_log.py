@@ -20,7 +20,7 @@ from tools.scripted_server import ScriptedServer
 
 
 class Kept(logging.Handler):
-    """Keeps every message as what its text says."""
+    """Keeps every message, decoded from JSON."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)

@@ -76,7 +76,7 @@ def run_one(face: Any, query: Any) -> Any:
 
 
 def run_pages(face: Any, query: Any) -> list[Any]:
-    """The documents of all pages by keys."""
+    """Return the documents of all pages by keys."""
     found: list[Any] = []
     token = None
     while True:

@@ -106,11 +106,11 @@ class Meaning:
         self.order = key
 
     def nothing(self) -> None:
-        """Mean no rows."""
+        """Note that the query selects no rows."""
         self.is_none = True
 
     def elsewhere(self) -> None:
-        """Mean another database."""
+        """Note that the query names another database."""
         self.is_other = True
 
 

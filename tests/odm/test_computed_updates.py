@@ -255,6 +255,6 @@ def test_the_server_computes_what_python_does(db: Connection, one: Any, other: A
 
 
 def depth_of(value: Any) -> int:
-    """How large the values inside may become is bounded by the depth: 2 ** 20 multiplied eight times is too large."""
+    """Return a bound of the values inside: 2 ** 20 multiplied eight times is too large to be computed."""
     text = repr(value)
     return 2 ** (21 * (text.count("$multiply") + 1) + text.count("$add") + text.count("$subtract"))

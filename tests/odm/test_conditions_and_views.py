@@ -1,4 +1,4 @@
-"""Features of the second rank: types of texts, conditions by name, pipelines, listeners, views, what is counted."""
+"""Smaller features: types of texts, conditions by name, pipelines, listeners, views, counts."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ WRITES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 
 
 def refused_or_sent(command: dict[str, Any]) -> tuple[str, bytes]:
-    """Return what the error says, or what is sent; nothing for the other."""
+    """Return the error's text and the sent bytes; one of them is empty."""
     try:
         return "", sent(command)
     except (UnsupportedOption, ValidationError) as error:

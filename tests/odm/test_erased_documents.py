@@ -1,4 +1,4 @@
-"""What a deletion erases with its rules is told to a caller that cleans up after it: documents as they were stored."""
+"""A deletion tells its caller which documents it and its rules have erased, as they were stored."""
 
 from __future__ import annotations
 

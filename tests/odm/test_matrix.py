@@ -65,7 +65,7 @@ class Board:
         ]
 
     def put_back(self) -> None:
-        """Store again what was stored first."""
+        """Restore the documents of the beginning."""
         for name, documents in self._start.items():
             self.items(name).delete_many({})
             self.items(name).insert_many(documents)

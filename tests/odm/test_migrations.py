@@ -149,7 +149,7 @@ def test_a_migration_without_a_way_back_says_so(database: Any, tmp_path: Path) -
 
 
 def seen_by_the_server(database: Any) -> int:
-    """Documents and keys that the server has looked at since it was started."""
+    """Return how many documents and keys the server has examined since its start."""
     counted = database.command("serverStatus")["metrics"]["queryExecutor"]
     return int(counted["scanned"]) + int(counted["scannedObjects"])
 
@@ -223,7 +223,7 @@ def test_two_migrations_of_one_number_are_refused(folder: Path) -> None:
 
 
 def kill_points() -> list[int]:
-    """So many documents are changed when the process is killed, each time."""
+    """The numbers of changed documents at which the process is killed."""
     chance = random.Random(COUNT)
     return [COUNT * n // (KILLS + 2) + chance.randrange(COUNT // 20) for n in range(1, KILLS + 1)]
 

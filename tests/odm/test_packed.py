@@ -151,7 +151,7 @@ class Shape:
             namespace["__init__"] = __init__
 
     def values(self, draw: Any, is_faulty: bool) -> dict[str, Any]:
-        """Values by name; some are wrong or missing where `is_faulty`."""
+        """Values by name; with `is_faulty` some are wrong or missing."""
         found: dict[str, Any] = {}
         for name, (kind, strategy, inner) in self.fields.items():
             fate = draw(st.integers(0, 9))

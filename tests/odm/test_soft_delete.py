@@ -91,7 +91,7 @@ seen: list[str] = []
 
 
 def row(kind: Any, document: Any) -> dict[str, Any]:
-    """What is stored of a document."""
+    """Return the stored fields of a document."""
     found: dict[str, Any] = kind.collection().find_one({"_id": document.id})
     return found
 

@@ -106,7 +106,7 @@ def in_transaction(face: Any, db: Connection, *steps: Callable[[], Any]) -> None
 
 
 def step(face: Any, owner: Any, method: str, *args: Any) -> Callable[[], Any]:
-    """A step that calls a method of a face."""
+    """A step that calls a method on a face."""
     return lambda: getattr(owner, "a" + method if face.is_async else method)(*args)
 
 

@@ -78,7 +78,7 @@ def test_without_a_tenant_every_terminal_raises_and_stores_nothing(world: World,
 
 
 def without_a_tenant(world: World, face: Face, kind: str, method: str) -> None:
-    """Call a terminal that nothing else is wrong with."""
+    """Call a terminal with arguments that are right."""
     arguments: dict[str, tuple[Any, ...]] = {
         "nth": (0,),
         **dict.fromkeys(("distinct", "values", "sum", "avg", "min", "max"), (Bill.n,)),

@@ -28,7 +28,7 @@ TERMINAL = '''
 
 
 def terminals() -> Iterator[tuple[type, str]]:
-    """Give each class that has terminals, with the name of each."""
+    """Yield each terminal: its class and its name."""
     waiting = Twins.__subclasses__()
     for cls in waiting:
         waiting += cls.__subclasses__()

@@ -67,7 +67,7 @@ SAVES = pytest.mark.parametrize("way", ["save", "save_all"])
 
 @pytest.fixture
 def line(server: Server, database_name: str, face: Any, db: Connection) -> Iterator[LineProxy]:
-    """A line to the server, by which the models' connection goes, and which retries nothing by itself."""
+    """A proxy between the models' connection and the server; it retries nothing."""
     with LineProxy(server.members[0].port) as proxy:
         uri = f"mongodb://127.0.0.1:{proxy.port}/?directConnection=true&retryWrites=false"
         made = connect(uri, database=database_name)
@@ -79,7 +79,7 @@ def line(server: Server, database_name: str, face: Any, db: Connection) -> Itera
 
 @pytest.fixture
 def raw(server: Server, database_name: str, db: Connection) -> Any:
-    """The collection, by a line of its own."""
+    """The collection, without the proxy."""
     return db.client[database_name]["outcomes"]
 
 

@@ -125,7 +125,7 @@ def test_decimals_of_a_body_may_be_numbers(app: Any) -> None:
 
 
 def valid() -> dict[str, Any]:
-    """What makes a sale."""
+    """The arguments of a sale."""
     return {
         "seller": ObjectId(),
         "lines": [

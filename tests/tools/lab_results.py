@@ -1,4 +1,4 @@
-"""Results of the lab as a file of them would read, made of figures; and whole runs whose noise is made by a seed."""
+"""Results of the lab in the form of a result file, made of given figures; and runs with noise from a seed."""
 
 from __future__ import annotations
 

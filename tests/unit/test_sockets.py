@@ -1,4 +1,4 @@
-"""Whose sockets the blocking face opens."""
+"""Which class of sockets the blocking face opens."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pytest
 
 
 def _outcome(call: Callable[[], Any]) -> Any:
-    """Return what a call gives, or the classes of what it raises, without the packages' names."""
+    """Return the result of a call, or the classes of its exception, without the packages' names."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -197,7 +197,7 @@ def _made(package: str, module: str, name: str, arguments: dict[str, Any]) -> An
 
 
 def _visible(value: Any) -> Iterator[tuple[str, Any]]:
-    """Give each public property and what reading it gives."""
+    """Return each public property with its value."""
     for name in sorted(dir(type(value))):
         if not name.startswith("_") and not callable(getattr(type(value), name)):
             yield name, _outcome(lambda name=name: getattr(value, name))  # type: ignore[misc]

@@ -201,7 +201,7 @@ def outcome(call: Callable[[], Any]) -> BaseException | None:
 
 
 def calls(name: str, called: Callable[..., Any]) -> Iterator[tuple[str, Any, list[Any], dict[str, Any]]]:
-    """Yield the name of an argument, the wrong value, and arguments with it."""
+    """Yield the name of an argument, the wrong value, and the arguments that contain it."""
     try:
         parameters = list(inspect.signature(called).parameters.values())
     except (TypeError, ValueError):

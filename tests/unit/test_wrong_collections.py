@@ -1,4 +1,4 @@
-"""What is no collection, or one of the other face, is told by functions that move collections and by `for`."""
+"""Functions that move collections, and `for`, refuse what is no collection or one of the other face."""
 
 from __future__ import annotations
 

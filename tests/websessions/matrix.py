@@ -215,7 +215,7 @@ class Played:
         return [self.query(each) for each in drawn]
 
     def query(self, what: str) -> tuple[str, str, Any]:
-        """Return a query, the key that it changes, and the value."""
+        """Return a query, the key that it changes, and the new value."""
         self.serial += 1
         if what == "increment":
             return "do=increment", "n", 1

@@ -1,4 +1,4 @@
-"""What only Litestar and aiohttp have: sessions set and cleared, responses that are raised, bodies made late."""
+"""Features of Litestar and aiohttp alone: sessions set and cleared, responses that are raised, late bodies."""
 
 from __future__ import annotations
 

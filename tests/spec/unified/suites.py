@@ -56,7 +56,7 @@ def parameters(version: tuple[int, ...]) -> dict[str, Any]:
 
 
 def started(version: tuple[int, ...]) -> Iterator[Facts]:
-    """Yield the deployments that the tests start of this version."""
+    """Yield the deployments of this version that the tests start."""
     known = parameters(version) | ({"requireApiVersion": False} if version >= API_VERSION else {})
     for name in DEPLOYMENTS:
         topology = "single" if name == "standalone" else "replicaset"

@@ -1,4 +1,4 @@
-"""The same expression in two worlds: this package's `bson` and the field's."""
+"""Evaluates an expression with this package's `bson` and with PyMongo's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OID = "5f5f5f5f5f5f5f5f5f5f5f5f"
 
 
 def _world(package: str) -> dict[str, Any]:
-    """Return the names an expression sees: those of one `bson` package, and some of the standard library."""
+    """Return the names for an expression: those of one `bson` package, and some of the standard library."""
     root = importlib.import_module(package)
     names: dict[str, Any] = {
         "bson": root,
@@ -101,7 +101,7 @@ def _spelled(value: Any) -> str:
 
 
 def outcome(world: Mapping[str, Any], expression: str) -> tuple[str, str]:
-    """Return what an expression gives: a value as text, or the class of an exception."""
+    """Return the result of an expression: a value as text, or the class of an exception."""
     try:
         value = eval(expression, dict(world))
     except Exception as error:
@@ -114,7 +114,7 @@ def outcome(world: Mapping[str, Any], expression: str) -> tuple[str, str]:
 
 @pytest.fixture
 def agree() -> Callable[[str], None]:
-    """Assert that an expression gives the same value, or the same class of exception, in both worlds."""
+    """Assert that an expression gives the same value, or the same class of exception, with both packages."""
 
     def check(expression: str) -> None:
         assert outcome(OURS, expression) == outcome(FIELDS, expression)
@@ -124,5 +124,5 @@ def agree() -> Callable[[str], None]:
 
 @pytest.fixture
 def ours() -> Callable[[str], Any]:
-    """Evaluate an expression in this package's world."""
+    """Evaluate an expression with this package."""
     return lambda expression: eval(expression, dict(OURS))

@@ -1,4 +1,4 @@
-"""What wrong arguments get: an exception that says what was expected, what was found, and what to do."""
+"""Wrong arguments raise an exception that says what was expected, what was found, and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Binary, UUIDs and vectors give what the field's package gives."""
+"""Binary, UUIDs and vectors behave as in PyMongo's package."""
 
 from __future__ import annotations
 

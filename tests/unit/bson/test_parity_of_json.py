@@ -1,4 +1,4 @@
-"""json_util writes and reads what the field's package does; where it is stricter, that is said here."""
+"""json_util writes and reads what PyMongo's package does; the tests name where it is stricter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decimal128 and DatetimeMS give what the field's package gives."""
+"""Decimal128 and DatetimeMS behave as in PyMongo's package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CodecOptions, TypeRegistry and JSONOptions give what the field's package gives."""
+"""CodecOptions, TypeRegistry and JSONOptions behave as in PyMongo's package."""
 
 from __future__ import annotations
 

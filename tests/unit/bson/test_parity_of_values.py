@@ -1,4 +1,4 @@
-"""The small value types give what the field's package gives: construction, repr, comparison, hash."""
+"""The small value types behave as in PyMongo's package: construction, repr, comparison, hash."""
 
 from __future__ import annotations
 
