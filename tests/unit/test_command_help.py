@@ -84,7 +84,7 @@ def test_output_goes_to_o(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_an_example_can_be_typed(name: str) -> None:
-    epilog = ALL[name].epilog or ""
+    epilog = re.sub(r" \\\n +", " ", ALL[name].epilog or "")
     lines = re.findall(r"mangonel .*", epilog[: epilog.index("exit status")])
     assert lines
     for line in lines[: len(re.findall(r"^  .*", epilog, re.MULTILINE))]:
