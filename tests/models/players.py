@@ -176,6 +176,8 @@ class Player:
         self.numbers: dict[str, str] = {}
         self.settles = any(SNAPSHOT.search(step.text) for step in steps)
         records = self.run(self._play(steps))
+        # GridFS sends its own commands, which name other ids first.
+        self.numbers.clear()
         records.append(Record(self.text([(name, self.plain(value)) for name, value in self.stage.content()])))
         return records  # type: ignore[no-any-return]
 
@@ -399,7 +401,7 @@ class Player:
         text = re.sub(r"Int64\(\d{15,}\)", "Int64(NUMBER)", text)
         count = itertools.count(len(self.numbers) + 1)
         return re.sub(
-            r"\b[0-9a-f]{24}\b|\b[0-9a-f]{8}-[0-9a-f-]{27}\b",
+            r"\b(?!5{24}|0{24})[0-9a-f]{24}\b|\b[0-9a-f]{8}-[0-9a-f-]{27}\b",
             lambda found: self.numbers.get(found[0]) or self.numbers.setdefault(found[0], f"ID{next(count)}"),
             text,
         )

@@ -76,8 +76,8 @@ KNOWN = [
         "what is left out is None; PyMongo takes any false value for it",
     ),
     Known(
-        r"(?i)(open_upload|upload_from)_stream\w*\(.*chunk_size|(put|new_file)\(.*chunk_?size",
-        "a wrong size is refused at once",
+        r"(?i)(open_upload|upload_from)_stream\w*\(.*chunk_size|(put|new_file)\(.*(chunk_?size|_id=2\*\*64)",
+        "a wrong size or id is refused at once",
     ),
     Known(
         r"\b(aggregate\w*|count_documents)\(.*\bhint=(None|[\[(])",
@@ -91,6 +91,9 @@ KNOWN = [
     Known(r"\bwatch\(.*\bcollation=", "PyMongo drops it"),
     Known(r"\bfind\w*\(.*\b(min|max)=\[", "pairs are bounds; PyMongo sends them as a list, which fails"),
     Known(r"find_one_and_delete\(.*\bupsert=", "the server refuses it; PyMongo stumbles over it"),
+    Known(
+        "", "what is explained is what is sent; PyMongo adds singleBatch", ours=r"^\[.*\{'explain'.*'limit': "
+    ),
     Known(r"\bserver_info\(", "the command is written buildInfo, its documented name"),
     Known(
         r"cursor_command\(.*codec_options=", "PyMongo decodes later batches by other options than the first"
