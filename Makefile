@@ -148,6 +148,7 @@ rest-beside:
 
 rest-seeds:
 	MANGONEL_SEEDS=1000 $(CARGO) test --locked --quiet -p mangonel-simulation --test seeds every_promise
+	@$(MAKE) --no-print-directory simulate SECONDS=60    # new ones, each time
 
 rest-codecs: build
 	$(BIN)/python tools/fuzz_codec.py --seconds 60
