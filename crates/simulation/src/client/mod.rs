@@ -85,6 +85,8 @@ pub(crate) struct Queued {
     pub(crate) at: (Option<Address>, u32),
     /// Its ticket: those before it in the queue have smaller ones.
     pub(crate) since: u64,
+    /// Whether its turn had come, though it may have lost the connection before it went on: others were served meanwhile.
+    pub(crate) was_granted: bool,
 }
 
 /// A connection of the pool.

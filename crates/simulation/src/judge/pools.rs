@@ -48,6 +48,12 @@ impl World {
         if let Some(broken) = broken {
             self.blame(format!("client {client}: {broken}"));
         }
+        let driver = &mut self.drivers[client];
+        for place in &mut driver.workers {
+            let (Some(queued), Some(exchange)) = (&mut place.queued, &place.exchange) else { continue };
+            let pool = exchange.server().and_then(|server| driver.client.pool(server, driver.shard));
+            queued.was_granted |= pool.is_some_and(|pool| !pool.is_waiting(exchange.id()));
+        }
     }
 
     /// Notes when a worker comes to a wait queue, and whether it was served before others when it leaves.
@@ -63,8 +69,9 @@ impl World {
         if is_waiting {
             // The pool was cleared and sent it away, so it queues anew.
             let here = (exchange.server().cloned(), pool.map_or(0, Pool::generation));
-            let since = queued.filter(|queued| queued.at == here).map_or(ticket, |queued| queued.since);
-            self.drivers[client].workers[worker].queued = Some(Queued { at: here, since });
+            let known = queued.filter(|queued| queued.at == here);
+            let queued = known.unwrap_or(Queued { at: here, since: ticket, was_granted: false });
+            self.drivers[client].workers[worker].queued = Some(queued);
             return;
         }
         let queued = queued.map(|queued| queued.since);
@@ -73,7 +80,7 @@ impl World {
         if let (true, Some(since), Some(pool)) = (is_served, queued, pool) {
             let server = exchange.server();
             passed = driver.workers.iter().position(|other| {
-                other.queued.as_ref().is_some_and(|theirs| theirs.since < since)
+                other.queued.as_ref().is_some_and(|theirs| theirs.since < since && !theirs.was_granted)
                     && other
                         .exchange
                         .as_ref()
