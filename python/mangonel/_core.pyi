@@ -35,6 +35,7 @@ __all__ = [
     "READ_DOCUMENT",
     "READ_FIRST",
     "READ_HELD",
+    "READ_MADE",
     "READ_RAW",
     "READ_RAW_BATCH",
     "READ_UNCHECKED",
@@ -76,6 +77,7 @@ __all__ = [
     "NextWord",
     "ObjectId",
     "OdmBase",
+    "OdmComparison",
     "OdmMaker",
     "OdmMeta",
     "OdmModel",
@@ -156,6 +158,7 @@ __all__ = [
     "run_now",
     "send_some",
     "shown_json",
+    "slots_like",
     "transfer",
     "watch_deadline",
     "write_form",
@@ -320,6 +323,7 @@ READ_APPLY: int
 READ_WITH_BATCH: int
 READ_DATABASES: int
 READ_HELD: int
+READ_MADE: int
 
 # What may be done with a command after a failure, for `Operation(kind=...)`.
 KIND_COMMAND: int
@@ -822,6 +826,7 @@ class ChildTemplate:
     def collection(self, database: Any, name: str) -> Any: ...
 
 # None if the class makes its instances in its own way.
+def slots_like(object: _T) -> _T: ...
 def made_like(kind: type[_T], fields: dict[str, Any]) -> _T | None: ...
 def write_form(model: Any) -> Any: ...
 def write_runs(
@@ -853,6 +858,13 @@ class OdmModel:
     def set_partial(self, class_: type[Any]) -> None: ...
     @property
     def is_compiled(self) -> bool: ...
+
+@final
+class OdmComparison:
+    def __new__(
+        cls, model: OdmModel, attribute: str, is_element: bool, key: str, class_: type[Any]
+    ) -> Self: ...
+    def __call__(self, value: Any, operator: str | None = None) -> Any: ...
 
 @final
 class OdmMaker:
@@ -902,12 +914,10 @@ def odm_build(model: OdmModel, values: dict[Any, Any]) -> Any | None: ...
 def odm_encode(object: OdmBase) -> bytes: ...
 def odm_insert(
     object: OdmBase,
-    database: str,
-    collection: str,
-    codec: Codec,
-    concern: Mapping[str, Any] | None,
+    target: tuple[str, str, Codec, Mapping[str, Any] | None],
     max_size: int,
-) -> tuple[Operation, bytes | None]: ...
+    origin: Any | None,
+) -> Operation | None: ...
 def odm_update(object: OdmBase) -> bytes | None: ...
 def odm_begin(object: OdmBase) -> None: ...
 def odm_guard(object: OdmBase) -> bytes | None: ...
@@ -932,13 +942,11 @@ def odm_take(object: OdmBase, other: OdmBase) -> None: ...
 def odm_adopt(model: OdmModel, owner: type[Any], slots: list[int]) -> None: ...
 def odm_loaded(object: OdmBase) -> list[str]: ...
 def odm_dump(model: OdmModel, attribute: str, value: Any, is_element: bool = False) -> Any: ...
-def odm_compared(model: OdmModel, attribute: str, value: Any, is_element: bool) -> Any: ...
+def odm_compared(model: OdmModel, attribute: str, value: Any, is_element: bool = False) -> Any: ...
 def odm_filter(object: OdmBase) -> dict[str, Any]: ...
 def odm_version(object: OdmBase) -> tuple[str, Any] | None: ...
 def odm_find(
-    database: str,
-    collection: str,
-    codec: Codec,
+    target: tuple[str, str, Codec],
     query: Mapping[str, Any],
     limit: int,
     model: OdmModel,
@@ -947,12 +955,7 @@ def odm_find(
     is_async: bool,
 ) -> Operation: ...
 def odm_save(
-    object: OdmBase,
-    database: str,
-    collection: str,
-    codec: Codec,
-    concern: Mapping[str, Any] | None,
-    answer: Callable[[Any], object],
+    object: OdmBase, target: tuple[str, str, Codec, Mapping[str, Any] | None]
 ) -> Operation | None: ...
 def odm_drain_joined(
     batch: Batch,

@@ -14,12 +14,17 @@ from typing import Annotated, Any
 
 import pytest
 
+import mangonel._faces
 import mangonel.odm.store
+from mangonel import _core
 from mangonel.errors import DuplicateKeyError, OperationFailure
 from mangonel.odm import Connection, Document, Ref, StaleDocument, Version, field, push
-from tools.interrupts import interrupt
+from mangonel.odm.model.convert import SAVING
+from tools.interrupts import interrupt, places
 
 FOLDERS = (str(Path(mangonel.odm.store.__file__).parent),)
+# Where the operation of a plain document's insert waits, too.
+FACES = (*FOLDERS, str(Path(mangonel._faces.__file__).parent / "blocking.py"))
 
 
 class InterruptedTarget(Document):
@@ -91,6 +96,35 @@ def test_what_was_interrupted_is_inserted_once(is_many: bool, db: Connection):
         if not was:
             break
     assert at > 5
+
+
+@pytest.mark.parametrize("is_fused", [True, False], ids=["fused", "reference"])
+def test_a_plain_document_whose_insert_was_interrupted_is_inserted_once(
+    is_fused: bool, db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(db.client._port, "_is_fused", is_fused)
+    for at in itertools.count(1):
+        # It opens the connection that the last interrupt closed.
+        InterruptedTarget().save()
+        document = InterruptedTarget(name="x")
+        error = interrupted(document.save, at)
+        # The error is still referred to, as in an `except` clause, and with it every frame.
+        assert not _core.odm_flags(document) & SAVING, at
+        with contextlib.suppress(DuplicateKeyError):
+            document.save()
+        assert InterruptedTarget.get(document.id).name == "x"
+        if error is None:
+            break
+    assert at > 5
+
+
+def interrupted(act: Callable[[], Any], at: int) -> BaseException | None:
+    """Run `act`, interrupted at a place, and return what it raised."""
+    try:
+        places(act, FACES, at)
+    except KeyboardInterrupt as error:
+        return error
+    return None
 
 
 @pytest.mark.parametrize("is_many", [False, True])

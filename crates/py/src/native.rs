@@ -64,6 +64,21 @@ pub(crate) fn counted<T>(py: Python<'_>, body: impl FnOnce(Python<'_>) -> T) -> 
     }
 }
 
+/// Makes an instance as `object.__new__` does; None if the class makes its instances in its own way, by a `__new__`.
+pub(crate) fn instance_of<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let raw = class.as_type_ptr();
+    // SAFETY: a live class and the base of all; both fields are only read. A class that has `object`'s `tp_new` is made
+    // by its allocator alone, as `object.__new__` does; it gives a new reference or null.
+    unsafe {
+        let usual = ffi::PyBaseObject_Type.tp_new.map(|new| new as usize);
+        if (*raw).tp_new.map(|new| new as usize) != usual {
+            return Ok(None);
+        }
+        let allocate = (*raw).tp_alloc.unwrap_or(ffi::PyType_GenericAlloc);
+        Bound::from_owned_ptr_or_err(class.py(), allocate(raw, 0)).map(Some)
+    }
+}
+
 /// Gives an instance's memory back, and its reference to its class.
 ///
 /// # Safety

@@ -1,5 +1,7 @@
 //! The result of a finished exchange: the reply in the operation's form, or the failure as an exception.
 
+use std::ops::Range;
+
 use mangonel_bson::{RawDocument, RawValue};
 use mangonel_proto::error::Failure;
 use mangonel_proto::message::read_reply;
@@ -7,7 +9,7 @@ use mangonel_proto::operation::Kind;
 use mangonel_proto::reply::CursorFacts;
 use pyo3::prelude::*;
 
-use super::batch::Batch;
+use super::batch::{Batch, next_in};
 use super::core::Core;
 use super::exchange::Exchange;
 use super::failure;
@@ -145,7 +147,7 @@ impl Exchange {
         codec::decode_document(py, &without(py, body, GOSSIP)?, Codec::default_for(py)?.get())
     }
 
-    pub(super) fn batch(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+    pub(crate) fn batch(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         // What a reply without a cursor means depends on the command, so its caller decides.
         let Some(cursor) = self.inner.facts().cursor.clone() else { return Ok(py.None()) };
         self.batch_of(py, &cursor)
@@ -197,6 +199,34 @@ impl Exchange {
         Ok(Py::new(py, batch)?.into_any())
     }
 
+    /// Where the only document of a finished cursor's batch is in the reply; None: there are more documents, or none.
+    pub(crate) fn only_document(&self) -> Option<Range<usize>> {
+        let cursor = self.inner.facts().cursor.as_ref().filter(|cursor| cursor.id == 0)?;
+        let offset = read_reply(&self.reply).ok()?.body_start;
+        let end = offset + cursor.batch.end.saturating_sub(1);
+        let found = next_in(&self.reply, offset + cursor.batch.start + 4, end).ok()??;
+        (found.end >= end).then_some(found)
+    }
+
+    /// How many documents an update matched and modified.
+    pub(crate) fn counts(&self, py: Python<'_>) -> PyResult<(i64, i64)> {
+        let body = self.body(py)?;
+        let count = |key| match body.get(key) {
+            Ok(Some(RawValue::Int32(count))) => Ok(count.into()),
+            Ok(Some(RawValue::Int64(count))) => Ok(count),
+            _ => Err(failure::protocol_error(
+                py,
+                "expected n and nModified in the reply to an update, got none",
+            )),
+        };
+        Ok((count("n")?, count("nModified")?))
+    }
+
+    /// The message that answers the command.
+    pub(crate) fn reply(&self) -> &[u8] {
+        &self.reply
+    }
+
     /// Whether a batch of it is a cursor's first.
     fn is_first(&self) -> bool {
         self.inner.operation().command.name() != "getMore"
@@ -216,7 +246,10 @@ impl Exchange {
     /// Takes out the cursor of a first batch that no caller has received. A cursor in an implicit session ends with the
     /// session.
     fn take_lost_cursor(&mut self) -> Option<LostCursor> {
-        let is_batch = matches!(self.reading, ReplyForm::Batch | ReplyForm::RawBatch | ReplyForm::WithBatch);
+        let is_batch = matches!(
+            self.reading,
+            ReplyForm::Batch | ReplyForm::RawBatch | ReplyForm::WithBatch | ReplyForm::Made
+        );
         let is_kept = self.inner.session().is_some() || self.inner.keeps_link();
         if self.reply.is_empty() || !is_batch || is_kept || !self.is_first() {
             return None;

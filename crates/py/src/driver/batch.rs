@@ -135,20 +135,6 @@ impl Batch {
         Ok(ranges)
     }
 
-    /// Where the only document that is left is in `message`; None if there are none or more. Stays before it.
-    pub(crate) fn only(&self, py: Python<'_>) -> PyResult<Option<std::ops::Range<usize>>> {
-        let start = self.position();
-        let Some(length) = self.next_document(py)?.map(<[u8]>::len) else { return Ok(None) };
-        let end = self.position();
-        self.move_to(start);
-        Ok((end >= self.end).then(|| end - length..end))
-    }
-
-    /// Whether the server has more documents than these.
-    pub(crate) fn has_more(&self) -> bool {
-        self.id != 0
-    }
-
     /// The whole message that the batch came in.
     pub(crate) fn message(&self) -> &[u8] {
         &self.message

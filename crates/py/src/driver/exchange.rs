@@ -24,7 +24,7 @@ use super::descriptions;
 use super::direct_receive::DirectReceive;
 use super::failure;
 use super::link::Link;
-use super::operation::{self, Operation, ReplyForm};
+use super::operation::{self, Maker, Operation, ReplyForm};
 use super::tls::Tls;
 use super::tracing::Traced;
 use crate::codec::{self, Codec};
@@ -82,6 +82,7 @@ pub struct Exchange {
     pub(super) reading: ReplyForm,
     pub(super) codec: Py<Codec>,
     answer: Option<Py<PyAny>>,
+    maker: Option<Box<dyn Maker>>,
     /// The message that answers the command, header included.
     pub(super) reply: Vec<u8>,
     /// The last network error: the cause of the coming exception.
@@ -117,13 +118,14 @@ impl Exchange {
         is_aside: bool,
     ) -> PyResult<Self> {
         let py = core.py();
-        let (asked, reading, codec, answer, sink) = {
+        let (asked, reading, codec, answer, maker, sink) = {
             let mut operation = operation.try_borrow_mut()?;
             let asked = operation.operation.take();
             let asked = asked
                 .ok_or_else(|| failure::bug(py, "expected an operation not yet begun, got a used one"))?;
-            let (answer, sink) = (operation.answer.take(), operation.sink.take());
-            (asked, operation.reading, operation.codec.clone_ref(py), answer, sink)
+            let (answer, maker) = (operation.answer.take(), operation.maker.take());
+            let sink = operation.sink.take();
+            (asked, operation.reading, operation.codec.clone_ref(py), answer, maker, sink)
         };
         let mut asked = asked;
         asked.limit = deadline::current(py)?;
@@ -146,6 +148,7 @@ impl Exchange {
             reading,
             codec,
             answer,
+            maker,
             reply: Vec::new(),
             cause: None,
             has_handed_over: false,
@@ -422,6 +425,13 @@ impl Exchange {
                 }
                 let reply = self.decode(py, self.body(py)?.as_bytes())?;
                 self.applied(py, reply)
+            }
+            ReplyForm::Made => {
+                self.check_writes(py)?;
+                match self.maker.take() {
+                    Some(maker) => maker.make(self, py),
+                    None => Ok(py.None()),
+                }
             }
             ReplyForm::WithBatch => self.with_batch(py),
             ReplyForm::Raw => Ok(codec::bytes_of(py, self.body(py)?.as_bytes())?.into_any().unbind()),
@@ -746,6 +756,9 @@ impl Exchange {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.link)?;
         visit.call(&self.answer)?;
+        if let Some(maker) = &self.maker {
+            maker.traverse(&visit)?;
+        }
         visit.call(&self.cause)?;
         visit.call(&self.conversation)
     }

@@ -2,12 +2,13 @@
 //! copying the fields of another object costs a fraction.
 
 use mangonel_entries::entries;
-use pyo3::exceptions::PyKeyError;
+use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PySet, PyString, PyType};
 use pyo3::{ffi, intern};
 
+use crate::native::instance_of;
 use crate::thread_end::Entry;
 
 /// What the databases of a client, or the collections of a database, have in common.
@@ -139,35 +140,72 @@ fn made_like<'py>(
     with_fields(kind, &fields.copy()?)
 }
 
+/// Make another instance of an object's class that has the same values in its slots. For a class of Python's that has
+/// slots only.
+#[entries]
+#[pyfunction]
+fn slots_like<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let (py, class) = (object.py(), object.get_type_ptr());
+    if !has_only_slots(class) {
+        return Err(PyTypeError::new_err(
+            "expected an instance of a class that has only slots, got another one",
+        ));
+    }
+    // SAFETY: a live object, whose class makes its instances by the usual allocator, which gives a new reference to memory
+    // of the class's size, zeroed behind its head; behind that both instances have slots and nothing else. A slot holds
+    // null or a reference; the copy gets its own.
+    unsafe {
+        let made = Bound::from_owned_ptr_or_err(py, ffi::PyType_GenericAlloc(class, 0))?;
+        let end = (*class).tp_basicsize as usize;
+        for offset in (size_of::<ffi::PyObject>()..end).step_by(size_of::<*mut ffi::PyObject>()) {
+            let value = object.as_ptr().byte_add(offset).cast::<*mut ffi::PyObject>().read();
+            ffi::Py_XINCREF(value);
+            made.as_ptr().byte_add(offset).cast::<*mut ffi::PyObject>().write(value);
+        }
+        Ok(made)
+    }
+}
+
+/// Whether all that instances have behind their heads are slots, of this class and its bases.
+fn has_only_slots(class: *mut ffi::PyTypeObject) -> bool {
+    let mut base = class;
+    // SAFETY: a live class, and its bases, which it keeps alive. Only the fields of finished classes are read; of those made
+    // on the heap there are more. A class statement sets `ht_slots` where it says `__slots__`; no other way does.
+    unsafe {
+        if (*class).tp_dictoffset != 0 || (*class).tp_weaklistoffset != 0 || (*class).tp_itemsize != 0 {
+            return false;
+        }
+        while (*base).tp_basicsize as usize > size_of::<ffi::PyObject>() {
+            let is_on_heap = ffi::PyType_HasFeature(base, ffi::Py_TPFLAGS_HEAPTYPE) != 0;
+            if !is_on_heap || (*base.cast::<ffi::PyHeapTypeObject>()).ht_slots.is_null() {
+                return false;
+            }
+            base = (*base).tp_base;
+        }
+    }
+    true
+}
+
 /// Makes an instance whose fields these are.
 fn with_fields<'py>(
     kind: &Bound<'py, PyType>,
     fields: &Bound<'py, PyDict>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = kind.py();
-    let raw = kind.as_type_ptr();
-    // SAFETY: a live class and the base of all; both fields are only read. A class that has `object`'s `tp_new` is made
-    // by its allocator alone, as `object.__new__` does; it gives a new reference or null. A name and a value are set as
-    // `object.__setattr__` does. From CPython 3.13 on, `PyObject_GenericSetDict` in its place leaves the fields inside the
-    // instance valid, and attributes are looked up there, where none was set.
-    unsafe {
-        let is_plain =
-            (*raw).tp_new.map(|new| new as usize) == ffi::PyBaseObject_Type.tp_new.map(|new| new as usize);
-        if !is_plain {
-            return Ok(None);
-        }
-        let allocate = (*raw).tp_alloc.unwrap_or(ffi::PyType_GenericAlloc);
-        let made = Bound::from_owned_ptr_or_err(py, allocate(raw, 0))?;
-        let name = intern!(py, "__dict__").as_ptr();
-        if ffi::PyObject_GenericSetAttr(made.as_ptr(), name, fields.as_ptr()) < 0 {
-            return Err(PyErr::fetch(py));
-        }
-        Ok(Some(made))
+    let Some(made) = instance_of(kind)? else { return Ok(None) };
+    let name = intern!(py, "__dict__").as_ptr();
+    // SAFETY: three live objects: a name and a value are set as `object.__setattr__` does. From CPython 3.13 on,
+    // `PyObject_GenericSetDict` in its place leaves the fields inside the instance valid, and attributes are looked up
+    // there, where none was set.
+    if unsafe { ffi::PyObject_GenericSetAttr(made.as_ptr(), name, fields.as_ptr()) } < 0 {
+        return Err(PyErr::fetch(py));
     }
+    Ok(Some(made))
 }
 
 /// Adds this module's class and function.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ChildTemplate>()?;
+    module.add_function(wrap_pyfunction!(slots_like, module)?)?;
     module.add_function(wrap_pyfunction!(made_like, module)?)
 }

@@ -11,7 +11,7 @@ mod deadline;
 mod descriptions;
 mod direct_receive;
 mod events;
-mod exchange;
+pub(crate) mod exchange;
 mod failure;
 pub(crate) mod interpreter;
 mod link;

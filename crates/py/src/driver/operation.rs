@@ -12,8 +12,10 @@ use mangonel_proto::topology::Address;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use pyo3::{PyTraverseError, PyVisit};
 
 use super::chunks::ChunkTarget;
+use super::exchange::Exchange;
 use super::failure;
 use super::session::{ImplicitSession, Session};
 use crate::codec::{self, Codec};
@@ -47,6 +49,8 @@ pub enum ReplyForm {
     Databases,
     /// None: the face asks for the reply's bytes, and for the result by `release`.
     Held,
+    /// The result of the operation's `maker`; a write error raises.
+    Made,
 }
 
 const REPLY_FORMS: &[(&str, ReplyForm)] = &[
@@ -62,6 +66,7 @@ const REPLY_FORMS: &[(&str, ReplyForm)] = &[
     ("READ_WITH_BATCH", ReplyForm::WithBatch),
     ("READ_DATABASES", ReplyForm::Databases),
     ("READ_HELD", ReplyForm::Held),
+    ("READ_MADE", ReplyForm::Made),
 ];
 
 const KINDS: &[(&str, Kind)] = &[
@@ -103,6 +108,15 @@ pub(super) fn reading(number: usize) -> PyResult<ReplyForm> {
     lookup(REPLY_FORMS, number)
 }
 
+/// Makes the result of an operation whose exchange is done, without a call of Python's.
+pub trait Maker: Send + Sync {
+    /// Makes the result.
+    fn make(self: Box<Self>, exchange: &mut Exchange, py: Python<'_>) -> PyResult<Py<PyAny>>;
+
+    /// Shows the collector the references that may lead back to the operation.
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError>;
+}
+
 /// How to run one command; the part of an [`Operation`] that many share.
 pub struct Plan {
     pub(crate) kind: Kind,
@@ -130,6 +144,8 @@ pub struct Operation {
     pub(crate) codec: Py<Codec>,
     /// The result of a successful write, or the function that reads its reply or batch.
     pub(crate) answer: Option<Py<PyAny>>,
+    /// What makes the result of its reply in the core.
+    pub(crate) maker: Option<Box<dyn Maker>>,
     /// Where the data of the chunks in its reply goes, and at which of its bytes.
     pub(crate) sink: Option<(Py<ChunkTarget>, usize)>,
 }
@@ -193,6 +209,7 @@ impl Operation {
             reading: ReplyForm::Unchecked,
             codec,
             answer: None,
+            maker: None,
             sink: None,
         })
     }
@@ -299,6 +316,7 @@ impl Operation {
             ReplyForm::RawBatch => ReplyShape::RawBatch,
             // What the driver itself reads of a reply is no document of the user's.
             ReplyForm::Answer | ReplyForm::Apply | ReplyForm::Unchecked => ReplyShape::Document,
+            ReplyForm::Made if plan.kind != Kind::Read => ReplyShape::Document,
             _ if codec.get().makes_raw_documents() => ReplyShape::Raw,
             _ => ReplyShape::Document,
         };
@@ -314,6 +332,7 @@ impl Operation {
             reading: plan.reading,
             codec,
             answer: None,
+            maker: None,
             sink: None,
         }
     }

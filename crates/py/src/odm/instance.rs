@@ -294,14 +294,11 @@ unsafe extern "C" fn meta_getattro(
     unsafe {
         let Some(get) = ffi::PyType_Type.tp_getattro else { return std::ptr::null_mut() };
         let found = get(class, name);
-        if found.is_null() {
+        if found.is_null() || !field::is_slot(ffi::Py_TYPE(found)) {
             return found;
         }
         enter(std::ptr::null_mut(), |py| {
             let found = Bound::from_owned_ptr(py, found);
-            if !field::is_slot(&found) {
-                return Ok(found.into_ptr());
-            }
             let table = get(class, pyo3::intern!(py, "__expressions__").as_ptr());
             let Some(table) = Bound::from_owned_ptr_or_opt(py, table) else {
                 ffi::PyErr_Clear();

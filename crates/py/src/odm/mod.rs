@@ -2,6 +2,7 @@
 //! smallest update of what changed. Knows no sockets and no commands; `mangonel.odm` is its only user.
 mod bits;
 mod build;
+mod comparing;
 mod copying;
 mod decode;
 mod encode;
@@ -26,10 +27,10 @@ mod value;
 use mangonel_entries::entries;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyNotImplemented, PyString};
+use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::codec::decode::Decoder;
-use crate::codec::fault::{Fault, Kind, Problem, into_exception};
+use crate::codec::fault::{Fault, into_exception};
 use encode::Writer;
 use fields::{DELETED, EXTRA_SET, Fields, GUARDED, MODIFIES, NEW, PARTIAL, SAVING, UNCERTAIN};
 pub use plan::OdmModel;
@@ -69,7 +70,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(odm_set_extra, module)?)?;
     module.add_function(wrap_pyfunction!(odm_take, module)?)?;
     module.add_function(wrap_pyfunction!(odm_dump, module)?)?;
-    module.add_function(wrap_pyfunction!(odm_compared, module)?)?;
+    module.add_function(wrap_pyfunction!(comparing::odm_compared, module)?)?;
+    module.add_class::<comparing::OdmComparison>()?;
     module.add_function(wrap_pyfunction!(saving::odm_filter, module)?)?;
     module.add_function(wrap_pyfunction!(saving::odm_version, module)?)?;
     module.add_function(wrap_pyfunction!(copying::odm_pending, module)?)?;
@@ -171,37 +173,6 @@ fn odm_dump<'py>(
     let made = self::value::coerce(type_of(field, is_element), value)
         .and_then(|made| stored(py, plan, field, is_element, &made));
     made.map_err(|fault| into_exception(py, fault, None))
-}
-
-/// The BSON form of a query operand, as `odm_dump` returns it, or of an operand for the field's elements.
-/// `NotImplemented` if it is neither: raising an error would take ten times as long.
-#[entries]
-#[pyfunction]
-fn odm_compared<'py>(
-    py: Python<'py>,
-    model: &Bound<'py, OdmModel>,
-    attribute: &Bound<'py, PyString>,
-    value: &Bound<'py, PyAny>,
-    is_element: bool,
-) -> PyResult<Bound<'py, PyAny>> {
-    let plan = model.get().model.0.plan(py)?;
-    let field = field_of(py, plan, attribute)?;
-    let has_elements = !std::ptr::eq(type_of(field, false), type_of(field, true));
-    let mut raised = None;
-    for is_element in [is_element, !is_element].into_iter().take(1 + usize::from(has_elements)) {
-        let made = match self::value::taken(type_of(field, is_element), value) {
-            Ok(Some(made)) => stored(py, plan, field, is_element, &made),
-            Ok(None) => continue,
-            Err(fault) => Err(fault),
-        };
-        match made.map_err(|fault| *fault) {
-            Ok(made) => return Ok(made),
-            Err(Problem::Found { kind: Kind::Field, .. }) => {}
-            Err(Problem::Python(error)) => raised = Some(error),
-            Err(problem) => return Err(into_exception(py, Box::new(problem), None)),
-        }
-    }
-    raised.map_or_else(|| Ok(PyNotImplemented::get(py).to_owned().into_any()), Err)
 }
 
 /// The field of an attribute.

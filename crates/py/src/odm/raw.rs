@@ -30,7 +30,7 @@ impl<'a> Iterator for Elements<'a> {
     fn next(&mut self) -> Option<Element<'a>> {
         let bytes = self.0;
         let kind = *bytes.first()?;
-        let key_length = memchr::memchr(0, &bytes[1..])?;
+        let key_length = key_length(&bytes[1..])?;
         let value_at = key_length + 2;
         let length = value_length(kind, bytes.get(value_at..)?)?;
         let whole = bytes.get(..value_at + length)?;
@@ -68,6 +68,13 @@ pub(super) fn find<'a>(document: &'a [u8], next: &mut usize, key: &[u8]) -> Opti
     };
     *next = all.0.len() - rest.0.len();
     Some(found)
+}
+
+/// How long the key is that begins here. Few are as long as a look at many bytes at once would pay for.
+#[inline]
+fn key_length(bytes: &[u8]) -> Option<usize> {
+    let first = &bytes[..bytes.len().min(16)];
+    first.iter().position(|byte| *byte == 0).or_else(|| memchr::memchr(0, bytes))
 }
 
 fn prefix(bytes: &[u8]) -> Option<usize> {

@@ -6,17 +6,20 @@ use mangonel_proto::message::{Command, Replies};
 use mangonel_proto::operation::{Kind, SessionChoice};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::{PyTraverseError, PyVisit};
 
 use super::encode::Writer;
 use super::fields::{DELETED, EXTRA_SET, Fields, GUARDED, MODIFIES, NEW, SAVING, UNCERTAIN, release};
 use super::guard::adopt;
+use super::instance::watch;
 use super::update::Update;
 use super::value::located;
 use super::{decode, raw, update};
 use crate::codec::decode::Decoder;
 use crate::codec::fault::into_exception;
-use crate::driver::operation::{Operation, Plan as OperationPlan, ReplyForm};
+use crate::driver::exchange::Exchange;
+use crate::driver::operation::{Maker, Operation, Plan as OperationPlan, ReplyForm};
 use crate::driver::source::too_large;
 
 /// Return an instance as BSON. `draft`: remember the bytes for `odm_stored`.
@@ -211,6 +214,11 @@ pub(super) fn odm_stored(
     raw: Option<&Bound<'_, PyBytes>>,
     origin: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
+    stored(object, raw.map(|raw| raw.as_bytes().to_vec()), origin)
+}
+
+/// Does what `odm_stored` says.
+fn stored(object: &Bound<'_, PyAny>, raw: Option<Vec<u8>>, origin: &Bound<'_, PyAny>) -> PyResult<()> {
     super::odm_set_origin(object, origin)?;
     let fields = Fields::of(object)?;
     // What was set since it began to be stored is a change.
@@ -222,7 +230,7 @@ pub(super) fn odm_stored(
     }
     if fields.plan.keeps_raw {
         let mut state = fields.state();
-        state.raw = raw.map(|raw| raw.as_bytes().to_vec()).unwrap_or_default();
+        state.raw = raw.unwrap_or_default();
         state.saved.clear();
     }
     fields.forget_old(object.py());
@@ -364,18 +372,26 @@ pub(super) fn odm_version<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<(S
     Ok(found.map(|found| (String::from_utf8_lossy(key).into_owned(), found)))
 }
 
-/// Build the operation that saves what changed, or None. `concern`: the write concern's document, or None.
+/// What an update ends with: how many documents the server matched and modified.
+struct Counts;
+
+impl Maker for Counts {
+    fn make(self: Box<Self>, exchange: &mut Exchange, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let (matched, modified) = exchange.counts(py)?;
+        Ok((matched, modified).into_pyobject(py)?.into_any().unbind())
+    }
+
+    fn traverse(&self, _visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        Ok(())
+    }
+}
+
+/// Build the operation that saves what changed, or None; its result is how many documents the server matched and
+/// modified. `target`: as for `odm_insert`.
 #[entries]
 #[pyfunction]
-#[pyo3(signature = (object, database, collection, codec, concern, answer))]
-pub(super) fn odm_save(
-    object: &Bound<'_, PyAny>,
-    database: &str,
-    collection: &str,
-    codec: Py<crate::codec::Codec>,
-    concern: Option<&Bound<'_, PyAny>>,
-    answer: Py<PyAny>,
-) -> PyResult<Option<Operation>> {
+#[pyo3(signature = (object, target))]
+pub(super) fn odm_save(object: &Bound<'_, PyAny>, target: Target<'_>) -> PyResult<Option<Operation>> {
     let py = object.py();
     let fields = Fields::of(object)?;
     alone(py, fields)?;
@@ -387,7 +403,8 @@ pub(super) fn odm_save(
     };
     filter.extend_from_slice(update.guard.bytes());
     raw::close(&mut filter, start);
-    let (mut head, start) = head_of(b"update", collection, &codec, concern)?;
+    let (database, collection, codec, concern) = target;
+    let (mut head, start) = head_of(b"update", collection.to_str()?, &codec, concern.as_ref())?;
     head.extend_from_slice(b"\x04updates\0");
     let array = raw::open(&mut head);
     head.extend_from_slice(b"\x030\0");
@@ -398,32 +415,68 @@ pub(super) fn odm_save(
     raw::close(&mut head, statement);
     raw::close(&mut head, array);
     raw::close(&mut head, start);
-    let reading = ReplyForm::Apply;
-    let steps = OperationPlan { kind: Kind::RetryableWrite, reading, replies: Replies::One };
+    let steps = OperationPlan { kind: Kind::RetryableWrite, reading: ReplyForm::Made, replies: Replies::One };
+    let database = database.to_str()?;
     let mut made =
         Operation::assemble(py, database, head, Vec::new(), codec, &steps, SessionChoice::Implicit)?;
-    made.answer = Some(answer);
+    made.maker = Some(Box::new(Counts));
     begin(py, fields, update)?;
     Ok(Some(made))
 }
 
-/// Build the operation that stores a new instance; return it with the bytes that `odm_stored` wants, if any.
-/// `concern`: the write concern's document, or None.
+/// Where an instance is stored, for a command.
+type Target<'py> =
+    (Bound<'py, PyString>, Bound<'py, PyString>, Py<crate::codec::Codec>, Option<Bound<'py, PyAny>>);
+
+/// What an insert ends with: the instance is stored, and is the result.
+struct Inserted {
+    object: Py<PyAny>,
+    /// Its bytes, if it keeps them.
+    raw: Option<Vec<u8>>,
+    /// None: `odm_stored` is to follow, and the bytes are the result.
+    origin: Option<Py<PyAny>>,
+}
+
+impl Maker for Inserted {
+    fn make(self: Box<Self>, _exchange: &mut Exchange, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self.origin {
+            Some(origin) => {
+                stored(self.object.bind(py), self.raw, origin.bind(py))?;
+                Ok(self.object)
+            }
+            None => {
+                let raw = self.raw.map(|raw| crate::codec::bytes_of(py, &raw)).transpose()?;
+                Ok(raw.map_or_else(|| py.None(), |raw| raw.into_any().unbind()))
+            }
+        }
+    }
+
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.object)?;
+        visit.call(&self.origin)
+    }
+}
+
+/// Build the operation that stores an instance; None: a transaction may want to know of it first. Its result is the
+/// instance, stored at `origin`; without one the bytes that `odm_stored` wants, if any. `target`: the names of database
+/// and collection, its codec, and the write concern's document or None.
 #[entries]
 #[pyfunction]
-#[pyo3(signature = (object, database, collection, codec, concern, max_size))]
-pub(super) fn odm_insert<'py>(
-    object: &Bound<'py, PyAny>,
-    database: &str,
-    collection: &str,
-    codec: Py<crate::codec::Codec>,
-    concern: Option<&Bound<'_, PyAny>>,
+#[pyo3(signature = (object, target, max_size, origin))]
+pub(super) fn odm_insert(
+    object: &Bound<'_, PyAny>,
+    target: Target<'_>,
     max_size: usize,
-) -> PyResult<(Operation, Option<Bound<'py, PyBytes>>)> {
+    origin: Option<Py<PyAny>>,
+) -> PyResult<Option<Operation>> {
     let py = object.py();
     let fields = Fields::of(object)?;
     alone(py, fields)?;
-    let (mut head, start) = head_of(b"insert", collection, &codec, concern)?;
+    if watch::is_on() {
+        return Ok(None);
+    }
+    let (database, collection, codec, concern) = target;
+    let (mut head, start) = head_of(b"insert", collection.to_str()?, &codec, concern.as_ref())?;
     raw::close(&mut head, start);
     let packed = fields.known().map_or(0, |state| state.raw.len());
     let mut sequence = Command::begin_sequence("documents", 512 + packed);
@@ -434,12 +487,13 @@ pub(super) fn odm_insert<'py>(
     if document.len() > max_size {
         return Err(too_large(py, document.len(), max_size));
     }
-    let kept = fields.plan.keeps_raw.then(|| crate::codec::bytes_of(py, document)).transpose()?;
-    let steps =
-        OperationPlan { kind: Kind::RetryableWrite, reading: ReplyForm::Answer, replies: Replies::One };
-    let made = Operation::assemble(py, database, head, sequence, codec, &steps, SessionChoice::Implicit)?;
+    let raw = fields.plan.keeps_raw.then(|| document.to_vec());
+    let steps = OperationPlan { kind: Kind::RetryableWrite, reading: ReplyForm::Made, replies: Replies::One };
+    let database = database.to_str()?;
+    let mut made = Operation::assemble(py, database, head, sequence, codec, &steps, SessionChoice::Implicit)?;
+    made.maker = Some(Box::new(Inserted { object: object.clone().unbind(), raw, origin }));
     begin(py, fields, Update::of_whole(fields.dirty()))?;
-    Ok((made, kept))
+    Ok(Some(made))
 }
 
 /// Begins the command of a write; returns the start of its document, to be closed later.

@@ -147,6 +147,12 @@ impl Update {
             return;
         }
         match (was.kind, is.kind) {
+            (0x03, 0x03) if let Some(changed) = changed_parts(was.value, is.value) => {
+                self.rules.is_whole &= !self.is_partial;
+                for (former, element) in changed {
+                    self.change(&joined(path, element.key), Some(former), &element, false);
+                }
+            }
             (0x03, 0x03) if has_safe_keys(was.value) && has_safe_keys(is.value) && !is_empty(is.value) => {
                 self.change_document(path, was.value, is.value);
             }
@@ -305,8 +311,29 @@ fn is_empty(document: &[u8]) -> bool {
 
 /// Whether paths can be built of the keys.
 fn has_safe_keys(document: &[u8]) -> bool {
-    Elements::of(document)
-        .all(|element| !element.key.is_empty() && element.key[0] != b'$' && !element.key.contains(&b'.'))
+    Elements::of(document).all(|element| is_safe(element.key))
+}
+
+fn is_safe(key: &[u8]) -> bool {
+    !key.is_empty() && key[0] != b'$' && !key.contains(&b'.')
+}
+
+/// The elements that differ, as they were and as they are, of two documents with the same keys in one order. None: they
+/// have not, or no paths can be built of the keys.
+fn changed_parts<'a>(was: &'a [u8], is: &'a [u8]) -> Option<Vec<(Element<'a>, Element<'a>)>> {
+    let (mut before, mut after) = (Elements::of(was), Elements::of(is));
+    let mut changed = Vec::new();
+    loop {
+        match (before.next(), after.next()) {
+            (None, None) => return Some(changed),
+            (Some(former), Some(element)) if former.key == element.key && is_safe(element.key) => {
+                if !same(&former, &element) {
+                    changed.push((former, element));
+                }
+            }
+            _ => return None,
+        }
+    }
 }
 
 /// Writes `path: {$each: [items]}`.
@@ -384,7 +411,9 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
     let mut draft = Vec::new();
     let dirty = fields.dirty();
     let places = fields.known().map(|state| places(&state.raw, plan)).unwrap_or_default();
-    let mut encoded = Vec::with_capacity(256);
+    // A list is about as long as it was. Of a long document only a part is changed.
+    let room = fields.known().map_or(0, |state| state.raw.len());
+    let mut encoded = Vec::with_capacity(room.clamp(256, 32 * 1024));
     for at in 0..dirty.words().max(plan.mutable.words()) {
         let mut left = dirty.word(at) | plan.mutable.word(at);
         while left != 0 {

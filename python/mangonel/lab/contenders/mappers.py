@@ -216,9 +216,8 @@ class OdmReader(Reader):
 
         post = self.post
         post.views = value
-        collection = post._bind(False)
-        names = collection._database_name, collection._name
-        operation = _core.odm_save(post, *names, collection._codec, None, len)
+        _, database, name, codec, *_ = post._bind(False)._context
+        operation = _core.odm_save(post, (database, name, codec, None))
         _core.odm_settle(post, True)
         return operation
 

@@ -42,6 +42,8 @@ class _Known(dict[str, "Connection"]):
 connections = _Known()
 # The connections that replace others in this context, by name.
 overrides: ContextVar[Mapping[str, Connection] | None] = ContextVar("mangonel_odmoverrides", default=None)
+# Returns them, or None.
+overridden = overrides.get
 
 
 class Connection(ConnectionTwins):
@@ -402,7 +404,7 @@ def connection(alias: str = "default") -> Connection:
         >>> connection().database().name
         'shop'
     """
-    others = overrides.get()
+    others = overridden()
     try:
         return connections[alias] if others is None else others.get(alias) or connections[alias]
     except TypeError:

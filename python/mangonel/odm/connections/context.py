@@ -8,11 +8,13 @@ from typing import Any
 
 # The session of all operations in this context, by the clients that it belongs to.
 sessions: ContextVar[Mapping[Any, Any] | None] = ContextVar("mangonel_odm_sessions", default=None)
+# Returns them, or None. A method of an imported name is bound anew at each call.
+current_sessions = sessions.get
 
 
 def session_for(connection: Any) -> Any:
     """Return this context's session for a connection's deployment, or None."""
-    found = sessions.get()
+    found = current_sessions()
     return None if found is None else found.get(connection.clients)
 
 

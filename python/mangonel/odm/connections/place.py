@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mangonel import _core
-from mangonel.odm.connections.connection import connection, connections, overrides
-from mangonel.odm.connections.context import session_for, sessions
+from mangonel.odm.connections.connection import connection, connections, overridden
+from mangonel.odm.connections.context import current_sessions, session_for
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.model.convert import NEW
 
@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 
 
 class Place:
-    """A collection of a connection, with the session to use."""
+    """A collection of a connection, with the session to use.
 
-    __slots__ = ("collection", "connection", "port", "session", "write_concern")
+    `read` and `written` have the names and settings of `collection` for commands that the core makes; None: it makes
+    none.
+    """
+
+    __slots__ = ("collection", "connection", "port", "read", "session", "write_concern", "written")
 
     def __init__(
         self, chosen: Any, model: Any, is_async: bool, session: Any = None, write_concern: Any = None
@@ -32,6 +36,10 @@ class Place:
             if given is not None and given.in_transaction:
                 raise concern_in_transaction("write_concern")
             self.collection = collection.with_options(write_concern=write_concern)
+        _, database, name, codec, is_plain, concern = self.collection._context
+        is_acknowledged = given is None and concern._acknowledged
+        self.read = (database, name, codec) if given is None and is_plain else None
+        self.written = (database, name, codec, concern._document or None) if is_acknowledged else None
 
 
 def concern_in_transaction(option: str) -> UnsupportedOption:
@@ -58,10 +66,21 @@ def place_of(document: Any, is_async: bool, session: Any = None, write_concern: 
     chosen = None if _core.odm_flags(document) & NEW else _core.odm_origin(document)
     if chosen is None:
         alias = model.__connection__
-        chosen = connections[alias] if overrides.get() is None else connection(alias)
-    if session is not None or write_concern is not None or sessions.get() is not None:
+        chosen = connections[alias] if overridden() is None else connection(alias)
+    if session is not None or write_concern is not None or current_sessions() is not None:
         return Place(chosen, model, is_async, session, write_concern)
-    # The default place is cached, as collections are.
+    found: Place | None = chosen._places[is_async].get(model)
+    return found or default_place(chosen, model, is_async)
+
+
+def default_place(chosen: Any, model: Any, is_async: bool) -> Place:
+    """Return the place of a model's documents on a connection, without a session; it is cached, as collections are.
+
+    Args:
+        chosen: the connection.
+        model: a document class.
+        is_async: True: use the asyncio client's collection.
+    """
     places: dict[Any, Place] = chosen._places[is_async]
     place = places.get(model)
     if place is None:

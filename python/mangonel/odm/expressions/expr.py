@@ -109,6 +109,9 @@ def _combined(combine: Callable[[tuple[Any, ...]], dict[str, Any]], where: tuple
     return JoinedExpr(combine(plain), through)
 
 
+PLAIN = (Expr, dict)
+"""Classes of conditions whose query document is known without a look at them."""
+
 Where: TypeAlias = Expr | bool | Mapping[str, Any]
 """What `find` takes: a condition (a bool, to type checkers) or a raw query document."""
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
+from mangonel import _core
 from mangonel.bson import Decimal128
 from mangonel.odm._registry import is_document_class
 from mangonel.odm.errors import ValidationError
@@ -72,7 +73,17 @@ class Path(Arithmetic[T], Operand):
     # Continues a path behind a reference; `through` sets it.
     _hop: ClassVar[Callable[[Any, Any, str], Any]]
 
-    __slots__ = ("_is_element", "_join", "_keys", "_model", "_name", "_owner", "_resolved", "_text")
+    __slots__ = (
+        "_comparison",
+        "_is_element",
+        "_join",
+        "_keys",
+        "_model",
+        "_name",
+        "_owner",
+        "_resolved",
+        "_text",
+    )
 
     def __init__(self, model: Any, name: str) -> None:
         # `_owner` has the last field; the path begins at `_model`.
@@ -114,6 +125,12 @@ class Path(Arithmetic[T], Operand):
         return made
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_comparison":
+            # Made when it is first asked for: the slot is empty.
+            self._comparison = made = _core.OdmComparison(
+                self._owner.__model__, self._field().name, self._is_element, self._key, Expr
+            )
+            return made
         if name.startswith("__"):
             raise AttributeError(name)
         return self._inner(name)
@@ -214,10 +231,14 @@ class Path(Arithmetic[T], Operand):
             raise ValidationError(f"expected {type_name(field)}, got {type(by).__name__} at $.{self._key}")
         return Decimal128(by) if isinstance(by, decimal.Decimal) else by
 
-    def _compare(self, operator: str, value: Any) -> Expr:
-        return Expr({self._key: {operator: self._dump(value)}})
+    def _compare(self, operator: str, value: Any) -> Any:
+        made = self._comparison(value, operator)
+        return made if made is not NotImplemented else Expr({self._key: {operator: self._dump(value)}})
 
     def __eq__(self, value: object) -> Any:
+        made = self._comparison(value)
+        if made is not NotImplemented:
+            return made
         dumped = self._dump(value)
         # A document or a pattern would be read as operators or as a regular expression.
         is_plain = not isinstance(dumped, (dict, re.Pattern)) and type(dumped).__name__ != "Regex"

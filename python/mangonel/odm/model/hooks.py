@@ -197,7 +197,7 @@ def listen(when: str, event: str, function: Callable[..., Any], model: Any = Non
 
 def _announce(event: str) -> None:
     """Tell every model its current hooks."""
-    forget_plain()
+    forget_plans()
     for cls in models:
         cls.__hooks__ = collect_hooks(cls)
         if event == "load":
@@ -205,10 +205,10 @@ def _announce(event: str) -> None:
             cls.__model__.reset()
 
 
-def forget_plain() -> None:
-    """Search for hooks again at the next save of a document of any model."""
+def forget_plans() -> None:
+    """Look at the hooks and class attributes of every model again when they are needed next."""
     for cls in models:
-        cls.__plan__.is_plain = None
+        cls.__plan__.is_plain = cls.__plan__.short = None
 
 
 def _is_meant(cls: Any, model: Any) -> bool:

@@ -14,14 +14,17 @@ from mangonel.odm.expressions.paths import Path
 from mangonel.odm.model.cast import check_cast
 from mangonel.odm.model.embedded_in import SLOT, EmbeddedIn, embedded_in
 from mangonel.odm.model.fields import MISSING, FieldInfo, Inverse, field, many
-from mangonel.odm.model.hooks import collect_hooks, forget_plain
+from mangonel.odm.model.hooks import collect_hooks, forget_plans
 from mangonel.odm.model.many import InverseDescriptor
-from mangonel.odm.model.plan import Plan
+from mangonel.odm.model.plan import UnreadPlan
 from mangonel.odm.model.spelling import check_class_options
 from mangonel.odm.model.tenancy import check_tenant
 
 # A reference that cannot be None, by the text of its annotation; aliases are resolved at first use.
 _BARE_REF = re.compile(r"^\s*(\w+\.)?(?:Ref|BelongsTo)\[[\w.\"']+\]\s*$")
+
+# Class attributes that plans know of their models and of the bases of these.
+_PLANNED = {"__connection__", "__default_scope__", "__tag_value__", "__tenant__"}
 
 # The settings of a model's collection.
 _SETTINGS = {"read_concern", "read_preference", "write_concern"}
@@ -138,7 +141,7 @@ class ModelMeta(_core.OdmMeta):
         cls.__fields__ = _ordered(fields, cls)
         cls.__expressions__ = {attribute: Path(cls, attribute) for attribute in cls.__fields__}
         cls.__hooks__ = collect_hooks(cls)
-        cls.__plan__ = Plan(cls, make_partial_class)
+        cls.__plan__ = UnreadPlan(cls, make_partial_class)
         if cls.__is_document__ and not is_abstract:
             check_tenant(cls)
         if cls.__cast__:
@@ -154,7 +157,7 @@ class ModelMeta(_core.OdmMeta):
                 keeper.forget()
             if cls.__hooks__ and not cls.__is_document__:
                 # Documents saved earlier may hold it in place of its base.
-                forget_plain()
+                forget_plans()
         return cls
 
     def __init__(
@@ -171,6 +174,13 @@ class ModelMeta(_core.OdmMeta):
         if name in cls.__dict__.get("__fields__", ()):
             raise AttributeError(f"cannot replace the field {name!r} of {cls.__name__}")
         super().__setattr__(name, value)
+        if name in _PLANNED:
+            forget_plans()
+
+    def __delattr__(cls, name: str) -> None:  # noqa: N805  # the class
+        super().__delattr__(name)
+        if name in _PLANNED:
+            forget_plans()
 
 
 def _adopt(cls: Any) -> None:
@@ -260,7 +270,10 @@ def _join_family(cls: Any) -> None:
         # Below a model that is not a root: a collection of its own.
         return
     if "__tag_value__" not in cls.__dict__:
-        cls.__tag_value__ = cls.__default_tag__() if cls is not root or root.__tag_root__ else None
+        # Plans know nothing of the class yet.
+        type.__setattr__(
+            cls, "__tag_value__", cls.__default_tag__() if cls is not root or root.__tag_root__ else None
+        )
     if cls is not root and "__collection__" not in cls.__dict__:
         cls.__collection__ = root.__collection_name__()
     ancestors: tuple[Any, ...] = cls.__mro__[1:]

@@ -20,9 +20,10 @@ class Plan:
         by_key: by key in the database.
         id: the field of the document's `_id`, or None.
         is_plain: whether saving runs no hooks, sets no times and counts nothing; None until first asked.
+        short: what the short way to a single document needs; None until first asked.
     """
 
-    __slots__ = ("_hide", "by_key", "fields", "id", "is_plain", "model")
+    __slots__ = ("_hide", "by_key", "fields", "id", "is_plain", "model", "short")
     fields: dict[str, Resolved]
     by_key: dict[str, Resolved]
     id: Resolved | None
@@ -31,15 +32,7 @@ class Plan:
         self.model = model
         self._hide = hide
         self.is_plain: bool | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        # Only empty slots: the fields are not evaluated yet.
-        if name not in ("fields", "by_key", "id"):
-            raise AttributeError(name)
-        self.fields = {name: resolve_field(self.model, info) for name, info in self.model.__fields__.items()}
-        self.by_key = {field.key: field for field in self.fields.values()}
-        self.id = self.by_key.get("_id")
-        return getattr(self, name)
+        self.short: tuple[Any, Any, Any] | None = None
 
     def compile(self) -> None:
         """Give the core its plan; the core calls this at the model's first use.
@@ -52,3 +45,22 @@ class Plan:
     def make_partial(self) -> None:
         """Make the hidden class of partly loaded instances; the core calls this for the first of them."""
         self._hide(self.model)
+
+
+class UnreadPlan(Plan):
+    """A plan whose fields are not evaluated yet: the first one that is asked for makes it a `Plan`.
+
+    It is a class of its own since reading an attribute costs more where `__getattr__` could be asked.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        # Only empty slots.
+        if name not in ("fields", "by_key", "id"):
+            raise AttributeError(name)
+        self.fields = {name: resolve_field(self.model, info) for name, info in self.model.__fields__.items()}
+        self.by_key = {field.key: field for field in self.fields.values()}
+        self.id = self.by_key.get("_id")
+        self.__class__ = Plan  # type: ignore[assignment]  # to mypy a class is no value
+        return getattr(self, name)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from mangonel import timeout
 from mangonel._arguments import expect
-from mangonel.bson import ObjectId
+from mangonel._core import slots_like
 from mangonel.odm.connections.connection import Connection, connection
 from mangonel.odm.errors import UnsupportedOption
-from mangonel.odm.expressions.expr import Expr, JoinedExpr, Where, part_of, query_of
+from mangonel.odm.expressions.expr import PLAIN, JoinedExpr, Where, part_of, query_of
 from mangonel.odm.expressions.paths import Path, key_of, order_of
 from mangonel.odm.expressions.through import Through, field_of, joined_order
 from mangonel.odm.expressions.values import dump
@@ -18,6 +18,7 @@ from mangonel.odm.model.shapes import keys_of
 from mangonel.odm.query.include import Node, looked_up, merged, nodes_of
 from mangonel.odm.query.options import FindOptions
 from mangonel.odm.query.request import TERMINALS, Request
+from mangonel.odm.query.single import STORED_AS_THEY_ARE
 from mangonel.odm.query.tenants import narrowed
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ __all__ = ["QueryBuilder"]
 
 T = TypeVar("T")
 S = TypeVar("S")
-
-# Types of ids with the same form in the database and in programs.
-_STORED_AS_THEY_ARE = frozenset((ObjectId, int, str))
 
 
 class QueryBuilder(Generic[T]):
@@ -57,7 +55,7 @@ class QueryBuilder(Generic[T]):
     def __init__(self, model: Any, where: tuple[Where, ...] = ()) -> None:
         joins: tuple[Any, ...] = ()
         for condition in where:
-            if type(condition) not in (Expr, dict):
+            if type(condition) not in PLAIN:
                 if type(condition) is JoinedExpr:
                     joins = (*joins, condition)
                 else:
@@ -85,22 +83,8 @@ class QueryBuilder(Generic[T]):
             self._is_plain = False
 
     def _copy(self) -> Self:
-        # Written out, since every building step makes a copy.
-        made: Self = object.__new__(type(self))
-        made._connection = self._connection
-        made._includes = self._includes
-        made._is_none = self._is_none
+        made = slots_like(self)
         made._is_plain = False
-        made._joins = self._joins
-        made._lookups = self._lookups
-        made._model = self._model
-        made._on_invalid = self._on_invalid
-        made._options = self._options
-        made._seconds = self._seconds
-        made._session = self._session
-        made._shape = self._shape
-        made._where = self._where
-        made._wish = self._wish
         return made
 
     def _with(self, **options: Any) -> Self:
@@ -131,7 +115,7 @@ class QueryBuilder(Generic[T]):
         """Add the condition for a document's id to a query without conditions."""
         model = self._model
         field, kind = model.__plan__.id, type(id)
-        stored = id if kind is field.type and kind in _STORED_AS_THEY_ARE else dump(model, field, id)
+        stored = id if kind is field.type and kind in STORED_AS_THEY_ARE else dump(model, field, id)
         if model.__default_scope__ is None:
             self._where = ({"_id": stored},)
             return self

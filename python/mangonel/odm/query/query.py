@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from mangonel.odm.query.options import WatchOptions
 
-__all__ = ["Query"]
+__all__ = ["EMPTY", "Query"]
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -71,3 +71,7 @@ class Query(QueryWrites[T], QueryAggregates[T]):
             raise unsupported("watch", "where")
         check_options(self, TERMINALS["watch"])
         return Changes(self, pipeline, {"full_document": full_document, **options})
+
+
+EMPTY: Query[Any] = Query(None)
+"""A query without a model and conditions, to be copied."""

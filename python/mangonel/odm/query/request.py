@@ -16,7 +16,7 @@ from mangonel.bson import decode
 from mangonel.bson.errors import InvalidBSON
 from mangonel.errors import ProtocolError
 from mangonel.odm.connections.connection import connection
-from mangonel.odm.connections.context import sessions
+from mangonel.odm.connections.context import current_sessions
 from mangonel.odm.connections.identity import current_map
 from mangonel.odm.connections.place import concern_in_transaction
 from mangonel.odm.errors import UnsupportedOption, ValidationError
@@ -231,7 +231,7 @@ class Request:
             keywords.setdefault("batch_size", max(2, limit))
         # A single document is decoded completely.
         self.is_lazy: bool = query._wish.get("lazy", not wanted.most and limit != 1)
-        session, running = query._session, sessions.get()
+        session, running = query._session, current_sessions()
         if session is None and running is not None:
             session = running.get(chosen.clients)
         if session is not None:

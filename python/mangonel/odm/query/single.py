@@ -6,17 +6,22 @@ from typing import Any
 
 from mangonel import _core
 from mangonel._shared.settings import BOUND
-from mangonel.odm.connections.connection import connection, connections, overrides
-from mangonel.odm.connections.context import sessions
+from mangonel.bson import ObjectId
+from mangonel.odm.connections.connection import connection, connections, overridden
+from mangonel.odm.connections.context import current_sessions
+from mangonel.odm.connections.place import default_place
 from mangonel.odm.query.request import TERMINALS, Request
 
-__all__ = ["LONG_WAY", "answer", "single"]
+__all__ = ["LONG_WAY", "STORED_AS_THEY_ARE", "answer", "single"]
 
-LONG_WAY = object()
+STORED_AS_THEY_ARE = frozenset((ObjectId, int, str))
+"""Types of ids with the same form in the database and in programs."""
+
+LONG_WAY: Any = object()
 """What `single` returns if only a `Request` can ask for the document."""
 
 
-def single(model: Any, query: dict[str, Any], is_async: bool, terminal: str) -> Any:
+def single(model: Any, query: Any, is_async: bool, terminal: str, is_id: bool = False) -> Any:
     """Return the document that a query without options finds, or a coroutine for it.
 
     Args:
@@ -24,31 +29,40 @@ def single(model: Any, query: dict[str, Any], is_async: bool, terminal: str) -> 
         query: the conditions.
         is_async: True: use the asyncio client's collection.
         terminal: the name of a terminal for one document, which says what a missing one means.
+        is_id: in place of the conditions the id is given, and the model may have a default scope.
     """
-    if (
-        model.__tenant__ is None
-        and model.__tag_value__ is None
-        and sessions.get() is None
-        and not BOUND
-        and "$query" not in query
-    ):
-        # The same as `connection` and `_first_batch`, inlined to save frames.
-        alias = model.__connection__
-        chosen = connections[alias] if overrides.get() is None else connection(alias)
-        collection = chosen._collections[is_async].get(model)
-        if collection is not None:
-            port, database, name, codec, is_plain, _ = collection._context
-            if is_plain:
-                most = TERMINALS[terminal].most
-                try:
-                    operation = _core.odm_find(
-                        database, name, codec, query, most, model.__model__, chosen, terminal, is_async
-                    )
-                except Exception:
-                    # The error of the long way has the place in the whole command.
-                    return LONG_WAY
-                return port.run(operation)
+    plan = model.__plan__
+    alias, core, type_of_id = plan.short or _short(model)
+    if is_id:
+        if type(query) is not type_of_id:
+            return LONG_WAY
+        query = {"_id": query}
+    if alias is not None and current_sessions() is None and not BOUND and "$query" not in query:
+        # The same as `connection`, inlined to save a frame.
+        chosen = connections[alias] if overridden() is None else connection(alias)
+        place = chosen._places[is_async].get(model) or default_place(chosen, model, is_async)
+        if place.read is not None:
+            most = TERMINALS[terminal].most
+            try:
+                operation = _core.odm_find(place.read, query, most, core, chosen, terminal, is_async)
+            except Exception:
+                # The error of the long way has the place in the whole command.
+                return LONG_WAY
+            return place.port.run(operation)
     return LONG_WAY
+
+
+def _short(model: Any) -> tuple[Any, Any, Any]:
+    """Return the name of a model's connection, its model in the core, and the type of ids that need no conversion.
+
+    None in place of the name: only a request can ask for its documents; in place of the type: for one by its id.
+    """
+    own = model.__plan__.id
+    is_short = model.__tenant__ is None and model.__tag_value__ is None
+    has_usual_ids = own is not None and own.type in STORED_AS_THEY_ARE and model.__default_scope__ is None
+    made = (model.__connection__ if is_short else None, model.__model__, own.type if has_usual_ids else None)
+    model.__plan__.short = made
+    return made
 
 
 def answer(model: Any, query: dict[str, Any], is_async: bool, terminal: str, batch: Any) -> Any:

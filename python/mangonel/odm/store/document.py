@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, overload
 
 from mangonel import _core
 from mangonel._arguments import expect
+from mangonel._core import slots_like
 from mangonel.bson import ObjectId
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import DocumentTwins
@@ -19,13 +20,13 @@ from mangonel.odm.connections.place import Place, connection_of, place_of
 from mangonel.odm.connections.tenants import ALL, tenant_or_all
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.changes import Change
-from mangonel.odm.expressions.expr import Where
+from mangonel.odm.expressions.expr import PLAIN, Where
 from mangonel.odm.model.base import Base
 from mangonel.odm.model.belongs_to import held
 from mangonel.odm.model.convert import DELETED, NEW, PARTIAL
 from mangonel.odm.model.fields import Index, field
 from mangonel.odm.model.refs import fetch_flow, flat_ids
-from mangonel.odm.query.query import Query
+from mangonel.odm.query.query import EMPTY, Query
 from mangonel.odm.query.single import LONG_WAY, single
 from mangonel.odm.query.watch import Changes
 from mangonel.odm.store import bulk, writes
@@ -179,6 +180,11 @@ class Document(Base, DocumentTwins):
             ['Ada']
         """
         if on_invalid is None and cls.__default_scope__ is None:
+            if len(where) == 1 and type(where[0]) in PLAIN:
+                # The same as below, without a call of the constructor.
+                made: Query[Self] = slots_like(EMPTY)
+                made._model, made._where = cls, where
+                return made
             return Query(cls, where)
         return Query(cls)._scoped().find(*where, on_invalid=on_invalid)
 
@@ -203,14 +209,8 @@ class Document(Base, DocumentTwins):
             >>> User.get(user.id).name
             'Ada'
         """
-        made: Any = LONG_WAY
-        own: Any = cls.__plan__.id
-        # The usual id needs no query.
-        if type(id) is ObjectId and own.type is ObjectId and cls.__default_scope__ is None:
-            made = single(cls, {"_id": id}, IS_ASYNC, "one")
-        if made is LONG_WAY:
-            made = Query(cls)._by_id(id)._single(IS_ASYNC, "one")
-        return made
+        found: Self = single(cls, id, IS_ASYNC, "one", True)
+        return found if found is not LONG_WAY else Query(cls)._by_id(id)._single(IS_ASYNC, "one")
 
     @classmethod
     @terminal
@@ -227,7 +227,8 @@ class Document(Base, DocumentTwins):
             >>> User.get_or_none("nobody") is None
             True
         """
-        return Query(cls)._by_id(id)._single(IS_ASYNC, "first")
+        found: Self | None = single(cls, id, IS_ASYNC, "first", True)
+        return found if found is not LONG_WAY else Query(cls)._by_id(id)._single(IS_ASYNC, "first")
 
     @classmethod
     @terminal
@@ -282,6 +283,11 @@ class Document(Base, DocumentTwins):
             >>> Post(title="Tea").insert().title
             'Tea'
         """
+        is_direct = session is None and write_concern is None and self.__store__ is _FLOWS
+        if is_direct and _core.odm_flags(self) & NEW:
+            made: Self | None = writes.inserted(self, IS_ASYNC, validate)
+            if made is not None:
+                return made
         place = place_of(self, IS_ASYNC, session, write_concern)
         return place.port.flow(self.__store__.insert_flow(self, place, validate))
 
@@ -317,14 +323,13 @@ class Document(Base, DocumentTwins):
             >>> user.save().age
             37
         """
+        is_direct = session is None and write_concern is None and not cascade and self.__store__ is _FLOWS
+        if is_direct and _core.odm_flags(self) & NEW:
+            made: Self | None = writes.inserted(self, IS_ASYNC, validate, False, True, where)
+            if made is not None:
+                return made
         place = place_of(self, IS_ASYNC, session, write_concern)
-        store = self.__store__
-        if store is _FLOWS and not cascade and _core.odm_flags(self) & NEW:
-            # It begins when it is awaited, and looks then whether the document is still new.
-            made: Self = place.port.flow(writes.insert_flow(self, place, validate, False, True, where))
-        else:
-            made = place.port.flow(store.save_flow(self, place, validate, cascade, where))
-        return made
+        return place.port.flow(self.__store__.save_flow(self, place, validate, cascade, where))
 
     @terminal
     def replace(self, *, upsert: bool = False, session: Any = None, write_concern: Any = None) -> Self:

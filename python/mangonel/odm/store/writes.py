@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mangonel import _core
-from mangonel._shared.collection.write_support import COMMAND_OVERHEAD, write_codec
+from mangonel._shared.collection.write_support import COMMAND_OVERHEAD
 from mangonel._shared.settings import BOUND
 from mangonel.bson import decode, encode
 from mangonel.bson.errors import BSONError
@@ -23,10 +23,11 @@ from mangonel.errors import (
     InvalidOperation,
     OperationFailure,
     WriteConcernError,
-    write_error,
 )
+from mangonel.odm.connections.connection import connection, connections, overridden
+from mangonel.odm.connections.context import current_sessions
 from mangonel.odm.connections.identity import outside
-from mangonel.odm.connections.place import Place, place_of
+from mangonel.odm.connections.place import Place, default_place, place_of
 from mangonel.odm.connections.touched import Former, recording, touch
 from mangonel.odm.encryption.saving import findable_guard, is_queryable, key_filter, whole_lists
 from mangonel.odm.errors import DeleteDenied, DocumentNotFound, ParallelSaveError, StaleDocument
@@ -91,38 +92,65 @@ async def insert_flow(
     if not is_simple:
         await before_insert_flow(document, collection, validate)
         wanted = wanted_of(document, cls.__fields__, collection)
+    port, operation = place.port, None
     data: bytes | None
-    port, database, name, codec, _, concern = collection._context
-    if place.session or BOUND or not concern._acknowledged:
-        begin(document)
-        try:
+    try:
+        if place.written is not None and not BOUND:
+            origin = None if wanted else place.connection
+            operation = _core.odm_insert(document, place.written, MAX_INSERTED, origin)
+        if operation is not None:
+            data = await port.arun(operation)
+        else:
+            _core.odm_begin(document)
             data = _core.odm_encode(document)
             await port.call(collection.insert_one, RawBSONDocument(data), **place.session)
-        except BaseException:
-            _core.odm_settle(document, False)
-            raise
-    else:
-        try:
-            operation, data = _core.odm_insert(
-                document, database, name, codec, concern._document or None, MAX_BSON_SIZE + COMMAND_OVERHEAD
-            )
-            await port.arun(operation)
-        except ParallelSaveError:
-            raise
-        except BaseException:
-            # The outcome is unknown: the server refuses a second insert of the same id.
-            _core.odm_settle(document, False)
-            raise
-    if wanted:
-        try:
+        if wanted:
             await _keep_inserted_flow(document, place, wanted)
-        except BaseException:
-            _core.odm_settle(document, False)
-            raise
-    _core.odm_stored(document, data, place.connection)
+    except ParallelSaveError:
+        raise
+    except BaseException:
+        # The outcome is unknown: the server refuses a second insert of the same id.
+        _core.odm_settle(document, False)
+        raise
+    if wanted or operation is None:
+        _core.odm_stored(document, data, place.connection)
     if not is_simple:
         await after_flow(document, port, "insert", place)
     return document
+
+
+def inserted(document: Any, is_async: bool, *options: Any) -> Any:
+    """Store a new document without hooks: one exchange, whose command and end the core makes.
+
+    Args:
+        document: a new document of a class that is not audited.
+        is_async: True: use the asyncio client's collection, and return a coroutine.
+        options: further arguments of `insert_flow`.
+
+    Returns:
+        The document or a coroutine; None: only a flow can tell how it is stored.
+    """
+    if document.__plan__.is_plain and current_sessions() is None and not BOUND:
+        # The same as `place_of`, inlined to save a frame.
+        alias = document.__connection__
+        chosen = connections[alias] if overridden() is None else connection(alias)
+        cls = type(document)
+        place = chosen._places[is_async].get(cls) or default_place(chosen, cls, is_async)
+        if place.written is not None:
+            if is_async:
+                # It begins when it is awaited, and looks then whether the document is still new.
+                return place.port.flow(insert_flow(document, place, *options))
+            try:
+                operation = _core.odm_insert(document, place.written, MAX_INSERTED, chosen)
+                if operation is not None:
+                    return place.port.run(operation)
+            except ParallelSaveError:
+                raise
+            except BaseException:
+                # As in the flow. What is stored already has no save under way that could end.
+                _core.odm_settle(document, False)
+                raise
+    return None
 
 
 async def _keep_inserted_flow(document: Any, place: Place, wanted: list[Any]) -> None:
@@ -280,6 +308,9 @@ async def set_back_flow(document: Any, place: Place, kept: Kept, missing: dict[s
     raise dangling(cls, id, missing, "the reference was set back, what else was changed is stored")
 
 
+# Of a document with its part of the command.
+MAX_INSERTED = MAX_BSON_SIZE + COMMAND_OVERHEAD
+
 # A save starts again if the stored bytes differ from the known ones but mean the same; this may recur.
 _TRIES = 3
 
@@ -293,22 +324,19 @@ async def _send_flow(document: Any, place: Place, where: Any) -> tuple[int | Non
     """Send the changes; return how many documents the server matched and modified. None: there are no changes."""
     cls, collection = document.__class__, place.collection
     seals = declared and encrypted_tree(cls) is not None
-    if where is None and not (place.session or BOUND or seals or cls.__shard_key__ or cls.__tenant__):
-        _, database, name, _, _, concern = collection._context
-        if concern._acknowledged:
-            codec = write_codec(collection._codec_options)
-            try:
-                operation = _core.odm_save(
-                    document, database, name, codec, concern._document or None, _counts
-                )
-                if operation is None:
-                    return None, 0
-                return await place.port.arun(operation)
-            except ParallelSaveError:
-                raise
-            except BaseException as error:
-                _core.odm_settle(document, outcome_of(error))
-                raise
+    needs_own_filter = where is not None or seals or document.__shard_key__ or document.__tenant__
+    if place.written is not None and not (needs_own_filter or BOUND):
+        try:
+            operation = _core.odm_save(document, place.written)
+            if operation is None:
+                return None, 0
+            counts: tuple[int, int] = await place.port.arun(operation)
+            return counts
+        except ParallelSaveError:
+            raise
+        except BaseException as error:
+            _core.odm_settle(document, outcome_of(error))
+            raise
     try:
         update = _core.odm_update(document)
         if update is None:
@@ -362,14 +390,6 @@ def id_filter(document: Any) -> dict[str, Any]:
     query = {"_id": stored_id(document.id)}
     cls = document.__class__
     return query if cls.__tenant__ is None else query | tenant_filter(cls)
-
-
-def _counts(reply: Any) -> tuple[int, int]:
-    if "writeErrors" in reply or "writeConcernError" in reply:
-        error = write_error(reply)
-        if error is not None:
-            raise error
-    return reply["n"], reply["nModified"]
 
 
 def guarded_filter(document: Any, where: Any = None) -> dict[str, Any]:

@@ -24,11 +24,14 @@ pub(super) fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     CLASS.get_or_try_init(py, || make(py)).map(|class| class.bind(py))
 }
 
-/// Tells whether an attribute of a class is the descriptor of a slot: one of these, or Python's own.
-pub(super) fn is_slot(attribute: &Bound<'_, PyAny>) -> bool {
-    let kind = attribute.get_type_ptr();
+/// Tells whether attributes of a class that are instances of this type are descriptors of slots: ours, or Python's own.
+#[inline]
+pub(super) fn is_slot(kind: *mut ffi::PyTypeObject) -> bool {
+    let getter = field_get as ffi::descrgetfunc;
+    // SAFETY: the caller's type is alive; the field is set when a type is made. Only our class has this getter, as it
+    // has no subclasses.
     kind == &raw mut ffi::PyMemberDescr_Type
-        || CLASS.get(attribute.py()).is_some_and(|class| kind.cast() == class.as_ptr())
+        || unsafe { (*kind).tp_descr_get }.is_some_and(|found| std::ptr::fn_addr_eq(found, getter))
 }
 
 /// The descriptor of fields whose slot may be NULL: it knows where the value is then.
