@@ -117,6 +117,10 @@ def same(
         told(twins.face, side, call, object, own_words)
         for side, object in zip(twins.sides, objects, strict=True)
     )
+    match ours, theirs:
+        # This driver adds what it got.
+        case (*head, str(text), tail), (_, _, _, str(said), _) if text.startswith(f"{said}, not "):
+            ours = (*head, said, tail)
     assert ours == theirs, f"expected as PyMongo {theirs}, got {ours}"
     return ours
 
