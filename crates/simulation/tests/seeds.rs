@@ -7,9 +7,9 @@ use mangonel_simulation::queue::ms;
 use mangonel_simulation::server::stranger::Stranger;
 use mangonel_simulation::{Plan, play};
 
-/// How many are played: two hundred and fifty, or as many as MANGONEL_SEEDS says.
+/// How many are played: a thousand, or as many as MANGONEL_SEEDS says.
 fn seeds() -> u64 {
-    std::env::var("MANGONEL_SEEDS").map_or(250, |count| count.parse().expect("a number"))
+    std::env::var("MANGONEL_SEEDS").map_or(1000, |count| count.parse().expect("a number"))
 }
 
 /// Seeds that failed once. Each fault has its own test, too, since a seed stands for another run once the world learns
