@@ -33,7 +33,8 @@ def commands():
             first = block.code.split(maxsplit=1)[:1]
             if block.language == "sh" or (not block.language and first and first[0] in OURS):
                 for number, line in enumerate(block.code.splitlines()):
-                    words = shlex.split(line, comments=True)
+                    # What follows in a pipe is another program's.
+                    words = shlex.split(line.partition(" | ")[0], comments=True)
                     # Variables in front of a command, or alone.
                     while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
                         words.pop(0)
