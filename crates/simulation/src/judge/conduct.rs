@@ -108,9 +108,11 @@ impl World {
         }
         let id = exchange.id();
         let is_implicit = exchange.session().is_some();
-        // A client that has first met a server of no set, as a forked child may, takes it for the deployment.
+        // A client that knows its seeds only takes what it meets first for the deployment, as a forked child may.
         let is_single = driver.client.description().topology_type == TopologyType::Single;
-        let is_free = exchange.operation().server.is_none() && !request.is_in_transaction && !is_single;
+        let is_new = driver.forks > 0 && driver.client.options().topology.set_name.is_none();
+        let is_free =
+            exchange.operation().server.is_none() && !request.is_in_transaction && !is_single && !is_new;
         if is_free && met.is_some_and(|since| *since < place.begun) {
             broken.push("goes to a server that is none of the set".into());
         }
