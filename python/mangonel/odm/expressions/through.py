@@ -11,8 +11,9 @@ from mangonel.odm._registry import is_document_class
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.changes import Update
 from mangonel.odm.expressions.expr import Expr, JoinedExpr
+from mangonel.odm.expressions.matching import Matching, _named
 from mangonel.odm.expressions.orders import Order
-from mangonel.odm.expressions.paths import Path, _named
+from mangonel.odm.expressions.paths import Path
 
 
 class ManyPath:
@@ -109,7 +110,7 @@ def _joining(name: str, method: Any) -> Any:
 
 _COMPARED = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__invert__")
 
-for _name, _member in list(vars(Path).items()):
+for _name, _member in (*vars(Matching).items(), *vars(Path).items()):
     if _name in _COMPARED:
         setattr(Through, _name, _joining(_name, _member))
     elif not _name.startswith("_") and callable(getattr(_member, "member", None)):

@@ -100,3 +100,15 @@ def _from_text(field: Any, value: str) -> Any:
     if (field.type is ObjectId or field.target is not None) and ObjectId.is_valid(value):
         return ObjectId(value)
     return value
+
+
+def field_named(name: str, model: Any) -> Any:
+    """Return a field of a model or of its family, by attribute or by key."""
+    found = model.__plan__.fields.get(name) or model.__plan__.by_key.get(name)
+    if found is not None:
+        return found
+    for child in model.__tagged__():
+        found = child.__plan__.fields.get(name) or child.__plan__.by_key.get(name)
+        if found is not None:
+            return found
+    return None

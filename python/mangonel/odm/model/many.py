@@ -8,7 +8,7 @@ from mangonel._core import odm_finished, odm_origin, odm_siblings
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import ManyTwins
 from mangonel.odm.errors import DocumentNotFound
-from mangonel.odm.expressions.paths import key_of_name
+from mangonel.odm.expressions.keys import key_of_name
 from mangonel.odm.expressions.through import ManyPath
 from mangonel.odm.model.advised import note_fetch
 from mangonel.odm.model.annotations import evaluate

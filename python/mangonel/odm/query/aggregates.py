@@ -13,7 +13,7 @@ from mangonel.odm._registry import is_model
 from mangonel.odm._terminal import IS_ASYNC, terminal
 from mangonel.odm._twins import QueryAggregatesTwins
 from mangonel.odm.errors import ValidationError
-from mangonel.odm.expressions.paths import key_of
+from mangonel.odm.expressions.keys import key_of
 from mangonel.odm.model.encrypted import declared
 from mangonel.odm.model.invalid import located, undecodable
 from mangonel.odm.model.shapes import reader, twin

@@ -11,7 +11,8 @@ from mangonel._core import slots_like
 from mangonel.odm.connections.connection import Connection, connection
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.expr import PLAIN, JoinedExpr, Where, part_of, query_of
-from mangonel.odm.expressions.paths import Path, key_of, order_of
+from mangonel.odm.expressions.keys import key_of, order_of
+from mangonel.odm.expressions.paths import Path
 from mangonel.odm.expressions.through import Through, field_of, joined_order
 from mangonel.odm.expressions.values import dump
 from mangonel.odm.model.shapes import keys_of

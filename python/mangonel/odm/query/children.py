@@ -11,7 +11,7 @@ from typing import Any, get_origin
 from mangonel import _core, bson
 from mangonel.odm.errors import UnsupportedOption
 from mangonel.odm.expressions.expr import query_of
-from mangonel.odm.expressions.paths import key_of_name
+from mangonel.odm.expressions.keys import key_of_name
 from mangonel.odm.model.codec import loaded_id
 from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.fetched import Fetched, key_of_id

@@ -11,7 +11,8 @@ from typing import Any, get_origin
 from mangonel import _core
 from mangonel.odm.connections.identity import current_map
 from mangonel.odm.errors import UnsupportedOption, ValidationError
-from mangonel.odm.expressions.paths import Path, key_of_name
+from mangonel.odm.expressions.keys import key_of_name
+from mangonel.odm.expressions.paths import Path
 from mangonel.odm.expressions.through import ManyPath
 from mangonel.odm.model.describe import encrypted_tree
 from mangonel.odm.model.fetched import Fetched, key_of_id

@@ -18,7 +18,8 @@ from mangonel.odm._twins import QueryReadsTwins
 from mangonel.odm.connections.identity import current_map
 from mangonel.odm.errors import DocumentNotFound, MultipleDocuments, UnsupportedOption, ValidationError
 from mangonel.odm.expressions.expr import Expr
-from mangonel.odm.expressions.paths import key_of, path_of
+from mangonel.odm.expressions.keys import key_of
+from mangonel.odm.expressions.paths import path_of
 from mangonel.odm.model.annotations import classes_in
 from mangonel.odm.model.codec import codec_options
 from mangonel.odm.model.convert import to_json_bytes

@@ -8,8 +8,8 @@ from typing import Any
 from mangonel._shared.collection.encrypted import TAGS
 from mangonel.odm.encryption.saving import is_queryable
 from mangonel.odm.expressions.expr import query_of
+from mangonel.odm.expressions.keys import key_of
 from mangonel.odm.expressions.orders import Order
-from mangonel.odm.expressions.paths import key_of
 from mangonel.odm.model.describe import default_of, spec_of
 from mangonel.odm.model.fields import Index
 from mangonel.odm.model.hooks import embedded_in_field

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from mangonel.odm.errors import OdmError
-from mangonel.odm.expressions.paths import key_of
+from mangonel.odm.expressions.keys import key_of
 from mangonel.odm.model.fields import Vector
 from mangonel.odm.store.schema import IndexPlan
 
