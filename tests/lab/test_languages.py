@@ -26,7 +26,8 @@ from mangonel.lab.experiment import Size
 pymongo = pytest.importorskip("pymongo", reason="the answers are compared with PyMongo's")
 
 SOURCES = Path(languages.__file__).parent
-ROWS = [row for row in languages.CONTENDERS if row.language == "python" and "program-page" not in row.offers]
+ROWS = [row for row in languages.CONTENDERS if row.language == "python" and "program-reads" in row.offers]
+FLOOR = next(row for row in languages.CONTENDERS if row.row == "raw")
 PAGES = [row for row in languages.CONTENDERS if row.language == "python" and "program-page" in row.offers]
 STORED = 100
 
@@ -62,6 +63,19 @@ def test_every_program_reads_and_stores_what_pymongo_does(program: Any, collecti
     told = program.ask("run", "find_30", 2, 0)
     assert told["wall_ns"] > 0
     assert {"user_us", "system_us"} <= told.keys()
+
+
+def test_the_lower_bound_of_many_at_once_reads_what_pymongo_does(server: Any, collection: Any) -> None:
+    program = _program.Program(FLOOR.command())
+    try:
+        program.ask("open", server.uri, collection.database.name, collection.name, "scratch")
+        assert digest(program.documents("find_100")) == digest(list(collection.find().limit(100)))
+        program.ask("run", "find_100_threads_32", 64, 0)
+        collection.delete_one({"_id": 99})
+        with pytest.raises(_program.ProgramError, match="Refused: expected a reply of"):
+            program.ask("run", "find_100_threads_32", 64, 0)
+    finally:
+        program.close()
 
 
 def test_a_verb_that_writes_stores_the_same_documents_as_the_data_set_has(

@@ -57,7 +57,7 @@ def _contender(
     id: str, title: str, language: str, row: str, offers: list[str], warm_s: float
 ) -> ProgramContender:
     packages = tuple(name for end, names in NEEDED.items() if row.endswith(end) for name in names)
-    packages += ("pymongo",) if row.startswith("pymongo") else ()
+    packages += ("pymongo",) if row.startswith(("pymongo", "raw")) else ()
     flags = {"floor"} & set(offers) | {FLAG + flag for flag in offers if flag != "floor"}
     flags |= {FLAG + "inserts"} if "writes" in offers else set()
     return ProgramContender(id, title, frozenset(flags), packages, language=language, row=row, warm_s=warm_s)

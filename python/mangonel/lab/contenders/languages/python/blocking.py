@@ -117,27 +117,10 @@ class Work:
 
     def find_one_100(self, count: int) -> None:
         """Ask with a hundred threads."""
-        self._in_threads(self.find_one, count, THREADS)
+        in_threads(self.find_one, count, THREADS)
 
     def find_100_threads_32(self, count: int) -> None:
-        self._in_threads(self.find_100, count, 32)
-
-    def _in_threads(self, call: Callable[[int], None], count: int, threads: int) -> None:
-        failed: list[BaseException] = []
-
-        def play() -> None:
-            try:
-                call(count // threads)
-            except BaseException as error:
-                failed.append(error)
-
-        workers = [threading.Thread(target=play) for _ in range(threads)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        if failed:
-            raise failed[0]
+        in_threads(self.find_100, count, 32)
 
     def insert_one(self, count: int) -> None:
         for number in range(count):
@@ -197,3 +180,22 @@ class Work:
         for _ in range(count):
             with self.files.open_download_stream_by_name(FILE_NAME) as stream:
                 expect("same bytes", stream.read() == self.data, True)
+
+
+def in_threads(call: Callable[[int], None], count: int, threads: int) -> None:
+    """Divide so many calls among threads; raise the first error."""
+    failed: list[BaseException] = []
+
+    def play() -> None:
+        try:
+            call(count // threads)
+        except BaseException as error:
+            failed.append(error)
+
+    workers = [threading.Thread(target=play) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    if failed:
+        raise failed[0]

@@ -1,7 +1,8 @@
 """A Python program of the comparison between languages, started as `python program.py ROW`.
 
 It answers requests on its standard input, one a line, each with one JSON object on its standard output; the protocol is
-in `PROTOCOL.md` beside the programs. A row is a driver on a face: `blocking.py` and `on_a_loop.py` hold the work.
+in `PROTOCOL.md` beside the programs. A row is a driver on a face: `blocking.py` and `on_a_loop.py` hold the work, and
+`floor.py` that of bare sockets.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from typing import Any
 def main() -> int:
     """Serve requests until the input ends; return the exit status."""
     row = sys.argv[1]
-    driver = "pymongo" if row.startswith("pymongo") else "mangonel"
+    driver = "pymongo" if row.startswith(("pymongo", "raw")) else "mangonel"
     if row.endswith(("asyncio", "uvloop")):
         from on_a_loop import Work
+    elif row == "raw":
+        from floor import Work
     else:
         from blocking import Work
     if sys.argv[2:3] == ["version"]:
