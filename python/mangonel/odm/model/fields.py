@@ -30,7 +30,6 @@ class FieldInfo:
     lazy: bool | None = None
     frozen: bool = False
     on_delete: str | None = None
-    choices: tuple[Any, ...] | None = None
     touch: bool = False
     name: str = ""
     annotation: Any = None

@@ -5,29 +5,23 @@ from __future__ import annotations
 import copy
 import re
 import sys
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, dataclass_transform
 
 from mangonel import _core
 from mangonel.odm._registry import keepers, models, registry
 from mangonel.odm.errors import NotLoaded
 from mangonel.odm.expressions.paths import Path
 from mangonel.odm.model.cast import check_cast
-from mangonel.odm.model.embedded_in import SLOT, EmbeddedIn, embedded_in
-from mangonel.odm.model.fields import MISSING, FieldInfo, Inverse, field, many
+from mangonel.odm.model.class_body import check_extra, read_body
+from mangonel.odm.model.embedded_in import embedded_in
+from mangonel.odm.model.fields import FieldInfo, Inverse, field, many
 from mangonel.odm.model.hooks import collect_hooks, forget_plans
 from mangonel.odm.model.many import InverseDescriptor
 from mangonel.odm.model.plan import UnreadPlan
-from mangonel.odm.model.spelling import check_class_options
 from mangonel.odm.model.tenancy import check_tenant
-
-# A reference that cannot be None, by the text of its annotation; aliases are resolved at first use.
-_BARE_REF = re.compile(r"^\s*(\w+\.)?(?:Ref|BelongsTo)\[[\w.\"']+\]\s*$")
 
 # Class attributes that plans know of their models and of the bases of these.
 _PLANNED = {"__connection__", "__default_scope__", "__tag_value__", "__tenant__"}
-
-# The settings of a model's collection.
-_SETTINGS = {"read_concern", "read_preference", "write_concern"}
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field, many, embedded_in))
@@ -39,103 +33,32 @@ class ModelMeta(_core.OdmMeta):
     ) -> Any:
         if is_hidden:
             return super().__new__(meta, name, bases, namespace)
-        annotations = _annotations(namespace)
-        own: dict[str, FieldInfo] = {}
-        inverses: dict[str, Inverse] = {}
-        private: list[str] = []
-        defaults: dict[str, Any] = {}
-        for attribute, annotation in annotations.items():
-            if attribute.startswith("__") or _is_class_variable(annotation):
-                continue
-            default = namespace.get(attribute, MISSING)
-            if isinstance(default, Inverse):
-                inverses[attribute] = default
-                continue
-            if isinstance(default, EmbeddedIn):
-                if any(getattr(base, "__is_document__", False) for base in bases):
-                    raise TypeError(f"cannot keep embedded_in() in {name}: a document stands in no other")
-                private.append(SLOT)
-                continue
-            if attribute.startswith("_"):
-                private.append(attribute)
-                if namespace.pop(attribute, MISSING) is not MISSING:
-                    defaults[attribute] = default
-                continue
-            namespace.pop(attribute, None)
-            info = default if isinstance(default, FieldInfo) else FieldInfo(default)
-            own[attribute] = FieldInfo(
-                info.default,
-                info.default_factory,
-                info.key,
-                info.lazy,
-                info.frozen,
-                info.on_delete,
-                touch=info.touch,
-                name=attribute,
-                annotation=annotation,
-            )
-            if info.on_delete == "nullify" and isinstance(annotation, str) and _BARE_REF.match(annotation):
-                raise TypeError(
-                    f'cannot set {name}.{attribute} to None when its target is deleted: on_delete="nullify" wants '
-                    "a reference that may be None"
-                )
-        for attribute in own:
-            if any(isinstance(base, ModelMeta) and attribute in _methods(base) for base in bases):
-                raise TypeError(
-                    f"cannot call a field {attribute!r} in {name}: the mapper has a method of that name"
-                )
-        check_class_options(name, bases, namespace)
-        if "find" in namespace and any(getattr(base, "__is_document__", False) for base in bases):
-            raise TypeError(
-                f"cannot override find() in {name}: get() and others would not ask it; __default_scope__ holds for all"
-            )
-        unknown = namespace.get("__options__", {}).keys() - _SETTINGS
-        if unknown:
-            raise TypeError(
-                f"expected {', '.join(sorted(_SETTINGS))} in {name}.__options__, got {', '.join(sorted(unknown))}"
-            )
+        body = read_body(name, bases, namespace)
         is_abstract = bool(namespace.setdefault("__abstract__", False))
-        fields = _inherited(bases)
-        fields.update(own)
-        is_dynamic = namespace.get("__dynamic__", any(getattr(base, "__dynamic__", False) for base in bases))
-        if "extra" in fields and is_dynamic:
-            raise TypeError(
-                f"cannot call a field 'extra' in {name}: a dynamic model holds the keys without a field there; give "
-                'the attribute another name, and key="extra"'
-            )
+        fields = _inherited(bases) | body.fields
+        check_extra(name, bases, namespace, fields)
         has_slot = {slot for base in bases for slot in getattr(base, "__all_members__", ())}
-        slots = [] if is_abstract else [attribute for attribute in fields if attribute not in has_slot]
-        if not is_abstract:
-            # An abstract base has no slots: its private attributes get theirs here.
-            parents = [parent for base in bases for parent in base.__mro__]
-            wanted = [
-                *private,
-                *(name for parent in parents for name in vars(parent).get("__own_private__", ())),
-            ]
-            slots += [attribute for attribute in dict.fromkeys(wanted) if attribute not in has_slot]
-            is_first = not any(getattr(base, "__weakrefoffset__", 0) for base in bases)
-            if is_first and any(getattr(base, "__is_document__", False) for base in bases):
-                slots.append("__weakref__")
+        slots = [] if is_abstract else _slots(bases, [*fields], body.private, has_slot)
         namespace["__slots__"] = tuple(slots)
-        namespace["__own_private__"] = tuple(private)
-        namespace["__private_defaults__"] = defaults
-        if defaults and "__getattr__" not in namespace:
+        namespace["__own_private__"] = tuple(body.private)
+        namespace["__private_defaults__"] = body.defaults
+        if body.defaults and "__getattr__" not in namespace:
             namespace["__getattr__"] = private_default
-        namespace["__own_fields__"] = own
+        namespace["__own_fields__"] = body.fields
         cls: Any = super().__new__(meta, name, bases, namespace)
-        for info in own.values():
+        for info in body.fields.values():
             info.owner = cls
         inherited: dict[str, Any] = {}
         for base in reversed(bases):
             inherited |= getattr(base, "__inverses__", {})
         cls.__inverses__ = inherited
-        for attribute, inverse in inverses.items():
-            inverse.name, inverse.owner, inverse.annotation = attribute, cls, annotations[attribute]
+        for attribute, inverse in body.inverses.items():
+            inverse.name, inverse.owner, inverse.annotation = attribute, cls, body.annotations[attribute]
             _install_inverse(cls, attribute, inverse)
         # Names of a function's scope are known to that function's frame only.
         cls.__locals__ = {}
-        if any(isinstance(annotation, str) for annotation in annotations.values()):
-            cls.__locals__ = _caller_locals(cls, annotations)
+        if any(isinstance(annotation, str) for annotation in body.annotations.values()):
+            cls.__locals__ = _caller_locals(cls, body.annotations)
         cls.__all_members__ = frozenset(has_slot.union(slots))
         cls.__members__ = {slot: cls.__dict__[slot] for slot in slots if slot != "__weakref__"}
         cls.__fields__ = _ordered(fields, cls)
@@ -190,34 +113,6 @@ def _adopt(cls: Any) -> None:
     _core.odm_adopt(cls.__model__, cls, [_core.odm_offset(member) for member in members.values()])
 
 
-def _annotations(namespace: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] | None = namespace.get("__annotations__")
-    if found is None and sys.version_info >= (3, 14):
-        import annotationlib  # type: ignore[import-not-found,unused-ignore]
-
-        annotate = annotationlib.get_annotate_from_class_namespace(namespace)
-        if annotate is not None:
-            found = annotationlib.call_annotate_function(annotate, annotationlib.Format.FORWARDREF)
-    return dict(found or {})
-
-
-def _is_class_variable(annotation: Any) -> bool:
-    if isinstance(annotation, str):
-        return annotation.startswith(("ClassVar", "typing.ClassVar", "t.ClassVar"))
-    return annotation is ClassVar or getattr(annotation, "__origin__", None) is ClassVar
-
-
-def _methods(base: Any) -> set[str]:
-    """Return the names that a field must not use, since the mapper's bases define them."""
-    return {
-        name
-        for parent in base.__mro__
-        if parent.__module__.startswith("mangonel.odm.") and isinstance(parent, ModelMeta)
-        for name, value in vars(parent).items()
-        if not name.startswith("_") and (callable(value) or isinstance(value, (classmethod, property)))
-    } - {"extra"}
-
-
 def _inherited(bases: tuple[type, ...]) -> dict[str, FieldInfo]:
     fields: dict[str, FieldInfo] = {}
     seen: list[Any] = []
@@ -229,6 +124,18 @@ def _inherited(bases: tuple[type, ...]) -> dict[str, FieldInfo]:
     for parent in sorted(seen, key=lambda parent: len(parent.__mro__)):
         fields.update(parent.__dict__.get("__own_fields__", {}))
     return fields
+
+
+def _slots(bases: tuple[type, ...], fields: list[str], private: list[str], has_slot: set[str]) -> list[str]:
+    """Return the names of the slots that a model adds to those of its bases."""
+    # An abstract base has no slots: its private attributes get theirs here.
+    parents = [parent for base in bases for parent in base.__mro__]
+    wanted = [*private, *(name for parent in parents for name in vars(parent).get("__own_private__", ()))]
+    slots = [attribute for attribute in (*fields, *dict.fromkeys(wanted)) if attribute not in has_slot]
+    is_first = not any(getattr(base, "__weakrefoffset__", 0) for base in bases)
+    if is_first and any(getattr(base, "__is_document__", False) for base in bases):
+        slots.append("__weakref__")
+    return slots
 
 
 def _ordered(fields: dict[str, FieldInfo], cls: Any) -> dict[str, FieldInfo]:
