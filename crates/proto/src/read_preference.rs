@@ -200,7 +200,13 @@ impl ReadPreference {
             bson::end_document(out, array);
         }
         if let Some(seconds) = self.max_staleness_seconds {
-            bson::append_i64(out, "maxStalenessSeconds", i64::try_from(seconds).unwrap_or(i64::MAX));
+            // As the number of a user's own document would be stored.
+            match i32::try_from(seconds) {
+                Ok(seconds) => bson::append_i32(out, "maxStalenessSeconds", seconds),
+                Err(_) => {
+                    bson::append_i64(out, "maxStalenessSeconds", i64::try_from(seconds).unwrap_or(i64::MAX));
+                }
+            }
         }
         if let Some(Ok(hedge)) = self.hedge.as_deref().map(bson::RawDocument::from_bytes) {
             bson::append_raw_document(out, "hedge", hedge);
@@ -246,6 +252,18 @@ mod tests {
         assert_eq!(inner.get_str("mode").unwrap(), Some("secondaryPreferred"));
         assert_eq!(inner.get_i64_lenient("maxStalenessSeconds").unwrap(), Some(120));
         assert_eq!(inner.get_array("tags").unwrap().unwrap().iter().count(), 2);
+    }
+
+    #[test]
+    fn a_command_carries_staleness_in_as_few_bytes_as_it_needs() {
+        for (seconds, code) in [(90, 0x10), (i64::from(i32::MAX), 0x10), (i64::from(i32::MAX) + 1, 0x12)] {
+            let preference = ReadPreference::new(Mode::Nearest, vec![], seconds, None).unwrap();
+            let mut out = Vec::new();
+            preference.append_to(&mut out, "$readPreference");
+            let name = b"maxStalenessSeconds\0";
+            let at = out.windows(name.len()).position(|window| window == name).unwrap();
+            assert_eq!(out[at - 1], code, "{seconds}");
+        }
     }
 
     #[test]

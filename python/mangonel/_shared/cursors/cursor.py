@@ -341,8 +341,14 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
 
     @property
     def cursor_id(self) -> int | None:
-        """The server's id: None before the first batch, 0 when the server has no more. Closing does not change it."""
-        return self._last_id if self._is_closed else self._id
+        """The server's id: None before the first batch, 0 when the server has no more. Closing does not change it.
+
+        An id is an `Int64`, since a server takes no other number in a command such as `killCursors`.
+        """
+        from mangonel.bson.int64 import Int64
+
+        id = self._last_id if self._is_closed else self._id
+        return None if id is None else Int64(id)
 
     @property
     def address(self) -> tuple[str, int | None] | None:
