@@ -196,6 +196,9 @@ def test_a_run_leaves_a_page_a_file_makes_the_same_and_its_marks_are_a_table(
     assert lab("report", out, "-o", later) == 0
     assert later.read_text().startswith("<!doctype html>")
     assert now.read_text() == later.read_text()
+    capsys.readouterr()
+    assert lab("report", out, "-o", "-") == 0
+    assert capsys.readouterr().out == later.read_text()
     assert lab("report", out, "-o", tmp_path / "chart.svg") == 0
     assert (tmp_path / "chart-light.svg").read_text().startswith("<svg ")
     assert {path.name for path in tmp_path.glob("chart*")} == {
@@ -204,6 +207,16 @@ def test_a_run_leaves_a_page_a_file_makes_the_same_and_its_marks_are_a_table(
     capsys.readouterr()
     assert lab("marks --markdown", out) == 0
     assert "| experiment | what | asked |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", ["first", "run find-one", "aa find-one", "profile find-one"])
+def test_files_that_are_no_text_do_not_go_to_standard_output(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        lab(words, "-o", "-")
+    assert ended.value.code == 2
+    assert "-o/--output: expected a name, got '-'" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("name", "missed"), [("report", True), ("websessions", False)])

@@ -96,8 +96,15 @@ def _plant(text: str) -> tuple[str, float]:
     return name, _share(share)
 
 
+def _destination(text: str) -> Path:
+    if text == "-":
+        raise argparse.ArgumentTypeError("expected a name, got '-': this does not go to standard output")
+    return Path(text)
+
+
 TYPES: dict[str, Callable[[str], Any]] = {
     "path": Path,
+    "destination": _destination,
     "count": number(0),
     "seconds": _seconds,
     "share": _share,

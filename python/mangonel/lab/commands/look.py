@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mangonel._command_line import EXIT_USAGE, UsageProblem
+from mangonel._command_line import EXIT_USAGE, UsageProblem, write_output
 from mangonel.lab import registry, results, statistics, table
 from mangonel.lab.commands.play import play, style
 from mangonel.lab.fingerprint import differences
@@ -37,6 +37,9 @@ def report_command(options: argparse.Namespace) -> int:
     from mangonel.lab.report import page
 
     content, output = read(options.file), options.output or options.file.with_suffix(".html")
+    if str(output) == "-":
+        write_output(page.render(content), "-")
+        return 0
     texts = (
         {output: page.render(content)}
         if output.suffix != ".svg"
