@@ -94,12 +94,18 @@ def test_the_application_of_the_other_kind_is_named() -> None:
     with pytest.raises(TypeError, match=r"expected a WSGI server, got an ASGI one; mount admin\.asgi\(\)"):
         testclient.TestClient(applications.Starlette(routes=[routing.Mount("/", made().wsgi())])).get("/")
     with (
-        pytest.raises(TypeError, match="AsgiAdmin"),
+        pytest.raises(TypeError, match=r"expected an ASGI server, got a WSGI one; mount admin\.wsgi\(\)"),
         httpx.Client(
             transport=httpx.WSGITransport(app=made().asgi()), base_url="https://a.example"
         ) as client,
     ):
         client.get("/")
+
+
+def test_a_server_that_asks_for_a_coroutine_function_takes_the_admin_for_asgi() -> None:
+    config = pytest.importorskip("uvicorn").Config(made().asgi())
+    config.load()
+    assert config.interface == "asgi3"
 
 
 @pytest.fixture

@@ -34,9 +34,16 @@ class AsgiAdmin:
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
         self._alone = SessionMiddleware(self._answer, admin.sessions, revalidate=REVALIDATE)
+        # Servers look here for a coroutine function, and take what has none for another kind of application.
+        vars(self)["__call__"] = self._serve
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, *send: Send) -> Awaitable[None]:
         """Answer one request."""
+        if len(send) != 1:
+            raise TypeError("expected an ASGI server, got a WSGI one; mount admin.wsgi()")
+        return self._serve(scope, receive, *send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _live(receive, send)
         elif scope["type"] != "http":
