@@ -10,7 +10,7 @@ import pytest
 
 from mangonel.server import Server
 
-pytest.importorskip("sentry_sdk")
+sentry_sdk = pytest.importorskip("sentry_sdk")
 
 PROGRAM = """
 import asyncio, json, sys
@@ -51,6 +51,13 @@ with sentry_sdk.start_transaction(name="asyncio"):
     asyncio.run(looping())
 print(json.dumps(sent))
 """
+
+
+def test_the_class_in_place_of_an_instance_is_refused_with_the_remedy() -> None:
+    from mangonel.contrib.sentry import MangonelIntegration
+
+    with pytest.raises(TypeError, match=r"got the class .*; write integrations=\[MangonelIntegration\(\)\]"):
+        sentry_sdk.init(default_integrations=False, integrations=[MangonelIntegration])
 
 
 def test_each_command_is_a_span_without_values(server: Server, database_name: str) -> None:

@@ -21,7 +21,18 @@ from mangonel.contrib._hearing import hear_every_client
 __all__ = ["MangonelIntegration"]
 
 
-class MangonelIntegration(Integration):
+class _Kind(type(Integration)):  # type: ignore[misc]
+    """The class of the integration. Sentry calls `type(integration).setup_once()`: this one if it got the class."""
+
+    @staticmethod
+    def setup_once() -> None:
+        raise TypeError(
+            "expected an instance in integrations=, got the class MangonelIntegration; "
+            "write integrations=[MangonelIntegration()]"
+        )
+
+
+class MangonelIntegration(Integration, metaclass=_Kind):
     """Makes the spans of every client, those made before `sentry_sdk.init` included.
 
     Example:
