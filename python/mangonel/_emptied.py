@@ -1,9 +1,10 @@
 """Empties a database between tests: finds the collections that have documents by few commands, and deletes these.
 
-The command `top` of a standalone mongod counts the operations that took a write lock on each collection, whoever sent
-them. So a collection that was empty at one look, and whose count is the same at the next, is empty. Only the others
-are asked for a document. The counts belong to one process of the server and to one collection of that name. Members of
-replica sets count a write when its transaction is still open, and not its commit, so there each collection is asked.
+A collection that was empty at one look, and was not written to before the next, is empty, whoever writes. Only the
+others are asked for a document. A primary of a replica set tells by its oplog what was written: an entry carries the id
+of its collection, and that of a transaction appears with its commit. A standalone mongod has the command `top`, which
+counts the operations that took a write lock on each collection, in one process of the server and for one collection of
+that name.
 """
 
 from __future__ import annotations
@@ -11,10 +12,17 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from mangonel.bson import CodecOptions
 from mangonel.errors import OperationFailure
+from mangonel.read_concern import ReadConcern
+from mangonel.read_preferences import ReadPreference
+from mangonel.write_concern import WriteConcern
 
 if TYPE_CHECKING:
+    from mangonel import MongoClient
     from mangonel.api import Database
+    from mangonel.bson import Timestamp
+    from mangonel.server_description import ServerDescription
 
 # With fewer collections it is quicker to ask each for a document.
 _FEWEST = 3
@@ -30,8 +38,20 @@ class Emptier:
     """
 
     def __init__(self, database: Database[Any]) -> None:
-        self._database = database
+        # A URI may ask for reads of a secondary, of a majority, or for writes without an answer.
+        self._database = database.with_options(
+            CodecOptions(),
+            ReadPreference.PRIMARY,
+            database.write_concern if database.write_concern.acknowledged else WriteConcern(),
+            ReadConcern("local"),
+        )
+        self._confirmed_here = self._database.with_options(write_concern=WriteConcern(1))
+        # Of the server that is written to, once it is known.
+        self._type = ""
+        self._oplog = _Oplog(database.client)
         self._is_counted = True
+        # Of the collections at the last look, the ids. Where an oplog tells of writes, they were empty then.
+        self._ids: dict[str, Any] = {}
         # The state of each collection that was empty at the last look; of those that were emptied then, what the count
         # is after this deletion.
         self._empty: dict[str, Any] = {}
@@ -39,6 +59,24 @@ class Emptier:
 
     def empty(self) -> None:
         """Delete the documents of each collection that has any; drop what no deletion can empty."""
+        # Before any is listed or asked for a document, so that the next look sees what is written later.
+        has_oplog = self._type == "RSPrimary" and len(self._ids) >= _FEWEST
+        written = self._oplog.written() if has_oplog else None
+        # None is known to be empty if what follows fails.
+        known, self._ids = self._ids, {}
+        # Collections are made, dropped and renamed by commands.
+        is_listed = written is None or f"{self._database.name}.$cmd" in written
+        ids = self._listed() if is_listed else known
+        if written is not None:
+            self._delete(self._filled_since(written, ids, known))
+        elif self._type == "RSPrimary":
+            self._delete(self._filled(list(ids)) if len(ids) > 1 else list(ids))
+        else:
+            self._empty_by_states(ids)
+        self._ids = ids
+
+    def _listed(self) -> dict[str, Any]:
+        """Return the ids of the collections; drop those that no deletion can empty."""
         ids: dict[str, Any] = {}
         for found in self._database.list_collections():
             name, options = found["name"], found.get("options", {})
@@ -48,8 +86,21 @@ class Emptier:
                 ids[name] = found["info"].get("uuid")
             elif found["type"] != "view":
                 self._database.drop_collection(name)
-        # Before any is asked for a document, so that what is written later changes the state.
-        states = self._states(ids)
+        return ids
+
+    def _filled_since(self, written: set[Any], ids: dict[str, Any], known: dict[str, Any]) -> list[str]:
+        """Return the collections that may have a document, by what was written since the last look."""
+        filled = [
+            name for name, id in ids.items() if id in written or f"{self._database.name}.{name}" in written
+        ]
+        unknown = [name for name, id in ids.items() if name not in filled and known.get(name) != id]
+        return filled + self._filled(unknown)
+
+    def _empty_by_states(self, ids: dict[str, Any]) -> None:
+        """Empty the collections by what every write to them changes, for those of which it is known."""
+        server = self._server()
+        self._type = "" if server is None else server.server_type_name
+        states = self._states(ids, server) if server and self._type == "Standalone" else {}
         counts = {name: state[-1]["count"] for name, state in states.items()}
         filled, asked = [], []
         for name in ids:
@@ -62,24 +113,40 @@ class Emptier:
                 is_written = self._emptied.get(name, counts[name]) != counts[name]
                 (filled if is_written else asked).append(name)
         filled += self._filled(asked) if states or len(asked) > 1 else asked
-        for name in filled:
-            self._database[name].delete_many({})
+        self._delete(filled)
         self._empty = {name: state for name, state in states.items() if name not in filled}
         self._emptied = {name: counts[name] + 1 for name in filled if name in states}
 
-    def _states(self, ids: dict[str, Any]) -> dict[str, Any]:
+    def _delete(self, names: list[str]) -> None:
+        """Delete all documents of the collections.
+
+        Only the last deletion waits for other members: they have the earlier ones before it, unless another primary
+        took over in between.
+        """
+        primary = self._server() if len(names) > 1 else None
+        for name in names[:-1]:
+            self._confirmed_here[name].delete_many({})
+        for name in names[-1:]:
+            self._database[name].delete_many({})
+        if len(names) > 1 and _election_of(self._server()) != _election_of(primary):
+            for name in names:
+                self._database[name].delete_many({})
+
+    def _server(self) -> ServerDescription | None:
+        """Return the server that is written to, if it is known."""
+        described = self._database.client.topology_description.server_descriptions()
+        return next((server for server in described.values() if server.is_writable), None)
+
+    def _states(self, ids: dict[str, Any], server: ServerDescription) -> dict[str, Any]:
         """Return what every write to a collection changes, for those of which the server tells it."""
-        if not self._is_counted or len(ids) < _FEWEST:
-            return {}
-        client = self._database.client
-        (*_, server) = client.topology_description.server_descriptions().values()
         version, totals = server.topology_version, {}
-        if version is not None and server.server_type_name == "Standalone":
-            # A user who may not, or a reply that is too large.
-            with suppress(OperationFailure):
-                totals = client.admin.command("top")["totals"]
+        if not self._is_counted or version is None or len(ids) < _FEWEST:
+            return {}
+        # A user who may not, or a reply that is too large.
+        with suppress(OperationFailure):
+            totals = self._database.client.admin.command("top")["totals"]
         self._is_counted = 0 < len(totals) <= _MOST_FOREIGN * len(ids)
-        if version is None or not self._is_counted:
+        if not self._is_counted:
             return {}
         found = {name: totals.get(f"{self._database.name}.{name}") for name in ids}
         process = version["processId"]
@@ -94,3 +161,63 @@ class Emptier:
         }
         others = [{"$unionWith": {"coll": name, "pipeline": one[name]}} for name in names[1:]]
         return [found["name"] for found in self._database[names[0]].aggregate([*one[names[0]], *others])]
+
+
+class _Oplog:
+    """Tells to which collections of a replica set documents were written, whoever wrote them."""
+
+    def __init__(self, client: MongoClient[Any]) -> None:
+        local = client.get_database(
+            "local", CodecOptions(), ReadPreference.PRIMARY, None, ReadConcern("local")
+        )
+        self._entries = local["oplog.rs"]
+        # Of the newest entry at the last look.
+        self._newest: Timestamp | None = None
+        self._term: Any = None
+        self._is_open = True
+
+    def written(self) -> set[Any] | None:
+        """Return ids and namespaces of the collections written to since the last call, deletions left out.
+
+        None at the first call, and if the oplog does not tell: after an election, when its entries since then are gone,
+        or when this user may not read it.
+        """
+        before, term = self._newest, self._term
+        if not self._is_open:
+            return None
+        try:
+            since = before or self._entries.find().sort("$natural", -1).limit(1)[0]["ts"]
+            # On a primary a forward scan waits for all entries before it to be visible.
+            found = list(self._entries.aggregate(_written_since(since)))
+        except (OperationFailure, IndexError):
+            self._is_open = False
+            return None
+        self._newest = max((each["newest"] for each in found), default=None)
+        self._term = max((each["term"] for each in found), default=None)
+        if before is None or self._term != term or min(each["oldest"] for each in found) != before:
+            return None
+        written: set[Any] = set()
+        for each in found:
+            (id, namespace), inner = each["_id"]["of"] or (None, None), each["_id"]["inner"] or {}
+            if "c" in (inner.get("op") or ()):
+                # A command inside of `applyOps`.
+                return None
+            written.update([id, namespace], inner.get("ui") or (), inner.get("ns") or ())
+        return written - {None}
+
+
+def _written_since(moment: Timestamp) -> list[dict[str, Any]]:
+    """Return a pipeline that groups the entries of an oplog, from that of the moment on, by collection."""
+    inner = {key: {"$setUnion": [f"$o.applyOps.{key}", []]} for key in ("ui", "ns", "op")}
+    # That of the moment itself was seen before; it shows that none is missing.
+    is_later = {"$gt": ["$ts", moment]}
+    group = {
+        "of": {"$cond": [{"$and": [is_later, {"$in": ["$op", ["i", "u", "c"]]}]}, ["$ui", "$ns"], None]},
+        "inner": {"$cond": [{"$and": [is_later, {"$eq": ["$op", "c"]}]}, inner, None]},
+    }
+    times = {"oldest": {"$min": "$ts"}, "newest": {"$max": "$ts"}, "term": {"$max": "$t"}}
+    return [{"$match": {"ts": {"$gte": moment}}}, {"$group": {"_id": group, **times}}]
+
+
+def _election_of(server: ServerDescription | None) -> Any:
+    return server and (server.address, server.election_id, server.topology_version)

@@ -12,6 +12,7 @@ import pytest
 
 from mangonel import InsertOne, MongoClient
 from mangonel._emptied import Emptier
+from mangonel.bson import Timestamp
 from mangonel.errors import InvalidOperation, OperationFailure
 from mangonel.server import Server, start
 from mangonel.testing import count_commands
@@ -99,6 +100,29 @@ def by_operations(database: Any) -> None:
     database.client.admin.command("applyOps", [operation])
 
 
+def by_a_command_among_operations(database: Any) -> None:
+    create = {"op": "c", "ns": f"{database.name}.$cmd", "o": {"create": "made"}}
+    insert = {"op": "i", "ns": f"{database.name}.made", "o": {"_id": 1}}
+    database.client.admin.command("applyOps", [create])
+    database.client.admin.command("applyOps", [insert])
+    database.client.admin.command("applyOps", [{**insert, "ns": f"{database.name}.things3"}])
+
+
+def made_in_a_transaction(database: Any) -> None:
+    with database.client.start_session() as session, session.start_transaction():
+        database.things3.insert_one({}, session=session)
+        database.made.insert_one({}, session=session)
+
+
+def renamed_from_another_database(database: Any) -> None:
+    source = database.client[f"{database.name}_source"]
+    source.things.insert_one({})
+    command = {"renameCollection": f"{source.name}.things", "to": f"{database.name}.things3"}
+    database.client.admin.command({**command, "dropTarget": True})
+    database.things3.create_index("a")
+    database.client.drop_database(source)
+
+
 PYMONGO = "import pymongo, sys; pymongo.MongoClient(sys.argv[1])[sys.argv[2]].things3.insert_one({})"
 
 
@@ -123,7 +147,13 @@ WRITES: dict[str, Callable[[Any], Any]] = {
     "bulk of the client": lambda database: database.client.bulk_write(
         [InsertOne({}, namespace=f"{database.name}.things3")]
     ),
+    "words of an oplog": lambda database: database.things3.insert_one(
+        {"applyOps": [{"ui": {}, "ns": 1, "op": "c"}], "op": "d", "ui": 1}
+    ),
     "transaction": in_a_transaction,
+    "a new collection in a transaction": made_in_a_transaction,
+    "a collection of another database": renamed_from_another_database,
+    "a command among operations": by_a_command_among_operations,
     "time series": with_a_time_series,
     "capped": lambda database: (
         database.create_collection("recent", capped=True, size=4096),
@@ -225,6 +255,132 @@ def test_what_was_not_written_is_neither_asked_nor_deleted_again(
             assert sent() == [("delete", "things3"), ("delete", "things4")]
         assert [name for name, _ in sent()] == ["aggregate"]
         assert sent() == []
+        client.drop_database(database)
+
+
+def test_the_oplog_of_a_set_tells_what_to_delete(server: Server) -> None:
+    with MongoClient[Any](server.uri) as client:
+        database = client[f"emptied_{uuid.uuid4().hex[:8]}"]
+        for name in NAMES:
+            database.create_collection(name)
+        emptier = Emptier(database)
+
+        def sent() -> list[Any]:
+            with count_commands() as commands:
+                emptier.empty()
+            return commands.sent
+
+        for _ in range(2):
+            sent()
+        look = ("aggregate", "oplog.rs")
+        for _ in range(2):
+            database.things3.insert_one({})
+            database.things4.insert_many([{}, {}])
+            for name in NAMES:
+                database[name].find_one()
+            database.client.other.things.insert_one({})
+            assert sorted(sent()) == [look, ("delete", "things3"), ("delete", "things4")]
+            assert sent() == [look]
+        database.create_collection("new")
+        assert sent() == [look, ("listCollections", ""), ("delete", "new")]
+        assert sent() == [look]
+        client.drop_database(database)
+
+
+def test_what_could_not_be_deleted_is_deleted_at_the_next_look(database: Any) -> None:
+    emptier = Emptier(database)
+    for _ in range(3):
+        emptier.empty()
+    database.things3.insert_one({})
+    fails = {"failCommands": ["delete"], "errorCode": 13}
+    database.client.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=fails)
+    with pytest.raises(OperationFailure):
+        emptier.empty()
+    emptier.empty()
+    assert documents(database) == {}
+
+
+@pytest.mark.no_sample
+def test_what_was_written_before_an_election_is_deleted() -> None:
+    with start(replica_set=1) as deployment, MongoClient[Any](deployment.uri) as client:
+        for name in NAMES:
+            client.shop.create_collection(name)
+        emptier = Emptier(client.shop)
+        for _ in range(3):
+            client.shop.things3.insert_one({})
+            emptier.empty()
+        client.shop.things3.insert_one({})
+        client.admin.command("replSetStepDown", 1, force=True)
+        client.shop.things4.insert_one({})
+        with count_commands() as commands:
+            emptier.empty()
+        # What the old primary has told is not relied on.
+        assert ("listCollections", "") in commands.sent
+        assert documents(client.shop) == {}
+
+
+def test_an_oplog_that_has_lost_entries_is_not_relied_on(server: Server) -> None:
+    with MongoClient[Any](server.uri) as client:
+        database = client[f"emptied_{uuid.uuid4().hex[:8]}"]
+        for name in NAMES:
+            database.create_collection(name)
+        emptier = Emptier(database)
+        for _ in range(3):
+            emptier.empty()
+        assert emptier._oplog._newest is not None
+        emptier._oplog._newest = Timestamp(emptier._oplog._newest.time, 10_000)
+        database.things3.insert_one({})
+        # As if the entry of this insert had been the first to be lost.
+        while emptier._oplog.written() is not None:
+            pass
+        emptier.empty()
+        assert documents(database) == {}
+        client.drop_database(database)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"readPreference": "secondary"},
+        {"readConcernLevel": "majority"},
+        {"w": 0},
+        {"w": 1},
+        {"uuidRepresentation": "standard"},
+    ],
+    ids=str,
+)
+def test_options_of_the_client_change_nothing(server: Server, options: dict[str, Any]) -> None:
+    with (
+        MongoClient[Any](server.uri, serverSelectionTimeoutMS=5000, **options) as client,
+        MongoClient[Any](server.uri) as other,
+    ):
+        database = other[f"emptied_{uuid.uuid4().hex[:8]}"]
+        for name in NAMES:
+            database.create_collection(name)
+        emptier = Emptier(client[database.name])
+        for _ in range(4):
+            database.things3.insert_one({})
+            emptier.empty()
+            assert documents(database) == {}
+        other.drop_database(database)
+
+
+@pytest.mark.parametrize("code", [13, 136])
+def test_a_set_whose_oplog_may_not_be_read_is_asked_for_documents(server: Server, code: int) -> None:
+    with MongoClient[Any](server.uri) as client:
+        database = client[f"emptied_{uuid.uuid4().hex[:8]}"]
+        for name in NAMES:
+            database.create_collection(name)
+        emptier = Emptier(database)
+        emptier.empty()
+        fails = {"failCommands": ["find"], "namespace": "local.oplog.rs", "errorCode": code}
+        client.admin.command("configureFailPoint", "failCommand", mode={"times": 1}, data=fails)
+        for _ in range(3):
+            database.things3.insert_one({})
+            with count_commands() as commands:
+                emptier.empty()
+            assert documents(database) == {}
+        assert [name for name, _ in commands.sent] == ["listCollections", "aggregate", "delete"]
         client.drop_database(database)
 
 
