@@ -23,6 +23,81 @@ use crate::codec::{self, Codec};
 const GOSSIP: &[&str] = &["ok", "$clusterTime", "operationTime", "opTime", "electionId"];
 
 impl Exchange {
+    /// Returns the answer in the operation's form, or the error.
+    pub(super) fn answer(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        // No answer may have come to a later attempt.
+        if let Some(reply) = self.inner.take_earlier_reply() {
+            self.reply = reply;
+        }
+        match self.inner.failure() {
+            Some(Failure::Command)
+                if self.reading == ReplyForm::Unchecked && !self.inner.is_out_of_time() => {}
+            Some(failure) => return Err(self.failure(py, &failure.clone())),
+            None => {}
+        }
+        if self.reply.is_empty() {
+            let answer = self.answer.take();
+            return match answer {
+                Some(answer) if self.reading == ReplyForm::Answer => Ok(answer),
+                Some(answer) => answer.call1(py, (py.None(),)),
+                None => Ok(py.None()),
+            };
+        }
+        match self.reading {
+            ReplyForm::Document | ReplyForm::Unchecked => self.decode(py, self.body(py)?.as_bytes()),
+            ReplyForm::First => {
+                let first = self.first(py, self.body(py)?)?;
+                self.applied(py, first)
+            }
+            ReplyForm::Batch | ReplyForm::RawBatch => {
+                // `$out` and `$merge` give a cursor and may fail to be confirmed.
+                self.check_writes(py)?;
+                let batch = self.batch(py)?;
+                self.applied(py, batch)
+            }
+            ReplyForm::Value => {
+                self.check_writes(py)?;
+                self.value(py, self.body(py)?)
+            }
+            ReplyForm::Databases => self.databases(py),
+            ReplyForm::Answer => {
+                self.check_writes(py)?;
+                Ok(self.answer.take().unwrap_or_else(|| py.None()))
+            }
+            ReplyForm::Apply => {
+                if self.answer.is_none() {
+                    self.check_writes(py)?;
+                }
+                let reply = self.decode(py, self.body(py)?.as_bytes())?;
+                self.applied(py, reply)
+            }
+            ReplyForm::Made => {
+                self.check_writes(py)?;
+                match self.maker.take() {
+                    Some(maker) => maker.make(self, py),
+                    None => Ok(py.None()),
+                }
+            }
+            ReplyForm::WithBatch => self.with_batch(py),
+            ReplyForm::Raw => Ok(codec::bytes_of(py, self.body(py)?.as_bytes())?.into_any().unbind()),
+            // Not needed before `release`, which says how it is read.
+            ReplyForm::Held => Ok(py.None()),
+        }
+    }
+
+    /// Applies the operation's `answer` function to the read value; without one, returns the value.
+    fn applied(&self, py: Python<'_>, read: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        match &self.answer {
+            Some(answer) => answer.call1(py, (read,)),
+            None => Ok(read),
+        }
+    }
+
+    /// Returns the answer of an exchange that is done; None while its reply is held back.
+    pub(super) fn outcome(&mut self, py: Python<'_>) -> Option<PyResult<Py<PyAny>>> {
+        if self.is_held() { None } else { Some(self.answer(py)) }
+    }
+
     pub(super) fn failure(&self, py: Python<'_>, failure: &Failure) -> PyErr {
         if let (Failure::Unanswered, Some(error)) = (failure, &self.cause) {
             return PyErr::from_value(error.bind(py).clone());
@@ -88,8 +163,7 @@ impl Exchange {
     }
 
     pub(super) fn body(&self, py: Python<'_>) -> PyResult<RawDocument<'_>> {
-        let reply =
-            read_reply(&self.reply).map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        let reply = read_reply(&self.reply).map_err(|error| failure::protocol_error(py, error))?;
         Ok(reply.body)
     }
 
@@ -107,7 +181,7 @@ impl Exchange {
     }
 
     pub(super) fn value(&self, py: Python<'_>, body: RawDocument<'_>) -> PyResult<Py<PyAny>> {
-        let found = body.get("value").map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        let found = body.get("value").map_err(|error| failure::protocol_error(py, error))?;
         match found {
             Some(RawValue::Document(document)) => self.decode(py, document.as_bytes()),
             Some(RawValue::Null) | None => Ok(py.None()),
@@ -120,14 +194,14 @@ impl Exchange {
         let cursor =
             cursor.ok_or_else(|| failure::protocol_error(py, "expected a cursor in the reply, got none"))?;
         let batch = RawDocument::from_bytes(&body.as_bytes()[cursor.batch.clone()])
-            .map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+            .map_err(|error| failure::protocol_error(py, error))?;
         match batch.iter().next() {
             None => Ok(py.None()),
             Some(Ok(element)) => match element.value {
                 RawValue::Document(document) => self.decode(py, document.as_bytes()),
                 _ => Err(failure::protocol_error(py, "expected a document in firstBatch, got another type")),
             },
-            Some(Err(error)) => Err(failure::protocol_error(py, &error.to_string())),
+            Some(Err(error)) => Err(failure::protocol_error(py, error)),
         }
     }
 
@@ -156,7 +230,7 @@ impl Exchange {
     /// The array `databases` as if it were a cursor's last batch.
     pub(super) fn databases(&mut self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let body = self.body(py)?;
-        let found = body.get("databases").map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        let found = body.get("databases").map_err(|error| failure::protocol_error(py, error))?;
         let Some(RawValue::Array(array)) = found else {
             return Err(failure::protocol_error(py, "expected databases in the reply, got none"));
         };
@@ -279,7 +353,7 @@ fn without(py: Python<'_>, body: RawDocument<'_>, keys: &[&str]) -> PyResult<Vec
     let mut kept = Vec::new();
     let start = mangonel_bson::begin_document(&mut kept);
     for element in body.iter() {
-        let element = element.map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        let element = element.map_err(|error| failure::protocol_error(py, error))?;
         if !keys.contains(&element.key) {
             mangonel_bson::append_value(&mut kept, element.key, element.value);
         }

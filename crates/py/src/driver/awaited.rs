@@ -296,7 +296,7 @@ impl AwaitedOperation {
             link.bind(py).try_borrow_mut()?.waiter = None;
         }
         if is_broken {
-            exchange.protocol_broken(py, &error.value(py).to_string());
+            exchange.handle_protocol_error(py, &error.value(py).to_string());
         } else {
             exchange.network_error(py, &error, error.is_instance_of::<PyTimeoutError>(py));
         }

@@ -109,7 +109,7 @@ impl Batch {
             Ok(None) => Ok(None),
             Err(found) => {
                 self.move_to(self.end);
-                Err(failure::protocol_error(py, &format!("expected a batch of documents, got {found}")))
+                Err(failure::protocol_error(py, format!("expected a batch of documents, got {found}")))
             }
         }
     }

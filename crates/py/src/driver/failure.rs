@@ -1,5 +1,7 @@
 //! The core's failures as Python exceptions. All of this is cold, so classes are looked up when needed.
 
+use std::fmt::Display;
+
 use mangonel_proto::error::{Failure, ProtocolError};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::{PyAttributeError, PyConnectionResetError, PyMemoryError};
@@ -32,8 +34,8 @@ fn raise_from(py: Python<'_>, errors: &ErrorNames, class: &str, message: &str) -
 }
 
 /// The peer broke the wire protocol.
-pub fn protocol_error(py: Python<'_>, message: &str) -> PyErr {
-    raise(py, "ProtocolError", message)
+pub fn protocol_error(py: Python<'_>, error: impl Display) -> PyErr {
+    raise(py, "ProtocolError", &error.to_string())
 }
 
 /// Whether an error says that the peer broke the wire protocol.
@@ -45,7 +47,7 @@ pub fn is_protocol_error(py: Python<'_>, error: &PyErr) -> bool {
 pub fn broken_message(py: Python<'_>, error: &ProtocolError) -> PyErr {
     match error.is_out_of_memory() {
         true => PyMemoryError::new_err(error.to_string()),
-        false => protocol_error(py, &error.to_string()),
+        false => protocol_error(py, error),
     }
 }
 

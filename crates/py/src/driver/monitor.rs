@@ -107,7 +107,7 @@ impl Monitor {
         if let Some(owner) = told {
             Tls::remember(&owner, py);
         }
-        let reply = read_reply(&message).map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        let reply = read_reply(&message).map_err(|error| failure::protocol_error(py, error))?;
         let (address, role) = (self.address.clone(), self.role);
         let now = self.core.get().now();
         self.core.get().with(py, |state| {

@@ -200,8 +200,7 @@ impl Operation {
     #[staticmethod]
     fn filling(py: Python<'_>, server: &str) -> PyResult<Self> {
         let server = Address::parse(server).map_err(|error| PyValueError::new_err(error.to_string()))?;
-        let operation = CoreOperation::filling(server)
-            .map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        let operation = CoreOperation::filling(server).map_err(|error| failure::protocol_error(py, error))?;
         let codec = Codec::default_for(py)?.clone_ref(py);
         Ok(Operation {
             _entry: Entry,
@@ -250,8 +249,7 @@ impl Operation {
     fn rewrite(&mut self, py: Python<'_>, document: &[u8]) -> PyResult<()> {
         let mut head = Command::begin();
         head.extend_from_slice(document);
-        let command = Command::new(head, Vec::new())
-            .map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        let command = Command::new(head, Vec::new()).map_err(|error| failure::protocol_error(py, error))?;
         if let Some(operation) = &mut self.operation {
             operation.command = command;
         }
@@ -297,8 +295,7 @@ impl Operation {
         plan: &Plan,
         session: SessionChoice,
     ) -> PyResult<Self> {
-        let command =
-            Command::new(head, sequence).map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        let command = Command::new(head, sequence).map_err(|error| failure::protocol_error(py, error))?;
         Ok(Self::of_command(command, database, codec, plan, session))
     }
 
@@ -402,7 +399,7 @@ impl WriteCommand {
     }
 
     fn assembled(&self, py: Python<'_>, command: Result<Command, ProtocolError>) -> PyResult<Operation> {
-        let command = command.map_err(|error| failure::protocol_error(py, &error.to_string()))?;
+        let command = command.map_err(|error| failure::protocol_error(py, error))?;
         let session = self.session.map_or(SessionChoice::Implicit, SessionChoice::Explicit);
         let codec = self.codec.clone_ref(py);
         let mut made = Operation::of_command(command, &self.database, codec, &self.plan, session);

@@ -162,7 +162,7 @@ fn converse(py: Python<'_>, exchange: &mut Exchange) -> PyResult<bool> {
             Ended::Broken(error) if error.is_out_of_memory() => {
                 return Err(failure::broken_message(py, &error));
             }
-            Ended::Broken(error) => exchange.protocol_broken(py, &error.to_string()),
+            Ended::Broken(error) => exchange.handle_protocol_error(py, &error.to_string()),
             Ended::Interrupted => {}
         }
     }
