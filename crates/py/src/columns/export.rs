@@ -11,7 +11,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use super::interface::{ArrowArray, ArrowArrayStream, ArrowSchema, SCHEMA, STREAM};
+use super::interface::{ArrowArray, ArrowArrayStream, ArrowSchema, Release};
 
 const NULLABLE: i64 = 2;
 
@@ -44,78 +44,57 @@ struct StreamParts {
 pub(super) fn stream(py: Python<'_>, table: Arc<Table>) -> PyResult<Bound<'_, PyCapsule>> {
     // A name with a zero byte is no C string. It is refused here, where an exception can be raised.
     exported_schema(&table)?;
-    let made = Box::new(ArrowArrayStream {
+    let private_data = Box::into_raw(Box::new(StreamParts { table, next: 0 })).cast();
+    let made = ArrowArrayStream {
         get_schema: Some(stream_schema),
         get_next: Some(stream_next),
         get_last_error: Some(stream_error),
         release: Some(release_stream),
-        private_data: Box::into_raw(Box::new(StreamParts { table, next: 0 })).cast(),
-    });
-    let pointer = Box::into_raw(made);
-    // SAFETY: the capsule gets a pointer that its destructor frees, a static name, and where it cannot be made, the pointer is
-    // taken back and released as the consumer would have done.
-    unsafe {
-        let capsule = ffi::PyCapsule_New(pointer.cast(), STREAM.as_ptr(), Some(drop_stream));
-        if capsule.is_null() {
-            release_stream(pointer);
-            drop(Box::from_raw(pointer));
-        }
-        Ok(Bound::from_owned_ptr_or_err(py, capsule)?.cast_into_unchecked())
-    }
+        private_data,
+    };
+    capsule(py, made)
 }
 
 /// A capsule of the table's schema.
 pub(super) fn schema<'py>(py: Python<'py>, table: &Table) -> PyResult<Bound<'py, PyCapsule>> {
-    let pointer = Box::into_raw(Box::new(exported_schema(table)?.into_inner()));
-    // SAFETY: the capsule gets a pointer that its destructor `drop_schema` frees, and a static name. Where it cannot be
-    // made, nothing else has the pointer: the schema is released, and the box taken back.
+    capsule(py, exported_schema(table)?.into_inner())
+}
+
+/// A capsule of a structure of ours that is not released.
+fn capsule<T: Release>(py: Python<'_>, made: T) -> PyResult<Bound<'_, PyCapsule>> {
+    let pointer = Box::into_raw(Box::new(made));
+    // SAFETY: the capsule gets a pointer that its destructor frees, and a static name. Where it cannot be made, nothing else
+    // has the pointer: the structure is released, and the box taken back.
     unsafe {
-        let capsule = ffi::PyCapsule_New(pointer.cast(), SCHEMA.as_ptr(), Some(drop_schema));
+        let capsule = ffi::PyCapsule_New(pointer.cast(), T::NAME.as_ptr(), Some(drop_capsule::<T>));
         if capsule.is_null() {
-            release_schema(pointer);
-            drop(Box::from_raw(pointer));
+            free(pointer);
         }
         Ok(Bound::from_owned_ptr_or_err(py, capsule)?.cast_into_unchecked())
     }
 }
 
-/// Frees a stream that was not taken over.
+/// Frees a structure that was not taken over.
 ///
 /// # Safety
-/// Called by the interpreter, once, with the capsule that `stream` made.
-unsafe extern "C" fn drop_stream(capsule: *mut ffi::PyObject) {
-    // SAFETY: called once, by the capsule that `stream` made, whose pointer is the box it leaked. A consumer that moved the
-    // stream out has set `release` to null.
+/// Called by the interpreter, once, with a capsule that `capsule` made of such a structure.
+unsafe extern "C" fn drop_capsule<T: Release>(made: *mut ffi::PyObject) {
+    // SAFETY: called once, by the capsule that `capsule` made, whose pointer is the box it leaked.
     unsafe {
         // Asked first: to fail would replace an exception that is pending where the capsule is dropped.
-        if ffi::PyCapsule_IsValid(capsule, STREAM.as_ptr()) == 0 {
-            return;
+        if ffi::PyCapsule_IsValid(made, T::NAME.as_ptr()) != 0 {
+            free(ffi::PyCapsule_GetPointer(made, T::NAME.as_ptr()).cast::<T>());
         }
-        let pointer = ffi::PyCapsule_GetPointer(capsule, STREAM.as_ptr()).cast::<ArrowArrayStream>();
-        if let Some(release) = (*pointer).release {
-            release(pointer);
-        }
-        drop(Box::from_raw(pointer));
     }
 }
 
-/// Frees a schema that was not taken over.
-///
 /// # Safety
-/// Called by the interpreter, once, with the capsule that `schema` made.
-unsafe extern "C" fn drop_schema(capsule: *mut ffi::PyObject) {
-    // SAFETY: called once, by the capsule that `schema` made, whose pointer is the box it leaked. A consumer that moved
-    // the schema out has set `release` to null.
+/// The pointer is of a box that has no other owner. A consumer that moved the structure out has marked it as released.
+unsafe fn free<T: Release>(pointer: *mut T) {
+    // SAFETY: the caller owns the box, and what it holds is released only here.
     unsafe {
-        // Asked first: to fail would replace an exception that is pending where the capsule is dropped.
-        if ffi::PyCapsule_IsValid(capsule, SCHEMA.as_ptr()) == 0 {
-            return;
-        }
-        let pointer = ffi::PyCapsule_GetPointer(capsule, SCHEMA.as_ptr()).cast::<ArrowSchema>();
-        if let Some(release) = (*pointer).release {
-            release(pointer);
-        }
-        drop(Box::from_raw(pointer));
+        let mut made = Box::from_raw(pointer);
+        made.release();
     }
 }
 

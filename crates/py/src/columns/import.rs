@@ -12,44 +12,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
-use super::interface::{ARRAY, ArrowArray, ArrowArrayStream, ArrowSchema, SCHEMA, STREAM};
+use super::interface::{ArrowArray, ArrowArrayStream, ArrowSchema, Release};
 use crate::driver::interpreter::beside_pending_error;
 
 /// The most bytes of metadata that are read.
 const MAX_METADATA: i32 = 1 << 20;
-
-/// A structure with a release callback.
-pub(super) trait Release {
-    /// Whether it was released or moved out.
-    fn is_released(&self) -> bool;
-    /// Calls the callback.
-    ///
-    /// # Safety
-    /// It is ours and not released.
-    unsafe fn release(&mut self);
-}
-
-macro_rules! released {
-    ($($kind:ty),*) => {$(
-        impl Release for $kind {
-            fn is_released(&self) -> bool {
-                self.release.is_none()
-            }
-
-            unsafe fn release(&mut self) {
-                if let Some(release) = self.release {
-                    // SAFETY: the structure is ours and was not released, so its producer's callback may be called with
-                    // it, once.
-                    unsafe { release(self) }
-                }
-                // A producer that does not mark it must not be called again.
-                self.release = None;
-            }
-        }
-    )*};
-}
-
-released!(ArrowSchema, ArrowArray, ArrowArrayStream);
 
 /// A structure that was moved here, and is released when it is dropped.
 pub(super) struct Owned<T: Release>(Box<T>);
@@ -80,7 +47,8 @@ impl<T: Release> Drop for Owned<T> {
 
 impl<T: Release> Owned<T> {
     /// Moves a structure out of its capsule, so that the capsule's destructor leaves it alone.
-    fn take(capsule: &Bound<'_, PyAny>, name: &CStr) -> PyResult<Self> {
+    fn take(capsule: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let name = T::NAME;
         let wrong = || PyTypeError::new_err(format!("expected a capsule named {name:?}, got {capsule:?}"));
         let capsule = capsule.cast::<PyCapsule>().map_err(|_| wrong())?;
         // SAFETY: the interpreter's lock is held, and it is a capsule; one of this name holds a pointer to this structure, as the
@@ -141,7 +109,8 @@ unsafe fn form_of(schema: &ArrowSchema, depth: usize) -> Result<Form, String> {
     // says, and that all of them live as long as their parent. The depth is bounded.
     unsafe {
         let format = text_of(schema.format)?.ok_or("expected the format of a column, got none")?;
-        let count = usize::try_from(schema.n_children).map_err(|_| "expected a count of children")?;
+        let count = usize::try_from(schema.n_children)
+            .map_err(|_| format!("expected a count of children, got {}", schema.n_children))?;
         let mut children = Vec::new();
         for index in 0..count {
             let child = pointer_at(schema.children, index)?;
@@ -330,7 +299,7 @@ impl Arrays {
     pub fn of(table: &Bound<'_, PyAny>) -> PyResult<(Form, Self)> {
         let py = table.py();
         if let Some(ask) = table.getattr_opt(intern!(py, "__arrow_c_stream__"))? {
-            let mut stream = Owned::<ArrowArrayStream>::take(&ask.call0()?, STREAM)?;
+            let mut stream = Owned::<ArrowArrayStream>::take(&ask.call0()?)?;
             let schema = py.detach(|| schema_of_stream(&mut stream))?;
             return Ok((schema.form()?, Self::Stream(stream)));
         }
@@ -338,8 +307,8 @@ impl Arrays {
             let pair = ask.call0()?;
             let (schema, array) =
                 (pair.cast::<PyTuple>()?.get_item(0)?, pair.cast::<PyTuple>()?.get_item(1)?);
-            let schema = Schema(Owned::take(&schema, SCHEMA)?);
-            let array = Array(Owned::take(&array, ARRAY)?);
+            let schema = Schema(Owned::take(&schema)?);
+            let array = Array(Owned::take(&array)?);
             return Ok((schema.form()?, Self::One(Some(array))));
         }
         Err(PyTypeError::new_err(format!(

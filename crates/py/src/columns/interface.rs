@@ -2,9 +2,42 @@
 //! Spec: Arrow C data interface, C stream interface, PyCapsule interface.
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-pub(super) const STREAM: &CStr = c"arrow_array_stream";
-pub(super) const SCHEMA: &CStr = c"arrow_schema";
-pub(super) const ARRAY: &CStr = c"arrow_array";
+/// A structure with a release callback.
+pub(super) trait Release {
+    /// The name of a capsule that holds it.
+    const NAME: &CStr;
+    /// Whether it was released or moved out.
+    fn is_released(&self) -> bool;
+    /// Calls the callback.
+    ///
+    /// # Safety
+    /// It is ours and not released.
+    unsafe fn release(&mut self);
+}
+
+macro_rules! released {
+    ($($kind:ty: $name:literal),*) => {$(
+        impl Release for $kind {
+            const NAME: &CStr = $name;
+
+            fn is_released(&self) -> bool {
+                self.release.is_none()
+            }
+
+            unsafe fn release(&mut self) {
+                if let Some(release) = self.release {
+                    // SAFETY: the structure is ours and was not released, so its producer's callback may be called with
+                    // it, once.
+                    unsafe { release(self) }
+                }
+                // A producer that does not mark it must not be called again.
+                self.release = None;
+            }
+        }
+    )*};
+}
+
+released!(ArrowSchema: c"arrow_schema", ArrowArray: c"arrow_array", ArrowArrayStream: c"arrow_array_stream");
 
 #[repr(C)]
 pub(super) struct ArrowSchema {
