@@ -14,7 +14,6 @@ pub mod reader;
 pub mod timestamp;
 mod validate;
 mod value;
-pub mod vector;
 pub mod writer;
 
 pub use binary::RawBinary;

@@ -1,9 +1,8 @@
-//! The official suites: bson-corpus and bson-binary-vector, read from the folder that MONGODB_SPECIFICATIONS names.
+//! The official suite bson-corpus, read from the folder that MONGODB_SPECIFICATIONS names.
 
 use std::fs;
 use std::path::PathBuf;
 
-use mangonel_bson::vector::{Dtype, RawVector, append_floats, append_ints};
 use mangonel_bson::*;
 use serde_json::Value;
 
@@ -185,89 +184,4 @@ fn bson_corpus() {
         assert!(count > 0, "{name} holds no case");
         println!("bson-corpus {name}: {count} cases");
     }
-}
-
-#[test]
-fn bson_binary_vector() {
-    for (name, file) in files("bson-binary-vector") {
-        let key = file["test_key"].as_str().unwrap();
-        for case in list(&file, "tests") {
-            let what = format!("{name}: {}", case["description"]);
-            let is_valid = case["valid"].as_bool().unwrap();
-            if let Some(bytes) = case["canonical_bson"].as_str() {
-                let bytes = unhex(bytes);
-                let document = RawDocument::from_bytes(&bytes).unwrap();
-                let binary = document.get_binary(key).unwrap().unwrap();
-                match RawVector::from_binary(binary) {
-                    Ok(vector) => {
-                        assert!(is_valid, "{what}: decoding succeeded");
-                        assert_eq!(decoded(vector), numbers(case).unwrap(), "{what}");
-                    }
-                    Err(error) => assert!(!is_valid, "{what}: {error}"),
-                }
-            }
-            match encode(case) {
-                None if case["vector"].is_array() => assert!(!is_valid, "{what}: encoding failed"),
-                None => {}
-                Some(payload) => {
-                    assert!(is_valid, "{what}: encoding succeeded");
-                    let mut out = Vec::new();
-                    let start = begin_document(&mut out);
-                    append_binary(&mut out, key, 9, &payload);
-                    end_document(&mut out, start);
-                    assert_eq!(out, unhex(case["canonical_bson"].as_str().unwrap()), "{what}");
-                }
-            }
-        }
-    }
-}
-
-fn numbers(case: &Value) -> Option<Vec<f64>> {
-    let number = |value: &Value| match value["$numberDouble"].as_str() {
-        Some("Infinity") => f64::INFINITY,
-        Some("-Infinity") => f64::NEG_INFINITY,
-        _ => value.as_f64().unwrap(),
-    };
-    Some(case["vector"].as_array()?.iter().map(number).collect())
-}
-
-fn decoded(vector: RawVector<'_>) -> Vec<f64> {
-    match vector.dtype() {
-        // The suite's numbers are doubles that only mean something as floats.
-        Dtype::Float32 => vector.floats().map(|number| number.to_string().parse().unwrap()).collect(),
-        Dtype::Int8 => vector.ints().map(f64::from).collect(),
-        Dtype::PackedBit => vector.data().iter().map(|&byte| f64::from(byte)).collect(),
-    }
-}
-
-fn encode(case: &Value) -> Option<Vec<u8>> {
-    let code = case["dtype_hex"].as_str()?.trim_start_matches("0x");
-    let dtype = Dtype::from_code(u8::from_str_radix(code, 16).unwrap())?;
-    let padding = u8::try_from(case["padding"].as_i64().unwrap_or(0)).ok()?;
-    let numbers = numbers(case)?;
-    let is_in = |min, max| move |n: &&f64| n.fract() == 0.0 && (min..=max).contains(*n);
-    let mut out = Vec::new();
-    match dtype {
-        Dtype::Float32 => {
-            let floats: Vec<f32> = numbers.iter().map(|n| *n as f32).collect();
-            append_floats(&mut out, &floats);
-        }
-        Dtype::Int8 => {
-            let ints = numbers.iter().take_while(is_in(-128.0, 127.0)).map(|n| *n as i8);
-            append_ints(&mut out, &ints.collect::<Vec<_>>());
-        }
-        Dtype::PackedBit => {
-            let bytes = numbers.iter().take_while(is_in(0.0, 255.0)).map(|n| *n as u8);
-            out.extend_from_slice(&[dtype as u8, padding]);
-            out.extend(bytes);
-        }
-    }
-    let width = if dtype == Dtype::Float32 { 4 } else { 1 };
-    // Numbers that the type cannot hold were left out.
-    let is_whole = out.len() - 2 == numbers.len() * width;
-    let vector = RawVector::new(dtype, padding, &out[2..]).ok().filter(|_| is_whole)?;
-    let mut payload = Vec::new();
-    vector.append_payload(&mut payload);
-    assert_eq!(payload, out);
-    Some(payload)
 }
