@@ -175,9 +175,9 @@ def add_uri(parser: Parser, help: str = "the deployment", *, default: str | None
         parser.uri = parser.add_argument("uri", nargs="?", default=default, metavar="URI", help=told)
 
 
-def add_output(parser: argparse.ArgumentParser, help: str, metavar: str = "FILE", **more: Any) -> None:
+def add_output(parser: argparse.ArgumentParser, help: str, **more: Any) -> None:
     """Add `-o`, which every command that writes a file has."""
-    parser.add_argument("-o", "--output", metavar=metavar, help=help, **more)
+    parser.add_argument("-o", "--output", metavar="FILE", help=help, **more)
 
 
 def write_output(text: str, output: str | None) -> None:

@@ -94,8 +94,7 @@ class CommandSource(Settings):
     def _read_operation(
         self,
         command: dict[str, Any],
-        reading: int = READ_DOCUMENT,
-        kind: int = KIND_READ,
+        reading: int,
         session: _ClientSession | None = None,
         comment: Any | None = None,
         read_preference: _ServerMode | None = None,
@@ -123,7 +122,7 @@ class CommandSource(Settings):
             self._database_name,
             command,
             self._codec if codec is None else codec,
-            kind,
+            KIND_READ,
             reading,
             read_preference=None if preference._MODE == PRIMARY_MODE else preference.document,
             session=handle,

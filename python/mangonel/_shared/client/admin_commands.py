@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from mangonel._shared.client.client import _MongoClient
     from mangonel._shared.sessions.session import _ClientSession
-    from mangonel.write_concern import WriteConcern
 
 PLAIN = _core.Codec(DEFAULT_CODEC_OPTIONS)
 """For replies that the driver itself reads, also if the user decodes documents into other classes."""
@@ -49,7 +48,6 @@ class AdministeredSource(CommandSource):
         database: str | None = None,
         codec: _core.Codec | None = None,
         takes_write_concern: bool = True,
-        write_concern: WriteConcern | None = None,
     ) -> dict[str, Any]:
         """Run `command` on the primary and return its reply; adds write concern and comment to `command`."""
         explicit = session_of(self._port, session)
@@ -57,8 +55,7 @@ class AdministeredSource(CommandSource):
             command["comment"] = comment
         is_acknowledged = True
         if takes_write_concern and command.get("writeConcern") is None:
-            concern = self._write_concern if write_concern is None else write_concern
-            concern = concern_in(explicit, concern)
+            concern = concern_in(explicit, self._write_concern)
             if not concern.is_server_default:
                 command["writeConcern"] = concern.document
             is_acknowledged = concern.acknowledged
