@@ -120,6 +120,25 @@ def test_a_result_that_is_a_tuple_or_an_exception_arrives_as_it_is(run: Callable
     run(steps)
 
 
+def test_a_callback_of_the_wait_gets_the_wait_itself(run: Callable[[Steps], None]) -> None:
+    async def steps(client: Any) -> None:
+        awaited = find(client)
+        wait: Any = awaited.send(None)
+        told: list[Any] = []
+        # Built in and bound to a task, like its wake-up, which gets another future.
+        named = asyncio.create_task(asyncio.sleep(0))
+        wait.add_done_callback(named.set_name)
+        wait.add_done_callback(told.append)
+        while not told:
+            await asyncio.sleep(0)
+        assert told == [wait]
+        assert named.get_name() == str(wait)
+        with pytest.raises(StopIteration):
+            awaited.send(None)
+
+    run(steps)
+
+
 @pytest.mark.parametrize("how", ["close", "drop"])
 def test_giving_it_up_before_the_reply_closes_its_connection(
     how: str, run: Callable[[Steps], None], scripted_server: ScriptedServer

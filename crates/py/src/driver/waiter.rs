@@ -6,12 +6,14 @@
 //! loop's queue is used.
 
 use std::cell::RefCell;
+use std::ffi::CStr;
 
 use mangonel_entries::entries;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::exceptions::asyncio::{CancelledError, InvalidStateError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::{IntoPyDict, PyBool, PyType};
 use pyo3::{PyTraverseError, PyVisit, ffi, intern};
 
 use super::interpreter;
@@ -87,11 +89,15 @@ impl Waiter {
     /// Ends the wait and runs the callbacks.
     fn run(slf: &Bound<'_, Self>, state: State) -> PyResult<()> {
         let py = slf.py();
+        let is_good = matches!(state, State::Arrived);
         let Some(callbacks) = Self::finish(slf, state)? else { return Ok(()) };
         for (callback, context) in callbacks {
+            let callback = callback.bind(py);
+            let done = if is_good && wakes_task(callback) { done_future(py) } else { None };
+            let future = done.unwrap_or(slf.as_any());
             match context {
-                Some(context) => call_in(context.bind(py), callback.bind(py), slf)?,
-                None => callback.call1(py, (slf,)).map(drop)?,
+                Some(context) => call_in(context.bind(py), callback, future)?,
+                None => callback.call1((future,)).map(drop)?,
             }
         }
         Ok(())
@@ -134,15 +140,53 @@ impl Waiter {
 fn call_in(
     context: &Bound<'_, PyAny>,
     callback: &Bound<'_, PyAny>,
-    waiter: &Bound<'_, Waiter>,
+    future: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
     let py = context.py();
     let checked = |status| if status == 0 { Ok(()) } else { Err(PyErr::fetch(py)) };
     // SAFETY: the call checks that it is a context, which is alive as long as the borrow.
     checked(unsafe { ffi::PyContext_Enter(context.as_ptr()) })?;
-    let called = callback.call1((waiter,)).map(drop);
+    let called = callback.call1((future,)).map(drop);
     // SAFETY: as above; no exception is pending, since `called` holds it.
     called.and(checked(unsafe { ffi::PyContext_Exit(context.as_ptr()) }))
+}
+
+/// Returns whether a callback is the one by which a task of asyncio's C code goes on. All that it does with its future is
+/// to ask for the result.
+fn wakes_task(callback: &Bound<'_, PyAny>) -> bool {
+    static TASK: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = callback.py();
+    // SAFETY: both are read only after the check that it is a builtin function, whose definition is static and named, and
+    // whose `self`, if it has one, it keeps alive.
+    let (name, task) = unsafe {
+        if ffi::PyCFunction_CheckExact(callback.as_ptr()) == 0 {
+            return false;
+        }
+        let function = callback.as_ptr().cast::<ffi::PyCFunctionObject>();
+        let name = CStr::from_ptr((*(*function).m_ml).ml_name);
+        (name, Bound::from_borrowed_ptr_or_opt(py, (*function).m_self))
+    };
+    name == c"task_wakeup"
+        && task.is_some_and(|task| {
+            TASK.import(py, "asyncio", "Task").is_ok_and(|class| task.is_instance(class).unwrap_or(false))
+        })
+}
+
+/// Returns a future of asyncio's own that is done, with the result None. A task reads it directly; on any other it calls
+/// `result`, whose name it makes and looks up anew each time: 1 400 instructions.
+fn done_future(py: Python<'_>) -> Option<&Bound<'_, PyAny>> {
+    static DONE: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
+    let make = || -> PyResult<Py<PyAny>> {
+        // In place of a loop, which it would keep alive: a future that is done only asks its loop for `get_debug`.
+        let idle = [("get_debug", py.get_type::<PyBool>())].into_py_dict(py)?;
+        let idle = py.import("types")?.getattr("SimpleNamespace")?.call((), Some(&idle))?;
+        let named = [("loop", idle)].into_py_dict(py)?;
+        let future = py.import("asyncio")?.getattr("Future")?.call((), Some(&named))?;
+        future.call_method1("set_result", (py.None(),))?;
+        Ok(future.unbind())
+    };
+    // Without one, tasks take the longer way.
+    DONE.get_or_init(py, || make().ok()).as_ref().map(|future| future.bind(py))
 }
 
 #[entries]
