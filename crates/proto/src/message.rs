@@ -338,8 +338,8 @@ pub fn with_body(message: &[u8], body: &[u8]) -> Result<Vec<u8>, ProtocolError> 
 /// # Errors
 /// When it is not an OP_MSG with exactly one body section and no unknown required flag.
 pub fn read_reply(message: &[u8]) -> Result<Reply<'_>, ProtocolError> {
-    let header =
-        |at| read_i32(message, at).ok_or_else(|| ProtocolError::new("expected a message header of 16 bytes"));
+    let short = || format!("expected a message header of 16 bytes, got {} bytes", message.len());
+    let header = |at| read_i32(message, at).ok_or_else(|| ProtocolError::new(short()));
     let (length, request_id, response_to, opcode) = (header(0)?, header(4)?, header(8)?, header(12)?);
     if usize::try_from(length) != Ok(message.len()) {
         return Err(ProtocolError::new(format!(

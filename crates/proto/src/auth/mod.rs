@@ -155,7 +155,7 @@ impl fmt::Display for AuthError {
             Self::Malformed { what } => write!(f, "cannot read {what}"),
             Self::Nonce => f.write_str("expected the server's nonce to continue the client's, got another"),
             Self::Iterations { found } => {
-                write!(f, "expected 4096 to 10000000 rounds of hashing, the server asks for {found}")
+                write!(f, "expected the server to ask for 4096 to 10000000 rounds of hashing, got {found}")
             }
             Self::ServerSignature => f.write_str("the server could not prove that it knows the password"),
             Self::Unproven => f.write_str("the server ended authentication before it proved who it is"),

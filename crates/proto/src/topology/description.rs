@@ -217,7 +217,7 @@ impl ServerDescription {
         if !facts.is_ok {
             let message = match facts.errmsg {
                 Some(message) => format!("hello failed: {message}"),
-                None => "expected ok: 1 in the hello reply".to_owned(),
+                None => "expected ok: 1 in the hello reply, got neither that nor an errmsg".to_owned(),
             };
             return Self::failed(described.address, message, now);
         }

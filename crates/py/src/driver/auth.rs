@@ -117,13 +117,12 @@ pub fn login(py: Python<'_>, given: &Bound<'_, PyAny>) -> PyResult<Option<Login>
         return Ok(None);
     }
     let text = |name: &str| given.getattr(name)?.extract::<Option<String>>();
-    let mechanism =
-        match text("mechanism")?.as_deref() {
-            None | Some("DEFAULT") => None,
-            Some(name) => Some(Mechanism::from_name(name).ok_or_else(|| {
-                failure::configuration(py, &format!("the mechanism {name} is not supported"))
-            })?),
-        };
+    let mechanism = match text("mechanism")?.as_deref() {
+        None | Some("DEFAULT") => None,
+        Some(name) => Some(Mechanism::from_name(name).ok_or_else(|| {
+            failure::configuration(py, &format!("expected a mechanism that Mangonel knows, got {name:?}"))
+        })?),
+    };
     let credential = Credential {
         username: text("username")?,
         password: text("password")?.map(Secret::new),

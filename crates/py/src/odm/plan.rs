@@ -530,12 +530,13 @@ fn read_field(row: &Bound<'_, PyDict>) -> PyResult<Field> {
     let py = row.py();
     let key = required(row, "key")?.extract::<String>()?.into_bytes();
     if key.contains(&0) {
-        return Err(PyValueError::new_err("expected a key without NUL"));
+        let key = String::from_utf8_lossy(&key);
+        return Err(PyValueError::new_err(format!("expected a key without NUL, got {key:?}")));
     }
     let mut with_nul = key.clone();
     with_nul.push(0);
     if with_nul.len() > crate::codec::name::LONGEST {
-        return Err(PyValueError::new_err("expected a key of at most 127 bytes"));
+        return Err(PyValueError::new_err(format!("expected a key of at most 127 bytes, got {}", key.len())));
     }
     let attribute = required(row, "attribute")?.extract::<String>()?;
     let default = required(row, "default")?.cast_into::<PyTuple>()?;

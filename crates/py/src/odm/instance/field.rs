@@ -67,11 +67,12 @@ unsafe extern "C" fn field_get(
             // `__get__` may be called with anything.
             let has_slot = enter(false, |py| {
                 let end = (*this).offset + size_of::<*mut ffi::PyObject>();
-                if is_instance(&Bound::from_borrowed_ptr(py, object)) && (*class).tp_basicsize as usize >= end
-                {
+                let object = Bound::from_borrowed_ptr(py, object);
+                if is_instance(&object) && (*class).tp_basicsize as usize >= end {
                     return Ok(true);
                 }
-                Err(PyTypeError::new_err("expected an instance of the field's model"))
+                let found = object.get_type().name()?;
+                Err(PyTypeError::new_err(format!("expected an instance of the field's model, got {found}")))
             });
             if !has_slot {
                 return std::ptr::null_mut();
