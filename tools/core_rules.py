@@ -91,7 +91,7 @@ def _what_it_drops(name: str, types: dict[str, str], seen: frozenset[str] = froz
 
 
 def named(sources: dict[str, str], pattern: str) -> set[str]:
-    """Return the matches of a pattern, as "file name" or "file one for other"."""
+    """Return the matches of a pattern as texts: the file and the name, or for two groups "FILE ONE for OTHER"."""
     return {
         f"{path} {' for '.join(match.groups())}"
         for path, source in sources.items()

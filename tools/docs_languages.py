@@ -150,7 +150,7 @@ def bold(row: Row) -> str:
 
 
 def ahead(told: Results, names: Sequence[str]) -> Iterator[str]:
-    """Yield a line for each part in which another language makes objects with less CPU time; it tells the ratio."""
+    """Yield a line with the ratio for each part in which another language makes objects with less CPU time."""
     for part in names:
         rows = parts(told, MAIN).get(part, [])
         made = [row for row in rows if not (part in READS and row.key[2] == FLOOR)]

@@ -26,7 +26,7 @@ SECRET = "s3cr3t-w0rd"
 
 
 def exposed(error: BaseException | None) -> str:
-    """All that a tool could show of an error: its words and, of the driver's own frames, the locals."""
+    """All that a tool could show of an error: its message, and the local variables of the driver's frames."""
     shown = []
     while error is not None:
         shown += [str(error), repr(error), repr(getattr(error, "details", None))]

@@ -1,4 +1,4 @@
-"""Credentials that are found where the program runs, by the metadata service of GCP, which can be put elsewhere."""
+"""Credentials that GCP's metadata service gives to a program; the service's address can be set."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The simulated network between a client and a mongod, whose work takes no time of the world's.
+"""The simulated network between a client and a mongod; the mongod's work takes no virtual time.
 
-Each message takes a while on its way, and the server does a command when it arrives: two programs interleave as their
-messages do. A command can be lost in the ways of `tools.message_proxy`, and in one more, which needs the virtual clock.
+Each message takes a while, and the server runs a command when it arrives: two programs interleave as their messages
+do. A command can be lost in the ways of `tools.message_proxy`, and in one more that needs the virtual clock.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def press_ctrl_c() -> None:
 
 
 def interrupt(act: Callable[[], Any], at: int, folders: tuple[str, ...]) -> bool:
-    """Run `act`, interrupted at one of the places where a signal's handler may run; return whether it came there.
+    """Run `act`, interrupted at one of the places where a signal's handler may run; return whether it got that far.
 
     Args:
         act: what is run.

@@ -156,7 +156,7 @@ class _Rest:
 
 
 def promised_elsewhere(name: str) -> Any:
-    """Return a public name that a test imported from a module that happens to import it, or None."""
+    """Return the public object of a name that a test imports from a module where it is not defined, or None."""
     if name.startswith("_"):
         return None
     for place in (

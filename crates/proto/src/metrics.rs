@@ -285,8 +285,8 @@ const NO_COLLECTION: &[&str] = &["createUser", "dropUser", "getLog", "getParamet
 const TEXT: u8 = 2;
 const INT64: u8 = 18;
 
-/// Returns the part of a command's elements that says what it does and where: its first field, if that is a text; of a
-/// `getMore` the second, too; else the first field without its value.
+/// Returns the part of a command's elements that says what it does and where: the first field if that is a text, the first
+/// two fields of a `getMore`, and otherwise the key of the first field.
 #[inline]
 pub(crate) fn target_of(elements: &[u8]) -> &[u8] {
     let Some(end) = key_end(elements) else { return elements };

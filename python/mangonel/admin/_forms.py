@@ -129,7 +129,7 @@ def _text(leaf: Leaf | None, value: Any) -> str | None:
 
 
 def blank(spec: Spec, path: str, form: Form, depth: int = 3) -> None:
-    """Add the form of a value that is not there yet: no rows, and the embedded documents that must be.
+    """Add the form of a value that does not exist yet: a list without rows, or a required embedded document.
 
     Args:
         spec: the description of its type.
@@ -306,7 +306,7 @@ def read(spec: Spec, path: str, form: Form, old: Any, faults: dict[str, str]) ->
         spec: the description of its type.
         path: where it stands.
         form: what was sent.
-        old: the value that there is; ABSENT: none yet. Embedded documents in it are changed in place.
+        old: the current value, or ABSENT. Its embedded documents are changed in place.
         faults: what cannot be read is added here, by path.
     """
     mark = form.get(f"{path}?")

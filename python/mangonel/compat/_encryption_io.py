@@ -1,6 +1,6 @@
-"""`_EncryptionIO` of `pymongo.encryption`: programs replace its `kms_request`, as by a cache of a key.
+"""`_EncryptionIO` of `pymongo.encryption`: programs replace its `kms_request`, for example to cache a key.
 
-Its import puts that method in the way of every request of blocking clients to a key service.
+Once this is imported, every request of a blocking client to a key service goes through that method.
 """
 
 from __future__ import annotations

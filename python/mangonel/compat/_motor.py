@@ -192,7 +192,7 @@ class AgnosticGridOut(AsyncGridOut):
         """Move to another position and return it.
 
         Raises:
-            InvalidOperation: a position from the end, before anything of the file was read.
+            InvalidOperation: the position counts from the end of a file of which nothing was read yet.
         """
         this: Any = self
         if whence == os.SEEK_END and this._file is None:

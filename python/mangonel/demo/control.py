@@ -19,7 +19,7 @@ from mangonel.server import ServerError
 
 
 class Elections(monitoring.TopologyListener):
-    """How long the driver sees no primary: now, and the last time."""
+    """How long the driver has seen no primary: the gap that lasts now, and the last one that ended."""
 
     def __init__(self) -> None:
         self._lost: float | None = None

@@ -183,7 +183,7 @@ class _Face:
         return await self._told(reload_flow(self._sessions, self.store(), session))
 
     async def _is_alive_flow(self, session: WebSession[Any]) -> bool:
-        """Return whether a websession has not ended or changed hands; changes nothing in it."""
+        """Return whether a websession still goes on for the same user; changes nothing in it."""
         return await self._told(alive_flow(self._sessions, self.store(), session))
 
     async def _of_flow(self, user: str, current: WebSession[Any] | None = None) -> list[Handle]:

@@ -6,7 +6,7 @@ use super::text::{push_checked, unusual};
 use crate::bytes::{cstring_end, not_utf8_text};
 use crate::error::Result;
 
-/// How much is added when the room is used up, and the most at first: what is not needed costs its clearing.
+/// How many bytes are added when the room is used up, and at most at first. No more, since each new byte is cleared.
 const MORE: usize = 1024;
 /// Words of a text that need one piece of room.
 const SHORT: usize = 4;

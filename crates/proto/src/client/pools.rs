@@ -101,7 +101,7 @@ impl Client {
         }
     }
 
-    /// Closes a connection that its pool had closed, or been closed itself, while a cursor or a transaction held it.
+    /// Closes a connection that a cursor or a transaction held while its pool closed it, or was closed itself.
     fn close_orphan(&mut self, place: Option<(Address, ShardId)>, link: LinkId, now: Instant) {
         let Some((address, shard)) = place else { return self.closing.push(link) };
         let server = self.servers.get_mut(&address);

@@ -62,7 +62,7 @@ enum Template {
     Never,
     /// A dict with these keys, to be copied. Owned.
     Dict(*mut ffi::PyObject),
-    /// The same, with its table laid open.
+    /// Such a dict, whose table of keys is filled directly.
     Table(Table),
 }
 

@@ -294,7 +294,7 @@ impl Core {
     }
 
     pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        // A panic under the lock leaves no change half-way that would matter more than going on.
+        // After a panic under the lock the client goes on: a change that was left half done is the lesser harm.
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

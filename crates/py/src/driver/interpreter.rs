@@ -72,7 +72,7 @@ pub fn deliver_soon<T: Deliver + PyClass<Frozen = True> + Sync>(owner: &Py<T>) {
     never_unwind_this_thread();
     Python::try_attach(|py| {
         if is_main_thread() {
-            // Where too many calls are pending, it stays with the owner, for the next entry.
+            // If too many calls are pending, the work stays with the owner, and the next entry does it.
             drop(call_soon(py, deliver_now::<T>, owner.clone_ref(py).into_any()));
         } else {
             beside_pending_error(py, || owner.get().deliver_rest(py));

@@ -171,7 +171,7 @@ impl<'a, 'py> Packer<'a, 'py> {
             Op::Bool => given.is_exact_instance_of::<PyBool>(),
             Op::Bytes => given.is_exact_instance_of::<PyBytes>(),
             Op::ObjectId => object_id::known_class(self.py).is_some_and(|class| given.get_type().is(class)),
-            // The time zone of what is read is none that programs use. The codec is that of the outermost document.
+            // A date with a time zone is read back with another zone object. The codec is that of the outermost document.
             Op::Datetime => {
                 let is_whole = |date: &Bound<'_, PyDateTime>| {
                     date.get_tzinfo().is_none()

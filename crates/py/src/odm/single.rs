@@ -47,7 +47,7 @@ impl Maker for Single {
 }
 
 impl Single {
-    /// Makes the instance, if the reply has one document, which fits the model, and no identity map wants to know it.
+    /// Makes the instance if the reply has exactly one document, this fits the model, and no identity map is in use.
     fn made<'py>(&self, exchange: &Exchange, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let map = CURRENT_MAP.get_or_try_init(py, || {
             let module = py.import("mangonel.odm.connections.identity")?;

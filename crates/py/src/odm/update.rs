@@ -318,8 +318,8 @@ fn is_safe(key: &[u8]) -> bool {
     !key.is_empty() && key[0] != b'$' && !key.contains(&b'.')
 }
 
-/// The elements that differ, as they were and as they are, of two documents with the same keys in one order. None: they
-/// have not, or no paths can be built of the keys.
+/// The elements that differ between two documents, as they were and as they are. None: their keys or the order of these
+/// differ, or a key cannot be part of a path.
 fn changed_parts<'a>(was: &'a [u8], is: &'a [u8]) -> Option<Vec<(Element<'a>, Element<'a>)>> {
     let (mut before, mut after) = (Elements::of(was), Elements::of(is));
     let mut changed = Vec::new();

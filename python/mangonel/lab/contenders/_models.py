@@ -77,7 +77,7 @@ def annotated(
 
 
 def fielded(base: Any, name: str, types: dict[str, Any], kinds: dict[Any, Any], **namespace: Any) -> Any:
-    """Return a class whose fields are objects: an object stands as it is given, and `kinds` makes one of a type."""
+    """Return a class whose fields are objects. `types` has such objects, or keys of `kinds`, which makes them."""
     fields = {key: kinds[kind]() if kind in kinds else kind for key, kind in types.items()}
     return type(base)(name, (base,), {**fields, **namespace, "__module__": __name__})
 

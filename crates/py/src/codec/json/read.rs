@@ -590,7 +590,7 @@ impl<'a, 'py> Reader<'a, 'py> {
         Ok(Some(own_types(self.py)?.code.build([source, scope], self.py)?))
     }
 
-    /// Reads `{"pattern": "…", "options": ""}` in this order; letters of options become what Python makes of them.
+    /// Reads `{"pattern": "…", "options": ""}` in this order. A pattern with options is read the longer way.
     fn regex(&mut self) -> Found<Option<Bound<'py, PyAny>>> {
         let Some(pattern) = self.regex_pattern()? else { return Ok(None) };
         let flags = make::short_int(self.py, 0)?;
