@@ -327,3 +327,19 @@ def test_a_request_that_is_none_is_told() -> None:
         await sessions.asynchronous.commit(session)
 
     asyncio.run(steps())
+
+
+def test_a_misspelt_option_of_a_query_is_told_by_the_name_of_the_method() -> None:
+    with MongoClient[Any](DEAD, connect=False) as client:
+        for name, called in [("find", "find"), ("find_one", "find_one"), ("find_raw_batches", "find")]:
+            with pytest.raises(TypeError, match=rf"^{called}\(\) got an unexpected keyword argument 'limt'$"):
+                getattr(client.shop.orders, name)({}, limt=3)
+
+
+def test_an_operation_that_is_not_awaited_is_told_by_the_name_of_the_package() -> None:
+    async def steps() -> None:
+        async with AsyncMongoClient[Any](DEAD) as client:
+            with pytest.warns(RuntimeWarning, match="coroutine 'mangonel operation' was never awaited"):
+                client.shop.orders.insert_one({})
+
+    asyncio.run(steps())

@@ -73,6 +73,9 @@ class AioPort(_core.LoopPort):
         # A coroutine, and not only awaitable, since programs pass it on to whatever asks `inspect.iscoroutine`.
         return await self.arun(operation)
 
+    # A program that forgets `await` is told by this name.
+    run.__qualname__ = "mangonel operation"
+
     # Called by the Rust base, which does everything else.
 
     async def _arrive(self, loop: asyncio.AbstractEventLoop) -> None:

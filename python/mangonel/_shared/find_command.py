@@ -198,6 +198,10 @@ def find_command(
     return command
 
 
+# A wrong keyword is told by this name, since `find_one` passes its own on.
+find_command.__qualname__ = "find_one"
+
+
 def set_bounds(command: dict[str, Any], limit: int, batch_size: int) -> None:
     """Set the number of documents in total and in one reply; 0 means no bound."""
     if limit:

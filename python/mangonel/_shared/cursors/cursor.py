@@ -345,10 +345,12 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
 
         An id is an `Int64`, since a server takes no other number in a command such as `killCursors`.
         """
+        id = self._last_id if self._is_closed else self._id
+        if id is None:
+            return None
         from mangonel.bson.int64 import Int64
 
-        id = self._last_id if self._is_closed else self._id
-        return None if id is None else Int64(id)
+        return Int64(id)
 
     @property
     def address(self) -> tuple[str, int | None] | None:

@@ -501,3 +501,7 @@ class FindQuery(BatchedCursor[_DocumentType], Generic[_DocumentType]):
 
     def _narrow(self, names: dict[str, int]) -> None:
         self._query.setdefault("projection", names)
+
+
+# A wrong keyword is told by this name.
+FindQuery.__init__.__qualname__ = "find"
