@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mangonel.bson import Timestamp
 from mangonel.odm import (
     Connection,
     Document,
@@ -57,6 +58,7 @@ class Bill(Document):
     name: str = ""
     at: dt.datetime | None = None
     due: dt.datetime | None = None
+    stamp: Timestamp | None = None
     tags: list[str] = field(default_factory=list)
     price: Price = field(default_factory=Price, key="p")
     maybe: Price | None = None
@@ -165,7 +167,7 @@ def test_changes_that_no_pipeline_expresses_name_themselves(db: Connection) -> N
         rename(Bill.note, "other"),
         set_on_insert(Bill.first, "x"),
         push(Bill.tags, "a", slice=3),
-        current_date(Bill.at, "timestamp"),
+        current_date(Bill.stamp, "timestamp"),
         {"$set": {"prices.0.net": 1}},
         {"$pull": {"tags": {"$gt": "a"}}},
     ):

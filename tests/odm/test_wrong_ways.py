@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Annotated, Any, ClassVar
 
 import pytest
 
 from mangonel import WriteConcern
+from mangonel.bson import Timestamp
 from mangonel.odm import (
     AnyRef,
     Connection,
@@ -19,10 +21,12 @@ from mangonel.odm import (
     UnsupportedOption,
     ValidationError,
     Version,
+    current_date,
     each,
     field,
     in_,
     inc,
+    rename,
     set_,
     unset,
 )
@@ -247,9 +251,14 @@ class Strict(Document):
     piece: Piece | None = None
     tags: list[str] = field(default_factory=list)
     notes: list[str | None] = field(default_factory=list)
+    seen: dt.datetime | None = None
+    tick: Timestamp | None = None
+    day: dt.date | None = None
 
 
-@pytest.mark.parametrize("operator", [unset, lambda path: F(path).unset()])
+@pytest.mark.parametrize(
+    "operator", [unset, lambda path: F(path).unset(), lambda path: rename(path, "other")]
+)
 def test_an_update_that_takes_a_required_value_away_is_refused(operator: Any) -> None:
     piece: Any = Strict.piece
     tags: Any = Strict.tags
@@ -258,6 +267,21 @@ def test_an_update_that_takes_a_required_value_away_is_refused(operator: Any) ->
             operator(path)
         with pytest.raises(ValidationError):
             set_(path, None)
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp"])
+def test_the_current_time_is_refused_for_a_field_of_another_type(kind: str) -> None:
+    wrong: list[Any] = [
+        Strict.title,
+        Strict.n,
+        Strict.piece,
+        Strict.seen if kind == "timestamp" else Strict.tick,
+    ]
+    for path in wrong:
+        with pytest.raises(ValidationError, match=r"expected .* at \$\."):
+            current_date(path, kind)
+    for path in [Strict.tick] if kind == "timestamp" else [Strict.seen, Strict.day]:
+        current_date(path, kind)
 
 
 def test_an_update_takes_away_what_documents_load_without(db: Connection, face: Any) -> None:

@@ -203,6 +203,18 @@ class Path(Matching[T], Arithmetic[T], Operand):
             raise ValidationError(f"expected {type_name(field)}, got {type(by).__name__} at $.{self._key}")
         return Decimal128(by) if isinstance(by, decimal.Decimal) else by
 
+    def _check_removable(self, verb: str) -> None:
+        """Raise ValidationError if a document without the key would not load."""
+        field = self._field()
+        if self._is_element:
+            # The server leaves null in its place.
+            checked(self._owner, field, None, True, self._key)
+        elif field.is_required:
+            raise ValidationError(
+                f"cannot {verb} {self._key!r}: expected a value in every {self._owner.__name__}, since the field is "
+                "not optional and has no default"
+            )
+
     def _compare(self, operator: str, value: Any) -> Any:
         made = self._comparison(value, operator)
         return made if made is not NotImplemented else Expr({self._key: {operator: self._dump(value)}})
@@ -298,15 +310,7 @@ class Path(Matching[T], Arithmetic[T], Operand):
         Raises:
             ValidationError: the field must have a value, so a document without the key would not load.
         """
-        field = self._field()
-        if self._is_element:
-            # The server leaves null in its place.
-            checked(self._owner, field, None, True, self._key)
-        elif field.is_required:
-            raise ValidationError(
-                f"cannot unset {self._key!r}: expected a value in every {self._owner.__name__}, since the field is not "
-                "optional and has no default"
-            )
+        self._check_removable("unset")
         return Update("$unset", self._key, "")
 
     @_named

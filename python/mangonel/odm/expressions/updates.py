@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, overload
 
+from mangonel.bson import Timestamp
 from mangonel.odm.expressions.changes import Update
 from mangonel.odm.expressions.computed import Arithmetic
 from mangonel.odm.expressions.conditions import elem
@@ -165,11 +167,16 @@ def rename(field: object, to: object) -> Update:
         field: an attribute of the model, such as `User.name`.
         to: the new key, or an attribute.
 
+    Raises:
+        ValidationError: the field must have a value, so a document without the key would not load.
+
     Example:
         >>> User.find().update(rename(User.status, "state"))
         2
     """
-    return Update("$rename", path_of(field)._key, to if isinstance(to, str) else path_of(to)._key)
+    path = path_of(field)
+    path._check_removable("rename")
+    return Update("$rename", path._key, to if isinstance(to, str) else path_of(to)._key)
 
 
 def current_date(field: object, kind: str = "date") -> Update:
@@ -179,13 +186,21 @@ def current_date(field: object, kind: str = "date") -> Update:
         field: an attribute of the model, such as `User.name`.
         kind: "date" or "timestamp".
 
+    Raises:
+        ValidationError: the field's type is neither, so the document would not load.
+
     Example:
         >>> class Visit(Document):
         ...     seen: datetime.datetime | None = None
         >>> Visit().save() and Visit.find().update(current_date(Visit.seen))
         1
     """
-    return Update("$currentDate", path_of(field)._key, {"$type": kind})
+    path = path_of(field)
+    # A value of that kind is checked as one that is set; a field of a date takes the day of a time.
+    now = dt.datetime.now(dt.UTC)
+    day = now.date() if path._field().type is dt.date else now
+    path._stored(Timestamp(0, 1) if kind == "timestamp" else day)
+    return Update("$currentDate", path._key, {"$type": kind})
 
 
 def push(

@@ -18,6 +18,7 @@ from mangonel.odm.model.fields import FieldInfo, Inverse, field, many
 from mangonel.odm.model.hooks import collect_hooks, forget_plans
 from mangonel.odm.model.many import InverseDescriptor
 from mangonel.odm.model.plan import UnreadPlan
+from mangonel.odm.model.scopes import inherit_scopes
 from mangonel.odm.model.tenancy import check_tenant
 
 # Class attributes that plans know of their models and of the bases of these.
@@ -65,6 +66,7 @@ class ModelMeta(_core.OdmMeta):
         cls.__expressions__ = {attribute: Path(cls, attribute) for attribute in cls.__fields__}
         cls.__hooks__ = collect_hooks(cls)
         cls.__plan__ = UnreadPlan(cls, make_partial_class)
+        inherit_scopes(cls, namespace)
         if cls.__is_document__ and not is_abstract:
             check_tenant(cls)
         if cls.__cast__:

@@ -125,7 +125,14 @@ class QueryBuilder(Generic[T]):
 
     def _scoped(self) -> Self:
         scope = self._model.__default_scope__
-        return scope(self) if scope is not None else self
+        if scope is None:
+            return self
+        made: Self = scope(self)
+        if not isinstance(made, QueryBuilder):
+            raise TypeError(
+                f"expected {self._model.__name__}.__default_scope__ to return a query, got {type(made).__name__}"
+            )
+        return made
 
     # Building.
 

@@ -71,7 +71,8 @@ class Document(Base, DocumentTwins):
     - `__search_indexes__`: a list of `SearchIndex`.
     - `__options__`: `write_concern`, `read_concern` and `read_preference` of its collection.
     - `__collection_options__`: options for the driver's `create_collection`, such as `capped`.
-    - `__default_scope__`: a static method that takes a query and returns the one that `find()` starts from.
+    - `__default_scope__`: a static method that takes a query and returns the one that `find()` starts from. Scopes of
+      base classes hold too; None removes them.
     - `__tenant__ = "company"`: the field that tells the documents of tenants apart; see `tenant()`.
     - `__shard_key__ = {"tenant": 1}`: the fields of the shard key, with 1 or "hashed". They cannot change later.
     - `__view__ = (Order, pipeline)`: the model is a view, the result of a pipeline on another model. Read only.
