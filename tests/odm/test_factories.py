@@ -204,3 +204,31 @@ def test_strategies_of_fields_are_replaced_and_models_may_hold_themselves(one: T
     assert one.name in "ab"
     assert other.name == "c"
     one.validate()
+
+
+JANUARY = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+
+
+class Bounded(Document):
+    within: Annotated[dt.datetime, Ge(JANUARY), Lt(JANUARY + dt.timedelta(milliseconds=3))]
+    after: Annotated[dt.datetime, Gt(JANUARY + dt.timedelta(microseconds=1))]
+    before: Annotated[dt.datetime, Le(JANUARY.astimezone(dt.timezone(dt.timedelta(hours=2))))]
+    day: Annotated[dt.date, Gt(dt.date(2020, 1, 1)), Lt(dt.date(2020, 1, 4))]
+    late: Annotated[dt.date, Ge(dt.date(2031, 1, 1))]
+    long: Annotated[list[int], MinLen(7)]
+    fine: Annotated[Decimal, Gt(Decimal("0.001")), Lt(Decimal("0.002"))]
+    stepped: Annotated[Decimal, Ge(Decimal(5000)), MultipleOf(Decimal("0.25"))]
+    eighth: Annotated[float, Le(-5000.0), MultipleOf(0.125)]
+
+
+def test_bounds_of_dates_and_fine_numbers_are_kept() -> None:
+    for _ in range(10):
+        made = make(Bounded)
+        assert Bounded.from_bson(bytes(made.to_bson().raw)).to_dict() == made.to_dict()
+    assert make(Bounded).late != make(Bounded).late
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(from_model(Bounded))
+def test_strategies_keep_bounds_of_dates_and_fine_numbers(made: Bounded) -> None:
+    assert Bounded.from_bson(bytes(made.to_bson().raw)).to_dict() == made.to_dict()

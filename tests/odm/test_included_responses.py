@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from mangonel.odm import Connection, Document, Many, Ref, Refs, many
+from mangonel.odm import Connection, Document, Embedded, Many, Ref, Refs, many
 
 fastapi = pytest.importorskip("fastapi")
+pydantic = pytest.importorskip("pydantic")
 testclient = pytest.importorskip("fastapi.testclient")
 
 
@@ -77,3 +78,36 @@ def test_a_request_takes_ids_alone(client: Any) -> None:
 
     schema = pydantic.TypeAdapter(Film).json_schema(mode="validation")
     assert "anyOf" not in schema["properties"]["studio"]
+
+
+class Frame(Embedded):
+    __computed__ = ("size",)
+    width: int
+
+    @property
+    def size(self) -> str:
+        return f"{self.width} px"
+
+
+class Painter(Document):
+    __computed__ = ("label",)
+    name: str
+
+    @property
+    def label(self) -> str:
+        return f"<{self.name}>"
+
+
+class Painting(Document):
+    painter: Ref[Painter]
+    frames: list[Frame]
+
+
+def test_what_is_inside_a_response_has_its_computed_values_too(db: Connection, face: Any) -> None:
+    painter = Painter(name="Ada")
+    face.save(painter)
+    face.save(Painting(painter=painter, frames=[Frame(width=3)]))
+    painting = face.call(Painting.find().include(Painting.painter), "one")
+    shown = pydantic.TypeAdapter(Painting).dump_python(painting, mode="json")
+    assert (shown["painter"]["label"], shown["frames"]) == ("<Ada>", [{"width": 3, "size": "3 px"}])
+    assert painting.to_dict()["frames"] == [{"width": 3}]

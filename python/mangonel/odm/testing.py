@@ -45,6 +45,8 @@ T = TypeVar("T")
 
 _numbers = itertools.count(1)
 _START = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+# BSON holds milliseconds.
+_MILLISECOND, _DAY = dt.timedelta(milliseconds=1), dt.timedelta(days=1)
 # Values tried for a field whose constraints are functions of the program.
 _TRIES = 200
 
@@ -157,8 +159,34 @@ def _text(checks: dict[str, Any], prefix: str = "text") -> str:
     return text.ljust(low, "x")
 
 
-def _moment() -> dt.datetime:
-    return _START + dt.timedelta(minutes=next(_numbers))
+def _moment(checks: dict[str, Any], start: Any, unit: dt.timedelta) -> Any:
+    """Return the next moment, or day, within bounds."""
+    first, last = _span(checks, unit)
+    count = next(_numbers)
+    if first is not None:
+        return first + (count if last is None else count % max((last - first) // unit + 1, 1)) * unit
+    if last is not None:
+        return last - count * unit
+    return start + count * max(unit, dt.timedelta(minutes=1))
+
+
+def _span(checks: dict[str, Any], unit: dt.timedelta) -> tuple[Any, Any]:
+    """Return the first and the last moment, or day, in whole units that bounds allow; None: there is no bound."""
+    first = last = None
+    for kind, bound in checks.items():
+        if kind not in ("ge", "gt", "le", "lt"):
+            continue
+        is_moment = isinstance(bound, dt.datetime)
+        origin = dt.datetime.min.replace(tzinfo=bound.tzinfo) if is_moment else dt.date.min
+        # At the bound, or the unit before it.
+        whole = bound - (bound - origin) % unit
+        if kind in ("ge", "gt"):
+            whole += unit if whole < bound or kind == "gt" else 0 * unit
+            first = whole if first is None else max(first, whole)
+        else:
+            whole -= unit if whole == bound and kind == "lt" else 0 * unit
+            last = whole if last is None else min(last, whole)
+    return first, last
 
 
 def _size(checks: dict[str, Any]) -> int:
@@ -172,7 +200,7 @@ def _value(spec: dict[str, Any]) -> Any:
     if op in _PLAIN:
         return _PLAIN[op](checks)
     if op == "datetime":
-        return _moment() if argument else _moment().replace(tzinfo=None)
+        return _moment(checks, _START if argument else _START.replace(tzinfo=None), _MILLISECOND)
     if op in ("list", "set", "frozenset", "tuple_of"):
         kind = {"list": list, "set": set, "frozenset": frozenset, "tuple_of": tuple}[op]
         return kind(_value(argument) for _ in range(_size(checks)))
@@ -236,7 +264,7 @@ _PLAIN: dict[str, Callable[[dict[str, Any]], Any]] = {
     "bool": lambda checks: True,
     "bytes": lambda checks: _text(checks).encode(),
     "object_id": lambda checks: ObjectId(),
-    "date": lambda checks: _moment().date(),
+    "date": lambda checks: _moment(checks, _START.date(), _DAY),
     "none": lambda checks: None,
     "any": lambda checks: _text(checks),
 }
@@ -365,30 +393,33 @@ def _plain_strategy(st: Any, op: str, argument: Any, checks: dict[str, Any], spe
         sizes["min_size"] = checks["min_length"]
     if "max_length" in checks:
         sizes["max_size"] = checks["max_length"]
+    few = {"max_size": 5 + checks.get("min_length", 0), **sizes}
     if op == "str":
         return st.text(st.characters(exclude_categories=("Cs",)), **sizes)
     if op in ("int", "float", "decimal"):
         return _numbers_of(st, op, checks)
     if op == "datetime":
-        # BSON holds milliseconds.
-        low, high = dt.datetime(1, 1, 2), dt.datetime(9999, 12, 30)
-        moments = st.datetimes(low, high).map(
+        low, high = (
+            bound if bound is None or bound.tzinfo is None else bound.astimezone(dt.UTC).replace(tzinfo=None)
+            for bound in _span(checks, _MILLISECOND)
+        )
+        moments = st.datetimes(low or dt.datetime(1, 1, 2), high or dt.datetime(9999, 12, 30)).map(
             lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000)
         )
         return moments.map(lambda moment: moment.replace(tzinfo=dt.UTC)) if argument else moments
     if op == "list":
-        return st.lists(_strategy(st, argument), **{"max_size": 5, **sizes})
+        return st.lists(_strategy(st, argument), **few)
     if op in ("set", "frozenset"):
         kind = st.sets if op == "set" else st.frozensets
-        return kind(_strategy(st, argument), **{"max_size": 5, **sizes})
+        return kind(_strategy(st, argument), **few)
     if op == "tuple_of":
-        return st.lists(_strategy(st, argument), **{"max_size": 5, **sizes}).map(tuple)
+        return st.lists(_strategy(st, argument), **few).map(tuple)
     if op == "tuple":
         return st.tuples(*(_strategy(st, inner) for inner in argument))
     if op == "dict":
         # The server takes names with dots and dollars only in some places.
         keys = st.text("abcdefghijklmnopqrstuvwxyz_0123456789", min_size=1, max_size=8)
-        return st.dictionaries(keys, _strategy(st, argument), **{"max_size": 5, **sizes})
+        return st.dictionaries(keys, _strategy(st, argument), **few)
     if op == "embedded":
         return from_model(argument)
     if op == "literal":
@@ -401,7 +432,7 @@ def _plain_strategy(st: Any, op: str, argument: Any, checks: dict[str, Any], spe
     if op == "ref":
         return _strategy(st, argument[2])
     if op == "refs":
-        return st.lists(_strategy(st, argument[2]), unique_by=repr, **{"max_size": 3, **sizes})
+        return st.lists(_strategy(st, argument[2]), unique_by=repr, **few)
     if op == "geo":
         return _geometries(st, argument[1])
     if op == "object_id":
@@ -409,7 +440,9 @@ def _plain_strategy(st: Any, op: str, argument: Any, checks: dict[str, Any], spe
     simple: dict[str, Callable[[], Any]] = {
         "bool": st.booleans,
         "bytes": lambda: st.binary(**sizes),
-        "date": lambda: st.dates(dt.date(1, 1, 2), dt.date(9999, 12, 30)),
+        "date": lambda: st.dates(
+            *(bound or edge for bound, edge in zip(_span(checks, _DAY), _DATES, strict=True))
+        ),
         "none": st.none,
         "any": lambda: st.none() | st.booleans() | st.integers(-(2**31), 2**31) | st.text("abc"),
     }
@@ -421,6 +454,9 @@ def _plain_strategy(st: Any, op: str, argument: Any, checks: dict[str, Any], spe
         return st.integers(-(2**63), 2**63 - 1).map(Int64)
     # Each example gets a fresh value, as in `make`.
     return st.builds(lambda: _value({**spec, "nullable": False}))
+
+
+_DATES = dt.date(1, 1, 2), dt.date(9999, 12, 30)
 
 
 def _geometries(st: Any, name: str) -> Any:
@@ -469,13 +505,23 @@ def _numbers_of(st: Any, op: str, checks: dict[str, Any]) -> Any:
         if step is not None:
             return st.integers(-(-int(least) // step), int(most) // step).map(lambda number: number * step)
         return st.integers(int(least), int(most))
+    if step is not None:
+        kind: Any = float if op == "float" else decimal.Decimal
+        least = None if low is None else int(low // step)
+        most = None if high is None else int(high // step)
+        if least is None:
+            least = -1000 if most is None else most - 2000
+        if most is None:
+            most = least + 2000
+        return st.integers(least, most).map(lambda number: kind(number * step)).filter(_within(checks))
     if op == "float":
-        if step is not None:
-            return st.integers(-1000, 1000).map(lambda number: float(number * step)).filter(_within(checks))
         edges = {"exclude_min": "gt" in checks, "exclude_max": "lt" in checks}
         return st.floats(low, high, allow_nan=False, allow_infinity=False, **edges)
-    places = st.decimals(low, high, allow_nan=False, allow_infinity=False, places=2)
-    return places.filter(_within(checks)).filter(lambda number: len(number.as_tuple().digits) <= 34)
+    bounds = [decimal.Decimal(str(bound)) for bound in (low, high) if bound is not None]
+    # One more place than the bounds have, so that there is a number between them.
+    places = max(2, *(1 - int(bound.as_tuple().exponent) for bound in bounds), 2)
+    found = st.decimals(low, high, allow_nan=False, allow_infinity=False, places=places)
+    return found.filter(_within(checks)).filter(lambda number: len(number.as_tuple().digits) <= 34)
 
 
 def _within(checks: dict[str, Any]) -> Callable[[Any], bool]:

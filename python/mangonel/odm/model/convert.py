@@ -9,7 +9,7 @@ import enum
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from mangonel import _core
 from mangonel.bson import ObjectId
@@ -198,14 +198,26 @@ def to_dict(
                 raise TypeError(f"expected a list of names, got {names!r}")
         exclude, include, only = tuple(exclude), tuple(include), None if only is None else tuple(only)
         _check_names(instance.__class__, exclude, only, include)
-    return _to_dict(instance, exclude, only, by_key, include, also)
+    return _to_dict(instance, exclude, only, _Form(by_key), include, also)
+
+
+def to_response(instance: Any) -> dict[str, Any]:
+    """Return an instance's values as a response shows them: with the computed values of each model in it."""
+    return _to_dict(instance, (), None, _Form(has_computed=True))
+
+
+class _Form(NamedTuple):
+    """How all parts of an instance are shown."""
+
+    by_key: bool = False
+    has_computed: bool = False
 
 
 def _to_dict(
     instance: Any,
     exclude: Iterable[str],
     only: Iterable[str] | None,
-    by_key: bool,
+    form: _Form,
     include: Iterable[str] = (),
     also: Iterable[str] = (),
     above: tuple[Any, ...] = (),
@@ -223,8 +235,8 @@ def _to_dict(
         value = held(instance, name) if name in belongs else getattr(instance, name)
         if type(value) not in _LEAVES:
             made = _documents(value) if name in whole else value
-            value = plain(made, by_key, less or (), more or None, above)
-        found[fields[name].key if by_key else name] = value
+            value = _plain(made, form, less or (), more or None, above)
+        found[fields[name].key if form.by_key else name] = value
     for name, descriptor in instance.__inverses__.items():
         less, more = left_out.get(name), None if chosen is None else chosen.get(name)
         if (name in left_out and not less) or (chosen is not None and more is None):
@@ -232,10 +244,10 @@ def _to_dict(
         fetched = _core.odm_siblings([instance])[0].loaded.get(descriptor)
         children = None if fetched is None else fetched.get(key_of_id(instance.id))
         if children is not None:
-            found[name] = _shown(children, by_key, less or (), more or None, above)
-    for name in also:
+            found[name] = _shown(children, form, less or (), more or None, above)
+    for name in (*also, *instance.__computed__) if form.has_computed else also:
         value = getattr(instance, name)
-        found[name] = plain(value() if callable(value) else value, by_key)
+        found[name] = _plain(value() if callable(value) else value, form, above=above)
     if instance.__dynamic__:
         extra = _core.odm_extra(instance)
         for name in extra if chosen is None else extra.keys() & chosen.keys():
@@ -301,7 +313,7 @@ def _documents(value: Any) -> Any:
 
 def _shown(
     documents: Iterable[Any],
-    by_key: bool,
+    form: _Form,
     exclude: Iterable[str],
     only: Iterable[str] | None,
     above: tuple[Any, ...],
@@ -310,21 +322,21 @@ def _shown(
     return [
         document.id
         if any(document is known for known in above)
-        else _to_dict(document, exclude, only, by_key, above=above)
+        else _to_dict(document, exclude, only, form, above=above)
         for document in documents
     ]
 
 
-def plain(
+def _plain(
     value: Any,
-    by_key: bool = False,
+    form: _Form,
     exclude: Iterable[str] = (),
     only: Iterable[str] | None = None,
     above: tuple[Any, ...] = (),
 ) -> Any:
     """Return a value without objects of the mapper. References that were included become their documents."""
     if is_instance(value):
-        return _to_dict(value, exclude, only, by_key, above=above)
+        return _to_dict(value, exclude, only, form, above=above)
     if isinstance(value, Ref):
         fetched = value._fetched()
         if fetched is None or not fetched.is_included:
@@ -333,19 +345,19 @@ def plain(
         if document is None:
             # An id that was set since is not missing.
             return None if value.is_missing else value.id
-        return _shown([document], by_key, exclude, only, above)[0]
+        return _shown([document], form, exclude, only, above)[0]
     if isinstance(value, Refs):
         fetched = value._fetched()
         if fetched is None or not fetched.is_included:
             return list(value.ids)
         unknown = [id for id in value.ids if value._known(id) is None and value._why_absent(id) is None]
-        return [*_shown(value._chosen(), by_key, exclude, only, above), *unknown]
+        return [*_shown(value._chosen(), form, exclude, only, above), *unknown]
     if isinstance(value, Geometry):
         return value.to_geojson()
     if isinstance(value, dict):
-        return {key: plain(item, by_key, exclude, only, above) for key, item in value.items()}
+        return {key: _plain(item, form, exclude, only, above) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item, by_key, exclude, only, above) for item in value]
+        return [_plain(item, form, exclude, only, above) for item in value]
     if isinstance(value, enum.Enum):
         return value.value
     return value

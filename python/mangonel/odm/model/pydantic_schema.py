@@ -18,7 +18,7 @@ from mangonel.bson import ObjectId
 from mangonel.odm._registry import is_instance
 from mangonel.odm.expressions.geo import restore
 from mangonel.odm.model import cast
-from mangonel.odm.model.convert import json_value
+from mangonel.odm.model.convert import json_value, to_response
 from mangonel.odm.model.describe import default_of, spec_of, tag_values
 from mangonel.odm.model.refs import Ref, Refs
 
@@ -95,7 +95,7 @@ def _member(cls: Any, value: Any) -> Any:
 
 
 def _serialize(value: Base, info: Any) -> Any:
-    found = value.to_dict(also=value.__computed__)
+    found = to_response(value)
     if info.mode == "json":
         return json.loads(json.dumps(found, default=json_value))
     return found
