@@ -422,3 +422,24 @@ def test_what_was_not_read_is_stored_and_changed_on_a_server(db: Connection, fac
         face.call(bill(id=made.id), "insert")
     face.call(Bill, "insert_many", [bill(number=number) for number in (2, 3)])
     assert [found.lines[1].text for found in face.collect(Bill.find(Bill.number > 1))] == ["b", "b"]
+
+
+def test_keys_of_every_length_are_written_whole_and_named_in_errors(db: Connection, face: Any) -> None:
+    names = ["k" * length for length in (*range(1, 20), 31, 32, 33, 127 - 1)]
+    inside: Any = type(Embedded)(
+        "Inside", (Embedded,), {"__module__": __name__, "__annotations__": dict.fromkeys(names, int)}
+    )
+    model: Any = type(Document)(
+        "Lengths",
+        (Document,),
+        {"__module__": __name__, "__annotations__": {"part": inside, **dict.fromkeys(names, str)}},
+    )
+    values = {"part": {name: len(name) for name in names}, **{name: name for name in names}}
+    face.save(model.from_dict(values))
+    assert {**model.collection().find_one(), "_id": 0} == {"_id": 0, **values}
+    made = model.from_dict(values)
+    for name in names:
+        made.part = inside(**values["part"])
+        object.__getattribute__(made, "part").__class__.__dict__[name].__set__(made.part, "no number")
+        with pytest.raises(ValueError, match=rf"\$\.part\.{name}$"):
+            made.to_bson()

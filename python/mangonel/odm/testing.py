@@ -507,12 +507,14 @@ def _numbers_of(st: Any, op: str, checks: dict[str, Any]) -> Any:
         return st.integers(int(least), int(most))
     if step is not None:
         kind: Any = float if op == "float" else decimal.Decimal
-        least = None if low is None else int(low // step)
-        most = None if high is None else int(high // step)
-        if least is None:
-            least = -1000 if most is None else most - 2000
-        if most is None:
+        # Without a bound on one side, two thousand steps from the other.
+        least, most = -1000, 1000
+        if low is not None:
+            least = int(low // step)
             most = least + 2000
+        if high is not None:
+            most = int(high // step)
+            least = most - 2000 if low is None else least
         return st.integers(least, most).map(lambda number: kind(number * step)).filter(_within(checks))
     if op == "float":
         edges = {"exclude_min": "gt" in checks, "exclude_max": "lt" in checks}

@@ -327,6 +327,11 @@ def _shown(
     ]
 
 
+def plain(value: Any, *, by_key: bool = False) -> Any:
+    """Return a value without objects of the mapper. References that were included become their documents."""
+    return _plain(value, _Form(by_key))
+
+
 def _plain(
     value: Any,
     form: _Form,
@@ -334,7 +339,6 @@ def _plain(
     only: Iterable[str] | None = None,
     above: tuple[Any, ...] = (),
 ) -> Any:
-    """Return a value without objects of the mapper. References that were included become their documents."""
     if is_instance(value):
         return _to_dict(value, exclude, only, form, above=above)
     if isinstance(value, Ref):
