@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use super::fault::{Fault, Kind, MAX_DEPTH, Step, found, no_memory, raised, within};
 use super::layout::Fields;
 use super::options::Codec;
-use super::{datetime, object_id, text};
+use super::{datetime, name, object_id, text};
 
 /// One encoding into one buffer.
 pub(crate) struct Encoder<'a, 'py> {
@@ -29,6 +29,8 @@ pub(crate) struct Encoder<'a, 'py> {
 #[derive(Clone, Copy)]
 pub(crate) enum Name<'k> {
     Text(&'k [u8]),
+    /// Kept with its NUL, so that it is copied without a look at its bytes.
+    Kept(&'k name::Name),
     Index(usize),
 }
 
@@ -170,7 +172,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
     pub(crate) unsafe fn element(&mut self, name: Name<'_>, value: *mut ffi::PyObject) -> Result<(), Fault> {
         // The bytes of a text name may be gone when an error comes up; an index is a number.
         let index = match name {
-            Name::Text(_) => None,
+            Name::Text(_) | Name::Kept(_) => None,
             Name::Index(index) => Some(index),
         };
         // SAFETY: a live object by the caller's promise. Types are compared exactly, so their C API accessors apply, and none
@@ -261,6 +263,17 @@ impl<'a, 'py> Encoder<'a, 'py> {
                     }
                     start.add(1 + text.len()).write(0);
                     self.out.set_len(at + text.len() + 2);
+                }
+            }
+            Name::Kept(name) => {
+                self.make_room(name.length() + FIXED)?;
+                // SAFETY: there is room for the type and the name with its NUL, and for more than the sixteen bytes that the
+                // name may write in its place; the length says only so much as was written.
+                unsafe {
+                    let start = self.out.as_mut_ptr().add(at);
+                    start.write(kind);
+                    name.copy_to(start.add(1));
+                    self.out.set_len(at + 1 + name.length());
                 }
             }
             Name::Index(index) => self.index(kind, index)?,

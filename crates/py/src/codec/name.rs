@@ -43,6 +43,31 @@ impl Name {
         self.length.into()
     }
 
+    /// The name itself.
+    #[cold]
+    pub(crate) fn text(&self) -> Vec<u8> {
+        let head = self.head.iter().flat_map(|word| word.to_le_bytes()).take(self.length());
+        let mut text: Vec<u8> = head.chain(self.rest.iter().copied()).collect();
+        text.pop();
+        text
+    }
+
+    /// Copies the name and its NUL, and zeros behind a short one.
+    ///
+    /// # Safety
+    /// `to` must have room for its length and for sixteen bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn copy_to(&self, to: *mut u8) {
+        let head = u128::from(self.head[0]) | u128::from(self.head[1]) << 64;
+        // SAFETY: there is room for the head, and behind it for the rest, which no caller has in `to`.
+        unsafe {
+            to.cast::<u128>().write_unaligned(head.to_le());
+            if self.length > HEAD as u8 {
+                std::ptr::copy_nonoverlapping(self.rest.as_ptr(), to.add(HEAD), self.rest.len());
+            }
+        }
+    }
+
     /// Tells whether the input starts with this name.
     #[inline]
     pub(crate) fn starts(&self, input: &[u8]) -> bool {

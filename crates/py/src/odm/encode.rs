@@ -80,7 +80,7 @@ impl<'a, 'py> Writer<'a, 'py> {
         if was_absent && !fields.is_dirty(index) && is_bare(field, held) {
             return Ok(());
         }
-        self.value(&field.kind, Name::Text(&field.key), held)
+        self.value(&field.kind, Name::Kept(&field.name), held)
     }
 
     /// Writes one element: a value of this type.
@@ -305,10 +305,12 @@ fn is_bare(field: &Field, found: &Bound<'_, PyAny>) -> bool {
 /// Adds the element that an error came from.
 #[cold]
 fn place(fault: Fault, name: Name<'_>) -> Fault {
+    let key = |text: &[u8]| Step::Key(String::from_utf8_lossy(text).into_owned());
     within(
         fault,
         match name {
-            Name::Text(text) => Step::Key(String::from_utf8_lossy(text).into_owned()),
+            Name::Text(text) => key(text),
+            Name::Kept(name) => key(&name.text()),
             Name::Index(index) => Step::Index(index),
         },
     )

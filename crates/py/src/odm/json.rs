@@ -221,7 +221,7 @@ fn default(py: Python<'_>, plan: &'static Plan, field: &'static Field) -> PyResu
     }
     let Some(made) = default_of(py, &field.default)? else { return Ok(None) };
     let mut element = Vec::new();
-    let written = Writer::new(py, plan, &mut element).value(&field.kind, Name::Text(&field.key), &made);
+    let written = Writer::new(py, plan, &mut element).value(&field.kind, Name::Kept(&field.name), &made);
     // A default that cannot be stored is none: the document's own save says so.
     Ok(written
         .ok()

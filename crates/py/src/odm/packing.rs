@@ -48,7 +48,7 @@ impl<'a, 'py> Packer<'a, 'py> {
     /// Packs the value of a field; false: it cannot be packed.
     pub(super) fn pack(&mut self, index: usize, field: &'static Field, given: &Bound<'py, PyAny>) -> bool {
         let (before, depth) = (self.enc.out.len(), self.enc.depth);
-        let is_packed = !given.is_none() && self.value(&field.kind, Name::Text(&field.key), given).is_some();
+        let is_packed = !given.is_none() && self.value(&field.kind, Name::Kept(&field.name), given).is_some();
         if is_packed {
             self.packed.add(index);
         } else {
@@ -69,12 +69,10 @@ impl<'a, 'py> Packer<'a, 'py> {
         if !kind.checks.is_empty() {
             return None;
         }
+        if let Some(result) = self.scalar(kind, name, given) {
+            return result.ok();
+        }
         match &kind.op {
-            Op::Str if let Ok(text) = given.cast_exact::<PyString>() => {
-                self.enc.head(0x02, name).ok()?;
-                let text = self.enc.utf8_of(text).ok()?;
-                self.enc.text(text).ok()
-            }
             Op::Embedded(model) if let Ok(values) = given.cast_exact::<PyDict>() => {
                 // Held, since the model's first use runs code of the program.
                 let values = values.clone();
@@ -100,6 +98,28 @@ impl<'a, 'py> Packer<'a, 'py> {
         }
     }
 
+    /// Appends a text or an integer, most of what documents have; None: the value is no such one.
+    #[inline(always)]
+    fn scalar(
+        &mut self,
+        kind: &Type,
+        name: Name<'_>,
+        given: &Bound<'py, PyAny>,
+    ) -> Option<Result<(), Fault>> {
+        if !kind.checks.is_empty() {
+            return None;
+        }
+        match kind.op {
+            Op::Str => given.cast_exact::<PyString>().ok().map(|text| {
+                self.enc.head(0x02, name)?;
+                let text = self.enc.utf8_of(text)?;
+                self.enc.text(text)
+            }),
+            Op::Int if given.is_exact_instance_of::<PyInt>() => Some(self.enc.field(name, given)),
+            _ => None,
+        }
+    }
+
     /// Appends the rest of an embedded document, whose values stand in the order of its fields; some may be left out.
     fn document(&mut self, model: &'static Model, values: &Bound<'py, PyDict>) -> Option<()> {
         let plan = model.plan(self.py).ok()?;
@@ -108,7 +128,7 @@ impl<'a, 'py> Packer<'a, 'py> {
             return None;
         }
         let start = self.enc.enter().ok()?;
-        let mut rest = plan.fields.iter();
+        let mut next = 0;
         // SAFETY: the dict outlives the walk.
         let mut items = unsafe { Items::of(self.py, values.as_ptr()) };
         // SAFETY: as before. The key is used, and the value held, before any code runs that could take them out of there.
@@ -116,20 +136,26 @@ impl<'a, 'py> Packer<'a, 'py> {
             // SAFETY: live objects of the dict.
             let (key, given) =
                 unsafe { (Borrowed::from_ptr(self.py, key), Borrowed::from_ptr(self.py, given)) };
-            let next = plan.fields.len() - rest.len();
             let key = key.cast_exact::<PyString>().ok()?;
             let index = index_of(plan, &key, next)?;
-            // Held, since objects may be made for what was left out.
-            let given = given.to_owned();
-            // None: an earlier field was given twice, or stands out of order.
-            let left_out = index.checked_sub(next)?;
-            for field in rest.by_ref().take(left_out) {
-                self.default(field)?;
+            let field = &plan.fields[index];
+            if index == next
+                && let Some(result) = self.scalar(&field.kind, Name::Kept(&field.name), &given)
+            {
+                result.ok()?;
+            } else {
+                // Held, since objects may be made for what was left out.
+                let given = given.to_owned();
+                // None: an earlier field was given twice, or stands out of order.
+                for left_out in plan.fields.get(next..index)? {
+                    self.default(left_out)?;
+                }
+                self.field(field, &given)?;
             }
-            self.field(rest.next()?, &given)?;
+            next = index + 1;
         }
-        for field in rest {
-            self.default(field)?;
+        for left_out in &plan.fields[next..] {
+            self.default(left_out)?;
         }
         self.enc.leave(start).ok()
     }
@@ -139,7 +165,7 @@ impl<'a, 'py> Packer<'a, 'py> {
         if given.is_none() && field.omits_none {
             return Some(());
         }
-        self.value(&field.kind, Name::Text(&field.key), given)
+        self.value(&field.kind, Name::Kept(&field.name), given)
     }
 
     /// Appends a field's default, unless code of the program makes it.
@@ -156,7 +182,7 @@ impl<'a, 'py> Packer<'a, 'py> {
         if !field.kind.checks.is_empty() {
             return None;
         }
-        self.enc.head(empty, Name::Text(&field.key)).ok()?;
+        self.enc.head(empty, Name::Kept(&field.name)).ok()?;
         let start = self.enc.enter().ok()?;
         self.enc.leave(start).ok()
     }
@@ -165,7 +191,6 @@ impl<'a, 'py> Packer<'a, 'py> {
     #[inline]
     fn is_unchanged(&self, op: &Op, given: &Bound<'py, PyAny>) -> bool {
         match op {
-            Op::Int => given.is_exact_instance_of::<PyInt>(),
             // A NaN is equal to itself alone.
             Op::Float => given.cast_exact::<PyFloat>().is_ok_and(|number| !number.value().is_nan()),
             Op::Bool => given.is_exact_instance_of::<PyBool>(),

@@ -39,6 +39,17 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
+/// Passes over the elements that two documents begin with alike, byte for byte.
+pub(super) fn skip_common(one: &mut Elements<'_>, other: &mut Elements<'_>) {
+    let mut ahead = one.clone();
+    while ahead.next().is_some() {
+        let element = &one.0[..one.0.len() - ahead.0.len()];
+        let Some(rest) = other.0.strip_prefix(element) else { return };
+        one.0 = ahead.0;
+        other.0 = rest;
+    }
+}
+
 /// Finds the elements of a document by their keys, fast where they are asked for in the order in which they stand.
 pub(super) struct Finder<'a> {
     document: &'a [u8],

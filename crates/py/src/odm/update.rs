@@ -12,7 +12,7 @@ use super::encode::Writer;
 use super::fields::{EXTRA_SET, Fields, NEW, PARTIAL, State, UNCERTAIN};
 use super::guard::Guard;
 use super::plan::{Op, Plan};
-use super::raw::{Element, Elements, Finder, append, close, open, same};
+use super::raw::{Element, Elements, Finder, append, close, open, same, skip_common};
 use super::value::{coerce, default_of, located};
 use crate::codec::encode::Name;
 use crate::codec::make::is_of;
@@ -324,6 +324,7 @@ fn changed_parts<'a>(was: &'a [u8], is: &'a [u8]) -> Option<Vec<(Element<'a>, El
     let (mut before, mut after) = (Elements::of(was), Elements::of(is));
     let mut changed = Vec::new();
     loop {
+        skip_common(&mut before, &mut after);
         match (before.next(), after.next()) {
             (None, None) => return Some(changed),
             (Some(former), Some(element)) if former.key == element.key && is_safe(element.key) => {
@@ -433,7 +434,7 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
             if !(held.is_none() && field.omits_none) {
                 let mut writer = Writer::new(py, plan, &mut encoded);
                 writer
-                    .value(&field.kind, Name::Text(&field.key), &held)
+                    .value(&field.kind, Name::Kept(&field.name), &held)
                     .map_err(|fault| crate::codec::fault::into_exception(py, fault, None))?;
             }
             let is = Elements::bare(&encoded).next();
@@ -529,7 +530,7 @@ fn is_other_form(
     let Ok(read) = super::saving::stored_value(py, fields, index) else { return false };
     let mut encoded = Vec::new();
     let mut writer = Writer::new(py, fields.plan, &mut encoded);
-    if writer.value(&field.kind, Name::Text(&field.key), &read).is_err() {
+    if writer.value(&field.kind, Name::Kept(&field.name), &read).is_err() {
         return false;
     }
     Elements::bare(&encoded).next().is_some_and(|was| same(&was, is))
@@ -562,7 +563,7 @@ fn is_default(py: Python<'_>, plan: &'static Plan, index: usize, is: &Element<'_
     let made = coerce(&field.kind, &made).map_err(|fault| located(py, plan, index, fault))?;
     let mut encoded = Vec::new();
     Writer::new(py, plan, &mut encoded)
-        .value(&field.kind, Name::Text(&field.key), &made)
+        .value(&field.kind, Name::Kept(&field.name), &made)
         .map_err(|fault| crate::codec::fault::into_exception(py, fault, None))?;
     Ok(Elements::bare(&encoded).next().is_some_and(|element| same(&element, is)))
 }
