@@ -5,6 +5,7 @@ Specs: crud, index-management.
 
 from __future__ import annotations
 
+from mangonel._arguments import expect
 from mangonel._core import write_form
 from mangonel._light import Generic, TypeVar
 from mangonel._options.index_keys import hint_document, index_document, index_list, index_name
@@ -95,7 +96,9 @@ class _WriteModel:
             raise InvalidOperation(
                 f"MongoClient.bulk_write needs a namespace on each model; {type(self).__name__} has none"
             )
-        return self._namespace
+        # Checked before any write is sent; the core looks at it when its command is made.
+        found: str = expect("namespace", self._namespace, str, 'a str such as "shop.orders"')
+        return found
 
     def _values(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in self._SHOWN)

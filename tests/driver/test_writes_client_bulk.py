@@ -13,7 +13,7 @@ import pytest
 
 from driver.outcomes import outcome
 from mangonel import errors, operations
-from mangonel.operations import DeleteMany, InsertOne, UpdateOne
+from mangonel.operations import DeleteMany, DeleteOne, InsertOne, UpdateOne
 from mangonel.results import ClientBulkWriteResult
 from mangonel.write_concern import WriteConcern
 from tools.faces import Face
@@ -213,6 +213,19 @@ def test_wrong_argument_raises_the_class_that_pymongo_raises(
         face.wait(call(face.client(modern.uri), operations))
 
     assert type(ours.value).__name__ == type(theirs.value).__name__
+    assert modern.received("bulkWrite") == []
+
+
+def test_namespace_that_is_no_str_is_refused_before_the_first_command(
+    face: Face, modern: ScriptedServer
+) -> None:
+    modern.hello["maxWriteBatchSize"] = 1
+    modern.on("bulkWrite", reply([]))
+    wrong: Any = 5
+
+    with pytest.raises(TypeError, match='expected a str such as "shop.orders" for "namespace", got int'):
+        face.wait(face.client(modern.uri).bulk_write([InsertOne({}, NS), DeleteOne({}, namespace=wrong)]))
+
     assert modern.received("bulkWrite") == []
 
 

@@ -58,6 +58,7 @@ class ClientBulkWrite(CommandSource):
                 sent.
             ConfigurationError: an option that unacknowledged writes cannot have. Nothing was sent.
             TypeError, ValueError: an element is not a model, or has a wrong argument. Nothing was sent.
+            InvalidDocument: a document cannot be encoded. The writes of earlier commands were run.
 
         Example:
             >>> client.bulk_write([InsertOne({"_id": 1}, "shop.orders"), DeleteOne({"_id": 7}, namespace="shop.carts")])
