@@ -170,8 +170,10 @@ def test_fields_of_the_document_are_attributes(face: Any, stored: Callable[..., 
     assert source.chunkSize == 10
     with pytest.raises(AttributeError, match="colour"):
         _ = source.colour
-    # PyMongo warns of them when they are written, not when they are read.
-    assert source.md5 is source.aliases is source.content_type is None
+    for name, field in (("md5", "md5"), ("aliases", "aliases"), ("content_type", "contentType")):
+        with pytest.warns(DeprecationWarning, match=f"GridOut property '{field}' is deprecated") as warned:
+            assert getattr(source, name) is None
+        assert [each.filename for each in warned] == [__file__]
 
 
 def test_attributes_of_an_unopened_file_wait_only_where_they_can(

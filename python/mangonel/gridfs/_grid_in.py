@@ -9,7 +9,7 @@ from mangonel._light import Any, Iterable
 from mangonel._shared.face_result import FaceResult
 from mangonel.bson.objectid import ObjectId
 from mangonel.errors import ConfigurationError, DuplicateKeyError, PyMongoError
-from mangonel.gridfs._names import DEFAULT_CHUNK_SIZE, check_root, without_custom_types
+from mangonel.gridfs._names import DEFAULT_CHUNK_SIZE, check_root, warn_deprecated, without_custom_types
 from mangonel.gridfs._upload import ChunkSender, file_exists
 from mangonel.read_preferences import ReadPreference
 
@@ -110,12 +110,12 @@ class _GridIn:
     @property
     def content_type(self) -> str | None:
         """Deprecated: the file's type; new files keep it in `metadata`."""
-        self._deprecated("contentType")
+        warn_deprecated("GridIn", "contentType")
         return self._file.get("contentType")
 
     @content_type.setter
     def content_type(self, value: str | None) -> None:
-        self._deprecated("contentType")
+        warn_deprecated("GridIn", "contentType")
         self._assign("contentType", value)
 
     @property
@@ -138,22 +138,13 @@ class _GridIn:
     @property
     def md5(self) -> str | None:
         """Deprecated: the digest that the caller gave, if any; the driver computes none."""
-        self._deprecated("md5")
+        warn_deprecated("GridIn", "md5")
         self._check_closed("md5")
         return self._file.get("md5")
 
     def _check_closed(self, name: str) -> None:
         if not self._closed:
             raise AttributeError(f"can only get {name!r} on a closed file")
-
-    def _deprecated(self, name: str) -> None:
-        import warnings
-
-        warnings.warn(
-            f"GridIn property {name!r} is deprecated by the GridFS specification; keep it in the file's metadata",
-            DeprecationWarning,
-            stacklevel=3,
-        )
 
     def __getattr__(self, name: str) -> Any:
         file = self.__dict__.get("_file", {})

@@ -8,7 +8,7 @@ from mangonel._light import Any
 from mangonel._shared.face_result import FaceResult
 from mangonel.errors import InvalidOperation
 from mangonel.gridfs._download import ChunkStream, target_flow
-from mangonel.gridfs._names import check_root, equal_to, size_in, without_custom_types
+from mangonel.gridfs._names import check_root, equal_to, size_in, warn_deprecated, without_custom_types
 from mangonel.gridfs._opening import may_open, opening_flow
 from mangonel.gridfs._parallel import fill_flow
 from mangonel.gridfs.errors import NoFile
@@ -141,6 +141,7 @@ class _GridOut:
     @property
     def content_type(self) -> str | None:
         """Deprecated: the file's type; new files keep it in `metadata`."""
+        warn_deprecated("GridOut", "contentType")
         return self._document("contentType").get("contentType")
 
     @property
@@ -161,6 +162,7 @@ class _GridOut:
     @property
     def aliases(self) -> list[str] | None:
         """Deprecated: further names."""
+        warn_deprecated("GridOut", "aliases")
         return self._document("aliases").get("aliases")
 
     @property
@@ -171,6 +173,7 @@ class _GridOut:
     @property
     def md5(self) -> str | None:
         """Deprecated: the digest that older drivers stored."""
+        warn_deprecated("GridOut", "md5")
         return self._document("md5").get("md5")
 
     def __getattr__(self, name: str) -> Any:

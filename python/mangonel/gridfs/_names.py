@@ -84,3 +84,19 @@ def size_in(file: Mapping[str, Any], name: str) -> int:
 def equal_to(value: Any) -> dict[str, Any]:
     """Return a condition that a field equals this value; the value is never read as operators."""
     return {"$eq": value}
+
+
+def warn_deprecated(kind: str, name: str) -> None:
+    """Warn the code that uses a deprecated property; the property calls this itself.
+
+    Args:
+        kind: name of the class without its prefix, such as "GridOut".
+        name: the field in the file's document.
+    """
+    import warnings
+
+    warnings.warn(
+        f"{kind} property {name!r} is deprecated by the GridFS specification; keep it in the file's metadata",
+        DeprecationWarning,
+        stacklevel=3,
+    )
