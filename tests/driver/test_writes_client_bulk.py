@@ -223,7 +223,7 @@ def test_namespace_that_is_no_str_is_refused_before_the_first_command(
     modern.on("bulkWrite", reply([]))
     wrong: Any = 5
 
-    with pytest.raises(TypeError, match='expected a str such as "shop.orders" for "namespace", got int'):
+    with pytest.raises(TypeError, match=r'expected a str such as .* for "namespace", got int'):
         face.wait(face.client(modern.uri).bulk_write([InsertOne({}, NS), DeleteOne({}, namespace=wrong)]))
 
     assert modern.received("bulkWrite") == []
