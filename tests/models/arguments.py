@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-__all__ = ["argument", "has_values"]
+__all__ = ["MODELS", "argument", "filled", "has_values"]
 
 # One value in this many is of `WRONG`.
 ONCE_IN = 12
@@ -309,7 +309,7 @@ def _documents() -> st.SearchStrategy[str]:
     )
 
 
-def _filled(template: str) -> st.SearchStrategy[str]:
+def filled(template: str) -> st.SearchStrategy[str]:
     """Return a template with a value in each pair of braces."""
     names = [part.partition("}")[0] for part in template.split("{")[1:]]
     return st.tuples(*(argument(name) for name in names)).map(
@@ -352,7 +352,7 @@ def _right(name: str) -> st.SearchStrategy[str] | None:
     if name == "pipeline":
         return _listed(st.sampled_from(STAGES))
     if name in ("requests", "models"):
-        return _listed(st.sampled_from(MODELS).flatmap(_filled), 1)
+        return _listed(st.sampled_from(MODELS).flatmap(filled), 1)
     if name == "indexes":
-        return _listed(st.sampled_from(INDEXES).flatmap(_filled), 1)
+        return _listed(st.sampled_from(INDEXES).flatmap(filled), 1)
     return st.sampled_from(VALID[name]) if name in VALID else None

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import bson
 from bson.codec_options import CodecOptions
 
 import gridfs as peer_gridfs
@@ -80,7 +81,9 @@ class Stage:
 
     def __init__(self, admin: Any, name: str) -> None:
         self.admin, self.name = admin, name
-        self.documents = {key: eval(text, {"datetime": datetime}) for key, text in START.items()}
+        self.documents = {
+            key: eval(text, {"datetime": datetime, "bson": bson}) for key, text in START.items()
+        }
         self.is_as_at_start = False
 
     def prepare(self) -> None:
@@ -197,6 +200,7 @@ class Player:
             "bucket": getattr(files, prefix + "GridFSBucket")(database),
             "gfs": getattr(files, prefix + "GridFS")(database),
             "k": self.keep,
+            "within": self.within,
         }
         before = set(names)
         records = [await self._step(step, names) for step in steps]
@@ -221,6 +225,11 @@ class Player:
         """Return an argument, and look at it once more behind the call."""
         self.kept.append(value)
         return value
+
+    async def within(self, seconds: Any, call: Any) -> Any:
+        """Call a function within so many seconds."""
+        with self.module.timeout(seconds):
+            return await self._wait(call())
 
     async def _step(self, step: Step, names: dict[str, Any]) -> Record:
         self.sent.clear()
@@ -247,7 +256,7 @@ class Player:
                 said = self.text(self.raised(error))
         return Record(
             said,
-            [self.masked(command) for command in self.sent],
+            [self.masked(command, "within(" in step.text) for command in self.sent],
             sorted({each.category.__name__ for each in caught if each.category is not ResourceWarning}),
             [self.text(self.plain(value)) for value in self.kept],
         )
@@ -392,8 +401,10 @@ class Player:
         """Return the text of a value, which both sides share."""
         return self.masked(value if isinstance(value, str) else str(value))
 
-    def masked(self, text: str) -> str:
-        """Return a text with the database's name and new ids replaced."""
+    def masked(self, text: str, is_limited: bool = False) -> str:
+        """Return a text with the database's name and new ids replaced; `is_limited`: also the rest of a time limit."""
+        if is_limited:
+            text = re.sub(r"('maxTimeMS': )(\d+|Int64\(\d+\))", r"\1LEFT", text)
         text = text.replace(self.stage.name, "DB")
         text = re.sub(r"(txnNumber:|transaction number|number is) -?\d+", r"\1 N", text)
         text = re.sub(r"\b0x[0-9a-f]{6,}\b", "ADDRESS", text)

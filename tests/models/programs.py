@@ -25,12 +25,19 @@ from models.arguments import argument
 
 __all__ = ["MEMBERS", "START", "Step", "programs", "script"]
 
-# What each program finds.
+# What each program finds, by collection.
 START = {
     "things": "[{'_id': 1, 'a': 1, 'name': 'a', 'tags': ['x', 'y']}, {'_id': 2, 'a': 2, 'name': 'A', 'tags': ['x']}, "
     "{'_id': 3, 'a': 1, 'name': 'b', 'e': {'f': 1}}, {'_id': 4, 'a': None, 'loc': [1.0, 2.0]}, "
     "{'_id': 5, 'tags': [], 'when': datetime.datetime(2020, 1, 1)}, {'_id': 6, 'a': 1.0}]",
     "other": "[{'_id': 1, 'v': 'one'}, {'_id': 2, 'v': 'two'}]",
+    "typed": "[{'_id': 1, 'a': bson.binary.Binary(b'0123456789abcdef', 4), 'b': bson.decimal128.Decimal128('1.50')}, "
+    "{'_id': 2, 'a': bson.binary.Binary(b'0123456789abcdef', 3), 'name': 'a', 'e': {'f': bson.int64.Int64(5)}}, "
+    "{'_id': 3, 'a': datetime.datetime(2020, 1, 2, 3, 4, 5, 678000), 'when': bson.DatetimeMS(2**60)}, "
+    "{'_id': 4, 'a': bson.regex.Regex('a(b', 'i'), 'tags': [bson.code.Code('x', {'y': 1}), bson.code.Code('z')]}, "
+    "{'_id': 5, 'a': bson.dbref.DBRef('other', 1, x=[1]), 'b': {'$ref': 'other', '$id': 2}, 'c': {'$ref': 5}}, "
+    "{'_id': 6, 'a': bson.timestamp.Timestamp(2**32 - 1, 5), 'b': [bson.min_key.MinKey(), bson.max_key.MaxKey()]}, "
+    "{'_id': 7, 'a': bson.DatetimeMS(-2**60), 'b': [b'x', bson.binary.Binary(b'y', 128), float('nan'), {'': {}}]}]",
 }
 
 CLASSES: dict[str, type[Any]] = {
@@ -88,7 +95,8 @@ ENDS = [
     ".clone()",
 ]
 OWNERS = {
-    "collection": ["things"] * 8 + ["other", "db.fresh", "db['a.b']", "db.get_collection('view')"],
+    "collection": ["things"] * 8
+    + ["other", "db.fresh", "db['a.b']", "db.get_collection('view')", *["db.typed"] * 3],
     "database": ["db"],
     "client": ["client"],
     "bucket": ["bucket"],
@@ -237,8 +245,10 @@ def _call(draw: Any, method: Method, state: State, target: str = "") -> str:
         texts.append("session=s")
     if not target:
         target = draw(st.sampled_from(OWNERS[method.owner]))
-        if method.owner in ("collection", "database") and draw(st.integers(0, 4)) == 4:
-            option = draw(st.sampled_from(WITH_OPTIONS))
+        if method.owner in ("collection", "database") and draw(st.integers(0, 4)) >= 4 - 3 * target.endswith(
+            "typed"
+        ):
+            option = draw(st.sampled_from(WITH_OPTIONS)) if target != "db.typed" else "codec_options"
             target += f".with_options({option}={draw(argument(option))})"
     return f"{target}.{method.name}({', '.join(texts)})"
 
@@ -298,7 +308,13 @@ def _step(draw: Any, kind: str, state: State) -> Step | None:
     method = draw(st.sampled_from(CHOICES[kind]))
     if state.is_in_transaction and (kind in ("bucket", "files") or not method.takes_session):
         return None
-    return Step(_call(draw, method, state))
+    text = _call(draw, method, state)
+    seconds = (
+        draw(st.sampled_from(["60", "None", "1e5", "0", "-1", "'x'"]))
+        if draw(st.integers(0, 14)) == 14
+        else ""
+    )
+    return Step(f"within({seconds}, lambda: {text})" if seconds else text)
 
 
 def _session_step(draw: Any, state: State) -> Step:
@@ -363,6 +379,11 @@ async def waited(value):
     return await value if inspect.isawaitable(value) else value
 
 
+async def within(seconds, call):
+    with pymongo.timeout(seconds):
+        return await waited(call())
+
+
 async def main():
     k = lambda value: value
     client = pymongo.{client}(sys.argv[1], event_listeners=[Commands()])
@@ -371,6 +392,7 @@ async def main():
     things, other = db.things, db.other
     await waited(things.insert_many({things}))
     await waited(other.insert_many({other}))
+    await waited(db.typed.insert_many({typed}))
     bucket, gfs = gridfs.{bucket}(db), gridfs.{files}(db)
     names = {{**globals(), **locals()}}
     for text in STEPS:

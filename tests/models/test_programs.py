@@ -47,7 +47,7 @@ READ = re.compile(
 REFUSALS = ("TypeError", "ValueError", "InvalidName", "InvalidOperation")
 REFUSED_LATER = ("OperationFailure", "InvalidOperation", "InvalidDocument", "OverflowError")
 # GridFS reads a file's document and its first chunks by one command, so its commands are its own.
-OF_GRIDFS = re.compile(r"(\w = )?(bucket|gfs|f|g|o)\b")
+OF_GRIDFS = re.compile(r"(\w = )?(within\(\S+ lambda: )?(bucket|gfs|f|g|o)\b")
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,12 @@ KNOWN = [
         "a wrong size or id is refused at once",
     ),
     Known(
+        r"^(g = )?(bucket|gfs)\.(open_upload_stream_with_id|new_file)\(",
+        "so is an id that cannot be encoded",
+        ours="^raised (InvalidDocument|OverflowError)",
+        theirs="^GridIn",
+    ),
+    Known(
         r"\b(aggregate\w*|count_documents)\(.*\bhint=(None|[\[(])",
         "None is no hint, and keys in a list are understood here; PyMongo sends them as a list, which fails",
     ),
@@ -90,9 +96,20 @@ KNOWN = [
     ),
     Known(r"\bwatch\(.*\bcollation=", "PyMongo drops it"),
     Known(r"\bfind\w*\(.*\b(min|max)=\[", "pairs are bounds; PyMongo sends them as a list, which fails"),
+    Known(
+        "",
+        "a cursor with such bounds that is read later",
+        theirs="^raised OperationFailure 14 .*Expected field (min|max) ?to be of type object",
+    ),
     Known(r"find_one_and_delete\(.*\bupsert=", "the server refuses it; PyMongo stumbles over it"),
     Known(
         "", "what is explained is what is sent; PyMongo adds singleBatch", ours=r"^\[.*\{'explain'.*'limit': "
+    ),
+    Known(
+        "",
+        "no server looks at a read concern inside of what is explained, so none is sent",
+        ours=r"^\[(?!.*readConcern)",
+        theirs=r"^\[.*\{'explain': \{.*'readConcern'",
     ),
     Known(r"\bserver_info\(", "the command is written buildInfo, its documented name"),
     Known(
