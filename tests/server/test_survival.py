@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -132,3 +133,18 @@ def test_forked_child_cannot_stop_the_server() -> None:
             os._exit(0)
         os.waitpid(child, 0)
         eventually(lambda: deployment.members[0].state == "primary")
+
+
+def test_a_mongod_may_open_as_many_files_as_its_user_may() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    code = f"""
+import resource
+from mangonel import server
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, {hard}))
+with server.start() as deployment:
+    for pid in (deployment.members[0].pid, 0):
+        print(resource.prlimit(pid, resource.RLIMIT_NOFILE)[0])
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    assert [int(word) for word in told.split()] == [min(64_000, hard), 1024]

@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import select
 import shutil
 import signal
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 STOP_GRACE = 10.0  # seconds a mongod with kept data gets for a clean end
 PARENT_LOOK = 5.0  # seconds between two looks at the parent's id
 PR_SET_PDEATHSIG = 1
+OPEN_FILES = (
+    64_000  # what MongoDB recommends; users' shells start with 1024, and a mongod without files left aborts
+)
 
 
 class Keeper:
@@ -100,6 +105,15 @@ def _prctl() -> Any:
         return None
 
 
+def _raise_limit() -> None:
+    """Let the mongods open as many files as this user may, since every connection, collection and index takes one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def _parent_watch(parent: int) -> list[int]:
     try:
         return [os.pidfd_open(parent)]
@@ -112,6 +126,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE):
         # The parent decides when its servers end; Ctrl-C and hang-up of the terminal are meant for the parent.
         signal.signal(number, signal.SIG_IGN)
+    _raise_limit()
     watch = _parent_watch(parent)
     keeper = Keeper(remove)
     pending = b""
