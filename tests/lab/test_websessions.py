@@ -89,6 +89,7 @@ def test_trap_6_no_two_requests_under_way_are_one_visitors(
         for place in range(len(cookies) - _visits.VISITORS):
             together = cookies[place : place + _visits.VISITORS]
             assert len(set(together)) == len(together)
+    needed("ab")
     play("web-memory", part_of("new-visitor"))
     assert any("ab" in command[0] for command in commands)
     assert not any("-C" in command for command in commands)

@@ -290,7 +290,7 @@ REFUSED_CHANGES: list[tuple[str, Any]] = [
     ("$inc", lambda: inc(Person.pay, 1.0)),
     ("$max", lambda: max_(Person.pay, 1.0)),
     ("$rename", lambda: rename(Person.ssn, "other")),
-    ("$rename", lambda: rename(Person.name, "ssn")),
+    ("$rename", lambda: rename(Person.home, "ssn")),
     ("$addToSet", lambda: add_to_set(Person.words, "one")),
     ("$pullAll", lambda: pull(Person.words, "one")),
     ("==", lambda: {"$pull": {"words": "one"}}),
