@@ -11,7 +11,7 @@ import pytest
 
 from mangonel import MongoClient, monitoring
 from mangonel.bson import ObjectId
-from mangonel.gridfs import CorruptGridFile, FileExists, GridFSBucket, NoFile, _opening
+from mangonel.gridfs import CorruptGridFile, FileExists, GridFSBucket, NoFile, _download, _opening
 from mangonel.gridfs._opening import FIRST_CHUNKS, LEAST_DISTANCE
 from mangonel.server import Server
 from tools.faces import eventually, pool_sizes
@@ -94,6 +94,64 @@ def test_file_that_is_read_at_once_is_opened_and_read_by_one_command(
     assert face.wait(unopened.read()) == b"x" * 25
     assert face.wait(watched.download(file_id)) == b"x" * 25
     assert told.take() == ["aggregate", "aggregate."] * 2
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_after_a_larger_file_was_read_the_next_one_comes_whole(
+    face: Any, watched: Any, told: Told, way: str
+) -> None:
+    data = os.urandom(300)
+    larger, other, small = [
+        face.wait(watched.upload_from_stream("file", each)) for each in (data, data[:250], b"x" * 10)
+    ]
+
+    def commands_to_read(file_id: Any, expected: bytes) -> list[str]:
+        told.take()
+        assert WAYS[way](face, face.wait(watched.open_download_stream(file_id))) == expected
+        return [name for name in told.take() if not name.endswith(".")]
+
+    assert commands_to_read(larger, data)[:2] == ["aggregate", "find"]
+    assert commands_to_read(larger, data) == ["aggregate"]
+    assert commands_to_read(other, data[:250]) == ["aggregate"]
+    assert commands_to_read(small, b"x" * 10) == ["aggregate"]
+    # As many as the last one had: the least.
+    assert commands_to_read(larger, data)[:2] == ["aggregate", "find"]
+
+
+@pytest.mark.parametrize("read", [0, 15, 120])
+def test_after_a_file_was_left_before_its_end_the_next_one_comes_with_few_chunks(
+    face: Any, watched: Any, told: Told, read: int
+) -> None:
+    data = os.urandom(300)
+    file_id = face.wait(watched.upload_from_stream("file", data))
+    assert face.wait(watched.download(file_id)) == data
+    left = face.wait(watched.open_download_stream(file_id))
+    assert face.wait(left.read(read)) == data[:read]
+    face.wait(left.close())
+    told.take()
+
+    assert face.wait(watched.download(file_id)) == data
+    assert [name for name in told.take() if not name.endswith(".")][:2] == ["aggregate", "find"]
+
+
+def test_a_file_that_one_reply_does_not_hold_changes_nothing(
+    face: Any, watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_download, "BATCH_SIZE", 300)
+    for length, expected in ((290, 30), (291, 0), (29, FIRST_CHUNKS - 2)):
+        face.wait(watched.download(face.wait(watched.upload_from_stream("file", b"x" * length))))
+        assert watched._collection._client._first_chunks == expected
+
+
+def test_surplus_chunk_of_a_file_that_comes_whole_is_found(face: Any, watched: Any, peer: Any) -> None:
+    face.wait(watched.upload_from_stream_with_id("mine", "file", b"x" * 300))
+    face.wait(watched.download("mine"))
+    peer["fs.chunks"].insert_one({"files_id": "mine", "n": 30, "data": b"y"})
+
+    for connections in (1, 2):
+        with pytest.raises(CorruptGridFile, match="extra chunk"):
+            face.wait(face.wait(watched.open_download_stream("mine")).download(connections=connections))
+        watched._collection._client._first_chunks = 31
 
 
 @pytest.mark.parametrize("place", [0, 1, 9, 10, 49, 95, 120])

@@ -42,6 +42,10 @@ _LEAST_DOUBTED = 64 * 1024 * 1024
 # No document is larger, so no chunk has more data.
 _LARGEST_CHUNK = 16 * 1024 * 1024
 
+# Chunks that come with the file's document cost up to 0.3 ms a megabyte more than those of a cursor, and save a round
+# trip, which has to take a second for so many bytes.
+_SAVED_RATE = 2e9
+
 # Bytes of one exhaust reply: small, so that the server prepares one reply while it sends the last.
 _STREAM_SIZE = 4 * 1024 * 1024
 
@@ -131,6 +135,7 @@ class ChunkStream:
         count = -(-self._length // self._chunk_size)
         # Requesting one surplus document detects extra chunks without another round trip.
         self._last = count + 1 if end is None else -(-end // self._chunk_size)
+        self._is_whole = position == 0 and end is None
         self._cursor: _ChunkCursor | None = None
         self._asked_until = 0
         self._batch_count = 0
@@ -238,10 +243,17 @@ class ChunkStream:
         while self._cursor is not None:
             self.reader.check_rest()
             self._raise_fault()
-            if not await self._fetch_flow():
+            if await self._fetch_flow():
+                self._take_batch()
+            else:
                 self._cursor = None
-                return
-            self._take_batch()
+        self._remember(self._last)
+
+    def _remember(self, count: int) -> None:
+        """Ask for so many chunks with the next file, if this one was read from its start and that saves time."""
+        if self._is_whole:
+            most = min(BATCH_SIZE, self._port.distance * _SAVED_RATE)
+            self._files._client._first_chunks = count if count * self._chunk_size <= most else 0
 
     async def load_flow(self, wanted: int) -> None:
         """Load the next batch; the caller wants `wanted` bytes now.
@@ -260,6 +272,9 @@ class ChunkStream:
     async def close_flow(self) -> None:
         """End the cursor."""
         cursor, self._cursor = self._cursor, None
+        if cursor is not None or self._first is not None:
+            # The rest of the file was not wanted.
+            self._remember(0)
         if cursor is not None:
             await cursor._close_flow()
 

@@ -442,7 +442,9 @@ class _GridOut:
 
     async def _close_flow(self) -> None:
         stream, self._stream = self._stream, None
-        self._first = None
+        if self._first is not None:
+            self._first = None
+            self._root._client._first_chunks = 0
         self._mark_closed()
         if stream is not None:
             await stream.close_flow()

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 # A round trip of at least so many seconds costs more than a saved command gains elsewhere.
 LEAST_DISTANCE = 0.0007
 
-# The first chunks: a file of 1 MiB has five of the default size, and a sixth would be surplus.
+# The first chunks: a file of 1 MiB has five of the default size, and a sixth would be surplus. After a larger file was
+# read to its end, the next one is asked for as many, if one reply holds them (`ChunkStream._remember`).
 FIRST_CHUNKS = 6
 
 # The server has no `aggregate`, no `$unionWith`, or none in its stable API.
@@ -73,10 +74,11 @@ async def opening_flow(
     None in place of both: the server refused the command. Ask for the document alone.
     """
     files, chunks = root["files"], root["chunks"]
+    count = max(FIRST_CHUNKS, root._client._first_chunks)
     first_chunks = [
         {"$match": {"files_id": equal_to(file_id)}},
         {"$sort": {"n": 1}},
-        {"$limit": FIRST_CHUNKS},
+        {"$limit": count},
     ]
     pipeline = [
         {"$match": {"_id": equal_to(file_id)}},
@@ -85,8 +87,7 @@ async def opening_flow(
         {"$unionWith": {"coll": chunks._name, "pipeline": first_chunks}},
     ]
     # One more than there can be, so that the server sees the end and keeps no cursor.
-    size = FIRST_CHUNKS + 2
-    command = {"aggregate": files._name, "pipeline": pipeline, "cursor": {"batchSize": size}}
+    command = {"aggregate": files._name, "pipeline": pipeline, "cursor": {"batchSize": count + 2}}
     operation = files._read_operation(command, _core.READ_BATCH, session=session)
     try:
         batch = await files._port.arun(operation)
@@ -99,7 +100,7 @@ async def opening_flow(
     if batch is None:
         return None
     first = next(batch, None)
-    is_whole = not batch.id and len(batch) < FIRST_CHUNKS
+    is_whole = not batch.id and len(batch) < count
     if batch.id:
         # Large chunks do not fit into one reply; another cursor reads the others.
         _OpeningCursor(files, batch, session=session)._abandon()

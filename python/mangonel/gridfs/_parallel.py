@@ -45,7 +45,8 @@ async def fill_flow(
     """
     chunk_size = size_in(file, "chunkSize")
     ends = _ends(position, position + target.size, chunk_size, connections)
-    if session_of(root._port, session) is not None or len(ends) < 2:
+    has_all = first is not None and first.is_whole
+    if has_all or len(ends) < 2 or session_of(root._port, session) is not None:
         stream = ChunkStream(root, file, position, None, session, first)
         await stream.fill_flow(target)
         await stream.check_end_flow()

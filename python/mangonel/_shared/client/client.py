@@ -90,6 +90,8 @@ class _MongoClient(
     _session_class: type[Any]
     # False once the server has refused a `$unionWith`.
     _knows_unions = True
+    # Chunks that the next file of GridFS is asked for with its document, if more than the least.
+    _first_chunks = 0
     # Of its databases, made when the first is asked for.
     _databases: _core.ChildTemplate | None = None
 
