@@ -94,6 +94,12 @@ KNOWN = [
         "each batch of ordered writes asks for its errors, the last one for nothing",
         theirs=r"^\[",
     ),
+    Known(
+        r"\.(aliases|md5|content_type)$",
+        "a deprecated field warns on both faces; PyMongo's asynchronous GridOut does not",
+        ours="^\\['DeprecationWarning'\\]$",
+        theirs=r"^\[\]$",
+    ),
     Known(r"\bwatch\(.*\bcollation=", "PyMongo drops it"),
     Known(r"\bfind\w*\(.*\b(min|max)=\[", "pairs are bounds; PyMongo sends them as a list, which fails"),
     Known(
@@ -114,6 +120,12 @@ KNOWN = [
     Known(r"\bserver_info\(", "the command is written buildInfo, its documented name"),
     Known(
         r"cursor_command\(.*codec_options=", "PyMongo decodes later batches by other options than the first"
+    ),
+    Known(
+        "",
+        "the size of a batch is sent as it was given; for a command's cursor PyMongo makes two of one",
+        ours=r"^\[.*'getMore'.*'batchSize': 1\b",
+        theirs=r"^\[.*'getMore'.*'batchSize': 2\b",
     ),
     Known("", "PyMongo's copies of a cursor lose `let`", ours="^\\[.*'find'.*'let': "),
     Known(r"\blet=.*(explain|clone|\[)", "as before"),
