@@ -234,7 +234,9 @@ NUMBERS = {
     for leaf in LEAVES
     for action in leaf._actions
     # Other types than files are those of numbers.
-    if action.option_strings and action.type not in (None, Path)
+    if action.option_strings
+    and action.type not in (None, Path)
+    and getattr(action.type, "__annotations__", {}).get("return") != "Path"
 }
 
 

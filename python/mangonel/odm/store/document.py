@@ -106,7 +106,9 @@ class Document(Base, DocumentTwins):
     __options__: ClassVar[dict[str, Any]] = {}
     __collection_options__: ClassVar[dict[str, Any]] = {}
     __default_scope__: ClassVar[Any] = None
-    __own_scope__: ClassVar[Any] = None  # what its own body says; `model/scopes.py` sums up those of the bases
+    __own_scope__: ClassVar[Any] = (
+        None  # what its own body says; `model/scopes.py` sums up those of the bases
+    )
     __tenant__: ClassVar[str | None] = None
     __keeps_changes__: ClassVar[bool] = False
     # The flows that store its documents, and those that record the writes of its queries.
