@@ -25,13 +25,91 @@ pub(crate) struct Encoder<'a, 'py> {
     utc: *mut ffi::PyObject,
 }
 
+/// What an element is called. Of several types, since a third case of `Name` would cost each element of the codec.
+pub(crate) trait Named: Copy {
+    /// The index, which is still there when an error comes up; the bytes of a text may be gone.
+    fn index(self) -> Option<usize>;
+
+    /// Writes a type and the name. There are FIXED bytes of room then, less two.
+    fn write(self, kind: u8, encoder: &mut Encoder<'_, '_>) -> Result<(), Fault>;
+
+    /// Where an error came from.
+    fn step(self) -> Step;
+}
+
 /// A field's name where its bytes are.
 #[derive(Clone, Copy)]
 pub(crate) enum Name<'k> {
     Text(&'k [u8]),
-    /// Kept with its NUL, so that it is copied without a look at its bytes.
-    Kept(&'k name::Name),
     Index(usize),
+}
+
+impl Named for Name<'_> {
+    #[inline(always)]
+    fn index(self) -> Option<usize> {
+        match self {
+            Name::Text(_) => None,
+            Name::Index(index) => Some(index),
+        }
+    }
+
+    #[inline(always)]
+    fn write(self, kind: u8, encoder: &mut Encoder<'_, '_>) -> Result<(), Fault> {
+        let text = match self {
+            Name::Text(text) => text,
+            Name::Index(index) => return encoder.index(kind, index),
+        };
+        encoder.make_room(text.len() + FIXED)?;
+        let at = encoder.out.len();
+        // SAFETY: there is room for the type, the name and a NUL, all of which are written before the length says so; `text`
+        // is not part of `out`, which is borrowed exclusively.
+        unsafe {
+            let start = encoder.out.as_mut_ptr().add(at);
+            start.write(kind);
+            if copy_name(text, start.add(1)) {
+                return Err(nul_in_name(text));
+            }
+            start.add(1 + text.len()).write(0);
+            encoder.out.set_len(at + text.len() + 2);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn step(self) -> Step {
+        match self {
+            Name::Text(text) => Step::Key(String::from_utf8_lossy(text).into_owned()),
+            Name::Index(index) => Step::Index(index),
+        }
+    }
+}
+
+/// Kept with its NUL, so that it is copied without a look at its bytes.
+impl Named for &name::Name {
+    #[inline(always)]
+    fn index(self) -> Option<usize> {
+        None
+    }
+
+    #[inline(always)]
+    fn write(self, kind: u8, encoder: &mut Encoder<'_, '_>) -> Result<(), Fault> {
+        encoder.make_room(self.length() + FIXED)?;
+        let at = encoder.out.len();
+        // SAFETY: there is room for the type and the name with its NUL, and for more than the sixteen bytes that the name may
+        // write in its place; the length says only so much as was written.
+        unsafe {
+            let start = encoder.out.as_mut_ptr().add(at);
+            start.write(kind);
+            self.copy_to(start.add(1));
+            encoder.out.set_len(at + 1 + self.length());
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn step(self) -> Step {
+        Step::Key(String::from_utf8_lossy(&self.text()).into_owned())
+    }
 }
 
 /// Room for the fixed part of any element beside its name: the type, a NUL, a length, a subtype, 16 bytes.
@@ -159,7 +237,7 @@ impl<'a, 'py> Encoder<'a, 'py> {
 
     /// Writes an element whose value the caller holds.
     #[inline]
-    pub(crate) fn field(&mut self, name: Name<'_>, value: &Bound<'py, PyAny>) -> Result<(), Fault> {
+    pub(crate) fn field(&mut self, name: impl Named, value: &Bound<'py, PyAny>) -> Result<(), Fault> {
         // SAFETY: the reference keeps the value alive until the element is written.
         unsafe { self.element(name, value.as_ptr()) }
     }
@@ -169,12 +247,12 @@ impl<'a, 'py> Encoder<'a, 'py> {
     /// # Safety
     /// `value` must be a live object; a reference is taken before anything else can run.
     #[inline]
-    pub(crate) unsafe fn element(&mut self, name: Name<'_>, value: *mut ffi::PyObject) -> Result<(), Fault> {
-        // The bytes of a text name may be gone when an error comes up; an index is a number.
-        let index = match name {
-            Name::Text(_) | Name::Kept(_) => None,
-            Name::Index(index) => Some(index),
-        };
+    pub(crate) unsafe fn element(
+        &mut self,
+        name: impl Named,
+        value: *mut ffi::PyObject,
+    ) -> Result<(), Fault> {
+        let index = name.index();
         // SAFETY: a live object by the caller's promise. Types are compared exactly, so their C API accessors apply, and none
         // of these runs Python code; before anything does, a reference is taken (`held`).
         unsafe {
@@ -248,36 +326,9 @@ impl<'a, 'py> Encoder<'a, 'py> {
 
     /// Writes the type and the name; returns where the type is. There are FIXED bytes of room then, less two.
     #[inline(always)]
-    pub(crate) fn head(&mut self, kind: u8, name: Name<'_>) -> Result<usize, Fault> {
+    pub(crate) fn head(&mut self, kind: u8, name: impl Named) -> Result<usize, Fault> {
         let at = self.out.len();
-        match name {
-            Name::Text(text) => {
-                self.make_room(text.len() + FIXED)?;
-                // SAFETY: there is room for the type, the name and a NUL, all of which are written before the length says
-                // so; `text` is not part of `out`, which is borrowed exclusively.
-                unsafe {
-                    let start = self.out.as_mut_ptr().add(at);
-                    start.write(kind);
-                    if copy_name(text, start.add(1)) {
-                        return Err(nul_in_name(text));
-                    }
-                    start.add(1 + text.len()).write(0);
-                    self.out.set_len(at + text.len() + 2);
-                }
-            }
-            Name::Kept(name) => {
-                self.make_room(name.length() + FIXED)?;
-                // SAFETY: there is room for the type and the name with its NUL, and for more than the sixteen bytes that the
-                // name may write in its place; the length says only so much as was written.
-                unsafe {
-                    let start = self.out.as_mut_ptr().add(at);
-                    start.write(kind);
-                    name.copy_to(start.add(1));
-                    self.out.set_len(at + 1 + name.length());
-                }
-            }
-            Name::Index(index) => self.index(kind, index)?,
-        }
+        name.write(kind, self)?;
         Ok(at)
     }
 

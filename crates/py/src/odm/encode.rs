@@ -10,8 +10,8 @@ use pyo3::types::{
 use super::fields::{Fields, is_instance};
 use super::plan::{Default, Field, Op, Plan, Type};
 use super::value;
-use crate::codec::encode::{Encoder, Name};
-use crate::codec::fault::{Fault, Kind, Step, found, within};
+use crate::codec::encode::{Encoder, Name, Named};
+use crate::codec::fault::{Fault, Kind, found, within};
 use crate::codec::make::is_of;
 use crate::codec::types::is_datetime_ms;
 
@@ -80,14 +80,14 @@ impl<'a, 'py> Writer<'a, 'py> {
         if was_absent && !fields.is_dirty(index) && is_bare(field, held) {
             return Ok(());
         }
-        self.value(&field.kind, Name::Kept(&field.name), held)
+        self.value(&field.kind, &field.name, held)
     }
 
     /// Writes one element: a value of this type.
     pub(super) fn value(
         &mut self,
         kind: &'static Type,
-        name: Name<'_>,
+        name: impl Named,
         given: &Bound<'py, PyAny>,
     ) -> Result<(), Fault> {
         if kind.checks.is_empty() && is_exactly(kind, given) {
@@ -251,7 +251,7 @@ impl<'a, 'py> Writer<'a, 'py> {
     }
 
     /// Writes an instance as the value of an element.
-    fn embedded(&mut self, name: Name<'_>, given: &Bound<'py, PyAny>) -> Result<(), Fault> {
+    fn embedded(&mut self, name: impl Named, given: &Bound<'py, PyAny>) -> Result<(), Fault> {
         // SAFETY: the callers compared its class with that of a model; the reference that is borrowed keeps it alive.
         let fields = unsafe { Fields::at(self.py, given.as_ptr())? };
         self.enc.head(0x03, name)?;
@@ -261,7 +261,7 @@ impl<'a, 'py> Writer<'a, 'py> {
     fn array(
         &mut self,
         inner: &'static Type,
-        name: Name<'_>,
+        name: impl Named,
         items: impl Iterator<Item = Bound<'py, PyAny>>,
     ) -> Result<(), Fault> {
         self.enc.head(0x04, name)?;
@@ -304,14 +304,6 @@ fn is_bare(field: &Field, found: &Bound<'_, PyAny>) -> bool {
 
 /// Adds the element that an error came from.
 #[cold]
-fn place(fault: Fault, name: Name<'_>) -> Fault {
-    let key = |text: &[u8]| Step::Key(String::from_utf8_lossy(text).into_owned());
-    within(
-        fault,
-        match name {
-            Name::Text(text) => key(text),
-            Name::Kept(name) => key(&name.text()),
-            Name::Index(index) => Step::Index(index),
-        },
-    )
+fn place(fault: Fault, name: impl Named) -> Fault {
+    within(fault, name.step())
 }

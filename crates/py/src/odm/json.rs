@@ -10,7 +10,6 @@ use super::plan::{Default, Field, Op, Plan, Type, Unknown};
 use super::raw::{self, Element, Elements};
 use super::value::default_of;
 use crate::codec::datetime::split;
-use crate::codec::encode::Name;
 
 /// The kind of a value whose JSON differs from that of its bytes.
 enum Kind {
@@ -221,7 +220,7 @@ fn default(py: Python<'_>, plan: &'static Plan, field: &'static Field) -> PyResu
     }
     let Some(made) = default_of(py, &field.default)? else { return Ok(None) };
     let mut element = Vec::new();
-    let written = Writer::new(py, plan, &mut element).value(&field.kind, Name::Kept(&field.name), &made);
+    let written = Writer::new(py, plan, &mut element).value(&field.kind, &field.name, &made);
     // A default that cannot be stored is none: the document's own save says so.
     Ok(written
         .ok()

@@ -216,7 +216,7 @@ fn stored<'py>(
 ) -> Result<Bound<'py, PyAny>, Fault> {
     let mut document = Vec::new();
     let start = raw::open(&mut document);
-    let name = crate::codec::encode::Name::Kept(&field.name);
+    let name = &field.name;
     Writer::new(py, plan, &mut document).value(type_of(field, is_element), name, value)?;
     raw::close(&mut document, start);
     let made = Decoder::new(py, plan.codec.get(), &document).whole()?;

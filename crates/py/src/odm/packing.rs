@@ -13,7 +13,7 @@ use super::fields::Fields;
 use super::instance::is_made_plainly;
 use super::plan::{Default, Field, Model, Op, Plan, Type};
 use super::value::default_of;
-use crate::codec::encode::{Encoder, Name};
+use crate::codec::encode::{Encoder, Name, Named};
 use crate::codec::fault::Fault;
 use crate::codec::layout::Fields as Items;
 use crate::codec::object_id;
@@ -48,7 +48,7 @@ impl<'a, 'py> Packer<'a, 'py> {
     /// Packs the value of a field; false: it cannot be packed.
     pub(super) fn pack(&mut self, index: usize, field: &'static Field, given: &Bound<'py, PyAny>) -> bool {
         let (before, depth) = (self.enc.out.len(), self.enc.depth);
-        let is_packed = !given.is_none() && self.value(&field.kind, Name::Kept(&field.name), given).is_some();
+        let is_packed = !given.is_none() && self.value(&field.kind, &field.name, given).is_some();
         if is_packed {
             self.packed.add(index);
         } else {
@@ -65,7 +65,7 @@ impl<'a, 'py> Packer<'a, 'py> {
     }
 
     /// Appends an element; None where the value cannot be packed, and then the output is of no use.
-    fn value(&mut self, kind: &'static Type, name: Name<'_>, given: &Bound<'py, PyAny>) -> Option<()> {
+    fn value(&mut self, kind: &'static Type, name: impl Named, given: &Bound<'py, PyAny>) -> Option<()> {
         if !kind.checks.is_empty() {
             return None;
         }
@@ -103,7 +103,7 @@ impl<'a, 'py> Packer<'a, 'py> {
     fn scalar(
         &mut self,
         kind: &Type,
-        name: Name<'_>,
+        name: impl Named,
         given: &Bound<'py, PyAny>,
     ) -> Option<Result<(), Fault>> {
         if !kind.checks.is_empty() {
@@ -140,7 +140,7 @@ impl<'a, 'py> Packer<'a, 'py> {
             let index = index_of(plan, &key, next)?;
             let field = &plan.fields[index];
             if index == next
-                && let Some(result) = self.scalar(&field.kind, Name::Kept(&field.name), &given)
+                && let Some(result) = self.scalar(&field.kind, &field.name, &given)
             {
                 result.ok()?;
             } else {
@@ -165,7 +165,7 @@ impl<'a, 'py> Packer<'a, 'py> {
         if given.is_none() && field.omits_none {
             return Some(());
         }
-        self.value(&field.kind, Name::Kept(&field.name), given)
+        self.value(&field.kind, &field.name, given)
     }
 
     /// Appends a field's default, unless code of the program makes it.
@@ -182,7 +182,7 @@ impl<'a, 'py> Packer<'a, 'py> {
         if !field.kind.checks.is_empty() {
             return None;
         }
-        self.enc.head(empty, Name::Kept(&field.name)).ok()?;
+        self.enc.head(empty, &field.name).ok()?;
         let start = self.enc.enter().ok()?;
         self.enc.leave(start).ok()
     }

@@ -355,7 +355,7 @@ fn write_filter(py: Python<'_>, fields: Fields<'_>, out: &mut Vec<u8>) -> PyResu
             return Err(PyTypeError::new_err("expected a document with an id, got one loaded without"));
         };
         Writer::new(py, plan, out)
-            .value(&field.kind, crate::codec::encode::Name::Kept(&field.name), &held)
+            .value(&field.kind, &field.name, &held)
             .map_err(|fault| into_exception(py, fault, None))?;
     }
     Ok(())

@@ -14,7 +14,6 @@ use super::guard::Guard;
 use super::plan::{Op, Plan};
 use super::raw::{Element, Elements, Finder, append, close, open, same, skip_common};
 use super::value::{coerce, default_of, located};
-use crate::codec::encode::Name;
 use crate::codec::make::is_of;
 
 /// Values of fields, as they are stored once the server agrees: type and value; None: removed.
@@ -434,7 +433,7 @@ pub(super) fn build(py: Python<'_>, fields: Fields<'_>) -> PyResult<Option<Updat
             if !(held.is_none() && field.omits_none) {
                 let mut writer = Writer::new(py, plan, &mut encoded);
                 writer
-                    .value(&field.kind, Name::Kept(&field.name), &held)
+                    .value(&field.kind, &field.name, &held)
                     .map_err(|fault| crate::codec::fault::into_exception(py, fault, None))?;
             }
             let is = Elements::bare(&encoded).next();
@@ -530,7 +529,7 @@ fn is_other_form(
     let Ok(read) = super::saving::stored_value(py, fields, index) else { return false };
     let mut encoded = Vec::new();
     let mut writer = Writer::new(py, fields.plan, &mut encoded);
-    if writer.value(&field.kind, Name::Kept(&field.name), &read).is_err() {
+    if writer.value(&field.kind, &field.name, &read).is_err() {
         return false;
     }
     Elements::bare(&encoded).next().is_some_and(|was| same(&was, is))
@@ -563,7 +562,7 @@ fn is_default(py: Python<'_>, plan: &'static Plan, index: usize, is: &Element<'_
     let made = coerce(&field.kind, &made).map_err(|fault| located(py, plan, index, fault))?;
     let mut encoded = Vec::new();
     Writer::new(py, plan, &mut encoded)
-        .value(&field.kind, Name::Kept(&field.name), &made)
+        .value(&field.kind, &field.name, &made)
         .map_err(|fault| crate::codec::fault::into_exception(py, fault, None))?;
     Ok(Elements::bare(&encoded).next().is_some_and(|element| same(&element, is)))
 }
