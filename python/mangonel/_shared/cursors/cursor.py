@@ -12,7 +12,7 @@ from mangonel._core import (
     KIND_READ_ONCE,
     KIND_WRITE,
     READ_BATCH,
-    READ_UNCHECKED,
+    READ_RAW,
     REPLIES_EXHAUST,
     REPLIES_ONE,
 )
@@ -318,7 +318,7 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
                         database=database,
                         codec=self._codec,
                         kind=KIND_WRITE,
-                        reading=READ_UNCHECKED,
+                        reading=READ_RAW,
                         session=session,
                         pinned=pinned,
                         server=self._server,
