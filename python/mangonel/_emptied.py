@@ -120,14 +120,14 @@ class Emptier:
     def _delete(self, names: list[str]) -> None:
         """Delete all documents of the collections.
 
-        Only the last deletion waits for other members: they have the earlier ones before it, unless another primary
-        took over in between.
+        Only the last deletion waits for other members, if there are any: they have the earlier ones before it, unless
+        another primary took over in between.
         """
-        primary = self._server() if len(names) > 1 else None
-        for name in names[:-1]:
-            self._confirmed_here[name].delete_many({})
-        for name in names[-1:]:
-            self._database[name].delete_many({})
+        primary = self._server()
+        is_alone = primary is not None and len(primary.all_hosts) == 1
+        for number, name in enumerate(names, 1 + is_alone):
+            database = self._confirmed_here if number != len(names) else self._database
+            database[name].delete_many({})
         if len(names) > 1 and _election_of(self._server()) != _election_of(primary):
             for name in names:
                 self._database[name].delete_many({})
