@@ -79,6 +79,13 @@ class Parts:
         self._folders[worker] = _folder(part.file)
         return self._parts.pop(part)
 
+    def left(self) -> Counter[str]:
+        """Return how many tests of each folder are left."""
+        left: Counter[str] = Counter()
+        for part, numbers in self._parts.items():
+            left[_folder(part.file)] += len(numbers)
+        return left
+
     def _next(self, worker: int) -> _Part:
         """Return a part of the worker's folder, else of a folder that has no worker, else of the one with most left."""
         # Those that need calm wait for all others.

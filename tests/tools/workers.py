@@ -16,7 +16,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -39,6 +39,13 @@ def add_option(group: pytest.OptionGroup) -> None:
     group.addoption(
         "--workers", type=int, default=0, help="collect once, and play the tests in this many processes"
     )
+    group.addoption(
+        "--until",
+        type=float,
+        default=float("inf"),
+        metavar="SECONDS",
+        help="with --workers: begin no file after this time, in seconds since 1970; the tests left out are counted",
+    )
 
 
 def asked_for(config: pytest.Config) -> int:
@@ -55,6 +62,8 @@ class Workers:
         self._items: list[pytest.Item] = []
         # A worker that replaces another has folders of its own.
         self._forks = 0
+        # How many tests of each folder no worker began in time.
+        self._left_out: Counter[str] = Counter()
 
     @property
     def total(self) -> int:
@@ -82,7 +91,16 @@ class Workers:
                     self._read(session, parts, connection)
         finally:
             self._end()
+        self._left_out = parts.left()
         return True
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say how many tests were left out because the time was up."""
+        if self._left_out:
+            folders = ", ".join(f"{folder} {count}" for folder, count in self._left_out.most_common())
+            terminalreporter.write_line(
+                f"NOT RUN: {self._left_out.total()} tests, the time of --until was up: {folders}"
+            )
 
     def _start(self, session: pytest.Session, number: int, numbers: list[int] | None = None) -> None:
         """Fork a worker; with numbers it begins with these tests."""
@@ -111,7 +129,8 @@ class Workers:
             self._bury(session, connection)
             return
         if kind == "more":
-            self._hand(connection, parts.take(link.number))
+            is_late = time.time() > session.config.getoption("--until")
+            self._hand(connection, [] if is_late else parts.take(link.number))
         elif kind == "played":
             item = session.items[link.numbers.popleft()]
             self._log(session, item, [_unpacked(session.config, item, told) for told in found[0]])

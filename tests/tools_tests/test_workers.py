@@ -138,3 +138,12 @@ def test_a_failure_ends_the_run_where_that_is_asked_for(run: Run) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     assert "stopping after 1 failures" in done.stdout
     assert "== 1 failed" in done.stdout, done.stdout
+
+
+def test_no_file_is_begun_after_the_time_that_is_given_and_what_is_left_out_is_told(run: Run) -> None:
+    several = {f"at_{number}": "def test_a(): pass\ndef test_b(): pass" for number in range(3)}
+    done = run("--until", "1", **several)
+    assert re.search(r"NOT RUN: 6 tests, the time of --until was up", done.stdout), done.stdout
+    done = run("--until", "9e9", **several)
+    assert "6 passed" in done.stdout
+    assert "NOT RUN" not in done.stdout
