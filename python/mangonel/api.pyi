@@ -282,7 +282,7 @@ class RawBatchCursor(Generic[_DocumentType]):
 
 class CommandCursor(Generic[_DocumentType]):
     def __init__(
-        self, collection: Collection[_DocumentType], batch: _core.Batch | None,
+        self, collection: Collection[_DocumentType], batch: _core.Batch | Mapping[str, object] | None,
         codec: _core.Codec | None = None, batch_size: int = 0, max_await_time_ms: int | None = None,
         comment: object = None, session: ClientSession | None = None
     ) -> None: ...
@@ -320,7 +320,7 @@ class CommandCursor(Generic[_DocumentType]):
 
 class RawBatchCommandCursor(Generic[_DocumentType]):
     def __init__(
-        self, collection: Collection[_DocumentType], batch: _core.Batch | None,
+        self, collection: Collection[_DocumentType], batch: _core.Batch | Mapping[str, object] | None,
         codec: _core.Codec | None = None, batch_size: int = 0, max_await_time_ms: int | None = None,
         comment: object = None, session: ClientSession | None = None
     ) -> None: ...
@@ -940,7 +940,7 @@ class AsyncRawBatchCursor(Generic[_DocumentType]):
 
 class AsyncCommandCursor(Generic[_DocumentType]):
     def __init__(
-        self, collection: AsyncCollection[_DocumentType], batch: _core.Batch | None,
+        self, collection: AsyncCollection[_DocumentType], batch: _core.Batch | Mapping[str, object] | None,
         codec: _core.Codec | None = None, batch_size: int = 0, max_await_time_ms: int | None = None,
         comment: object = None, session: AsyncClientSession | None = None
     ) -> None: ...
@@ -978,7 +978,7 @@ class AsyncCommandCursor(Generic[_DocumentType]):
 
 class AsyncRawBatchCommandCursor(Generic[_DocumentType]):
     def __init__(
-        self, collection: AsyncCollection[_DocumentType], batch: _core.Batch | None,
+        self, collection: AsyncCollection[_DocumentType], batch: _core.Batch | Mapping[str, object] | None,
         codec: _core.Codec | None = None, batch_size: int = 0, max_await_time_ms: int | None = None,
         comment: object = None, session: AsyncClientSession | None = None
     ) -> None: ...

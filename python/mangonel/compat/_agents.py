@@ -30,8 +30,14 @@ async def _fetch_by_refresh(self: Any) -> bool:
     return bool(self._refresh())
 
 
+def _refill(self: Any) -> bool:
+    # As in PyMongo, the end of a cursor calls `_refresh` too.
+    return bool(self._port.flow(self._fetch_flow()))
+
+
 _cursor._refresh = _refresh
 _cursor._fetch_once_flow = _fetch_by_refresh
+_cursor._refill = _refill
 
 
 def _database_of(self: Any) -> Any:

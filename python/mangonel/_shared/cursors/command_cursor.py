@@ -45,18 +45,16 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
     def __init__(
         self,
         collection: _Collection[_DocumentType],
-        batch: _core.Batch | None,
+        batch: _core.Batch | Mapping[str, Any] | None,
         codec: _core.Codec | None = None,
         batch_size: int = 0,
         max_await_time_ms: int | None = None,
         comment: Any | None = None,
         session: _ClientSession | None = None,
     ) -> None:
-        address: Any = None
-        if isinstance(batch, Mapping):
-            # PyMongo's own arguments: the cursor field of a reply, and the server's address.
-            address, codec = codec, None
-        self._begin_state(collection, collection._codec if codec is None else codec)
+        # PyMongo's own arguments: the cursor field of a reply, and the server's address.
+        is_adopted = batch is not None and not isinstance(batch, _core.Batch)
+        self._begin_state(collection, collection._codec if codec is None or is_adopted else codec)
         self._explicit = session
         self._batch_size = batch_size
         self._max_await_time_ms = max_await_time_ms
@@ -64,10 +62,10 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         if batch is None:
             self._id = 0
             self._end()
-        elif isinstance(batch, Mapping):
-            self._adopt(batch, address)
-        else:
+        elif isinstance(batch, _core.Batch):
             self._take(batch)
+        else:
+            self._adopt(batch, codec)
 
     def _adopt(self, reply: Mapping[str, Any], address: Any) -> None:
         """Take over a cursor that a command of the user opened."""

@@ -97,10 +97,11 @@ class BatchedCursor(CursorTables, Generic[_DocumentType]):
     # Called by the Rust bases.
 
     def _refill(self) -> bool:
-        return self._port.flow(self._fetch_flow())
+        # Of a cursor that has ended, nothing is asked.
+        return self._id != 0 and self._port.flow(self._fetch_flow())
 
     async def _next_flow(self) -> _DocumentType:
-        if await self._fetch_flow():
+        if self._id != 0 and await self._fetch_flow():
             batch = self._batch
             if batch is not None:
                 for document in batch:
