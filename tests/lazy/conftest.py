@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import pytest
@@ -60,10 +60,10 @@ SCHEMA: dict[str, Any] = {
 }
 
 
-def documents(*, has_misfits: bool) -> Iterator[dict[str, Any]]:
-    """Each value of each column, beside values of the others in turn."""
+def documents(*, misfits: Collection[str] = ()) -> Iterator[dict[str, Any]]:
+    """Each value of each column, beside values of the others in turn; `misfits` are columns with values of any type."""
     turns = {
-        name: itertools.cycle([*values, *OTHERS, {"x": "5"}, {"x": [1]}] if has_misfits else values)
+        name: itertools.cycle([*values, *OTHERS, {"x": "5"}, {"x": [1]}] if name in misfits else values)
         for name, values in FITTING.items()
     }
     # A prime, so that the columns' turns meet in many ways.
@@ -74,12 +74,14 @@ def documents(*, has_misfits: bool) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def confusing(standalone: Server) -> Iterator[Any]:
-    """Collections `fitting` and `misfits`, and `ruled`, which compares strings by rules of a language."""
+    """Collections `fitting`, `misfits` and `texts`, whose misfits are in columns of text, and `ruled`, which compares
+    strings by rules of a language."""
     with MongoClient[Any](standalone.uri) as client:
         database = client[f"lazy_{uuid.uuid4().hex[:8]}"]
-        database.fitting.insert_many(documents(has_misfits=False))
-        database.misfits.insert_many(documents(has_misfits=True))
+        database.fitting.insert_many(documents())
+        database.misfits.insert_many(documents(misfits=FITTING))
+        database.texts.insert_many(documents(misfits=("s", "c")))
         database.create_collection("ruled", collation={"locale": "en", "strength": 1})
-        database.ruled.insert_many(documents(has_misfits=False))
+        database.ruled.insert_many(documents())
         yield database
         client.drop_database(database.name)

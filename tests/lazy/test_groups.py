@@ -42,7 +42,7 @@ def groups(standalone: Server) -> Iterator[tuple[Any, Asked]]:
     asked = Asked()
     with MongoClient[Any](standalone.uri, event_listeners=[asked]) as client:
         database = client[f"groups_{uuid.uuid4().hex[:8]}"]
-        rows = list(documents(has_misfits=False))
+        rows = list(documents())
         for row in rows:
             # Two columns without odd values: the server groups them.
             row |= {"whole": row["_id"] % 5 or None, "text": "abc"[row["_id"] % 3]}

@@ -25,7 +25,13 @@ duckdb = pytest.importorskip("duckdb")
 # By hand: MANGONEL_PREDICATES=20000. A hundred in a sample.
 EXAMPLES = int(os.environ.get("MANGONEL_PREDICATES") or min(250, 4 * settings().max_examples))
 PLAYED = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-KINDS = [("fitting", "raise"), ("fitting", "null"), ("misfits", "null"), ("ruled", "raise")]
+KINDS = [
+    ("fitting", "raise"),
+    ("fitting", "null"),
+    ("misfits", "null"),
+    ("texts", "string"),
+    ("ruled", "raise"),
+]
 
 LITERALS: dict[str, list[Any]] = {
     "i": [-(2**31), -1, 0, 1, 5, 2**31, 0.5, 5.0],
@@ -303,6 +309,11 @@ def test_what_may_be_anything_is_not_sent() -> None:
     # A value that does not fit is null, so any document may have a null there.
     assert filter_of(pl.col("l").is_null()) is not None
     assert filter_of(pl.col("l").is_null(), on_invalid="null") is None
+    # A column of text may hold values of any type as text.
+    assert filter_of(pl.col("s") == "5")["$or"][0] == {"s": {"$eq": "5"}}
+    assert "int" in filter_of(pl.col("s") == "5", on_invalid="string")["$or"][1]["s"]["$type"]
+    assert filter_of(pl.col("l").is_null(), on_invalid="string") is None
+    assert filter_of(pl.col("s").is_not_null(), on_invalid="string")["$or"][1] == {"s": {"$type": "array"}}
     # Rules of a language put other strings between two.
     assert filter_of(pl.col("s") > "a") is not None
     assert filter_of(pl.col("s") > "a", has_collation=True) is None

@@ -22,6 +22,7 @@ from mangonel.server import Server
 pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
 pc = pytest.importorskip("pyarrow.compute")
+pytest.importorskip("pyarrow.dataset")
 duckdb = pytest.importorskip("duckdb")
 
 ROWS = 3000
@@ -157,6 +158,52 @@ def test_dataset_has_the_methods_of_pyarrow(rows: tuple[Any, Asked], sent: Asked
         dataset.get_fragments()
 
 
+def test_filtered_dataset_has_the_rows_of_its_filters(rows: tuple[Any, Asked], sent: Asked) -> None:
+    few = rows[0].dataset(COLUMNS).filter(pc.field("n") == 7)
+    fewer = few.filter(pc.field("total") < 100)
+    assert sent.finds == []
+
+    assert few.count_rows() == ROWS // 100
+    assert only(sent)["filter"] == {"n": {"$eq": 7}}
+    assert fewer.to_table(columns=["_id"])["_id"].to_pylist() == [7, 107]
+    assert fewer.count_rows(pc.field("_id") > 7) == fewer.count_rows(pc.field("_id") == 7) == 1
+    assert fewer.head(1, columns=["_id"]).to_pydict() == {"_id": [7]}
+    assert fewer.head(5, filter=pc.field("_id") > 7)["_id"].to_pylist() == [107]
+    assert fewer.take([1])["_id"].to_pylist() == [107]
+    assert pickle.loads(pickle.dumps(fewer)).count_rows() == 2
+    assert fewer.replace_schema({"n": int, "total": float}).count_rows() == 2
+    assert fewer.group_by("city").aggregate([("n", "sum")]).to_pydict() == {"city": ["Oslo"], "n_sum": [14]}
+    assert duckdb.sql("select count(*) from fewer where _id > 7").fetchall() == [(1,)]
+
+
+def test_dataset_is_sorted_and_joined_as_a_table_is(rows: tuple[Any, Asked]) -> None:
+    few = rows[0].dataset(COLUMNS, {"_id": {"$lt": 4}})
+    names = pa.table({"city": ["Rome", "Oslo"], "land": ["Italy", "Norway"]})
+
+    assert few.sort_by([("_id", "descending")]).to_table()["_id"].to_pylist() == [3, 2, 1, 0]
+    for right in (names, pa.dataset.dataset(names)):
+        joined = (
+            few.replace_schema({"_id": int, "city": str}).join(right, "city", join_type="inner").to_table()
+        )
+        assert dict(zip(joined["_id"].to_pylist(), joined["land"].to_pylist(), strict=True)) == {
+            0: "Italy",
+            1: "Norway",
+            2: "Italy",
+            3: "Norway",
+        }
+    assert (
+        few.replace_schema({"_id": int})
+        .join(few.replace_schema({"_id": int, "n": int}), "_id")
+        .head(9)
+        .num_rows
+        == 4
+    )
+    times = few.replace_schema({"_id": int, "n": int}).join_asof(
+        pa.table({"_id": [0, 2], "n": [0, 2], "x": [5, 6]}), on="_id", by="n", tolerance=0
+    )
+    assert times.to_table()["x"].to_pylist() == [5, None, 6, None]
+
+
 def test_scan_of_a_snapshot_reads_one_moment(rows: tuple[Any, Asked], sent: Asked) -> None:
     whole = rows[0].with_options(read_concern=ReadConcern("snapshot"))
 
@@ -191,8 +238,12 @@ def test_misfits_raise_or_become_null(confusing: Any) -> None:
     assert confusing.misfits.dataset(SCHEMA, on_invalid="null").count_rows() == 397
     with pytest.raises(Exception, match="of the document with _id"):
         confusing.misfits.scan_polars(SCHEMA).collect()
-    with pytest.raises(ValueError, match='expected "raise" or "null" as on_invalid of a lazy source'):
-        confusing.misfits.scan_polars(SCHEMA, on_invalid="string")
+    texts = confusing.texts.scan_polars({"_id": int, "s": str}, on_invalid="string").collect()
+    assert {"5", '"5"', '[5,"a",true]', '{"x":5}'} & set(texts["s"].to_list())
+    with pytest.raises(ColumnError, match=r"expected int64, got .* at \$\.l"):
+        confusing.misfits.dataset({"l": int}, on_invalid="string").to_table()
+    with pytest.raises(ValueError, match="as on_invalid of a lazy source, got 'text'"):
+        confusing.misfits.scan_polars(SCHEMA, on_invalid="text")
     with pytest.raises(ValueError, match="expected at least 1 cursor"):
         confusing.misfits.scan_polars(SCHEMA, parallel=0)
     with pytest.raises(TypeError, match="expected a mapping, a Schema"):

@@ -69,10 +69,12 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
 
         Raises:
             ValueError: `count` or `by` is not one of these values. Nothing was sent.
-            InvalidOperation: a session is bound here; or the collection is a view or a time series, which have no index
-                on `_id`, and `count` is above 1.
+            TypeError: `connect` is neither a function nor a name. Nothing was sent.
+            InvalidOperation: a session is bound here; or `count` is above 1, and the filter has `$text`, `$near` or
+                `$nearSphere`, or the collection is a view or a time series, which have no index on `_id`.
             SnapshotUnavailable: the deployment, or the collection, has no snapshot; the message says why.
-            ConfigurationError: `by` is "chunks", and the collection has no usable chunk map; the message says why.
+            ConfigurationError: `by` is "chunks", and the collection has no usable chunk map; the message says why. Or
+                `connect` is a URI.
             OperationFailure, AutoReconnect: as for `find`.
 
         Example:
@@ -127,7 +129,8 @@ class CollectionPartitions(CommandSource, Generic[_DocumentType]):
         Args:
             schema: names and types of the columns, as for `Cursor.to_arrow`.
             filter: query document, sent besides; it has MongoDB's meaning.
-            on_invalid: "raise" or "null": what happens to a value that does not fit its column.
+            on_invalid: what happens to a value that does not fit its column. "raise"; "null": it is null; "string": a
+                column of text has it as extended JSON, any other column raises.
             parallel: how many cursors read at a time, as for `Cursor.to_arrow`. With the collection's read concern
                 "snapshot" they read one moment.
             connect: how a pickled frame gets its client in another process, as for `partitions`. Engines read in

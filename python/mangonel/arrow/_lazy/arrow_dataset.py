@@ -20,12 +20,14 @@ class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes
     `head` and `count_rows`. Predicates are sent where MongoDB's meaning is theirs, and always applied to what arrives.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, expression: Any = None) -> None:
         self._source = source
         self._schema = pyarrow.table(source.empty()).schema
+        # What `filter` was given; the rows of every scan fit it.
+        self._expression = expression
 
     def __reduce__(self) -> tuple[object, ...]:
-        return CollectionDataset, (self._source,)
+        return CollectionDataset, (self._source, self._expression)
 
     def __repr__(self) -> str:
         return f"<CollectionDataset of {self._source.part.namespace}>\n{self._schema}"
@@ -55,6 +57,7 @@ class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes
             batch_size: how many rows a batch has at most.
             options: pyarrow's options for files, which have no effect; `use_threads` and `memory_pool` are passed on.
         """
+        filter = self._with(filter)
         wanted = self._wanted(columns, filter)
         fields = (
             self._schema if wanted is None else pyarrow.schema([self._schema.field(name) for name in wanted])
@@ -82,7 +85,7 @@ class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes
 
         Without a filter, the server sends no more.
         """
-        if filter is None:
+        if self._with(filter) is None:
             wanted = self._wanted(columns, None)
             names = self._schema.names if wanted is None else wanted
             fields = pyarrow.schema([self._schema.field(name) for name in names])
@@ -94,6 +97,44 @@ class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes
         """Return the rows at these positions as a `pyarrow.Table`; every row is read."""
         return self.to_table(columns, filter, **options).take(indices)
 
+    def filter(self, expression: Any) -> CollectionDataset:
+        """Return the rows that an expression keeps, as a dataset of the same columns. Sends nothing.
+
+        Args:
+            expression: as for `scanner`.
+        """
+        return CollectionDataset(self._source, self._with(expression))
+
+    def sort_by(self, sorting: Any, **options: Any) -> Any:
+        """Return the rows in an order, as a `pyarrow.dataset.InMemoryDataset`. Every row is read.
+
+        Args:
+            sorting, options: as for `pyarrow.Table.sort_by`.
+        """
+        return pyarrow.dataset.InMemoryDataset(self.to_table().sort_by(sorting, **options))
+
+    def join(self, right_dataset: Any, keys: Any, *arguments: Any, **options: Any) -> Any:
+        """Return the join with other rows, as a `pyarrow.dataset.InMemoryDataset`. Every row of both is read.
+
+        Args:
+            right_dataset: a dataset or a table.
+            keys, arguments, options: as for `pyarrow.Table.join`.
+        """
+        joined = self.to_table().join(_table_of(right_dataset), keys, *arguments, **options)
+        return pyarrow.dataset.InMemoryDataset(joined)
+
+    def join_asof(self, right_dataset: Any, *arguments: Any, **options: Any) -> Any:
+        """Return the join with the nearest of other rows, as a `pyarrow.dataset.InMemoryDataset`.
+
+        Every row of both is read.
+
+        Args:
+            right_dataset: a dataset or a table.
+            arguments, options: as for `pyarrow.Table.join_asof`.
+        """
+        joined = self.to_table().join_asof(_table_of(right_dataset), *arguments, **options)
+        return pyarrow.dataset.InMemoryDataset(joined)
+
     def group_by(self, keys: str | Sequence[str], use_threads: bool = True) -> DatasetGroups:
         """Return the rows in groups, for `aggregate`, as `pyarrow.Table.group_by` does. Sends nothing.
 
@@ -101,11 +142,11 @@ class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes
             keys: names of columns.
             use_threads: the server decides.
         """
-        return DatasetGroups(self, self._source, keys)
+        return DatasetGroups(self, self._source, keys, is_whole=self._expression is None)
 
     def count_rows(self, filter: Any = None, **options: Any) -> int:
         """Return the number of rows that a filter keeps. Reads only the filter's columns, or a single one."""
-        wanted = self._wanted([], filter) or [self._schema.names[0]]
+        wanted = self._wanted([], self._with(filter)) or [self._schema.names[0]]
         return int(self.scanner(wanted, filter, **options).to_table().num_rows)
 
     def get_fragments(self, filter: Any = None) -> NoReturn:
@@ -122,7 +163,13 @@ class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes
         """
         source = self._source
         made = Source(source.part, schema, on_invalid=source.on_invalid, parallel=source.parallel)
-        return CollectionDataset(made)
+        return CollectionDataset(made, self._expression)
+
+    def _with(self, filter: Any) -> Any:
+        """Return the expression for the rows of a scan with a filter."""
+        if self._expression is None or filter is None:
+            return self._expression if filter is None else filter
+        return self._expression & filter
 
     def _wanted(self, columns: Any, filter: Any) -> list[str] | None:
         """Return the columns that a scan reads, in the order of the schema; None: all."""
@@ -146,3 +193,7 @@ class CollectionDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]  # comes
         for table in self._source.tables(wanted, node, limit, rows):
             made = pyarrow.table(table)
             yield from made.select(fields.names).to_batches()
+
+
+def _table_of(dataset: Any) -> Any:
+    return dataset.to_table() if isinstance(dataset, pyarrow.dataset.Dataset) else dataset

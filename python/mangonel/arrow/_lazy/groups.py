@@ -36,8 +36,12 @@ _COMPARED = _NUMBERS | {"date", "naive_date"}
 class DatasetGroups:
     """Rows of a dataset in groups; made by `group_by` of a dataset, as `pyarrow.TableGroupBy` is of a table."""
 
-    def __init__(self, dataset: Any, source: Source, keys: str | Sequence[str]) -> None:
+    def __init__(
+        self, dataset: Any, source: Source, keys: str | Sequence[str], *, is_whole: bool = True
+    ) -> None:
         self._dataset, self._source = dataset, source
+        # Whether the groups are of all rows of the source.
+        self._is_whole = is_whole
         self._keys = [keys] if isinstance(keys, str) else list(keys)
         self._kinds: dict[str, Any] = dict(source.fields)
 
@@ -70,6 +74,8 @@ class DatasetGroups:
         return table.group_by(self._keys).aggregate(list(aggregations))
 
     def _can_send(self, aggregations: Sequence[Any]) -> bool:
+        if not self._is_whole:
+            return False
         for name in self._keys:
             if self._kinds[name] not in _KEYS or not _is_plain(name):
                 return False

@@ -124,8 +124,22 @@ _AS_TEXT = [
     "minKey",
     "maxKey",
 ]
+# With on_invalid="string", it holds every other value too.
+_AS_ANY_TEXT = [*_AS_TEXT, "double", "object", "array", "binData", "objectId", "bool", "date", "int", "long"]
 _EXACT = 2**53
 _LARGEST = 2**63
+
+
+def kind_at(path: Path, fields: Mapping[str, Any] | Sequence[tuple[str, Any]]) -> Any:
+    """Return the kind of a column, or of a field of a struct; None if it does not exist, or no path can name it."""
+    kind: Any = ("struct", fields)
+    for name in path:
+        if not name or "." in name or "$" in name or "\0" in name:
+            return None
+        if not (isinstance(kind, tuple) and kind[0] == "struct"):
+            return None
+        kind = dict(kind[1]).get(name)
+    return kind
 
 
 def translate(
@@ -136,7 +150,8 @@ def translate(
     Args:
         node: the predicate.
         fields: names and kinds of the columns.
-        on_invalid: "null" if values that do not fit are null, so that any value may be.
+        on_invalid: "null" if values that do not fit are null, so that any value may be; "string" if a column of text
+            holds them as text.
         has_collation: the collection compares strings by rules of its own.
     """
     return _Translator(dict(fields), on_invalid, has_collation).of(node, is_negated=False)
@@ -145,6 +160,7 @@ def translate(
 class _Translator:
     def __init__(self, fields: Mapping[str, Any], on_invalid: str, has_collation: bool) -> None:
         self._fields, self._on_invalid, self._has_collation = fields, on_invalid, has_collation
+        self._as_text = _AS_ANY_TEXT if on_invalid == "string" else _AS_TEXT
 
     def of(self, node: Node | None, *, is_negated: bool) -> Filter | None:
         match node:
@@ -157,7 +173,7 @@ class _Translator:
                 if isinstance(node, And) is not is_negated:
                     return _all_of([each for each in found if each is not None])
                 return None if None in found else _any_of([each for each in found if each is not None])
-        kind = self._kind(node.path)
+        kind = kind_at(node.path, self._fields)
         if kind is None:
             return None
         path = ".".join(node.path)
@@ -171,7 +187,7 @@ class _Translator:
                 if is_negated or kind not in _TEXTS or "\0" in text:
                     return None
                 pattern = ("^" if is_prefix else "") + re.escape(text)
-                return _any_of([{path: {"$regex": pattern}}, {path: {"$type": _AS_TEXT}}])
+                return _any_of([{path: {"$regex": pattern}}, {path: {"$type": self._as_text}}])
             case IsNull():
                 return self._is_null(path, kind, is_negated)
             case IsNan():
@@ -182,20 +198,6 @@ class _Translator:
                 return {path: not is_negated} if kind == "bool" else None
         return None
 
-    def _kind(self, path: Path) -> Any:
-        """Return the kind of a column, or of a field of a struct; None if it does not exist, or no path can name it."""
-        fields: Mapping[str, Any] = self._fields
-        kind: Any = None
-        for place, name in enumerate(path):
-            if not name or "." in name or "$" in name or "\0" in name:
-                return None
-            if place:
-                if not (isinstance(kind, tuple) and kind[0] == "struct"):
-                    return None
-                fields = dict(kind[1])
-            kind = fields.get(name)
-        return kind
-
     def _compare(self, path: str, kind: Any, operator: str, value: Any, as_double: bool) -> Filter | None:
         if isinstance(value, Moment):
             return _compare_date(path, operator, value) if kind in _DATES else None
@@ -205,7 +207,7 @@ class _Translator:
             if self._has_collation and operator != "eq":
                 # With a collation, strings have another order, and different ones may be equal.
                 return None
-            return _any_of([{path: {f"${operator}": value}}, {path: {"$type": _AS_TEXT}}])
+            return _any_of([{path: {f"${operator}": value}}, {path: {"$type": self._as_text}}])
         if kind == "bool" and operator not in ("eq", "ne"):
             return None
         found = {path: {f"${operator}": _stored(kind, value)}}
@@ -235,13 +237,16 @@ class _Translator:
             is_zero = kind == "double" and 0 in values
             return None if is_ruled or is_zero or self._on_invalid != "raise" else {path: {"$nin": stored}}
         found = {path: {"$in": stored}}
-        return _any_of([found, {path: {"$type": _AS_TEXT}}]) if kind in _TEXTS else found
+        return _any_of([found, {path: {"$type": self._as_text}}]) if kind in _TEXTS else found
 
     def _is_null(self, path: str, kind: Any, is_negated: bool) -> Filter | None:
         if is_negated:
             # It would leave out arrays with a null in them.
-            is_list = isinstance(kind, tuple) and kind[0] == "list"
-            return None if is_list else {path: {"$ne": None}}
+            if isinstance(kind, tuple) and kind[0] == "list":
+                return None
+            is_array_text = kind in _TEXTS and self._on_invalid == "string"
+            found: Filter = {path: {"$ne": None}}
+            return _any_of([found, {path: {"$type": "array"}}]) if is_array_text else found
         if self._on_invalid != "raise":
             return None
         # Since 8.0, null does not match the old type undefined, which a column takes as null.

@@ -10,6 +10,8 @@ from mangonel.arrow._lazy.predicates import Node, translate
 from mangonel.arrow.schema import Schema, fields_of
 from mangonel.errors import PyMongoError
 
+_ON_INVALID = ("raise", "null", "string")
+
 
 class Source:
     """A query and its columns. It can be pickled as a partition can; the pickle holds no secret.
@@ -25,8 +27,10 @@ class Source:
     """
 
     def __init__(self, part: Any, schema: Any, *, on_invalid: str = "raise", parallel: int = 1) -> None:
-        if on_invalid not in ("raise", "null"):
-            raise ValueError(f'expected "raise" or "null" as on_invalid of a lazy source, got {on_invalid!r}')
+        if on_invalid not in _ON_INVALID:
+            raise ValueError(
+                f"expected one of {_ON_INVALID} as on_invalid of a lazy source, got {on_invalid!r}"
+            )
         if type(parallel) is not int or parallel < 1:
             raise ValueError(f"expected at least 1 cursor as parallel, got {parallel!r}")
         self.part = part
@@ -88,11 +92,15 @@ class Source:
     def compares_by_rules(self, cursor: Any) -> bool:
         """Return whether the collection compares strings by rules of a language; asked once."""
         if self._has_collation is None:
-            collection = cursor.collection
-            try:
-                found = list(collection.database.list_collections(filter={"name": collection.name}))
-            except PyMongoError:
-                # A user may lack that right; then no filter depends on it.
-                return True
-            self._has_collation = any("collation" in each.get("options", {}) for each in found)
+            self._has_collation = has_collation(cursor.collection)
         return self._has_collation
+
+
+def has_collation(collection: Any) -> bool:
+    """Return whether a collection compares strings by rules of a language, or whether the user may not ask."""
+    try:
+        found = list(collection.database.list_collections(filter={"name": collection.name}))
+    except PyMongoError:
+        # A user may lack that right; then no filter depends on it.
+        return True
+    return any("collation" in each.get("options", {}) for each in found)
