@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from mangonel._shared.partitions.carry import ENVIRONMENT, Carried, carried, client_for
+from mangonel._shared.partitions.carry import ENVIRONMENT, Carried, carried, check_connect, client_for
 from mangonel.arrow.schema import Schema, fields_of
 from mangonel.errors import ConfigurationError, OperationFailure
 
@@ -29,7 +29,7 @@ class TableParts:
         schema: as for `Cursor.to_arrow`. None: that of the whole collection, which is looked at once.
         sample: infer the schema from this many documents.
         on_invalid: as for `Cursor.to_arrow`. None: "string" without a schema, else "raise".
-        count: how many parts; None: one for each 64 MiB of the collection, at most 1000.
+        count: how many parts; None: one for each 64 MiB of the collection, at most 1000; one of a view or time series.
 
     Raises:
         TypeError: a collection of the asyncio face.
@@ -55,18 +55,16 @@ class TableParts:
             )
         self.on_invalid = on_invalid or ("string" if schema is None else "raise")
         self.missing = missing
-        self.mixed: frozenset[str] = frozenset()
-        self.size = _size_of(collection)
+        found = sizes_of(collection)
+        self.size = found.whole
         if connect is None:
             _check_environment(collection.database.client)
         if count is None:
-            count = min(max(-(-self.size // _PART), 1), _MOST_PARTS)
+            count = min(max(-(-self.size // _PART), 1), _MOST_PARTS) if found.has_parts else 1
         # Before documents are looked at, so that the moment of a snapshot is not older than the columns.
         self.parts: list[Any] = collection.partitions(count, filter, snapshot=snapshot, connect=connect)
         if schema is None:
-            found = collection.infer_schema(filter, sample=sample)
-            self.mixed = frozenset(inner.path for inner in found if inner.is_mixed)
-            self.fields = found.schema.fields
+            self.fields = collection.infer_schema(filter, sample=sample).schema.fields
         else:
             self.fields = fields_of(schema)
 
@@ -139,6 +137,7 @@ class Target:
         if collection._port.is_async:
             raise TypeError("expected a collection of the blocking face, got one of asyncio")
         client = collection._client
+        check_connect(connect)
         if connect is None:
             # What the client knows of its deployment is complete after a command.
             collection.database.command("ping")
@@ -265,9 +264,20 @@ def _shown(addresses: set[tuple[str, int | None]]) -> str:
     return ", ".join(sorted(f"{host}:{port}" for host, port in addresses))
 
 
-def _size_of(collection: Any) -> int:
-    """Return the size of a collection in bytes; 0 if the server does not tell, as for a view."""
+class Sizes(NamedTuple):
+    """What the server tells of the size of a collection: bytes, 0 if it does not tell, as for a view."""
+
+    whole: int = 0
+    average: int = 0
+    """Of a document."""
+    has_parts: bool = False
+    """Whether several parts can be read. A time series, for example, has no index on `_id`."""
+
+
+def sizes_of(collection: Any) -> Sizes:
+    """Ask the server for the size of a collection."""
     try:
-        return int(collection.database.command({"collStats": collection.name}).get("size", 0))
+        found = collection.database.command({"collStats": collection.name})
     except OperationFailure:
-        return 0
+        return Sizes()
+    return Sizes(int(found.get("size", 0)), int(found.get("avgObjSize", 0)), "timeseries" not in found)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import pytest
 
 from mangonel import MongoClient, _parts_of_tables
-from mangonel._parts_of_tables import TableParts, Target
+from mangonel._parts_of_tables import Sizes, TableParts, Target
 from mangonel.errors import ConfigurationError
 from mangonel.server import Server
 from tools.dns_server import DnsServer
@@ -101,9 +102,25 @@ def test_a_part_is_planned_for_each_64_mebibytes_of_the_collection(
 ) -> None:
     rows.insert_many([{"text": "x" * 1_000} for _ in range(500)])
     for mebibytes, parts in ((0, 1), (64, 1), (65, 2), (640, 10)):
-        monkeypatch.setattr(_parts_of_tables, "_size_of", lambda _, size=mebibytes << 20: size)
+        sizes = Sizes(mebibytes << 20, has_parts=True)
+        monkeypatch.setattr(_parts_of_tables, "sizes_of", lambda _, sizes=sizes: sizes)
         found = TableParts(rows, schema={"_id": int}).parts
         assert len(found) == parts, mebibytes
+
+
+def test_a_view_and_a_time_series_are_one_part(rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_parts_of_tables, "_PART", 100)
+    at = datetime.datetime(2026, 1, 1)
+    rows.insert_many([{"_id": number + 2, "at": at, "text": "x" * 100} for number in range(50)])
+    database = rows.database
+    database.create_collection("seen", viewOn="rows", pipeline=[])
+    database.create_collection("hours", timeseries={"timeField": "at"})
+    database.hours.insert_many(rows.find({"_id": {"$gt": 1}}).to_list())
+
+    assert len(TableParts(rows).parts) > 5
+    for name, count in (("seen", 51), ("hours", 50)):
+        found = TableParts(database[name])
+        assert [len(found.reader().table(part)) for part in found.parts] == [count]
 
 
 def test_connect_names_the_deployment_of_workers(rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:

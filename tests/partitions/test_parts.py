@@ -249,6 +249,42 @@ def test_wrong_arguments_raise_before_anything_is_sent(database: Any) -> None:
         database.mixed.partitions(3)[1].to_arrow(parallel=2)
 
 
+def test_parts_are_even_though_ids_do_not_fit_one_reply(database: Any) -> None:
+    database.long.insert_many([{"_id": f"{number:04}" + "x" * 20_000} for number in range(1_500)])
+
+    def open_cursors() -> int:
+        return int(database.command("serverStatus")["metrics"]["cursor"]["open"]["total"])
+
+    before = open_cursors()
+    for snapshot in (False, True):
+        counts = [len(part.find().to_list()) for part in database.long.partitions(4, snapshot=snapshot)]
+        assert sum(counts) == 1_500
+        assert max(counts) < 600, counts
+    assert open_cursors() == before
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        {"$text": {"$search": "a"}},
+        {"place": {"$near": [1, 2]}},
+        {"$and": [{"place": {"$nearSphere": [1, 2]}}]},
+        {"n": 1, "$or": [{"n": 2}, {"$text": {"$search": "a"}}]},
+    ],
+    ids=str,
+)
+def test_operators_with_an_index_of_their_own_are_read_in_one_range(
+    database: Any, filter: dict[str, Any]
+) -> None:
+    with pytest.raises(
+        InvalidOperation, match=r"does not go with \$.*: the server reads it by an index of its own"
+    ):
+        database.mixed.partitions(2, filter)
+    with pytest.raises(InvalidOperation, match=r"does not go with \$"):
+        database.mixed.find(filter).to_arrow(parallel=2)
+    assert len(database.mixed.partitions(1, filter)) == 1
+
+
 def test_what_has_no_index_on_ids_says_so(database: Any) -> None:
     database.create_collection("seen", viewOn="mixed", pipeline=[])
     database.create_collection("hours", timeseries={"timeField": "at"})
@@ -258,7 +294,9 @@ def test_what_has_no_index_on_ids_says_so(database: Any) -> None:
             database[name].partitions(2)
         with pytest.raises(InvalidOperation, match=f"got the {kind} .*; read it with one cursor"):
             database[name].find().to_arrow(parallel=2)
-    assert len(database.seen.partitions(1)[0].find().to_list()) == database.mixed.count_documents({})
+    for snapshot in (False, True):
+        (part,) = database.seen.partitions(1, snapshot=snapshot)
+        assert len(part.find().to_list()) == database.mixed.count_documents({})
 
 
 def test_parts_are_exact_under_writers(server: Server) -> None:

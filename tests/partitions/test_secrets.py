@@ -13,6 +13,7 @@ import pytest
 
 from auth.conftest import ROOT, guarded
 from mangonel import AsyncMongoClient, MongoClient
+from mangonel._parts_of_tables import Target
 from mangonel.errors import ConfigurationError
 from mangonel.server import Server
 from mangonel.server_api import ServerApi
@@ -115,6 +116,22 @@ def test_wrong_source_of_a_client_raises_and_names_itself(connect: Any, message:
 
     with pytest.raises(ConfigurationError, match=message):
         part.find()
+
+
+@pytest.mark.parametrize("connect", ["mongodb://ada:secret@a.example", 5, {"host": "a.example"}])
+def test_what_no_process_can_connect_by_is_refused_at_once(connect: Any) -> None:
+    with MongoClient[Any]("mongodb://a.example", connect=False) as client:
+        rows = client.a.rows
+        for make in (
+            lambda: rows.partitions(2, connect=connect),
+            lambda: rows.scan_polars({"n": int}, connect=connect),
+            lambda: rows.dataset({"n": int}, connect=connect),
+            lambda: Target(rows, connect=connect),
+        ):
+            with pytest.raises((TypeError, ConfigurationError)) as caught:
+                make()
+            assert "as connect, got " in str(caught.value)
+            assert "secret" not in str(caught.value)
 
 
 def test_options_arrive_as_they_were_given() -> None:

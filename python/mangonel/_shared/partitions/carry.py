@@ -59,6 +59,25 @@ _LEFT_BEHIND = frozenset(
 _MILLISECONDS = ("localthresholdms",)
 
 
+def check_connect(connect: Any) -> None:
+    """Raise unless another process can use this value of `connect=`.
+
+    Raises:
+        TypeError: neither a function nor a name.
+        ConfigurationError: a URI, which is not shown, since it may have a password.
+    """
+    if connect is not None and not isinstance(connect, str) and not callable(connect):
+        raise TypeError(
+            "expected a function, or the name of an environment variable, as connect, got "
+            f"{type(connect).__name__}"
+        )
+    if isinstance(connect, str) and "://" in connect:
+        raise ConfigurationError(
+            "expected the name of an environment variable as connect, got a URI; set a variable to it, or pass a "
+            "function that returns it"
+        )
+
+
 class Carried:
     """How another process reaches the deployment of a client.
 

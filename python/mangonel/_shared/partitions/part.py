@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mangonel._light import Generic
 from mangonel._shared.face_result import FaceResult
-from mangonel._shared.partitions.carry import Carried, carried, client_for
+from mangonel._shared.partitions.carry import Carried, carried, check_connect, client_for
 from mangonel._shared.partitions.plan import Plan, Range, plan_flow
 from mangonel.errors import InvalidOperation
 from mangonel.typings import _DocumentType
@@ -278,6 +278,7 @@ async def partitions_flow(
     connect: Any,
 ) -> list[Any]:
     """Return the parts of a checked query; see `Collection.partitions`."""
+    check_connect(connect)
     is_snapshot = is_snapshot or cursor._collection._read_concern._level == "snapshot"
     plan = await plan_flow(
         cursor, count, by=by, is_snapshot=is_snapshot, is_ordered=is_ordered, finds_last_key=True
@@ -290,6 +291,7 @@ async def partitions_flow(
 
 def whole(cursor: _Cursor[Any], kind: type[Any], connect: Any) -> Any:
     """Return a query as its only part. Sends nothing."""
+    check_connect(connect)
     return kind._made(cursor, Plan([Range(None, None)], None), 0, connect=connect, is_ordered=False)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from mangonel import _core
 from mangonel._core import KIND_READ
+from mangonel._light import Mapping
 from mangonel._shared.replies import ReplyTo
 from mangonel._shared.settings import BOUND
 from mangonel.bson.raw_bson import DEFAULT_RAW_BSON_OPTIONS, RawBSONDocument
@@ -36,6 +37,9 @@ _REFUSED = {
     "collation": "the index on _id may have another",
     "session": "a session sends one command at a time",
 }
+
+_INDEXED = frozenset(["$near", "$nearSphere", "$text"])
+_LOGICAL = frozenset(["$and", "$or", "$nor"])
 
 METHODS = ("auto", "sample", "chunks")
 
@@ -115,6 +119,10 @@ def check(cursor: Any, count: Any, name: str, *, wanted: str) -> None:
     if cursor._id is not None or cursor._is_closed or cursor._started is not None:
         raise InvalidOperation(f"{wanted}, and this cursor was read from before; clone() it")
     query = cursor._query
+    if count > 1 and (refused := _indexed_operator(query["filter"])):
+        raise InvalidOperation(
+            f"{wanted}, which does not go with {refused}: the server reads it by an index of its own; read one range"
+        )
     asked = {**query, "limit": cursor._asked_limit, "session": cursor._explicit}
     for field, why in _REFUSED.items():
         if asked.get(field):
@@ -124,6 +132,20 @@ def check(cursor: Any, count: Any, name: str, *, wanted: str) -> None:
     if cursor._is_exhaust or "tailable" in query or "awaitData" in query:
         kind = "an exhaust cursor" if cursor._is_exhaust else "a tailable cursor"
         raise InvalidOperation(f"{wanted}, which does not go with {kind}: the ranges' cursors are plain ones")
+
+
+def _indexed_operator(filter: Any) -> str | None:
+    """Return an operator of a filter that ranges cannot honour: with bounds, the server refuses it or ignores it."""
+    if not isinstance(filter, Mapping):
+        return None
+    for key, value in filter.items():
+        if key in _INDEXED:
+            return str(key)
+        inner = value if isinstance(value, list) and key in _LOGICAL else [value]
+        for each in inner:
+            if found := _indexed_operator(each):
+                return found
+    return None
 
 
 async def plan_flow(
@@ -154,7 +176,8 @@ async def plan_flow(
         return Plan([], None)
     if count == 1 and not is_snapshot and by != "chunks":
         return Plan([Range(None, None)], None)
-    await _check_kind_flow(cursor)
+    if count > 1 or by == "chunks":
+        await _check_kind_flow(cursor)
     size = max(min(_SAMPLES * count, _MOST_SAMPLES), _FEWEST_SAMPLES * count)
     ids, moment = await _sample_flow(cursor, size, is_snapshot)
     ranges = None
@@ -215,7 +238,21 @@ async def _sample_flow(
         raise
     with ReplyTo("aggregate"):
         found = reply["cursor"]
-        return list(found["firstBatch"]), found["atClusterTime"] if is_snapshot else None
+        ids, open_cursor = list(found["firstBatch"]), found["id"]
+        moment = found["atClusterTime"] if is_snapshot else None
+    if open_cursor:
+        # Ids of kilobytes do not fit one reply, which then has the least of them.
+        collection = cursor._collection
+        kill = {"killCursors": collection._name, "cursors": [open_cursor]}
+        operation = collection._operation(
+            kill,
+            kind=KIND_READ,
+            read_preference=collection._read_preference,
+            codec=_core.Codec(DEFAULT_RAW_BSON_OPTIONS),
+        )
+        await cursor._port.arun(operation)
+        return await _sample_flow(cursor, max(len(ids) // 2, 1), is_snapshot)
+    return ids, moment
 
 
 async def _check_kind_flow(cursor: _Cursor[Any]) -> None:
