@@ -1,4 +1,4 @@
-"""A query document as an argument of a sub-command of `mangonel`."""
+"""A query document as text: an argument of a sub-command of `mangonel`, or an option of an engine."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import Any
 from mangonel._command_line import UsageProblem
 
 
-def query_of(text: str | None) -> dict[str, Any] | None:
-    """Return the query document that an argument has as extended JSON; None without one.
+def query_of(
+    text: str | None, name: str = "--filter", error: type[Exception] = UsageProblem
+) -> dict[str, Any] | None:
+    """Return the query document that a text has as extended JSON; None without one.
 
-    Raises:
-        UsageProblem: it has something else.
+    Args:
+        text: the value of an argument.
+        name: its name, for the message.
+        error: the class of the exception if it has something else.
     """
     if text is None:
         return None
@@ -19,8 +23,8 @@ def query_of(text: str | None) -> dict[str, Any] | None:
 
     try:
         query = json_util.loads(text)
-    except (ValueError, TypeError) as error:
-        raise UsageProblem(f"--filter is no extended JSON: {error}") from error
+    except (ValueError, TypeError) as cause:
+        raise error(f"expected extended JSON for {name}, got {text!r}: {cause}") from cause
     if not isinstance(query, dict):
-        raise UsageProblem(f"expected a JSON object for --filter, got {text}")
+        raise error(f"expected a JSON object for {name}, got {text}")
     return query

@@ -6,7 +6,7 @@ from common import ROUTER, STAYS, die_once, same, sharded, started, stored, writ
 from spark_session import session
 
 from mangonel import MongoClient
-from mangonel.bson import json_util
+from mangonel.bson import Binary, ObjectId, json_util
 from mangonel.errors import ConfigurationError
 from mangonel.server import start
 from mangonel.spark.options import Options
@@ -67,11 +67,38 @@ def batch(spark, database):
     save(
         frame.filter("n < 10 and in is not null").selectExpr("in.id as _id", "n"), database, "ids", ids="_id"
     )
+    copies(spark, database)
     wanted = {
         row["in"]["id"]: row["n"]
         for row in database.rows.find({"n": {"$gte": 0, "$lt": 10}, "in": {"$ne": None}})
     }
     assert {row["_id"]: row["n"] for row in database.ids.find()} == wanted
+
+
+def copies(spark, database):
+    """Fail unless ids and UUIDs of a copy are those of the documents, though they are text in Spark."""
+    documents = [
+        {
+            "_id": ObjectId(),
+            "by": Binary(bytes([n] * 16), 4),
+            "in": {"ids": [ObjectId(), ObjectId()][: n % 3]},
+            "n": n,
+        }
+        for n in range(30)
+    ]
+    database.whole.insert_many(documents)
+    where = {"database": database.name, "collection": "whole"}
+    frame = spark.read.format("mangonel").options(**where, parts="2").load()
+    save(frame, database, "copy", key="_id")
+    assert database.copy.find(sort={"n": 1}).to_list() == documents
+    save(frame.select("n", "_id").withColumnRenamed("_id", "from"), database, "renamed", key="n")
+    assert [row["from"] for row in database.renamed.find(sort={"n": 1})] == [
+        each["_id"] for each in documents
+    ]
+    save(frame.selectExpr("upper(_id) as id", "n"), database, "text", key="n")
+    assert [row["id"] for row in database.text.find(sort={"n": 1})] == [
+        str(each["_id"]).upper() for each in documents
+    ]
 
 
 def looks_once(spark, database):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -18,54 +17,28 @@ from mangonel.server import Server, find_mongod
 from tools.router import Router
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
 # By hand MANGONEL_ENGINE_ROWS=100000; seconds for a program of 20 000 documents, beside other tests.
 SECONDS = 500 * max(int(os.environ.get("MANGONEL_ENGINE_ROWS", "0")) // 20_000, 1)
 # Where workers were killed.
 WRITES = {"before_a_commit", "after_a_commit"}
 # Bounds of six chunks of three shards, in the field `n`. Writers' documents have -1.
 CHUNKS = [MinKey(), 1_000, 4_000, 8_000, 12_000, 16_000, MaxKey()]
-KILLS: dict[str, set[str]] = {"spark_stream": WRITES, "lab": set()}
-
-
-@pytest.fixture(scope="session")
-def interpreter() -> Path:
-    """The Python of the engines' environment."""
-    spec = importlib.util.spec_from_file_location("data_engines", ROOT / "tools/data_engines.py")
-    assert spec is not None
-    assert spec.loader is not None
-    tool: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
-    try:
-        return tool.environment()
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"the engines could not be installed: {error}")
+KILLS: dict[str, set[str]] = {"spark_stream": WRITES, "spark_parts": set(), "lab": set()}
 
 
 # They take a minute and a gigabyte each.
 @pytest.mark.no_sample
 @pytest.mark.timeout(SECONDS + 100)
-@pytest.mark.parametrize("engine", ["ray", "dask", "spark", "spark_stream", "lab"])
+@pytest.mark.parametrize("engine", ["ray", "dask", "spark", "spark_parts", "spark_stream", "lab"])
 def test_rows_are_those_of_the_collection_and_dying_workers_lose_none(
-    engine: str, server: Server, interpreter: Path, tmp_path: Path
+    engine: str, server: Server, interpreter: Path, variables: dict[str, str], tmp_path: Path
 ) -> None:
     if engine.startswith("spark") and shutil.which("java") is None:
         pytest.skip("Spark needs Java, which is not installed")
     name = f"engine_{uuid.uuid4().hex[:8]}"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), str(HERE)]),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        # Else Ray's workers give way to all other tests.
-        "RAY_worker_niceness": "0",
-        # What a test sees of its own package only.
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "MANGONEL_MONGOD": find_mongod(),
-    }
-    environment.pop("PYTEST_CURRENT_TEST", None)
     assert server.primary is not None
     router = Router(server.primary.port, f"{name}.rows", {"n": 1}, CHUNKS)
-    environment["MANGONEL_ENGINE_ROUTER"] = router.uri
+    environment = {**variables, "MANGONEL_MONGOD": find_mongod(), "MANGONEL_ENGINE_ROUTER": router.uri}
     try:
         done = subprocess.run(
             [interpreter, HERE / f"{engine}_program.py", server.uri, name, tmp_path],

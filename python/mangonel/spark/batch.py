@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -14,14 +15,16 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
+from pyspark.sql.types import StringType
 
-from mangonel._parts_of_tables import PartReader, TableParts, Target, arrow_schema
-from mangonel._query_argument import query_of as query_of_text
+from mangonel._parts_of_tables import PartReader, TableParts, Target, with_id_types
+from mangonel.arrow._lazy.predicates import translate
+from mangonel.arrow._lazy.source import has_collation
 from mangonel.arrow.schema import Schema
 from mangonel.errors import ConfigurationError
-from mangonel.spark.filters import query_of
+from mangonel.spark.filters import node_of
 from mangonel.spark.options import Options
-from mangonel.spark.types import fields_of, fitted, noted, noted_fields
+from mangonel.spark.types import fields_of, fitted, noted, noted_fields, noted_kinds, stored
 from mangonel.spark.workers import settle
 
 __all__ = ["MangonelSource"]
@@ -49,7 +52,8 @@ class MangonelSource(DataSource):  # type: ignore[misc]  # Spark's class is unty
 
     Options of writing, that of streams (`frame.writeStream.format("mangonel")`) included: `key` (columns with commas
     between them; a row replaces the document with the same values), `once` (a name of this write among all: each task
-    stores its rows in one transaction and only once), `ids` (columns of hexadecimal text to store as ObjectIds).
+    stores its rows in one transaction and only once), `ids` (columns of hexadecimal text to store as ObjectIds; by
+    default those that this source has read as text, with UUIDs and those inside of other columns).
 
     Example:
         >>> spark.read.format("mangonel").options(database="shop", collection="orders").load().count()
@@ -66,12 +70,10 @@ class MangonelSource(DataSource):  # type: ignore[misc]  # Spark's class is unty
         options = Options(self.options, _READING)
         with options.client() as client:
             collection = options.collection(client)
-            found = collection.infer_schema(
-                query_of_text(options.text("filter")), sample=options.number("sample")
-            )
+            found = collection.infer_schema(options.query(), sample=options.number("sample"))
         if not found.documents:
             raise ConfigurationError(f"expected documents in {collection.full_name}, got none; give a schema")
-        return noted(found.schema.fields, frozenset(inner.path for inner in found if inner.is_mixed))
+        return noted(found.schema.fields)
 
     def reader(self, schema: Any) -> DataSourceReader:
         """Return a reader of the columns of a schema."""
@@ -82,25 +84,34 @@ class MangonelSource(DataSource):  # type: ignore[misc]  # Spark's class is unty
         """Return a writer.
 
         Raises:
-            ConfigurationError: the mode is "overwrite".
+            ConfigurationError: the mode is "overwrite", or an option names no column.
         """
-        return _Writer(*self._target('mode "append", got "overwrite"', is_refused=overwrite))
+        return _Writer(*self._target(schema, 'mode "append", got "overwrite"', is_refused=overwrite))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802  # Spark's name
         """Return a writer of the batches of a stream.
 
         Raises:
-            ConfigurationError: the output mode is "complete".
+            ConfigurationError: the output mode is "complete", or an option names no column.
         """
-        return _StreamWriter(
-            *self._target('output mode "append" or "update", got "complete"', is_refused=overwrite)
-        )
+        wanted = 'output mode "append" or "update", got "complete"'
+        return _StreamWriter(*self._target(schema, wanted, is_refused=overwrite))
 
-    def _target(self, wanted: str, *, is_refused: bool) -> tuple[Target, list[str]]:
-        """Return the collection to store rows in, and the columns that become ids."""
+    def _target(self, schema: Any, wanted: str, *, is_refused: bool) -> tuple[Target, dict[str, Any]]:
+        """Return the collection to store rows in, and the kinds of columns whose text becomes bytes."""
         if is_refused:
             raise ConfigurationError(f"expected the {wanted}; remove the documents first")
         options = Options(self.options, _WRITING)
+        kinds = {field.name: field.dataType for field in schema.fields}
+        ids = options.names("ids")
+        for option, names in (("key", options.names("key")), ("ids", ids)):
+            if unknown := [name for name in names or () if name not in kinds]:
+                raise ConfigurationError(
+                    f"expected names of the columns {list(kinds)} in the option {option!r}, got {unknown}"
+                )
+        if others := [name for name in ids or () if not isinstance(kinds[name], StringType)]:
+            found = ", ".join(f"{name}: {kinds[name].simpleString()}" for name in others)
+            raise ConfigurationError(f"expected columns of text in the option 'ids', got {found}")
         with options.client() as client:
             target = Target(
                 options.collection(client),
@@ -108,7 +119,7 @@ class MangonelSource(DataSource):  # type: ignore[misc]  # Spark's class is unty
                 once=options.text("once"),
                 connect=options.connect,
             )
-        return target, options.names("ids") or []
+        return target, noted_kinds(schema) if ids is None else dict.fromkeys(ids, "object_id")
 
 
 @dataclass
@@ -126,26 +137,30 @@ class _Reader(DataSourceReader):  # type: ignore[misc]  # Spark's class is untyp
         self._queries: list[dict[str, Any]] = []
         self._columns = noted_fields(schema)
 
-    def columns(self, collection: Any) -> tuple[list[tuple[str, Any]], frozenset[str]]:
-        """Return the columns and the paths with several types. A user's schema has neither those paths nor ids."""
+    def columns(self, collection: Any) -> list[tuple[str, Any]]:
+        """Return the columns. In a user's schema ids are text, so documents tell which columns hold them."""
         if self._columns is None:
             found = collection.infer_schema(sample=self._options.number("sample") or _SAMPLE)
-            mixed = frozenset(inner.path for inner in found if inner.is_mixed)
-            self._columns = fields_of(self._schema, found.schema.fields), mixed
+            self._columns = fields_of(self._schema, found.schema.fields)
         return self._columns
+
+    @property
+    def on_invalid(self) -> str:
+        """What happens to a value that does not fit its column."""
+        return self._options.text("on_invalid") or "string"
 
     def partitions(self) -> list[InputPartition]:
         """Plan the parts."""
         options = self._options
-        query = query_of_text(options.text("filter"))
+        query = options.query()
         queries = [*([query] if query else []), *self._queries]
         with options.client() as client:
             collection = options.collection(client)
             found = TableParts(
                 collection,
                 {"$and": queries} if queries else None,
-                schema=Schema.of_kinds(self.columns(collection)[0]),
-                on_invalid=options.text("on_invalid") or "string",
+                schema=Schema.of_kinds(self.columns(collection)),
+                on_invalid=self.on_invalid,
                 count=options.number("parts"),
                 snapshot=options.is_set("snapshot"),
                 connect=options.connect,
@@ -171,8 +186,12 @@ class _FilteringReader(_Reader):
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # Spark's name
         """Take what MongoDB can filter; Spark applies all filters again."""
         with self._options.client() as client:
-            columns = self.columns(self._options.collection(client))
-        found = [query_of(filter, *columns) for filter in filters]
+            collection = self._options.collection(client)
+            columns, is_ruled = self.columns(collection), has_collation(collection)
+        nodes = [node_of(filter, columns) for filter in filters]
+        found = [
+            translate(node, columns, on_invalid=self.on_invalid, has_collation=is_ruled) for node in nodes
+        ]
         self._queries += [query for query in found if query is not None]
         return filters
 
@@ -185,49 +204,29 @@ class _Stored(WriterCommitMessage):  # type: ignore[misc]  # Spark's class is un
 class _Tasks:
     """Stores the rows of tasks."""
 
-    def __init__(self, target: Target, ids: list[str]) -> None:
+    def __init__(self, target: Target, kinds: dict[str, Any]) -> None:
         self._target = target
-        self._ids = ids
+        self._kinds = kinds
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Store the rows of a task."""
         import pyarrow
         from pyspark import TaskContext
 
-        first = next(iterator, None)
+        tables = (with_id_types(stored(batch, self._kinds)) for batch in iterator)
+        first = next(tables, None)
         if first is None:
             return _Stored(0)
         name = self._name_of(TaskContext.get())
-        made = self._with_ids(first)
-
-        def batches() -> Iterator[Any]:
-            yield made
-            for batch in iterator:
-                yield self._with_ids(batch)
-
-        reader = pyarrow.RecordBatchReader.from_batches(made.schema, batches())
-        stored = _Stored(self._target.store(reader, name))
+        batches = (batch for table in chain([first], tables) for batch in table.to_batches())
+        reader = pyarrow.RecordBatchReader.from_batches(first.schema, batches)
+        told = _Stored(self._target.store(reader, name))
         settle()
-        return stored
+        return told
 
     def _name_of(self, context: Any) -> str:
         """Return the name of a task, which is the same when the task runs again."""
         return "0" if context is None else str(context.partitionId())
-
-    def _with_ids(self, batch: Any) -> Any:
-        """Return a batch whose named columns are ids."""
-        import pyarrow
-
-        if not self._ids:
-            return batch
-        field = arrow_schema(Schema({"_id": "objectid"}).fields).field(0)
-        columns, fields = list(batch.columns), list(batch.schema)
-        for name in self._ids:
-            place = batch.schema.get_field_index(name)
-            values = [None if text is None else bytes.fromhex(text) for text in columns[place].to_pylist()]
-            columns[place] = pyarrow.array(values, pyarrow.binary(12))
-            fields[place] = field.with_name(name)
-        return pyarrow.RecordBatch.from_arrays(columns, schema=pyarrow.schema(fields))
 
 
 class _Writer(_Tasks, DataSourceArrowWriter):  # type: ignore[misc]  # Spark's class is untyped here

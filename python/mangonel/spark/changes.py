@@ -79,12 +79,9 @@ class _Reader(DataSourceStreamReader):  # type: ignore[misc]  # Spark's class is
         """Return the token of this moment, or the same one if nothing changed."""
         with self._options.client() as client:
             now = _now(self._options.collection(client))
-            with self._watch(client, start["token"]) as stream:
-                while True:
-                    if stream.try_next() is not None:
-                        return {"token": now}
-                    if _place(json.dumps(stream.resume_token)) >= _place(now):
-                        return start
+            for _ in self._changes(client, start["token"], now):
+                return {"token": now}
+            return start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the one part of a batch: a change stream has one order."""
@@ -92,26 +89,30 @@ class _Reader(DataSourceStreamReader):  # type: ignore[misc]  # Spark's class is
 
     def read(self, partition: Any) -> Iterator[tuple[Any, ...]]:
         """Yield the changes after one token, up to the other."""
-        end = _place(partition.end)
-        with self._options.client() as client, self._watch(client, partition.start) as stream:
-            while True:
-                change = stream.try_next()
-                token = stream.resume_token if change is None else change["_id"]
-                place = _place(json.dumps(token))
-                if change is not None and place <= end:
-                    yield _row(change)
-                if place >= end:
-                    return
+        with self._options.client() as client:
+            for change in self._changes(client, partition.start, partition.end):
+                yield _row(change)
 
-    def _watch(self, client: Any, token: str) -> Any:
+    def _changes(self, client: Any, start: str, end: str) -> Iterator[Any]:
+        """Yield the changes after one token, up to the other."""
         options = self._options
-        text = options.text("filter")
-        return options.collection(client).watch(
-            [] if text is None else [{"$match": json_util.loads(text)}],
-            full_document=options.text("fulldocument"),
-            resume_after=json.loads(token),
-            max_await_time_ms=_WAIT_MS,
-        )
+        query = options.query()
+        token, last = json.loads(start), json.loads(end)["_data"]
+        while token["_data"] < last:
+            with options.collection(client).watch(
+                [] if query is None else [{"$match": query}],
+                full_document=options.text("fulldocument"),
+                # Unlike `resume_after`, it continues behind the end of a collection that was dropped or renamed.
+                start_after=token,
+                max_await_time_ms=_WAIT_MS,
+            ) as stream:
+                while token["_data"] < last:
+                    change = stream.try_next()
+                    token = stream.resume_token if change is None else change["_id"]
+                    if change is not None and token["_data"] <= last:
+                        yield change
+                    if change is None and not stream.alive:
+                        break
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: the server keeps changes by time."""
@@ -120,10 +121,6 @@ class _Reader(DataSourceStreamReader):  # type: ignore[misc]  # Spark's class is
 def _now(collection: Any) -> str:
     with collection.watch(max_await_time_ms=_WAIT_MS) as stream:
         return json.dumps(stream.resume_token)
-
-
-def _place(token: str) -> str:
-    return json.loads(token)["_data"]
 
 
 def _row(change: Any) -> tuple[Any, ...]:

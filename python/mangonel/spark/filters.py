@@ -1,6 +1,6 @@
-"""Translates Spark's filters to queries that match at least every row that Spark keeps.
+"""Reads Spark's filters as nodes of predicates, which the lazy sources translate to queries.
 
-Spark applies its filters again, so a query may keep more. A filter on a column that may hold several types is left out.
+Spark applies its filters again, so a query may keep more rows than a filter.
 """
 
 from __future__ import annotations
@@ -11,81 +11,64 @@ from typing import Any
 
 from pyspark.sql import datasource
 
+from mangonel.arrow._lazy.predicates import Compare, In, IsNull, Moment, Node, Not, UnknownPartError, kind_at
 from mangonel.bson import ObjectId
 from mangonel.bson.errors import InvalidId
 
-__all__ = ["query_of"]
+__all__ = ["node_of"]
 
-_COMPARISONS: dict[Any, str] = {
-    datasource.EqualTo: "$eq",
-    datasource.GreaterThan: "$gt",
-    datasource.GreaterThanOrEqual: "$gte",
-    datasource.LessThan: "$lt",
-    datasource.LessThanOrEqual: "$lte",
+_OPERATORS: dict[Any, str] = {
+    datasource.EqualTo: "eq",
+    datasource.GreaterThan: "gt",
+    datasource.GreaterThanOrEqual: "gte",
+    datasource.LessThan: "lt",
+    datasource.LessThanOrEqual: "lte",
 }
-# Dates of BSON have milliseconds, Spark's have microseconds: the truncated one may be equal where Spark's is not.
-_INCLUSIVE = {"$gt": "$gte", "$lt": "$lte"}
-_NUMBERS = ("int32", "int64", "double")
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_MICROSECOND = datetime.timedelta(microseconds=1)
 
 
-def query_of(filter: Any, fields: list[tuple[str, Any]], mixed: frozenset[str]) -> dict[str, Any] | None:
-    """Return a query for a filter, or None if there is none.
+def node_of(filter: Any, fields: list[tuple[str, Any]]) -> Node | None:
+    """Return the node for a filter, or None if no node can express it.
 
     Args:
         filter: one of Spark's.
         fields: the columns.
-        mixed: paths that hold several types.
     """
-    path = getattr(filter, "attribute", None)
-    if path is None:
-        return None
-    name = ".".join(path)
-    kind = _kind_at(path, fields)
-    if kind is None or name in mixed:
+    path: tuple[str, ...] = getattr(filter, "attribute", ())
+    kind = kind_at(path, fields)
+    # Without an attribute, it is that of the document.
+    if not isinstance(kind, str):
         return None
     if isinstance(filter, datasource.IsNotNull):
-        return {name: {"$ne": None}}
-    if isinstance(filter, datasource.In):
-        values = [_value_of(value, kind) for value in filter.value]
-        return None if None in values else {name: {"$in": values}}
-    operator = _COMPARISONS.get(type(filter))
-    value = _value_of(getattr(filter, "value", None), kind)
-    if operator is None or value is None:
-        return None
-    if kind in ("object_id", "uuid"):
-        # Only equality is the same for text and id.
-        return {name: value} if operator == "$eq" else None
-    if kind == "date":
-        return {name: {_INCLUSIVE.get(operator, operator): value}}
-    if kind == "double" and operator in ("$gt", "$gte"):
-        # To Spark, NaN is greater than every number.
-        return {"$or": [{name: {operator: value}}, {name: math.nan}]}
-    return {name: {operator: value}}
-
-
-def _kind_at(path: tuple[str, ...], fields: list[tuple[str, Any]]) -> Any:
-    """Return the kind of the column at a path, if it has no columns inside."""
-    kind: Any = ("struct", fields)
-    for key in path:
-        if not isinstance(kind, tuple) or kind[0] != "struct" or not key or "." in key or key[0] == "$":
+        return Not(IsNull(path))
+    try:
+        if isinstance(filter, datasource.In):
+            return In(path, tuple(_value_of(value, kind) for value in filter.value))
+        operator = _OPERATORS.get(type(filter))
+        # Only equality is the same for an id and its text.
+        if operator is None or (kind == "object_id" and operator != "eq"):
             return None
-        kind = dict(kind[1]).get(key)
-    return kind if isinstance(kind, str) else None
+        return Compare(operator, path, _value_of(filter.value, kind))
+    except UnknownPartError:
+        return None
 
 
 def _value_of(value: Any, kind: str) -> Any:
-    """Return a value as the documents hold it, or None if they hold none of its type."""
-    if kind in _NUMBERS and isinstance(value, int | float) and not isinstance(value, bool):
-        return None if isinstance(value, float) and math.isnan(value) else value
-    if kind == "bool" and isinstance(value, bool):
-        return value
-    if kind == "string" and isinstance(value, str):
-        return value
-    if kind == "date" and isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return value
-    if kind == "object_id" and isinstance(value, str):
+    """Return a value of Spark as a node has it.
+
+    Raises:
+        UnknownPartError: no node has it.
+    """
+    if isinstance(value, datetime.datetime):
+        if value.tzinfo is not None and kind == "date":
+            return Moment((value - _EPOCH) // _MICROSECOND, 1_000_000)
+    elif kind == "object_id":
         try:
-            return ObjectId(value) if value == value.lower() else None
+            if isinstance(value, str) and value == value.lower():
+                return ObjectId(value).binary
         except InvalidId:
-            return None
-    return None
+            pass
+    elif isinstance(value, (bool, int, float, str)) and not (isinstance(value, float) and math.isnan(value)):
+        return value
+    raise UnknownPartError(value)

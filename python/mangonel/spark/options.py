@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mangonel._query_argument import query_of
 from mangonel._shared.partitions.carry import carried
 from mangonel.errors import ConfigurationError
 
@@ -79,7 +80,15 @@ class Options:
     def names(self, name: str) -> list[str] | None:
         """Return an option with commas as a list, or None."""
         text = self._given.get(name)
-        return None if text is None else [each.strip() for each in text.split(",")]
+        return None if text is None else [each.strip() for each in text.split(",") if each.strip()]
+
+    def query(self) -> dict[str, Any] | None:
+        """Return the option `filter` as a query document, or None.
+
+        Raises:
+            ConfigurationError: it is no extended JSON of a document.
+        """
+        return query_of(self.text("filter"), "the option 'filter'", ConfigurationError)
 
     @property
     def connect(self) -> Callable[[], str] | str | None:

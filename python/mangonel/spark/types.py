@@ -1,16 +1,20 @@
 """Types of Spark and kinds of columns, and tables in the form that Spark expects.
 
-Spark has no ids and UUIDs: both become hexadecimal text.
+Spark has no ids and UUIDs: both become hexadecimal text, and bytes again where a column's metadata notes them.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import types
 
-__all__ = ["fields_of", "fitted", "noted", "noted_fields", "struct_of"]
+from mangonel.arrow._texts import WIDTHS, bytes_of
+from mangonel.arrow.errors import ColumnError
+
+__all__ = ["fields_of", "fitted", "noted", "noted_fields", "noted_kinds", "stored", "struct_of"]
 
 _TYPES: dict[str, Any] = {
     "bool": types.BooleanType(),
@@ -34,7 +38,7 @@ _KINDS: dict[Any, str] = {
     types.BinaryType: "binary",
     types.StringType: "string",
 }
-# The key of a column's metadata with the types that were found, so that documents are read for it only once.
+# The key of a column's metadata with its kind, so that documents are read for it only once.
 _NOTE = "mangonel"
 # The kinds of values in documents that a column of text in Spark may stand for.
 _HEXADECIMAL = ("object_id", "uuid")
@@ -45,31 +49,30 @@ def struct_of(fields: list[tuple[str, Any]]) -> Any:
     return types.StructType([types.StructField(name, _type_of(kind)) for name, kind in fields])
 
 
-def noted(fields: list[tuple[str, Any]], mixed: frozenset[str]) -> Any:
-    """Return Spark's schema for columns; its metadata notes each column's kind and its paths with several types."""
+def noted(fields: list[tuple[str, Any]]) -> Any:
+    """Return Spark's schema for columns; its metadata notes each column's kind."""
     made = struct_of(fields)
-    for field, (name, kind) in zip(made.fields, fields, strict=True):
-        inside = sorted(path for path in mixed if path == name or path.startswith((f"{name}.", f"{name}[")))
-        field.metadata = {_NOTE: json.dumps([kind, inside])}
+    for field, (_, kind) in zip(made.fields, fields, strict=True):
+        field.metadata = {_NOTE: json.dumps(kind)}
     return made
 
 
-def noted_fields(schema: Any) -> tuple[list[tuple[str, Any]], frozenset[str]] | None:
-    """Return the columns and mixed paths noted in a schema; None if it is the user's own."""
-    fields: list[tuple[str, Any]] = []
-    mixed: set[str] = set()
+def noted_kinds(schema: Any) -> dict[str, Any]:
+    """Return the kinds that a schema notes, by column."""
+    kinds: dict[str, Any] = {}
     for field in schema.fields:
         note = (field.metadata or {}).get(_NOTE)
-        if note is None:
-            return None
-        kind, inside = json.loads(note)
-        kind = _kind_from_json(kind)
-        if _type_of(kind) != field.dataType:
-            # Copied by the user, with another type.
-            return None
-        fields.append((field.name, kind))
-        mixed.update(inside)
-    return fields, frozenset(mixed)
+        kind = None if note is None else _kind_from_json(json.loads(note))
+        # Otherwise the user has copied the note to another type.
+        if kind is not None and _type_of(kind) == field.dataType:
+            kinds[field.name] = kind
+    return kinds
+
+
+def noted_fields(schema: Any) -> list[tuple[str, Any]] | None:
+    """Return the columns noted in a schema; None if it is the user's own."""
+    kinds = noted_kinds(schema)
+    return list(kinds.items()) if len(kinds) == len(schema.fields) else None
 
 
 def _kind_from_json(kind: Any) -> Any:
@@ -146,16 +149,21 @@ def _fitted(array: Any, kind: Any) -> Any:
         mask = array.is_null() if array.null_count else None
         return pyarrow.StructArray.from_arrays(children, fields=inner, mask=mask)
     if pyarrow.types.is_list(kind):
-        # From the first value of the array on, wherever it begins.
-        values = _fitted(array.flatten(), kind.value_type)
-        lengths = pyarrow.compute.fill_null(pyarrow.compute.list_value_length(array), 0)
-        ends = pyarrow.compute.cumulative_sum(lengths.cast(pyarrow.int32()))
-        offsets = pyarrow.concat_arrays([pyarrow.array([0], pyarrow.int32()), ends])
-        mask = array.is_null() if array.null_count else None
-        return pyarrow.ListArray.from_arrays(offsets, values, type=kind, mask=mask)
+        return _list_like(array, _fitted(array.flatten(), kind.value_type), kind)
     if pyarrow.types.is_fixed_size_binary(array.type) and pyarrow.types.is_string(kind):
         return _hexadecimal(array, array.type.byte_width)
     return array.cast(kind)
+
+
+def _list_like(array: Any, values: Any, kind: Any) -> Any:
+    """Return lists of the same lengths with other values, from the first value of the array on."""
+    import pyarrow
+
+    lengths = pyarrow.compute.fill_null(pyarrow.compute.list_value_length(array), 0)
+    ends = pyarrow.compute.cumulative_sum(lengths.cast(pyarrow.int32()))
+    offsets = pyarrow.concat_arrays([pyarrow.array([0], pyarrow.int32()), ends])
+    mask = array.is_null() if array.null_count else None
+    return pyarrow.ListArray.from_arrays(offsets, values, type=kind, mask=mask)
 
 
 def _hexadecimal(array: Any, width: int) -> Any:
@@ -176,3 +184,48 @@ def _hexadecimal(array: Any, width: int) -> Any:
         count, pyarrow.py_buffer(ends), pyarrow.py_buffer(numpy.ascontiguousarray(text))
     )
     return pyarrow.compute.if_else(array.is_valid(), plain, None) if array.null_count else plain
+
+
+def stored(batch: Any, kinds: Mapping[str, Any]) -> Any:
+    """Return a table of a record batch, in which the text of ids and UUIDs is their bytes.
+
+    Args:
+        batch: as Spark gives it.
+        kinds: kinds of columns, by name; others stay as they are.
+
+    Raises:
+        ColumnError: a text is no id, or no UUID.
+    """
+    import pyarrow
+
+    columns = [
+        _stored(column, kinds.get(field.name), field.name)
+        for column, field in zip(batch.columns, batch.schema, strict=True)
+    ]
+    return pyarrow.Table.from_arrays(columns, names=batch.schema.names)
+
+
+def _stored(array: Any, kind: Any, path: str) -> Any:
+    import pyarrow
+
+    if kind in _HEXADECIMAL:
+        try:
+            values = [None if text is None else bytes_of(text, kind) for text in array.to_pylist()]
+        except ValueError as error:
+            raise ColumnError(
+                f"{error} in the column {path}; name the columns of ids in the option 'ids', or none: ids=''"
+            ) from error
+        return pyarrow.array(values, pyarrow.binary(WIDTHS[kind]))
+    if isinstance(kind, tuple) and kind[0] == "struct" and pyarrow.types.is_struct(array.type):
+        inner, names = dict(kind[1]), [field.name for field in array.type]
+        # Flattened, the text in a null document is null.
+        children = [
+            _stored(child, inner.get(name), f"{path}.{name}")
+            for child, name in zip(array.flatten(), names, strict=True)
+        ]
+        mask = array.is_null() if array.null_count else None
+        return pyarrow.StructArray.from_arrays(children, names=names, mask=mask)
+    if isinstance(kind, tuple) and kind[0] == "list" and pyarrow.types.is_list(array.type):
+        values = _stored(array.flatten(), kind[1], f"{path}[]")
+        return _list_like(array, values, pyarrow.list_(values.type))
+    return array

@@ -1,0 +1,44 @@
+"""The environment with the engines."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+
+
+@pytest.fixture(scope="session")
+def interpreter() -> Path:
+    """The Python of the engines' environment."""
+    spec = importlib.util.spec_from_file_location("data_engines", ROOT / "tools/data_engines.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tool: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    try:
+        return tool.environment()
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"the engines could not be installed: {error}")
+
+
+@pytest.fixture
+def variables(interpreter: Path) -> dict[str, str]:
+    """The environment variables of a program with an engine."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    return {
+        **kept,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), str(HERE)]),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # Else Ray's workers give way to all other tests.
+        "RAY_worker_niceness": "0",
+        "PYSPARK_PYTHON": str(interpreter),
+        # What a test sees of its own package only.
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
