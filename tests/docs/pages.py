@@ -13,6 +13,7 @@ level included. Comments of HTML, which no reader sees, say what else is needed:
     <!-- run: raises NAME -->    the next block ends in this exception
     <!-- run: prints -->         the next block is what the Python block above it has printed; `...` stands for anything
     <!-- run: skip, REASON -->   the next block cannot run here
+    <!-- run: with NAME -->      the next block needs Ray, Dask or Spark; tests/data_engines plays those of a name
 
 Blocks of other languages are left alone, but for shell, whose commands are checked by name and option.
 """
@@ -47,6 +48,7 @@ class Block:
     raises: str | None = None
     prints: str | None = None
     skipped: str | None = None
+    needs: str | None = None
 
 
 def pages() -> list[Path]:
@@ -110,6 +112,8 @@ def read(text: str, name: str) -> list[Block]:
                 waiting.raises = rest
             elif word == "prints":
                 takes_output = True
+            elif word == "with" and rest:
+                waiting.needs = rest
             elif word == "skip," and len(rest) > 10:
                 waiting.skipped = rest
             else:

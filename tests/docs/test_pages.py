@@ -22,7 +22,11 @@ IS_WITHOUT_TRIO = sys.version_info >= (3, 14)
 
 
 def is_played(block):
-    return block.skipped is None and not (IS_WITHOUT_TRIO and "import trio_asyncio" in block.code)
+    return (
+        block.skipped is None
+        and block.needs is None
+        and not (IS_WITHOUT_TRIO and "import trio_asyncio" in block.code)
+    )
 
 
 def python_blocks(page):
