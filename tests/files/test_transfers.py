@@ -20,10 +20,11 @@ import pytest
 from mangonel import AsyncMongoClient, MongoClient, cli
 from mangonel.bson import Binary, MaxKey, MinKey, ObjectId
 from mangonel.errors import OperationFailure
-from mangonel.files import TransferError, aexport_table, aimport_table, export_table, import_table
+from mangonel.files import TransferError, aexport_table, aimport_table, export_table, import_table, writing
 from mangonel.server import Server
 
 pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow.parquet")
 
 WHEN = datetime.datetime(2020, 1, 2)
 ENDINGS = (".parquet", ".arrow", ".csv")
@@ -235,12 +236,193 @@ def test_what_is_resumed_must_be_the_same_transfer(database: Any, tmp_path: Path
     killed(EXPORT, database, path, 1)
     with pytest.raises(TransferError, match="with another filter"):
         export_table(database.rows, path, filter={"_id": 1}, resume=True)
+    for more, what in (
+        ({"schema": {"_id": int, "x": str}}, "on_invalid|schema"),
+        ({"sample": 5}, "sample"),
+        ({"split": True}, "split"),
+    ):
+        with pytest.raises(TransferError, match=f"with another .*({what})"):
+            export_table(database.rows, path, resume=True, **more)
     # Without `resume` it begins anew.
     assert export_table(database.rows, path, filter={"_id": 1}).documents == 1
 
     (tmp_path / "progress").write_text('{"sources": ["b.parquet"], "sizes": [1], "file": 0}')
     with pytest.raises(TransferError, match="import"):
         import_table(database.copies, path, resume=tmp_path / "progress")
+
+
+def test_a_resumed_export_has_the_columns_of_its_schema(database: Any, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    database.rows.insert_many([{"_id": number, "n": number} for number in range(2_000)])
+
+    def interrupt(size: int, documents: int) -> None:
+        raise KeyboardInterrupt
+
+    for schema in ({"_id": int}, {"_id": int, "n": int}):
+        with pytest.raises(KeyboardInterrupt):
+            export_table(database.rows, path, schema=schema, parts=2, parallel=1, progress=interrupt)
+        assert export_table(database.rows, path, schema=schema, resume=True).columns == tuple(schema)
+    with pytest.raises(KeyboardInterrupt):
+        export_table(database.rows, path, schema={"_id": int}, parts=2, parallel=1, progress=interrupt)
+    with pytest.raises(TransferError, match="with another schema; give the same arguments, or remove it"):
+        export_table(database.rows, path, schema={"_id": int, "n": int}, resume=True)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_stands_at_the_target_is_kept_if_it_is_no_export(
+    database: Any, tmp_path: Path, ending: str
+) -> None:
+    database.rows.insert_many([{"_id": number} for number in range(10)])
+    folder, file = tmp_path / f"folder{ending}", tmp_path / f"file{ending}"
+    folder.mkdir()
+    file.write_text("kept")
+    with pytest.raises(TransferError, match="expected the name of a file, got the folder"):
+        export_table(database.rows, folder)
+    with pytest.raises(TransferError, match="expected the name of a folder with split, got the file"):
+        export_table(database.rows, file, split=True)
+    (folder / "thesis.txt").write_text("kept")
+    with pytest.raises(TransferError, match=r"folder\..* with 'thesis\.txt'; give another name"):
+        export_table(database.rows, folder, split=True)
+    assert (file.read_text(), (folder / "thesis.txt").read_text()) == ("kept", "kept")
+    assert sorted(tmp_path.iterdir()) == [file, folder]
+
+    (folder / "thesis.txt").unlink()
+    for count in (3, 2):
+        assert export_table(database.rows, folder, split=True, parts=count).documents == 10
+        assert len(list(folder.iterdir())) == count
+
+
+def test_a_time_series_is_exported(
+    database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, standalone: Server
+) -> None:
+    monkeypatch.setattr(writing, "_SMALL", 1)
+    database.create_collection("hours", timeseries={"timeField": "at"})
+    rows = [{"_id": number, "at": WHEN + datetime.timedelta(hours=number)} for number in range(50)]
+    database.hours.insert_many(rows)
+
+    assert export_table(database.hours, tmp_path / "hours.parquet").documents == 50
+    assert import_table(database.copies, tmp_path / "hours.parquet").inserted == 50
+    assert sorted_by_id(database.copies.find()) == sorted_by_id(rows)
+
+
+def test_fields_that_no_document_has_are_told(database: Any, tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    assert export_table(database.rows, path, projection=["totl"]).documents == 0
+    database.rows.insert_one({"total": 5})
+    with pytest.raises(TransferError, match=r"as projection, got \['totl'\], which none of them has"):
+        export_table(database.rows, path, projection=["_id", "total", "totl"])
+    assert export_table(database.rows, path, projection=["_id", "total"]).columns == ("_id", "total")
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        (
+            {"ids": ObjectId},
+            r"rows\.csv: expected the columns of the schema, got \['id', 'n', 'text'\], which lack",
+        ),
+        (
+            {"n": ObjectId},
+            r"rows\.csv, row 1: expected the 24 hexadecimal digits of an ObjectId, got '5' in the col",
+        ),
+        ({"id": ObjectId}, r"rows\.csv, row 2: expected .* ObjectId, got 'ab cd' in the column 'id'"),
+        ({"text": uuid.UUID}, r"rows\.csv, row 1: expected a UUID, got 'a!b!c!d!' in the column 'text'"),
+        ({"text": bytes}, r"rows\.csv, row 1: expected base64, got 'a!b!c!d!' in the column 'text'"),
+        ({"text": [str]}, "expected a type without documents and arrays for 'text' of CSV, got a list"),
+        (
+            {"text": {"a": int}},
+            "expected a type without documents and arrays for 'text' of CSV, got a struct",
+        ),
+        ({"text": int}, r"rows\.csv, behind row 0: cannot be read: "),
+    ],
+)
+def test_text_that_is_not_of_its_type_is_told(
+    database: Any, tmp_path: Path, schema: dict[str, Any], said: str
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(f"id,n,text\n{'ab' * 12},5,a!b!c!d!\nab cd,6,bbbb\n")
+
+    with pytest.raises(TransferError, match=said):
+        import_table(database.copies, path, schema=schema)
+    assert database.copies.count_documents({}) == 0
+
+
+def test_types_of_csv_are_guessed_told_and_given(
+    database: Any, standalone: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.csv"
+    documents = [{"_id": ObjectId(), "zip": "01234", "n": 5, "note": None} for _ in range(3)]
+    database.rows.insert_many(documents)
+    export_table(database.rows, path)
+    assert import_table(database.copies, path).guessed == {"zip": "int64", "n": "int64"}
+    schema = {"_id": ObjectId, "zip": str}
+    assert import_table(database.others, path, schema=schema).guessed == {"n": "int64"}
+    assert sorted_by_id(database.others.find()) == sorted_by_id(documents)
+
+    command = ["import", standalone.uri, str(path), "--database", database.name, "--collection"]
+    assert cli.main([*command, "told"]) == 0
+    assert "by the first rows, zip=int64, n=int64; --types tells other types" in capsys.readouterr().err
+    assert cli.main([*command, "given", "--types", "_id=objectid,zip=string,n=int32"]) == 0
+    assert capsys.readouterr().err == ""
+    assert sorted_by_id(database.given.find()) == sorted_by_id(documents)
+    for types, said in (("_id", "expected NAME=TYPE"), ("_id=oid", "argument --types: expected a type")):
+        with pytest.raises(SystemExit):
+            cli.main([*command, "given", "--types", types])
+        assert said in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main(["import", standalone.uri, str(tmp_path / "rows.parquet"), "--types", "_id=int32"])
+    assert "--types is of CSV; leave it out" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_as_it_should_be_is_told(
+    database: Any, standalone: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    latin, large = tmp_path / "latin.csv", tmp_path / "large.parquet"
+    latin.write_bytes("a,b\n1,caf\xe9\n".encode("latin1"))
+    with pytest.raises(
+        TransferError, match=r"latin\.csv: expected UTF-8 in the columns \['b'\], got other bytes"
+    ):
+        import_table(database.copies, latin)
+    pa.parquet.write_table(pa.table({"x": pa.array([1, 2**64 - 1], pa.uint64())}), large)
+    with pytest.raises(TransferError, match=r"large\.parquet, behind row 0: expected an integer of 63 bits"):
+        import_table(database.copies, large)
+    with pytest.raises(TransferError, match=r"expected files of one format in .*, got latin\.csv beside"):
+        import_table(database.copies, tmp_path, format="parquet")
+    assert database.copies.count_documents({}) == 0
+    for ending in (*ENDINGS, ".jsonl"):
+        missing = tmp_path / f"missing{ending}"
+        assert cli.main(["import", standalone.uri, str(missing), "--database", database.name]) == 2
+        assert capsys.readouterr().err == f"mangonel import: No such file or directory: {missing}\n"
+
+
+def test_a_type_that_bson_lacks_is_told_with_the_file(
+    database: Any, standalone: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "times.csv"
+    path.write_text("_id,at\n1,12:30:00\n")
+
+    command = ["import", standalone.uri, str(path), "--database", database.name]
+    assert cli.main(command) == 1
+    assert (
+        "mangonel import: times.csv, behind row 0: expected a type that BSON has, got Arrow's"
+        in capsys.readouterr().err
+    )
+    assert cli.main([*command, "--types", "at=string"]) == 0
+    assert database.times.find_one() == {"_id": 1, "at": "12:30:00"}
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".arrow"])
+def test_nothing_is_removed_for_a_file_that_cannot_be_read(
+    database: Any, standalone: Server, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"rows{ending}"
+    path.write_text("no table, but a text that is long enough to be looked at")
+    database.rows.insert_one({"_id": 1})
+
+    command = ["import", standalone.uri, str(path), "--database", database.name, "--drop"]
+    assert cli.main(command) == 1
+    assert f"rows{ending}: cannot be read: " in capsys.readouterr().err
+    assert database.rows.count_documents({}) == 1
 
 
 def test_refused_rows_are_named(database: Any, tmp_path: Path) -> None:

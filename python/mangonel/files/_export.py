@@ -115,7 +115,7 @@ def dispatch(options: argparse.Namespace) -> int:
         progress = Progress(options.collection, total, "documents")
         shared: dict[str, Any] = {
             "filter": query,
-            "projection": options.fields.split(",") if options.fields else None,
+            "projection": [name.strip() for name in options.fields.split(",")] if options.fields else None,
             "resume": options.resume,
             "progress": progress,
         }

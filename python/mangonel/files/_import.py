@@ -25,6 +25,7 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         example="""
         mangonel import mongodb://localhost/shop orders.jsonl.gz
         mangonel import mongodb://localhost/shop orders.parquet --threads 4 --resume orders.progress
+        mangonel import mongodb://localhost/shop orders.csv --types _id=objectid,zip=string
         mangonel import mongodb://localhost/shop orders.jsonl --collection copies --resume orders.progress
         """,
         failure="lines or rows are no documents or were refused, or the server or a file could not be used",
@@ -51,6 +52,11 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         metavar="FORMAT",
         help="jsonl, parquet, arrow or csv (default: by the file's name)",
     )
+    parser.add_argument(
+        "--types",
+        metavar="TYPES",
+        help="of CSV: types of columns, as in the example (default: as the first rows look)",
+    )
     return parser
 
 
@@ -64,7 +70,8 @@ def dispatch(options: argparse.Namespace) -> int:
     if options.drop and options.resume and Path(options.resume).exists():
         raise UsageProblem("--drop would remove what is to be gone on with; remove the progress file as well")
     is_table = options.format in _TABLES or (options.format is None and _is_table(path))
-    progress = _progress(path, options.format, is_table)
+    types = _types(options.types, path, options.format, is_table=is_table)
+    progress = _progress(path, options, is_table)
     with MongoClient[Any](options.uri) as client:
         database = client[options.database] if options.database else client.get_default_database("test")
         collection = database[options.collection or path.name.partition(".")[0]]
@@ -80,7 +87,7 @@ def dispatch(options: argparse.Namespace) -> int:
             if is_table:
                 from mangonel.files import import_table
 
-                found: Any = import_table(collection, path, format=options.format, **shared)
+                found: Any = import_table(collection, path, format=options.format, schema=types, **shared)
             else:
                 from mangonel.jsonl import import_jsonl
 
@@ -92,12 +99,38 @@ def dispatch(options: argparse.Namespace) -> int:
     progress.end()
     present = f", {found.present} were there" if found.present else ""
     print(f"{found.inserted} documents inserted into {collection.full_name}{present}")
+    if guessed := is_table and found.guessed:
+        told = ", ".join(f"{name}={kind}" for name, kind in guessed.items())
+        print(f"mangonel import: by the first rows, {told}; --types tells other types", file=sys.stderr)
     for problem in found.problems[:_SHOWN]:
         print(f"mangonel import: {problem}", file=sys.stderr)
     if found.failed > _SHOWN:
         kind = "rows" if is_table else "lines"
         print(f"mangonel import: {found.failed - _SHOWN} more {kind} failed", file=sys.stderr)
     return EXIT_FAILURE if found.failed else 0
+
+
+def _types(text: str | None, path: Path, format: str | None, *, is_table: bool) -> dict[str, str] | None:
+    """Return the types of `--types`, by column."""
+    if text is None:
+        return None
+    from mangonel.arrow.schema import fields_of
+    from mangonel.files.formats import format_of
+
+    if not is_table or format_of(path, format).is_nested:
+        raise UsageProblem("--types is of CSV; leave it out")
+    pairs = [part.partition("=") for part in text.split(",")]
+    for name, sign, kind in pairs:
+        if not (name and sign and kind):
+            raise UsageProblem(
+                f"expected NAME=TYPE with commas between them for --types, got {name + sign + kind!r}"
+            )
+    types = {name: kind for name, _, kind in pairs}
+    try:
+        fields_of(types)
+    except ValueError as error:
+        raise UsageProblem(f"argument --types: {error}") from error
+    return types
 
 
 def _is_table(path: Path) -> bool:
@@ -107,7 +140,8 @@ def _is_table(path: Path) -> bool:
     return path.is_dir() or path.suffix in endings
 
 
-def _progress(path: Path, format: str | None, is_table: bool) -> Any:
+def _progress(path: Path, options: argparse.Namespace, is_table: bool) -> Any:
+    from mangonel.files.errors import TransferError
     from mangonel.files.formats import format_of
     from mangonel.jsonl.files import is_compressed
     from mangonel.jsonl.progress import Progress
@@ -116,11 +150,16 @@ def _progress(path: Path, format: str | None, is_table: bool) -> Any:
         return Progress(path.name, 0 if is_compressed(path) else path.stat().st_size, "bytes")
     from pyarrow.lib import ArrowException
 
-    made = format_of(path, format)
+    made = format_of(path, options.format)
+    # Before pyarrow looks: a missing file is told as that of any format.
+    path.stat()
     paths = [each for each in path.iterdir() if each.suffix in made.endings] if path.is_dir() else [path]
     try:
         total = sum(map(made.total, paths))
-    except ArrowException:
+    except ArrowException as error:
+        if options.drop:
+            # Nothing was removed yet.
+            raise TransferError(f"{path}: cannot be read: {error}") from error
         # The import tells which file cannot be read, and why.
         total = 0
     return Progress(path.name, total, "documents")

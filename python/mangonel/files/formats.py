@@ -138,11 +138,12 @@ class _Csv:
                         target.write(data)
 
     def rows(self, path: Path, start: int, count: int, schema: Any) -> Iterator[Any]:
+        import pyarrow
         from pyarrow import csv
 
-        kinds = _csv_types(schema)
+        kinds, texts = _csv_types(schema)
         options = csv.ConvertOptions(
-            column_types={name: kind for name, (kind, _) in kinds.items()},
+            column_types=kinds,
             # An empty text is written in quotes; an empty field is null.
             null_values=[""],
             strings_can_be_null=True,
@@ -150,8 +151,18 @@ class _Csv:
         )
         parse = csv.ParseOptions(newlines_in_values=True)
         with csv.open_csv(path, convert_options=options, parse_options=parse) as reader:
+            if lacking := [name for name in kinds if name not in reader.schema.names]:
+                raise TransferError(
+                    f"{path.name}: expected the columns of the schema, got {reader.schema.names}, which lack {lacking}"
+                )
+            # pyarrow takes text of another encoding for bytes.
+            if binary := [column.name for column in reader.schema if pyarrow.types.is_binary(column.type)]:
+                raise TransferError(
+                    f"{path.name}: expected UTF-8 in the columns {binary}, got other bytes; recode it"
+                )
             for batch in _from(reader, start):
-                yield _converted(batch, {name: read for name, (_, read) in kinds.items() if read is not None})
+                yield _bytes_of_texts(batch, texts, path.name, start)
+                start += batch.num_rows
 
     def total(self, path: Path) -> int:
         return 0
@@ -170,7 +181,7 @@ class _CsvWriter:
         self._writer = csv.CSVWriter(path, plain, write_options=csv.WriteOptions(include_header=has_header))
 
     def write(self, table: Any) -> None:
-        self._writer.write(_converted(table, self._texts))
+        self._writer.write(_as_texts(table, self._texts))
 
     def close(self) -> None:
         self._writer.close()
@@ -193,44 +204,74 @@ def _written_as(kind: Any) -> tuple[Callable[[bytes], Any] | None, Any]:
     return (lambda data: base64.b64encode(data).decode()), pyarrow.string()
 
 
-def _csv_types(schema: Any) -> dict[str, tuple[Any, Any]]:
-    """Return, for the columns of a schema, the types to read and the functions that make bytes of their text."""
+def _csv_types(schema: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the types to read for the columns of a schema, and the kinds of those that are bytes.
+
+    Raises:
+        TransferError: a column has documents or arrays.
+    """
     import pyarrow
 
+    from mangonel.arrow._texts import WIDTHS
     from mangonel.arrow.schema import fields_of
-    from mangonel.files.columns import OBJECT_ID, arrow_field
+    from mangonel.files.columns import arrow_field
 
-    readers: dict[Any, Any] = {
-        "object_id": (bytes.fromhex, pyarrow.binary(_OBJECT_ID), OBJECT_ID),
-        "uuid": (lambda text: uuid.UUID(text).bytes, pyarrow.uuid(), None),
-        "binary": (base64.b64decode, pyarrow.binary(), None),
-    }
-    found: dict[str, tuple[Any, Any]] = {}
+    types: dict[str, Any] = {}
+    texts: dict[str, str] = {}
     for name, kind in [] if schema is None else fields_of(schema):
-        if isinstance(kind, str) and kind in readers:
-            found[name] = pyarrow.string(), readers[kind]
-        else:
-            found[name] = arrow_field(name, kind).type, None
-    return found
+        if not isinstance(kind, str) and kind[0] != "decimal":
+            raise TransferError(
+                f"expected a type without documents and arrays for {name!r} of CSV, got a {kind[0]}; read it as str"
+            )
+        if kind in WIDTHS:
+            texts[name] = kind
+        types[name] = pyarrow.string() if kind in WIDTHS else arrow_field(name, kind).type
+    return types, texts
 
 
-def _converted(batch: Any, texts: dict[str, Any]) -> Any:
-    """Return a table whose named columns were converted value by value."""
+def _bytes_of_texts(table: Any, texts: dict[str, str], name: str, first: int) -> Any:
+    """Return a table whose columns of text are bytes.
+
+    Args:
+        table: rows of a file.
+        texts: the kinds of these columns, by name.
+        name: the file's name, for an error's message.
+        first: the number of rows before these.
+    """
     import pyarrow
 
-    table = batch if isinstance(batch, pyarrow.Table) else pyarrow.table(batch)
-    for name, how in texts.items():
-        convert, kind, metadata = how if isinstance(how, tuple) else (how, pyarrow.string(), None)
+    from mangonel.arrow._texts import WIDTHS, bytes_of
+    from mangonel.files.columns import OBJECT_ID
+
+    for column, kind in texts.items():
+        values = []
+        for row, text in enumerate(table.column(column).to_pylist()):
+            try:
+                values.append(None if text is None else bytes_of(text, kind))
+            except ValueError as error:
+                raise TransferError(
+                    f"{name}, row {first + row + 1}: {error} in the column {column!r}"
+                ) from error
+        width = WIDTHS[kind]
+        made = pyarrow.array(values, pyarrow.binary() if width is None else pyarrow.binary(width))
+        if kind == "uuid":
+            made = pyarrow.ExtensionArray.from_storage(pyarrow.uuid(), made)
+        field = pyarrow.field(column, made.type, metadata=OBJECT_ID if kind == "object_id" else None)
+        table = table.set_column(table.schema.get_field_index(column), field, made)
+    return table
+
+
+def _as_texts(table: Any, texts: dict[str, Callable[[bytes], str]]) -> Any:
+    """Return a table whose columns of bytes are text."""
+    import pyarrow
+
+    for name, convert in texts.items():
         place = table.schema.get_field_index(name)
-        column = table.column(place)
-        chunks = [getattr(chunk, "storage", chunk) for chunk in column.chunks]
+        chunks = [getattr(chunk, "storage", chunk) for chunk in table.column(place).chunks]
         values = [
             None if value is None else convert(value) for chunk in chunks for value in chunk.to_pylist()
         ]
-        made = pyarrow.array(values, getattr(kind, "storage_type", kind))
-        if hasattr(kind, "storage_type"):
-            made = pyarrow.ExtensionArray.from_storage(kind, made)
-        table = table.set_column(place, pyarrow.field(name, kind, metadata=metadata), made)
+        table = table.set_column(place, name, pyarrow.array(values, pyarrow.string()))
     return table
 
 

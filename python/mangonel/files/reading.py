@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mangonel.arrow.errors import ColumnError
+from mangonel.arrow.schema import fields_of
 from mangonel.errors import BulkWriteError
 from mangonel.files.columns import OBJECT_ID
 from mangonel.files.errors import TransferError
-from mangonel.files.formats import Format, format_of
+from mangonel.files.formats import FORMATS, Format, format_of
 from mangonel.jsonl.importing import AHEAD, REMEMBERED, Done, KeptPlace, insert_in_order
 from mangonel.jsonl.in_thread import check_face
 
@@ -35,6 +37,8 @@ class ImportedTable:
     """Rows that were refused, with `skip_errors`."""
     problems: list[str] = field(default_factory=list)
     """The first of what was wrong with those."""
+    guessed: dict[str, str] = field(default_factory=dict)
+    """The types other than text that columns of CSV have by their first rows, since no schema names them."""
 
 
 class _Piece(NamedTuple):
@@ -64,8 +68,8 @@ def import_table(
         collection: a collection of the blocking face.
         source: the file, or a folder with files of one format, which are read in the order of their names.
         format: "parquet", "arrow" or "csv". None: by the ending of the name.
-        schema: types of columns of CSV, as for `Cursor.to_arrow`; others are inferred from the first rows. Not for the
-            other formats, which have types.
+        schema: types of columns of CSV, as for `Cursor.to_arrow`; others are guessed from the first rows: text of
+            digits, for example, becomes a number. Not for the other formats, which have types.
         exclude_none: leave out fields that are null.
         threads: how many threads insert at the same time; above 1 the documents' order is not kept.
         skip_errors: count rows that were refused, and continue.
@@ -75,9 +79,9 @@ def import_table(
 
     Raises:
         TypeError: `collection` is no collection of the blocking face.
-        TransferError: a file cannot be read, a row was refused, or the progress is of another import. Earlier rows are
-            stored; some later ones may be.
-        ColumnError, TypeError: a value or a type cannot be stored in BSON.
+        TransferError: a file cannot be read, a row was refused, BSON cannot hold a value or the type of a column, a
+            folder has files of several formats, or the progress is of another import. Earlier rows are stored; some
+            later ones may be.
         ImportError: pyarrow is not installed.
         OSError: a file cannot be read or written.
         OperationFailure, AutoReconnect: as for `insert_many`.
@@ -94,6 +98,7 @@ def import_table(
     made = format_of(source, format)
     if schema is not None and made.is_nested:
         raise TransferError("expected a schema for CSV alone: files of the other formats have types")
+    named = [] if schema is None else [name for name, _ in fields_of(schema)]
     paths = _paths(Path(source), made)
     state = _State(paths, None if resume is None else Path(resume))
     # An earlier call may have inserted rows after the recorded position.
@@ -101,9 +106,15 @@ def import_table(
     found = ImportedTable()
 
     def insert(piece: _Piece) -> Done:
-        return _insert(collection, piece, state.prefix, exclude_none, piece.overall < doubtful_end)
+        try:
+            return _insert(collection, piece, state.prefix, exclude_none, piece.overall < doubtful_end)
+        except (ColumnError, TypeError) as error:
+            # Their rows are counted in the piece.
+            raise TransferError(f"{paths[piece.file].name}, behind row {piece.first}: {error}") from error
 
     def finish(piece: _Piece, done: Done) -> None:
+        if not made.is_nested and not found.rows:
+            found.guessed = _guessed(piece.table, named)
         found.present += done.duplicates
         found.rows += len(piece.table)
         found.inserted += done.inserted
@@ -124,10 +135,26 @@ def import_table(
     return found
 
 
+def _guessed(table: Any, named: list[str]) -> dict[str, str]:
+    from pyarrow.types import is_null, is_string
+
+    return {
+        column.name: str(column.type)
+        for column in table.schema
+        if column.name not in named and not is_string(column.type) and not is_null(column.type)
+    }
+
+
 def _paths(source: Path, made: Format) -> list[Path]:
     if not source.is_dir():
         return [source]
     paths = sorted(path for path in source.iterdir() if path.suffix in made.endings)
+    others = {ending for each in FORMATS.values() if each is not made for ending in each.endings}
+    if mixed := sorted(path.name for path in source.iterdir() if path.suffix in others):
+        raise TransferError(
+            f"expected files of one format in {source}, got {mixed[0]} beside those that end in {made.endings[0]}; "
+            "move them to another folder"
+        )
     if not paths:
         raise TransferError(f"expected files that end in {', '.join(made.endings)} in {source}, got none")
     return paths

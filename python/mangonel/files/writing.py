@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Mapping
@@ -13,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mangonel._parts_of_tables import sizes_of
 from mangonel.arrow.schema import Schema, fields_of
 from mangonel.bson import json_util
 from mangonel.bson.raw_bson import RawBSONDocument
-from mangonel.errors import OperationFailure
 from mangonel.files.columns import flattened, from_json
 from mangonel.files.errors import TransferError
 from mangonel.files.formats import Format, format_of
@@ -74,7 +75,8 @@ def export_table(
 
     Args:
         collection: a collection of the blocking face.
-        target: the file, which is replaced when the export is complete; with `split` a folder.
+        target: the file, which is replaced when the export is complete; with `split` a folder. An existing folder is
+            replaced if it has nothing but the parts of an earlier export.
         format: "parquet", "arrow" or "csv". None: by the ending of the name.
         schema: as for `Cursor.to_arrow`. Fields that it does not name are not written.
         filter: query document. None: all documents.
@@ -91,7 +93,8 @@ def export_table(
 
     Raises:
         TypeError: `collection` is no collection of the blocking face.
-        TransferError: the name has no known ending, or the existing parts are of another export.
+        TransferError: the name has no known ending, is a folder's without `split` or that of a folder with other files,
+            or the existing parts are of another export; or `projection` names a field that no document has.
         ColumnError: a value does not fit its column.
         ImportError: pyarrow is not installed.
         OSError: a file cannot be written. FileNotFoundError: the folder of `target` does not exist; nothing was read.
@@ -117,11 +120,16 @@ def export_table(
         raise FileNotFoundError(
             errno.ENOENT, f"expected an existing folder for {path.name}", str(path.parent)
         )
+    _check_target(path, made, is_split=split)
     export = _Export(collection, path, made, split, progress)
     asked = {
         "collection": collection.full_name,
         "filter": json_util.dumps(filter or {}, json_options=json_util.CANONICAL_JSON_OPTIONS),
         "projection": list(projection) if projection is not None else None,
+        # As JSON has it, which is compared.
+        "schema": None if schema is None else json.loads(json.dumps(fields_of(schema))),
+        "sample": sample,
+        "split": split,
         "missing": missing,
         "on_invalid": on_invalid or ("string" if schema is None else "raise"),
         "format": made.endings[0],
@@ -184,9 +192,10 @@ class _Export:
     ) -> dict[str, Any]:
         """Decide columns and parts, and keep them in a file."""
         collection = self._collection
-        size, average = self._measured()
+        sizes = sizes_of(collection)
         if parts is None:
-            parts = 1 if size < _SMALL else min(max(-(-size // _PART), parallel), _MOST_PARTS)
+            is_one = sizes.whole < _SMALL or not sizes.has_parts
+            parts = 1 if is_one else min(max(-(-sizes.whole // _PART), parallel), _MOST_PARTS)
         self._parts = collection.partitions(parts, filter, projection, by="sample", snapshot=snapshot)
         mixed: list[str] = []
         if schema is None:
@@ -207,21 +216,13 @@ class _Export:
             "asked": asked,
             "columns": fields,
             "mixed": sorted(mixed),
-            "rows": max(min(_TABLE // max(average, 1), _MOST_ROWS), 64),
+            "rows": max(min(_TABLE // max(sizes.average, 1), _MOST_ROWS), 64),
             "parts": [_bounds(part) for part in self._parts],
         }
         shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir()
         _replace(self._folder / "plan.json", json.dumps(plan).encode())
         return plan
-
-    def _measured(self) -> tuple[int, int]:
-        """Return the sizes in bytes of the collection and of an average document; 0 if the server does not tell."""
-        try:
-            found = self._collection.database.command({"collStats": self._collection.name})
-        except OperationFailure:
-            return 0, 0
-        return int(found.get("size", 0)), int(found.get("avgObjSize", 0))
 
     # The parts.
 
@@ -333,6 +334,29 @@ class _Export:
         shutil.rmtree(self._folder)
 
 
+def _check_target(path: Path, made: Format, *, is_split: bool) -> None:
+    """Refuse a target that could not be replaced at the end, and a folder with files of others.
+
+    Raises:
+        TransferError: the message says which.
+    """
+    if not path.is_dir():
+        if is_split and path.exists():
+            raise TransferError(f"expected the name of a folder with split, got the file {path}; remove it")
+        return
+    if not is_split:
+        raise TransferError(
+            f"expected the name of a file, got the folder {path}; with split, it would be one of parts"
+        )
+    ending = re.escape(made.endings[0])
+    others = [each.name for each in path.iterdir() if not re.fullmatch(rf"part-\d+{ending}", each.name)]
+    if others:
+        raise TransferError(
+            f"expected a folder of an earlier export, which is replaced, got {path} with {min(others)!r}; give another "
+            "name"
+        )
+
+
 def _chosen(found: Any, projection: Any) -> list[tuple[str, Any]]:
     """Return the columns of an inferred schema that a projection leaves."""
     fields: list[tuple[str, Any]] = found.schema.fields
@@ -341,6 +365,10 @@ def _chosen(found: Any, projection: Any) -> list[tuple[str, Any]]:
     names = set(projection)
     if isinstance(projection, Mapping) or any("." in name for name in names):
         raise TransferError("expected names of fields without dots as projection; give a schema for others")
+    if found.documents and (unknown := names.difference(found.fields, ["_id"])):
+        raise TransferError(
+            f"expected fields of the documents as projection, got {sorted(unknown)}, which none of them has"
+        )
     names.add("_id")
     return [(name, kind) for name, kind in fields if name in names]
 
