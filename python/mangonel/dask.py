@@ -116,7 +116,7 @@ def write(
         connect: as for `Collection.partitions`.
 
     Raises:
-        TypeError: a collection of the asyncio face.
+        TypeError: a collection of the asyncio face, or no frame of Dask.
         ConfigurationError: MANGONEL_URI is of another deployment, and no `connect` is given.
         BulkWriteError, ColumnError, OperationFailure, AutoReconnect: as for `insert_arrow`.
 
@@ -126,6 +126,12 @@ def write(
     """
     import dask
 
+    if not hasattr(frame, "to_delayed"):
+        kind = type(frame)
+        raise TypeError(
+            f"expected a dask.dataframe.DataFrame, got {kind.__module__}.{kind.__qualname__}; store a table with "
+            "collection.insert_arrow()"
+        )
     target = Target(collection, key=key, once=once, connect=connect)
     # With a name, the graph of a task has no random part, and a task that is run again is the same.
     store = dask.delayed(_store)

@@ -74,8 +74,12 @@ def test_a_key_of_several_columns_leaves_ids_as_they_are(
 def test_a_row_without_a_value_for_the_key_is_refused(rows: Any, insert: Callable[..., Any]) -> None:
     with pytest.raises(ColumnError, match="each key of row 1"):
         insert(TABLE, key="city")
+    with pytest.raises(ColumnError, match=r"got \{'town': None\}; its fields are \['_id', 'city', 'n'\]"):
+        insert(TABLE, key="town")
     with pytest.raises(TypeError, match="the name of a column"):
         insert(TABLE, key=[])
+    with pytest.raises(TypeError, match="the name of a column, or several, as key, got 5"):
+        insert(TABLE, key=5)
     assert rows.count_documents({}) == 0
 
 
@@ -91,6 +95,14 @@ def test_a_name_stores_once(rows: Any, insert: Callable[..., Any], options: dict
 
     assert sorted(row["n"] for row in rows.find()) == [1, 2, 3, 7]
     assert [each["_id"] for each in rows.database.mangonel_once.find()] == ["job/1", "job/2"]
+
+
+def test_a_name_of_another_collection_is_refused(rows: Any, insert: Callable[..., Any]) -> None:
+    rows.database.others.insert_arrow(TABLE, once="job")
+    with pytest.raises(InvalidOperation, match=rf"got 'job', .*stored in {rows.database.name}\.others; "):
+        insert(TABLE, once="job")
+
+    assert rows.count_documents({}) == 0
 
 
 def test_what_fails_stores_neither_rows_nor_the_name(rows: Any, insert: Callable[..., Any]) -> None:

@@ -69,12 +69,13 @@ class CollectionArrow(WritingSource):
             timeout_ms: milliseconds for the whole call, retries included; 0: no limit. None: the usual limit.
 
         Raises:
-            BulkWriteError: some rows were not stored, or not confirmed; `details` has the counts, and the errors with
-                the index of each row.
+            BulkWriteError: some rows were not stored, or not confirmed, and with `once` none was; `details` has the
+                counts, and the errors with the index of each row.
             ColumnError: a row cannot be stored (the message says which and why), or the table's parts differ in their
                 columns; rows of earlier commands are stored. Or a column's name contains a NUL: nothing was sent.
             TypeError: not a table, or a column has a type that BSON lacks. Nothing was sent.
-            InvalidOperation: `once` beside a session. Nothing was sent.
+            InvalidOperation: `once` beside a session; nothing was sent. Or a table of this name was stored in another
+                collection; nothing was stored.
             AutoReconnect: the connection broke, twice with `retryWrites`. How many were stored is not known.
 
         Example:
@@ -125,9 +126,10 @@ async def _once_flow(
     """Store rows and their marker in one transaction, or nothing if the marker is there."""
     from mangonel._shared.collection.bulk_run import new_result
     from mangonel.errors import BulkWriteError
+    from mangonel.read_preferences import ReadPreference
     from mangonel.results import BulkWriteResult
 
-    markers = collection._database.get_collection(MARKERS)
+    markers = collection._database.get_collection(MARKERS, read_preference=ReadPreference.PRIMARY)
     # A stream can be read once, and a transaction may have to be run again.
     kept = list(runs)
 
@@ -151,11 +153,19 @@ async def _once_flow(
         )
     finally:
         await session._end_flow()
-    return BulkWriteResult(new_result(), True) if stored is None else stored
+    if stored is not None:
+        return stored
+    for found in await markers.find({"_id": marker["_id"]}, limit=1)._to_list_flow(None):
+        if (other := found.get("collection")) != marker["collection"]:
+            raise InvalidOperation(
+                f"expected a name of its own for once, got {marker['_id']!r}, by which a table was stored in "
+                f"{collection.database.name}.{other}; nothing was stored, give this one another name"
+            )
+    return BulkWriteResult(new_result(), True)
 
 
 def _keys_of(key: str | Sequence[str]) -> tuple[str, ...]:
-    keys = (key,) if isinstance(key, str) else tuple(key)
+    keys: tuple[Any, ...] = (key,) if isinstance(key, str) or not hasattr(key, "__iter__") else tuple(key)
     if not keys or not all(isinstance(each, str) for each in keys):
         raise TypeError(f"expected the name of a column, or several, as key, got {key!r}")
     return keys
@@ -179,7 +189,8 @@ def _replacements(reader: _core.ArrowReader, keys: tuple[str, ...], *, has_id: b
             query = {each: document.get(each) for each in keys}
             if None in query.values():
                 raise upper_module("mangonel.arrow.errors").ColumnError(
-                    f"expected a value for each key of row {count + place}, got {query}"
+                    f"expected a value for each key of row {count + place}, got {query}; "
+                    f"its fields are {list(document)}"
                 )
             requests.append(ReplaceOne(query, document, upsert=True))
         from mangonel._shared.collection.bulk_run import BulkRunner, Run
