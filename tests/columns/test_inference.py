@@ -283,6 +283,16 @@ def test_the_command_tells_drift_by_its_exit_status(
         assert cli.main([*command, "--as", form]) == 0
         assert capsys.readouterr().out.startswith(begun)
     assert cli.main([*command, "--filter", '{"_id": 1}', "--check", str(saved)]) == 0
+    capsys.readouterr()
+
+    # Nothing to compare: the name may be misspelt.
+    misspelt = ["schema", standalone.uri, "rowz", "--database", rows.database.name]
+    assert cli.main([*misspelt, "--check", str(saved)]) == 1
+    assert capsys.readouterr() == ("", f"mangonel schema: no documents in {rows.database.name}.rowz\n")
+    for more in (["--as", "json"], ["-o", str(tmp_path / "new.json")]):
+        with pytest.raises(SystemExit):
+            cli.main([*command, "--check", str(saved), *more])
+        assert "goes not with --check, which writes no schema; leave it out" in capsys.readouterr().err
 
 
 SAVED: dict[str, Any] = {"format": 1, "documents": 1, "is_sample": False, "left_out": 0, "fields": {}}

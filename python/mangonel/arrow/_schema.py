@@ -31,7 +31,8 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         mangonel schema mongodb://localhost/shop orders --check orders.schema.json
         mangonel schema mongodb://localhost/shop orders --sample 10000 --as model
         """,
-        failure="with --check, documents do not fit the saved schema; or the server could not be used",
+        failure="with --check, documents do not fit the saved schema; or there are no documents, or the server could "
+        "not be used",
     )
     add_uri(parser, "the deployment and the database")
     parser.add_argument("collection", metavar="COLLECTION", help="whose documents to look at")
@@ -48,7 +49,6 @@ def add_arguments(commands: argparse._SubParsersAction[Any], name: str, purpose:
         "--as",
         dest="form",
         choices=("table", "json", "columns", "model"),
-        default="table",
         metavar="FORM",
         help="table, json (for --check), columns (a mangonel.arrow.Schema) or model (of the mapper) (default: table)",
     )
@@ -67,6 +67,10 @@ def dispatch(options: argparse.Namespace) -> int:
     from mangonel.arrow.errors import SchemaError
     from mangonel.arrow.inferred import InferredSchema
 
+    if options.check:
+        for name, given in (("--as", options.form), ("--output", options.output)):
+            if given is not None:
+                raise UsageProblem(f"{name} goes not with --check, which writes no schema; leave it out")
     try:
         saved = InferredSchema.load(options.check) if options.check else None
     except SchemaError as error:
@@ -75,12 +79,12 @@ def dispatch(options: argparse.Namespace) -> int:
         database = client[options.database] if options.database else client.get_default_database("test")
         collection = database[options.collection]
         found = collection.infer_schema(query_of(options.filter), sample=options.sample)
-    if saved is not None:
-        return _tell_drift(found.drift(saved), found.documents)
     if not found.documents:
         print(f"mangonel schema: no documents in {collection.full_name}", file=sys.stderr)
         return EXIT_FAILURE
-    text = _text(found, options.form, options.collection)
+    if saved is not None:
+        return _tell_drift(found.drift(saved), found.documents)
+    text = _text(found, options.form or "table", options.collection)
     write_output(f"{text}\n", options.output)
     return 0
 

@@ -129,8 +129,10 @@ def fields_of(schema: Any) -> list[tuple[str, _Kind]]:
         # A pyarrow schema.
         pairs = list(zip(schema.names, schema.types, strict=True))
     else:
+        has_schema = isinstance(getattr(schema, "schema", None), Schema)
         raise TypeError(
             f"expected a mapping, a Schema, a pyarrow.Schema or a model, got {type(schema).__name__}"
+            f"{'; take its schema' if has_schema else ''}"
         )
     for name, _ in pairs:
         if not isinstance(name, str):
@@ -154,8 +156,14 @@ def _kind_of(given: Any, name: str) -> _Kind:
     made = _arrow_kind(given, name) if hasattr(given, "id") and hasattr(given, "num_fields") else None
     made = made or _BY_NAME.get(str(given))
     if made is None:
-        raise ValueError(f"expected a type that has columns for {name!r}, got {given!r}")
+        raise ValueError(f"expected a type that has columns for {name!r}, got {given!r}; {_remedy(given)}")
     return made
+
+
+def _remedy(given: Any) -> str:
+    if str(given).lower().startswith(("timestamp", "date")):
+        return 'dates of BSON are datetime, "timestamp[ms, tz=UTC]", or "timestamp[ms]" without a time zone'
+    return "types are those that mangonel.arrow.Schema takes: int, float, str, bool, datetime, ObjectId and others"
 
 
 def _arrow_kind(given: Any, name: str) -> _Kind | None:
