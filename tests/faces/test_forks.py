@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
-import os
-import pickle
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -14,34 +11,10 @@ import pytest
 
 from mangonel.bson import ObjectId
 from tools.faces import EMPTY, TIMEOUT, Face, connections_of, found, pool_sizes
+from tools.forks import in_child
 from tools.scripted_server import Hang, ScriptedServer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-
-
-def in_child(work: Callable[[], Any]) -> Any:
-    """Run `work` in a forked child and return what it returned; fails when the child did."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            os.close(reader)
-            try:
-                answer: Any = (True, work())
-            except BaseException:
-                answer = (False, traceback.format_exc())
-            with os.fdopen(writer, "wb") as pipe:
-                pickle.dump(answer, pipe)
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        succeeded, answer = pickle.load(pipe)
-    os.waitpid(pid, 0)
-    assert succeeded, answer
-    return answer
 
 
 def run_in_child(face: Face, call: Callable[[], Any]) -> Any:

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import re
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mangonel import MongoClient
+from mangonel import AsyncMongoClient, MongoClient
 from mangonel._observe.instruments import HISTOGRAM, INSTRUMENTS
 from mangonel.server import Server
 from monitoring.conftest import Connect
-from tools.faces import Face
+from tools.faces import Face, eventually
+from tools.forks import in_child
+from tools.frames import entered
 
 prometheus_client = pytest.importorskip("prometheus_client")
 pytest.importorskip("opentelemetry.instrumentation")
 
+from opentelemetry.sdk import metrics as sdk  # noqa: E402
 from opentelemetry.sdk.metrics import MeterProvider  # noqa: E402
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader  # noqa: E402
 
-from mangonel.contrib import opentelemetry, prometheus  # noqa: E402
+from mangonel.contrib import opentelemetry as contrib  # noqa: E402
+from mangonel.contrib import prometheus  # noqa: E402
 
 DASHBOARD = Path(__file__).parents[2] / "docs/assets/grafana-mangonel.json"
 
@@ -124,11 +130,117 @@ def test_clients_are_added_up_and_their_counts_outlive_them(server: Server, data
     assert idle == [1]
 
 
+def counted_finds(registry: Any, reader: InMemoryMetricReader) -> tuple[float, int]:
+    """How often `find` was counted, as Prometheus and OpenTelemetry are told."""
+    name = ("db_operation_name", "find")
+    return (
+        sum(
+            value
+            for key, value in scraped(registry).items()
+            if key[0] == "db_client_operation_duration_seconds_count" and name in key[1]
+        ),
+        sum(
+            point.count
+            for key, point in collected(reader).items()
+            if key[0] == "db.client.operation.duration" and ("db.operation.name", "find") in key[1]
+        ),
+    )
+
+
+@pytest.mark.parametrize("ending", ["closed", "dropped", "asyncio"])
+def test_counts_of_a_client_that_was_gone_before_a_collection_are_exported(
+    server: Server, database_name: str, ending: str
+) -> None:
+    registry, reader = prometheus_client.CollectorRegistry(), InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    # A collector without clients is collected as well.
+    collector = prometheus.MangonelCollector()
+    registry.register(collector)
+
+    cores = []
+
+    def measure(client: Any) -> Any:
+        collector.add(client)
+        contrib.measure(client, provider)
+        cores.append(weakref.ref(client._core))
+        return client
+
+    async def steps() -> None:
+        async with measure(AsyncMongoClient(server.uri)) as client:
+            for _ in range(5):
+                await client[database_name]["things"].find_one({})
+
+    if ending == "asyncio":
+        asyncio.run(steps())
+    else:
+        client = measure(MongoClient(server.uri))
+        work(Face("blocking"), client, database_name)
+        if ending == "closed":
+            client.close()
+        del client
+
+    def is_gone() -> bool:
+        gc.collect()
+        return cores[0]() is None
+
+    # Its monitors hold it until they have ended.
+    eventually(is_gone)
+    assert counted_finds(registry, reader) == (5, 5)
+    assert counted_finds(registry, reader) == (5, 5)
+    provider.shutdown()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_exports_what_it_counts_itself(server: Server, database_name: str) -> None:
+    registry, reader = prometheus_client.CollectorRegistry(), InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    with MongoClient(server.uri) as client, MongoClient(server.uri) as closed:
+        for each in (client, closed):
+            prometheus.measure(each, registry)
+            contrib.measure(each, provider)
+            work(Face("blocking"), each, f"{database_name}{each is closed}")
+        closed.close()
+        assert counted_finds(registry, reader) == (10, 10)
+        selected = collected(reader)["mongodb.client.server_selection.duration", ()].count
+
+        def look() -> tuple[float, int, int]:
+            for _ in range(3):
+                client[database_name]["things"].find_one({})
+            now, counted = collected(reader)["mongodb.client.server_selection.duration", ()], client.metrics()
+            client.close()
+            return counted_finds(registry, reader)[0], now.count - selected, counted.selection_time.count
+
+        # The SDK keeps what histograms had in the parent.
+        finds, new, counted = in_child(look)
+        assert (finds, new) == (3, counted)
+        assert counted_finds(registry, reader) == (10, 10)
+    provider.shutdown()
+
+
+def test_a_collection_records_the_durations_of_a_bucket_by_one_call(
+    server: Server, database_name: str
+) -> None:
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    with MongoClient(server.uri) as client:
+        contrib.measure(client, provider)
+
+        def look() -> None:
+            for _ in range(100):
+                client[database_name]["things"].find_one({})
+            collected(reader)
+
+        names = entered(look, Path(sdk.__file__).parent)
+    # Of 300 durations: of the operations, of selecting a server, of waiting for a connection.
+    assert 0 < names.count("Histogram.record") < 60
+    provider.shutdown()
+
+
 def test_meter_gets_what_the_client_counted(face: Face, connect: Connect, database_name: str) -> None:
     client = connect()
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
-    opentelemetry.measure(client, provider)
+    contrib.measure(client, provider)
     work(face, client, database_name)
 
     points, counted = collected(reader), client.metrics()
@@ -155,7 +267,7 @@ def test_instrumentor_measures_every_client_made_while_it_is_on(
 ) -> None:
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
-    instrumentor = opentelemetry.MangonelInstrumentor()
+    instrumentor = contrib.MangonelInstrumentor()
     instrumentor.instrument(meter_provider=provider)
     try:
         client = connect(tracing=False)

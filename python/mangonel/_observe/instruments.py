@@ -5,6 +5,10 @@ Names that begin with `db.client` are OpenTelemetry's conventions for databases;
 
 from __future__ import annotations
 
+import os
+import weakref
+from functools import cache
+from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 from mangonel import _core, metrics
@@ -245,44 +249,123 @@ def core_of(client: Any, name: str = "client") -> _core.Core:
 
 
 class Clients:
-    """The clients whose counts are exported together. Counts of those that are gone stay: no counter shrinks."""
+    """The clients whose counts are exported together. Counts of those that are gone stay: no counter shrinks.
+
+    Attributes:
+        forks: how many forks this process is from the first one. A forked child begins anew.
+    """
 
     def __init__(self) -> None:
-        import weakref
-
-        self._cores: weakref.WeakSet[_core.Core] = weakref.WeakSet()
-        self._last: weakref.WeakKeyDictionary[_core.Core, _Totals] = weakref.WeakKeyDictionary()
+        self.forks = 0
+        # By the number of its core: a weak reference to it, and what was read of it last.
+        self._known: dict[int, tuple[weakref.ref[_core.Core], _Totals]] = {}
         self._gone: _Totals = {}
-        self._finalize = weakref.finalize
+        # A finalizer takes it too, maybe in the thread that holds it.
+        self._lock = RLock()
+        _all.add(self)
 
     def add(self, core: _core.Core) -> None:
         """Export what this client counts, from now on until the program ends."""
         core.count()
-        if core not in self._cores:
-            self._cores.add(core)
-            last: _Totals = {}
-            self._last[core] = last
-            self._finalize(core, self._keep, last)
+        _follow_forks()
+        number, mine = id(core), weakref.ref(self)
 
-    def _keep(self, last: _Totals) -> None:
-        _merge(self._gone, {key: value for key, value in last.items() if key[0] in _GROWING})
+        def forget(dropped: weakref.ref[_core.Core]) -> None:
+            clients = mine()
+            if clients is not None:
+                clients._forget(number, dropped)
+
+        with self._lock:
+            earlier = self._known.get(number)
+            if earlier is not None and earlier[0]() is core:
+                return
+            if earlier is not None:
+                # Its finalizer waits for the lock.
+                self._forget(number, earlier[0])
+            self._known[number] = weakref.ref(core, forget), {}
+        self._look_at_end_of(core)
+
+    def _look_at_end_of(self, core: _core.Core) -> None:
+        """Read the counts of a client once more when it is closed: it may be gone before the next collection."""
+        number, known, mine = id(core), weakref.ref(core), weakref.ref(self)
+
+        def look() -> None:
+            core, clients = known(), mine()
+            if core is not None and clients is not None:
+                with clients._lock:
+                    if (entry := clients._known.get(number)) is not None:
+                        _read(core, entry[1])
+
+        core.on_end(look)
+
+    def _forget(self, number: int, dropped: weakref.ref[_core.Core]) -> None:
+        """Keep what a client that is gone has counted."""
+        with self._lock:
+            known = self._known.get(number)
+            if known is not None and known[0] is dropped:
+                del self._known[number]
+                _merge(self._gone, _growing(known[1]))
+
+    def _start_over(self) -> None:
+        """Forget what the parent counted, which it exports itself."""
+        self.forks += 1
+        # Another thread of the parent may have held it.
+        self._lock = RLock()
+        self._gone.clear()
+        for known, last in list(self._known.values()):
+            last.clear()
+            core = known()
+            if core is not None:
+                # A child forgets what its parent's clients call at their end.
+                self._look_at_end_of(core)
 
     def totals(self) -> _Totals:
         """Return the sums over all clients, by the name of the instrument and its attributes."""
-        totals: _Totals = dict(self._gone)
-        for core in tuple(self._cores):
-            counted = metrics.snapshot(core)
-            last = self._last.get(core)
-            if counted is None or last is None:
-                continue
-            last.clear()
-            for instrument in INSTRUMENTS:
-                _merge(
-                    last,
-                    {(instrument.name, attributes): value for attributes, value in instrument.read(counted)},
-                )
-            _merge(totals, last)
+        totals: _Totals = {}
+        with self._lock:
+            # Copied, since a finalizer may run in between; held, so that none of these has one.
+            held = [
+                (core, last) for known, last in list(self._known.values()) if (core := known()) is not None
+            ]
+            for core, last in held:
+                _read(core, last)
+                _merge(totals, last)
+            # The finalizer of another thread waits for the lock.
+            for known, last in list(self._known.values()):
+                if known() is None:
+                    _merge(totals, _growing(last))
+            _merge(totals, dict(self._gone))
         return totals
+
+
+def _read(core: _core.Core, last: _Totals) -> None:
+    """Replace what was read of a client."""
+    counted = metrics.snapshot(core)
+    last.clear()
+    # It counts, since it was added.
+    assert counted is not None
+    for instrument in INSTRUMENTS:
+        found = {(instrument.name, attributes): value for attributes, value in instrument.read(counted)}
+        _merge(last, found)
+
+
+def _growing(totals: _Totals) -> _Totals:
+    return {key: value for key, value in totals.items() if key[0] in _GROWING}
+
+
+_all: weakref.WeakSet[Clients] = weakref.WeakSet()
+
+
+def _start_over() -> None:
+    for clients in tuple(_all):
+        clients._start_over()
+
+
+@cache
+def _follow_forks() -> None:
+    """Start over in a forked child, after the clients: these are prepared for forks before they are followed."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_start_over)
 
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """An OpenTelemetry meter of what clients count. Needs `opentelemetry-api`; holds no client.
 
 Values are read when OpenTelemetry collects them, so an operation pays nothing for it. OpenTelemetry has no histogram
-that is only read: what was counted since the last collection is recorded then, each duration as the mean of its bucket.
-So counts, buckets and sums are exact, and the extremes are not.
+that is only read: what was counted since the last collection is recorded then, each duration as the mean of its bucket,
+and the bucket as a whole. So counts, buckets and sums are exact, and the extremes are not.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 
 from mangonel._observe.instruments import COUNTER, GAUGE, HISTOGRAM, INSTRUMENTS, Clients, Instrument
+from mangonel._observe.repeated import Repeated, repeat
 from mangonel._version import __version__
 from mangonel.metrics import Histogram
 
@@ -36,7 +37,12 @@ class Meter:
 
     def __init__(self, provider: MeterProvider | None = None) -> None:
         self._clients = Clients()
+        # Of the collection that is under way: the values, and the names that were read.
+        self._totals: dict[tuple[str, Attributes], int | Histogram] = {}
+        self._read: set[str] = set()
+        # What was recorded in this process, which is so many forks from the first.
         self._recorded: dict[tuple[str, Attributes], Histogram] = {}
+        self._forks = 0
         self._histograms: dict[str, Any] = {}
         meter = metrics.get_meter("mangonel", __version__, provider)
         for instrument in INSTRUMENTS:
@@ -60,29 +66,36 @@ class Meter:
 
     def _reader(self, name: str) -> Callable[[CallbackOptions], Iterator[Observation]]:
         def read(_: CallbackOptions) -> Iterator[Observation]:
-            totals = self._clients.totals()
-            # One of the callbacks of a collection records for all histograms.
-            if name == _RECORDS:
-                self._record(totals)
-            for (found, attributes), value in totals.items():
+            # A collection reads each name once: the first that is read again begins the next one.
+            if name in self._read:
+                self._read.clear()
+            if not self._read:
+                self._totals = self._clients.totals()
+                self._record()
+            self._read.add(name)
+            for (found, attributes), value in self._totals.items():
                 if found == name and isinstance(value, int):
                     yield Observation(value, dict(attributes))
 
         return read
 
-    def _record(self, totals: dict[tuple[str, Attributes], int | Histogram]) -> None:
-        for key, value in totals.items():
+    def _record(self) -> None:
+        """Record the durations since the last collection: OpenTelemetry collects histograms after what is read."""
+        if self._forks != self._clients.forks:
+            self._forks = self._clients.forks
+            self._recorded.clear()
+        more: list[Repeated] = []
+        for key, value in self._totals.items():
             if isinstance(value, int):
                 continue
             earlier = self._recorded.get(key)
             self._recorded[key] = value
-            record, attributes = self._histograms[key[0]].record, dict(key[1])
+            histogram, attributes = self._histograms[key[0]], dict(key[1])
             for bucket, count in enumerate(value.counts):
                 new = count - (earlier.counts[bucket] if earlier else 0)
                 if new > 0:
                     mean = (value.sums[bucket] - (earlier.sums[bucket] if earlier else 0.0)) / new
-                    for _ in range(new):
-                        record(mean, attributes)
-
-
-_RECORDS = "db.client.connection.count"
+                    histogram.record(mean, attributes)
+                    if new > 1:
+                        more.append(Repeated(histogram, mean, attributes, new - 1))
+        repeat(more)

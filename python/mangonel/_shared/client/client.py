@@ -153,6 +153,7 @@ class _MongoClient(
                 "expected options of characters that UTF-8 has, got a lone surrogate in the user name, the password "
                 "or another option"
             )
+        fork_and_exit.prepare()
         listeners.follow(self._core)
         self._tracer = listeners.tracer
         if options.security is not None:

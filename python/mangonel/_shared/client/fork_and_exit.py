@@ -19,8 +19,8 @@ _clients = {}
 _is_registered = False
 
 
-def remember(client: Any) -> None:
-    """Make `client` start over in every child that is forked from now on."""
+def prepare() -> None:
+    """Have forks and the end handled, before anything else that follows a client registers for them."""
     global _is_registered
     if not _is_registered:
         import atexit
@@ -29,6 +29,10 @@ def remember(client: Any) -> None:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_start_over)
         _is_registered = True
+
+
+def remember(client: Any) -> None:
+    """Make `client` start over in every child that is forked from now on."""
     number = id(client)
 
     def forget(dropped: ref[Any], clients: dict[int, ref[Any]] = _clients) -> None:
