@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from typing import Any
 
@@ -80,6 +81,24 @@ def test_a_server_without_tls_is_told_apart(
     uri = f"mongodb://{standalone.members[0].address}/?directConnection=true"
     words = "may not speak TLS"
     assert words in message_of(face, uri, words, tlsCAFile=str(certificates.authority))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tls": True}, r"in the TLS handshake for \d\.\d s; the server may not speak TLS on this port"),
+        ({}, r"no reply to hello for \d\.\d s"),
+    ],
+)
+def test_a_server_that_has_not_answered_in_time_is_told_by_what_was_asked_of_it(
+    face: Face, options: dict[str, Any], words: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"mongodb://127.0.0.1:{silent.getsockname()[1]}/?directConnection=true"
+        # The connection is there as soon as the system has accepted it.
+        client = face.client(uri, serverSelectionTimeoutMS=1000, **options)
+        with pytest.raises(ServerSelectionTimeoutError, match=rf"\(Unknown: {words}\)$"):
+            face.run(lambda: client.shop.orders.find_one())
 
 
 def test_a_client_without_tls_hears_that_the_server_may_want_it(face: Face, server_context: Any) -> None:

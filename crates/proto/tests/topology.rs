@@ -369,6 +369,31 @@ fn behind_a_load_balancer_an_error_clears_its_service_and_nothing_else() {
 }
 
 #[test]
+fn a_server_without_an_answer_is_described_by_what_its_first_check_is_doing() {
+    let mut world = World::new(settings());
+    assert_eq!(world.topology.describe(at(300)), "the deployment has a:27017 (Unknown)");
+    world.step(0);
+    assert!(world.topology.describe(at(300)).ends_with("(Unknown: connecting for 0.3 s)"));
+    world.topology.handle_monitor_securing(&world.a);
+    assert!(
+        world.topology.describe(at(300)).ends_with(
+            "(Unknown: in the TLS handshake for 0.3 s; the server may not speak TLS on this port)"
+        )
+    );
+    world.connect(300);
+    assert!(world.topology.describe(at(500)).ends_with("(Unknown: no reply to hello for 0.5 s)"));
+    world.break_line(Failure::Timeout, 600);
+    let seen = world.topology.describe(at(700));
+    world.step(20_000);
+    assert!(!seen.ends_with("(Unknown)") && world.topology.describe(at(20_100)) == seen, "{seen}");
+    world.connect(20_200);
+    world.reply(None, false, 20_300);
+    assert_eq!(world.topology.describe(at(20_400)), "the deployment has a:27017 (Standalone)");
+    world.step(40_000);
+    assert_eq!(world.topology.describe(at(41_000)), "the deployment has a:27017 (Standalone)");
+}
+
+#[test]
 fn closing_tells_listeners_last_that_the_topology_closed() {
     let mut world = World::new(settings());
     world.events();

@@ -96,10 +96,11 @@ class BlockingLoop:
             return exchange.step_timeout
 
         try:
-            if self._security is None:
-                sock = open_socket(exchange.address, limit, self._proxy)
-            else:
-                sock = open_secure(exchange.address, limit, self._security, self._proxy)
+            sock = open_socket(exchange.address, limit, self._proxy)
+            if self._security is not None:
+                if type(exchange) is _core.Monitor:
+                    exchange.handle_securing()
+                sock = secure_socket(sock, exchange.address, limit, self._security)
         except OSError as error:
             exchange.handle_network_error(error, isinstance(error, TimeoutError))
         else:

@@ -155,6 +155,11 @@ impl Client {
         self.topology.description()
     }
 
+    /// Returns what is known of the deployment, in a line for error messages.
+    pub fn describe(&self, now: Instant) -> String {
+        self.topology.describe(now)
+    }
+
     /// Returns whether [`close`](Self::close) was called.
     pub fn is_closed(&self) -> bool {
         self.is_closed

@@ -320,7 +320,7 @@ impl Exchange {
             }
             _ => String::new(),
         };
-        let description = client.description();
+        let description = client.describe(now);
         let message = format!("no {wanted} within {limit} s: {choice}{description}{earlier}");
         self.announce_selection(client, SelectionEvent::Failed { message: message.clone() });
         self.fail(Failure::ServerSelection(message));

@@ -460,21 +460,36 @@ impl TopologyDescription {
 /// `rs0 has no servers, turned away: a:27017 (a member of replica set "rs1")`.
 impl fmt::Display for TopologyDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.set_name.as_deref().unwrap_or("the deployment"))?;
+        self.tell(f, |_| None)
+    }
+}
+
+impl TopologyDescription {
+    /// Writes the line. `under_way`: what the first check of a server, which has not ended yet, is doing.
+    pub(super) fn tell(
+        &self,
+        out: &mut impl fmt::Write,
+        under_way: impl Fn(&Address) -> Option<String>,
+    ) -> fmt::Result {
+        out.write_str(self.set_name.as_deref().unwrap_or("the deployment"))?;
         if self.servers.is_empty() {
-            f.write_str(" has no servers")?;
+            out.write_str(" has no servers")?;
             for (index, (address, what)) in self.turned_away.iter().enumerate() {
                 let before = if index == 0 { ", turned away:" } else { "," };
-                write!(f, "{before} {address} ({what})")?;
+                write!(out, "{before} {address} ({what})")?;
             }
             return Ok(());
         }
         for (index, server) in self.servers.values().enumerate() {
             let before = if index == 0 { " has" } else { "," };
-            write!(f, "{before} {} ({}", server.address, server.server_type.name())?;
+            write!(out, "{before} {} ({}", server.address, server.server_type.name())?;
+            let is_unknown = server.server_type == ServerType::Unknown;
             match &server.error {
-                Some(error) => write!(f, ": {error})")?,
-                None => f.write_str(")")?,
+                Some(error) => write!(out, ": {error})")?,
+                None => match under_way(&server.address).filter(|_| is_unknown) {
+                    Some(doing) => write!(out, ": {doing})")?,
+                    None => out.write_str(")")?,
+                },
             }
         }
         Ok(())

@@ -151,6 +151,21 @@ impl Topology {
         step
     }
 
+    /// Returns what is known, in a line for error messages: of a server without an answer, what its first check is doing.
+    pub fn describe(&self, now: Instant) -> String {
+        let mut line = String::new();
+        let doing = |address: &Address| self.watches.get(address)?.monitor.doing(now);
+        self.description.tell(&mut line, doing).expect("a String takes every text");
+        line
+    }
+
+    /// The monitor has reached the server; the TLS handshake begins now.
+    pub fn handle_monitor_securing(&mut self, address: &Address) {
+        if let Some(watch) = self.watches.get_mut(address) {
+            watch.monitor.handle_securing();
+        }
+    }
+
     /// The monitor has connected.
     pub fn handle_monitor_connected(&mut self, address: &Address, now: Instant) {
         if let Some(watch) = self.watches.get_mut(address) {

@@ -118,6 +118,8 @@ pub struct Monitor {
     next_check: Instant,
     is_check_requested: bool,
     has_streamed: bool,
+    // Whether the connection that is being opened has reached the server, and TLS comes next.
+    is_securing: bool,
     // A heartbeat that began and was not told to listeners yet; true when awaited.
     started: Option<bool>,
 }
@@ -137,6 +139,7 @@ impl Monitor {
             next_check: now,
             is_check_requested: false,
             has_streamed: false,
+            is_securing: false,
             started: None,
         }
     }
@@ -185,6 +188,24 @@ impl Monitor {
     pub fn check_under_way(&self, now: Instant) -> Option<(Duration, bool)> {
         let is_awaited = matches!(self.state, State::Awaiting(_) | State::Streaming);
         self.is_checking().then(|| (now.saturating_since(self.check_started), is_awaited))
+    }
+
+    /// Says what the check under way is doing and for how long, for error messages; `None` between checks.
+    pub fn doing(&self, now: Instant) -> Option<String> {
+        let seconds = now.saturating_since(self.check_started).as_secs_f64();
+        match self.state {
+            State::Connecting if self.is_securing => Some(format!(
+                "in the TLS handshake for {seconds:.1} s; the server may not speak TLS on this port"
+            )),
+            State::Connecting => Some(format!("connecting for {seconds:.1} s")),
+            State::Handshaking | State::Polling => Some(format!("no reply to hello for {seconds:.1} s")),
+            State::Idle | State::Ready | State::Awaiting(_) | State::Streaming | State::Stopped => None,
+        }
+    }
+
+    /// The server was reached; the TLS handshake begins now.
+    pub fn handle_securing(&mut self) {
+        self.is_securing = self.state == State::Connecting;
     }
 
     /// The monitor has connected; the handshake goes out now.
@@ -306,6 +327,7 @@ impl Monitor {
 
     fn begin_check(&mut self, state: State, now: Instant) {
         self.state = state;
+        self.is_securing = false;
         self.check_started = now;
         self.hello_sent = now;
         self.started = Some(matches!(state, State::Awaiting(_) | State::Streaming));

@@ -218,6 +218,15 @@ impl Monitor {
         }
     }
 
+    /// The server was reached, and the TLS handshake begins: an error message says so while it is not over.
+    fn handle_securing(&self, py: Python<'_>) {
+        if self.role == Role::Watch {
+            self.core.get().with(py, |state| {
+                state.client.with_topology(|topology| topology.handle_monitor_securing(&self.address));
+            });
+        }
+    }
+
     /// A connection was opened.
     fn handle_connected(&mut self, py: Python<'_>, transport: Py<PyAny>, fd: i32) -> PyResult<Py<Link>> {
         let _ = fd;
