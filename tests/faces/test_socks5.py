@@ -54,6 +54,22 @@ def test_every_connection_goes_through_the_proxy(face: str, route: tuple[str, in
     assert set(proxy.asked) == {("only.the.proxy", 1234)}
 
 
+@pytest.mark.parametrize(
+    ("host", "asked", "kind"),
+    [("127.0.0.1", "127.0.0.1", 1), ("[::1]", "::1", 4), ("localhost", "localhost", 3)],
+)
+def test_an_ip_address_is_told_as_one(
+    face: str, route: tuple[str, int], host: str, asked: str, kind: int
+) -> None:
+    with SocksProxy(route=route) as proxy:
+        options = {"proxyHost": "127.0.0.1", "proxyPort": proxy.port, "directConnection": True}
+
+        assert ping(face, f"mongodb://{host}:1234", **options)["ok"] == 1
+
+    assert set(proxy.asked) == {(asked, 1234)}
+    assert set(proxy.kinds) == {kind}
+
+
 def test_the_proxy_is_told_user_and_password(face: str, route: tuple[str, int]) -> None:
     with SocksProxy((b"ada", SECRET.encode()), route) as proxy:
         options = {"proxyHost": "localhost", "proxyPort": proxy.port, "proxyUsername": "ada"}

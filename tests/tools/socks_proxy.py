@@ -25,6 +25,8 @@ class SocksProxy:
     ) -> None:
         self._credentials, self._route, self._refusal = credentials, route, refusal
         self.asked: list[tuple[str, int]] = []
+        # The types of these addresses.
+        self.kinds: list[int] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._open: set[socket.socket] = set()
@@ -62,8 +64,14 @@ class SocksProxy:
                     return
             else:
                 client.sendall(b"\x05\x00")
-            assert self._read(client, 4) == b"\x05\x01\x00\x03"
-            host = self._read(client, self._read(client, 1)[0]).decode()
+            *head, kind = self._read(client, 4)
+            assert head == [5, 1, 0]
+            if kind == 3:
+                host = self._read(client, self._read(client, 1)[0]).decode()
+            else:
+                family = {1: socket.AF_INET, 4: socket.AF_INET6}[kind]
+                host = socket.inet_ntop(family, self._read(client, 4 if kind == 1 else 16))
+            self.kinds.append(kind)
             place = host, int.from_bytes(self._read(client, 2))
             self.asked.append(place)
             if self._refusal:

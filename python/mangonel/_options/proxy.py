@@ -5,6 +5,8 @@ Spec: socks5-support. The proxy looks the host's name up.
 
 from __future__ import annotations
 
+from _socket import AF_INET, AF_INET6, inet_pton
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -16,6 +18,8 @@ _VERSION, _PASSWORD_VERSION = b"\x05", b"\x01"
 _NO_AUTHENTICATION, _USERNAME_PASSWORD = 0x00, 0x02
 _CONNECT = b"\x01\x00"
 _NAME = b"\x03"
+# The types of an address in a request, by its family.
+_LITERALS = ((AF_INET, b"\x01"), (AF_INET6, b"\x04"))
 # By the type of the address in a reply: its bytes, without a name, which says its own length.
 _ADDRESS_SIZES = {0x01: 4, 0x04: 16}
 _REFUSALS = {
@@ -94,9 +98,7 @@ class Proxy:
                 "wants an authentication that was not offered; set proxyUsername and proxyPassword"
             )
         host, port = target
-        name = host.encode("ascii" if host.isascii() else "idna")
-        place = bytes([len(name)]) + name + (port or 0).to_bytes(2)
-        head = await ask(_VERSION + _CONNECT + _NAME + place, 4)
+        head = await ask(_VERSION + _CONNECT + _place(host) + (port or 0).to_bytes(2), 4)
         self._check_version(head)
         if head[1] != 0:
             reason = _REFUSALS.get(head[1], f"reply {head[1]}")
@@ -119,3 +121,14 @@ class Proxy:
     def _error(self, reason: str) -> ProxyError:
         host, port = self.address
         return ProxyError(f"the proxy {host}:{port}: {reason}")
+
+
+def _place(host: str) -> bytes:
+    """Return a host as a request names it: the bytes of an IP address, which is no name, or a name."""
+    for family, kind in _LITERALS:
+        try:
+            return kind + inet_pton(family, host)
+        except (OSError, ValueError):
+            continue
+    name = host.encode("ascii" if host.isascii() else "idna")
+    return _NAME + bytes([len(name)]) + name
