@@ -6,7 +6,7 @@ pytest finds it by its entry point. It loads nothing of the driver until a test 
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from mangonel.server import Server
 
 _MARK = "mangonel"
+# How long the end of a run waits for a server that ran before it.
+_DROP_TIMEOUT_S = 5.0
 # What one process keeps from test to test: by the options of a mark, a server and a client of it.
 _kept = ExitStack()
 _servers: dict[str, Server | _Running] = {}
@@ -127,6 +129,9 @@ def mangonel_database(request: pytest.FixtureRequest, mangonel_client: MongoClie
     name = _server_of(request)[0]
     if name not in _emptiers:
         _emptiers[name] = Emptier(database)
+        if run and isinstance(_servers[name], _Running):
+            # The next run has another number, so databases of its own.
+            _kept.callback(_drop, database)
     _emptiers[name].empty()
     _recorder.clear()
     return database
@@ -155,6 +160,15 @@ def count_commands(mangonel_server: Server) -> Callable[..., AbstractContextMana
             pytest.fail(str(error), pytrace=False)
 
     return counting
+
+
+def _drop(database: Database[Any]) -> None:
+    from mangonel import timeout
+    from mangonel.errors import PyMongoError
+
+    # The run has ended; its server may have as well.
+    with suppress(PyMongoError), timeout(_DROP_TIMEOUT_S):
+        database.client.drop_database(database.name)
 
 
 def _server_of(request: pytest.FixtureRequest) -> tuple[str, Server | _Running]:

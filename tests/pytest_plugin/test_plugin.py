@@ -6,9 +6,11 @@ import subprocess
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mangonel import MongoClient
 from mangonel.server import Server
 from tools.inner_pytest import run_pytest
 
@@ -154,7 +156,9 @@ def test_marks_choose_the_server(run: Run) -> None:
         assert said in finished.stdout, finished.stdout
 
 
-def test_workers_of_xdist_have_databases_of_their_own_on_one_server(run: Run, server: Server) -> None:
+def test_workers_of_xdist_have_databases_of_their_own_on_one_server(
+    run: Run, server: Server, tmp_path: Path
+) -> None:
     finished = run(
         """
         import os, pathlib, time
@@ -173,6 +177,7 @@ def test_workers_of_xdist_have_databases_of_their_own_on_one_server(run: Run, se
             meet("stored")
             assert mangonel_database.users.distinct("_id") == [os.environ["PYTEST_XDIST_WORKER"]]
             meet("read")
+            pathlib.Path(f"database-{mangonel_database.name}").touch()
 
         def test_empty(mangonel_database):
             assert mangonel_database.users.count_documents({}) == 0
@@ -181,6 +186,11 @@ def test_workers_of_xdist_have_databases_of_their_own_on_one_server(run: Run, se
     )
     assert finished.returncode == 0, finished.stdout
     assert "4 passed" in finished.stdout
+    # They are not left in a server that goes on: each run has others.
+    names = {each.name.removeprefix("database-") for each in tmp_path.glob("database-*")}
+    with MongoClient[Any](server.uri) as client:
+        assert len(names) == 2
+        assert names.isdisjoint(client.list_database_names())
 
 
 def test_each_worker_of_xdist_starts_one_server_for_all_of_its_tests(run: Run, tmp_path: Path) -> None:
