@@ -428,6 +428,57 @@ print("done")
 """
 
 
+UNDER_WSGI = """
+import os, sys, threading
+sys.path.insert(0, {here!r})
+import django_project
+django_project.configure({uri!r}, {folder!r})
+from asgiref.sync import async_to_sync
+from mangonel.contrib.django import async_client
+
+async def view():
+    await async_client().admin.command("ping")
+    return async_client()
+
+def requests():
+    for _ in range(10):
+        seen.append(async_to_sync(view)())
+
+seen = []
+visitors = [threading.Thread(target=requests) for _ in range(4)]
+for each in visitors:
+    each.start()
+for each in visitors:
+    each.join()
+assert len(seen) == 40 and len(set(map(id, seen))) == 1, len(set(map(id, seen)))
+# Connections of loops that have ended are closed when the next loop comes.
+requests()
+
+def is_socket(name):
+    try:
+        return "socket:" in os.readlink(f"/proc/self/fd/{{name}}")
+    except OSError:
+        # The folder's own, which is closed by now.
+        return False
+
+sockets = sum(map(is_socket, os.listdir("/proc/self/fd")))
+assert sockets < 20, sockets
+
+async def end():
+    await async_client().close()
+
+async_to_sync(end)()
+assert async_to_sync(view)() is not seen[0]
+print("done")
+"""
+
+
+def test_async_views_under_wsgi_share_a_client(server: Server, tmp_path: Path) -> None:
+    program = UNDER_WSGI.format(here=str(HERE), uri=server.uri.replace("/?", "/wsgi?"), folder=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "done", done.stderr
+
+
 def test_each_process_has_a_client_and_what_is_down_is_named(server: Server, tmp_path: Path) -> None:
     program = FORKING.format(here=str(HERE), uri=server.uri.replace("/?", "/forking?"), folder=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)

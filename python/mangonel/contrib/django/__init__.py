@@ -13,7 +13,6 @@ import asyncio
 import atexit
 import os
 import threading
-import weakref
 from typing import TYPE_CHECKING, Any
 
 try:
@@ -38,8 +37,8 @@ TIMEOUT_MS = 2000
 
 _lock = threading.Lock()
 _clients: dict[str, MongoClient[Any]] = {}
-# An asyncio client's sockets belong to one loop.
-_on_loops: weakref.WeakKeyDictionary[Any, dict[str, AsyncMongoClient[Any]]] = weakref.WeakKeyDictionary()
+# One for all event loops: under WSGI each request to an `async def` view has a loop of its own.
+_async_clients: dict[str, AsyncMongoClient[Any]] = {}
 
 
 def client(alias: str = "default") -> MongoClient[Any]:
@@ -55,17 +54,11 @@ def client(alias: str = "default") -> MongoClient[Any]:
         >>> client().shop.orders.count_documents({})
         0
     """
-    found = _clients.get(alias)
-    if found is None:
-        with _lock:
-            found = _clients.get(alias)
-            if found is None:
-                found = _clients[alias] = _made(MongoClient, alias)
-    return found
+    return _shared(_clients, MongoClient, alias)
 
 
 def async_client(alias: str = "default") -> AsyncMongoClient[Any]:
-    """Return this process's asyncio client of a deployment, for the running event loop.
+    """Return this process's asyncio client of a deployment; all event loops share it.
 
     Args:
         alias: its name in the setting MANGONEL.
@@ -79,15 +72,21 @@ def async_client(alias: str = "default") -> AsyncMongoClient[Any]:
         0
     """
     try:
-        loop = asyncio.get_running_loop()
+        asyncio.get_running_loop()
     except RuntimeError:
         raise RuntimeError(
             "expected a running event loop for async_client(), got none; use client() where no `async def` is"
         ) from None
-    mine = _on_loops.setdefault(loop, {})
-    found = mine.get(alias)
-    if found is None:
-        found = mine[alias] = _made(AsyncMongoClient, alias)
+    return _shared(_async_clients, AsyncMongoClient, alias)
+
+
+def _shared(clients: dict[str, Any], kind: Any, alias: str) -> Any:
+    found = clients.get(alias)
+    if found is None or found._core.is_closed:
+        with _lock:
+            found = clients.get(alias)
+            if found is None or found._core.is_closed:
+                found = clients[alias] = _made(kind, alias)
     return found
 
 
