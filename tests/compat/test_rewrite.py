@@ -78,6 +78,64 @@ def test_what_cannot_be_changed_is_left_and_told(statement: str, reason: str) ->
     assert rewritten(source) == (source, [(3, reason)])
 
 
+@pytest.mark.parametrize(
+    ("source", "left"),
+    [
+        ("try: import pymongo\nexcept ImportError: pymongo = None\n", "the import shares its line with `if`"),
+        ("if True: from bson import ObjectId\n", "the import shares its line with `if`"),
+    ],
+)
+def test_an_import_behind_a_colon_is_told(source: str, left: str) -> None:
+    text, ((line, reason),) = rewritten(source.encode())
+
+    assert (text.decode(), line) == (source, 1)
+    assert reason.startswith(left)
+
+
+def test_a_name_that_is_read_of_a_module_and_is_not_there_is_told() -> None:
+    source = (
+        "import pymongo\nimport bson as b\nfrom pymongo import errors\n"
+        "pymongo.MongoClient().db\npymongo.errors.PyMongoError\npymongo.has_snappy\n"
+        "errors.Nothing\nb.ObjectId\nother.pymongo.nothing\nb.json_util.dumps\npymongo.cursor.Cursor\n"
+    )
+
+    _, left = rewritten(source.encode())
+
+    assert left == [
+        (6, "pymongo.has_snappy has no counterpart in mangonel"),
+        (7, "pymongo.errors.Nothing has no counterpart in mangonel"),
+    ]
+
+
+def test_installed_packages_below_a_folder_stay(tmp_path: Path) -> None:
+    source = b"from pymongo import ASCENDING\n"
+    places = [".venv/lib/a.py", "env/lib/a.py", "lib/site-packages/a.py", "node_modules/a.py", "src/a.py"]
+    for place in places:
+        (tmp_path / place).parent.mkdir(parents=True)
+        (tmp_path / place).write_bytes(source)
+    (tmp_path / "env/pyvenv.cfg").touch()
+
+    assert run("--rewrite", tmp_path).returncode == 0
+
+    changed = [place for place in places if (tmp_path / place).read_bytes() != source]
+    assert changed == ["src/a.py"]
+
+
+def test_a_file_of_another_encoding_than_it_says_is_told_and_the_others_are_changed(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_bytes(b"name = '\xe9'\n")
+    (tmp_path / "b.py").write_bytes(b"# coding: klingon\n")
+    (tmp_path / "c.py").write_bytes(b"# coding: latin-1\nfrom pymongo import ASCENDING\nname = '\xe9'\n")
+
+    finished = run("--rewrite", tmp_path)
+
+    assert finished.returncode == 1
+    assert [line.partition(": expected Python source, got ")[0] for line in finished.stdout.splitlines()] == [
+        f"{tmp_path / 'a.py'}:1",
+        f"{tmp_path / 'b.py'}:1",
+    ]
+    assert (tmp_path / "c.py").read_bytes().endswith(b"\nfrom mangonel import ASCENDING\nname = '\xe9'\n")
+
+
 def test_a_folder_is_rewritten_in_place(tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     (tmp_path / "below/first.py").write_text("from pymongo import ASCENDING\n")

@@ -5,6 +5,7 @@ Needs LibCST, the extra `mangonel[rewrite]`.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -32,6 +33,9 @@ _ALIAS_ONLY = frozenset(
 )
 
 
+_INSTALLED = frozenset(["__pycache__", "node_modules", "site-packages"])
+
+
 class Unchanged(Exception):
     """A statement stays as it is; the message says why."""
 
@@ -39,11 +43,14 @@ class Unchanged(Exception):
 def rewrite(path: Path) -> list[str]:
     """Rewrite the imports of a file, or of all `*.py` below a folder; return what was left, as `file:line: reason`.
 
+    Installed packages are none of the program: folders that begin with a dot, virtual environments, `site-packages` and
+    `node_modules` below the folder stay as they are.
+
     Raises:
         OSError: a file cannot be read or written.
     """
     left: list[str] = []
-    for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+    for file in _files(path) if path.is_dir() else [path]:
         # Bytes, since LibCST honours a file's own encoding and line endings.
         source = file.read_bytes()
         try:
@@ -51,10 +58,27 @@ def rewrite(path: Path) -> list[str]:
         except cst.ParserSyntaxError as error:
             left.append(f"{file}:{error.raw_line}: expected Python source, got a syntax error")
             continue
+        except (LookupError, SyntaxError, ValueError) as error:
+            # Its encoding is unknown, or it is in another one than it says.
+            left.append(f"{file}:1: expected Python source, got {error}")
+            continue
         if text != source:
             file.write_bytes(text)
         left += [f"{file}:{line}: {reason}" for line, reason in reasons]
     return left
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Return the Python files of the program below a folder, in order."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in _INSTALLED
+            and not os.path.exists(f"{place}/{name}/pyvenv.cfg")
+        )
+        yield from (Path(place, name) for name in sorted(names) if name.endswith(".py"))
 
 
 def rewritten(source: bytes) -> tuple[bytes, list[tuple[int, str]]]:
@@ -66,7 +90,8 @@ def rewritten(source: bytes) -> tuple[bytes, list[tuple[int, str]]]:
     wrapper = MetadataWrapper(cst.parse_module(source))
     imports = _Imports()
     module = wrapper.visit(imports)
-    return module.bytes, sorted(imports.left)
+    imports.look_at_attributes()
+    return module.bytes, sorted(set(imports.left))
 
 
 class _Imports(cst.CSTTransformer):
@@ -75,6 +100,9 @@ class _Imports(cst.CSTTransformer):
     def __init__(self) -> None:
         super().__init__()
         self.left: list[tuple[int, str]] = []
+        # The modules by the names that the program gives them, and what it reads of names.
+        self._bound: dict[str, str] = {}
+        self._read: list[tuple[int, list[str]]] = []
 
     def leave_SimpleStatementLine(  # noqa: N802  # LibCST's name
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
@@ -96,6 +124,56 @@ class _Imports(cst.CSTTransformer):
             trailing_whitespace=updated_node.trailing_whitespace
         )
         return cst.FlattenSentinel(cast("list[cst.BaseStatement]", lines))
+
+    def visit_SimpleStatementSuite(self, node: cst.SimpleStatementSuite) -> None:  # noqa: N802  # LibCST's name
+        """Tell of an import behind a colon, which two statements cannot replace."""
+        if any(_is_ours(each) for each in node.body if isinstance(each, cst.Import | cst.ImportFrom)):
+            self._leave(node, "the import shares its line with `if`, `try` or the like")
+
+    def visit_Import(self, node: cst.Import) -> None:  # noqa: N802  # LibCST's name
+        """Note the modules' names."""
+        for alias in node.names:
+            module = _name(alias.name)
+            if module.partition(".")[0] in _ROOTS:
+                bound = alias.evaluated_alias
+                if bound is None:
+                    bound = module = module.partition(".")[0]
+                self._bound[bound] = module
+
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> None:  # noqa: N802  # LibCST's name
+        """Note the names of modules among what is imported."""
+        if not isinstance(node.names, cst.ImportStar) and not node.relative:
+            for alias in node.names:
+                module = f"{_name(node.module)}.{_name(alias.name)}"
+                if module in _SOURCES:
+                    self._bound[alias.evaluated_alias or _name(alias.name)] = module
+
+    def visit_Attribute(self, node: cst.Attribute) -> None:  # noqa: N802  # LibCST's name
+        """Note what is read of a name."""
+        names: list[str] = []
+        inner: cst.BaseExpression = node
+        while isinstance(inner, cst.Attribute):
+            names.insert(0, inner.attr.value)
+            inner = inner.value
+        if isinstance(inner, cst.Name):
+            line = self.get_metadata(PositionProvider, node).start.line
+            self._read.append((line, [inner.value, *names]))
+
+    def look_at_attributes(self) -> None:
+        """Tell of names of modules that are read as attributes, and have no counterpart."""
+        for line, (bound, *names) in self._read:
+            module = self._bound.get(bound)
+            while module is not None and names and f"{module}.{names[0]}" in _SOURCES:
+                module = f"{module}.{names.pop(0)}"
+            if module is None or not names:
+                continue
+            try:
+                home = import_module(f"mangonel.{_module_of(module)}".removesuffix("."))
+            except Unchanged:
+                # The import is told.
+                continue
+            if not hasattr(home, names[0]):
+                self.left.append((line, f"{module}.{names[0]} has no counterpart in mangonel"))
 
     def visit_SimpleString(self, node: cst.SimpleString) -> None:  # noqa: N802  # LibCST's name
         """Tell of names in strings, as `mock.patch` and `import_module` take them."""
