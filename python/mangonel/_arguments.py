@@ -1,10 +1,12 @@
-"""The checks of an argument's type. Must not know: anything else of the package."""
+"""The checks of an argument's type, and the names of methods in errors. Must not know: anything else of the package."""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, TypeVar
+
+    C = TypeVar("C", bound=type[Any])
 
 
 def expect(name: str, value: Any, kinds: type | tuple[type, ...], expected: str) -> Any:
@@ -30,3 +32,37 @@ def expect_instance(name: str, value: Any, kind: type) -> Any:
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be an instance of {kind.__name__}, not {type(value)}")
     return value
+
+
+def told_by_public_name(cls: C) -> C:
+    """Let errors of wrong keywords name the methods of a class by its public name; return the class.
+
+    Python tells such an error by the name that the function has: `Collection.insert_one()`, and not that of the mixin
+    which defines it. What several classes share has its own name alone.
+
+    Args:
+        cls: a class that a program sees under the same name without a leading underscore.
+
+    Example:
+        >>> _Collection = told_by_public_name(_Collection)
+    """
+    owner = cls.__name__.lstrip("_")
+    done = {base for known in cls.__mro__ if known in _told for base in known.__mro__}
+    _told.add(cls)
+    for base in cls.__mro__:
+        if base in done or not base.__module__.startswith("mangonel."):
+            continue
+        start = f"{base.__name__}."
+        methods: dict[str, Any] = vars(base)  # type: ignore[assignment]  # a view of it
+        for name, method in methods.items():
+            if type(method) is not _Function or method.__name__ != name or (name[0] == "_" != name[-1]):
+                continue
+            # Another name was given before: by the module, or since the method serves another class as well.
+            is_own = method.__qualname__ == start + name
+            if is_own or "." in method.__qualname__:
+                method.__qualname__ = f"{owner}.{name}" if is_own else name
+    return cls
+
+
+_Function: Any = type(told_by_public_name)
+_told: set[type] = set()

@@ -336,6 +336,45 @@ def test_a_misspelt_option_of_a_query_is_told_by_the_name_of_the_method() -> Non
                 getattr(client.shop.orders, name)({}, limt=3)
 
 
+PUBLIC_CLASSES = {
+    name: found
+    for module in (mangonel.api, gridfs)
+    for name in dir(module)
+    # Some are what faces and ports are made of.
+    if isinstance(found := getattr(module, name), type) and not found.__module__.startswith("mangonel._")
+}
+
+
+@pytest.mark.parametrize("owner", PUBLIC_CLASSES)
+def test_a_misspelt_option_is_told_by_the_name_of_a_public_class(owner: str) -> None:
+    for name, method in inspect.getmembers(PUBLIC_CLASSES[owner], inspect.isfunction):
+        _, *options = inspect.signature(method).parameters.values()
+        is_open = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in options)
+        if name.startswith("_") or is_open or not options:
+            continue
+        with pytest.raises(TypeError) as caught:
+            method(None, limt=3)
+        told, _, _ = str(caught.value).partition("()")
+        class_name, _, method_name = told.rpartition(".")
+        assert class_name in ("", "PyMongoError", *PUBLIC_CLASSES), caught.value
+        assert method_name in (name, "find", "find_one"), caught.value
+
+
+def test_an_insert_with_a_misspelt_option_names_the_face_that_the_program_uses() -> None:
+    with (
+        MongoClient[Any](DEAD, connect=False) as client,
+        pytest.raises(TypeError, match=r"^Collection\.insert_one\(\)"),
+    ):
+        client.shop.orders.insert_one({}, sesion=None)  # type: ignore[call-arg]
+
+    async def steps() -> None:
+        async with AsyncMongoClient[Any](DEAD) as client:
+            with pytest.raises(TypeError, match=r"^AsyncCollection\.insert_one\(\)"):
+                client.shop.orders.insert_one({}, sesion=None)  # type: ignore[call-arg]
+
+    asyncio.run(steps())
+
+
 def test_an_operation_that_is_not_awaited_is_told_by_the_name_of_the_package() -> None:
     async def steps() -> None:
         async with AsyncMongoClient[Any](DEAD) as client:

@@ -35,7 +35,10 @@ def coroutine_functions(cls: C) -> C:
                 continue
             seen.add(name)
             if type(method) is FunctionType and _returns_coroutine(method):
-                setattr(cls, name, _coroutine_function(method))
+                copy = _coroutine_function(method)
+                # Errors of wrong keywords tell this name.
+                copy.__qualname__ = f"{cls.__name__}.{name}"
+                setattr(cls, name, copy)
     return cls
 
 
@@ -61,5 +64,4 @@ def _coroutine_function(method: Any) -> Any:
     copy.__annotations__ = method.__annotations__
     copy.__doc__ = method.__doc__
     copy.__module__ = method.__module__
-    copy.__qualname__ = method.__qualname__
     return copy

@@ -9,7 +9,7 @@ from copy import deepcopy
 from uuid import UUID
 
 from mangonel import _core
-from mangonel._arguments import expect_instance
+from mangonel._arguments import expect_instance, told_by_public_name
 from mangonel._faces.kms_connect import KMSConnectContext
 from mangonel._light import Any, Mapping
 from mangonel._shared.client.database import _Database
@@ -48,6 +48,7 @@ _UUID = 4
 _ENCRYPTED = 6
 
 
+@told_by_public_name
 class _ClientEncryption:
     """Encrypts and decrypts single values, and manages data keys. Safe to use from many threads and tasks at once.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mangonel._arguments import expect_instance
+from mangonel._arguments import expect_instance, told_by_public_name
 from mangonel._light import Any
 from mangonel._shared.face_result import FaceResult
 from mangonel.gridfs._names import DEFAULT_CHUNK_SIZE, root_of_bucket
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mangonel.write_concern import WriteConcern
 
 
+@told_by_public_name
 class _GridFSBucket:
     """Files of any size in a database, each cut into chunks.
 

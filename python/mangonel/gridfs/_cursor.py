@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mangonel._arguments import told_by_public_name
 from mangonel._light import Any
 from mangonel._shared.cursors.find_cursor import _Cursor
 from mangonel._shared.face_result import FaceResult
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from mangonel.typings import _IndexList
 
 
+@told_by_public_name
 class _GridOutCursor(_Cursor[Any]):
     """The files that match a query, each open for reading. Made by `GridFS.find` and `GridFSBucket.find`.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mangonel._arguments import told_by_public_name
 from mangonel._light import Any
 from mangonel._shared.face_result import FaceResult
 from mangonel.gridfs._names import root_of_bucket
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from mangonel.gridfs._grid_out import _GridOut
 
 
+@told_by_public_name
 class _GridFS:
     """Files of any size in a database, each cut into chunks. The older interface; see also `GridFSBucket`.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from mangonel._arguments import expect
+from mangonel._arguments import expect, told_by_public_name
 from mangonel._light import Any, Iterable
 from mangonel._shared.face_result import FaceResult
 from mangonel.bson.objectid import ObjectId
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mangonel._shared.sessions.session import _ClientSession
 
 
+@told_by_public_name
 class _GridIn:
     """A new file, open for writing. Readers see it only after `close`.
 

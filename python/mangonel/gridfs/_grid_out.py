@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mangonel import _core
-from mangonel._arguments import expect
+from mangonel._arguments import expect, told_by_public_name
 from mangonel._light import Any
 from mangonel._shared.face_result import FaceResult
 from mangonel.errors import InvalidOperation
@@ -29,6 +29,7 @@ _SEEK_SET, _SEEK_CUR, _SEEK_END = 0, 1, 2
 _EINVAL = 22
 
 
+@told_by_public_name
 class _GridOut:
     """A stored file, open for reading: a file object with the file's document as attributes.
 

@@ -41,13 +41,15 @@ _MOST = 10_000
 class _Sent:
     """A command on its way, or a cursor that is open."""
 
-    __slots__ = ("count", "has_limit", "place", "shape")
+    __slots__ = ("count", "cursor", "has_limit", "place", "shape")
 
     def __init__(self, place: Place, shape: str, has_limit: bool) -> None:
         self.place = place
         self.shape = shape
         self.has_limit = has_limit
         self.count = 0
+        # The id of the cursor while it is open, else 0.
+        self.cursor = 0
 
 
 class Advisor(CommandListener):
@@ -120,9 +122,10 @@ class Advisor(CommandListener):
         batch = cursor.get("firstBatch", cursor.get("nextBatch")) or ()
         sent.count += len(batch)
         if cursor.get("id") and len(self._cursors) < _MOST:
-            self._cursors[cursor["id"]] = sent
+            sent.cursor = cursor["id"]
+            self._cursors[sent.cursor] = sent
         else:
-            self._forget(sent)
+            self._cursors.pop(sent.cursor, None)
         if sent.count > UNBOUNDED and sent.place.loads_all and not sent.has_limit:
             self.say(
                 "unbounded list",
@@ -218,10 +221,6 @@ class Advisor(CommandListener):
                     sent.place,
                     f"cursor never closed: {sent.shape} was not read to its end; close it, or read it in a with block",
                 )
-
-    def _forget(self, sent: _Sent) -> None:
-        for id in [id for id, other in self._cursors.items() if other is sent]:
-            del self._cursors[id]
 
     # Explanations.
 

@@ -10,6 +10,7 @@ from _thread import allocate_lock
 from _weakref import ref
 
 from mangonel import _core
+from mangonel._arguments import told_by_public_name
 from mangonel._faces.deadline import timeout
 from mangonel._faces.monitors import Starter
 from mangonel._light import Generic
@@ -52,6 +53,7 @@ _OTHERS = (".cosmos.azure.com", ".docdb.amazonaws.com", ".docdb-elastic.amazonaw
 _TIDY_UP_SECONDS = 1.0
 
 
+@told_by_public_name
 class _MongoClient(
     ClientAdministration[_DocumentType],
     ClientBulkWrite,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mangonel._arguments import told_by_public_name
 from mangonel._core import KIND_COMMAND, READ_DOCUMENT, READ_UNCHECKED, ChildTemplate
 from mangonel._light import Generic
 from mangonel._shared.client.database_admin import DatabaseAdministration
@@ -74,6 +75,7 @@ def template_of(client: Any) -> ChildTemplate:
     return ChildTemplate(client._database_class, _Database.__init__, fields, known_names)
 
 
+@told_by_public_name
 class _Database(
     DatabaseAdministration[_DocumentType],
     Watched["_DatabaseChangeStream[_DocumentType]"],

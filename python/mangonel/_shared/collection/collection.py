@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mangonel._arguments import told_by_public_name
 from mangonel._core import ChildTemplate, made_like
 from mangonel._light import Generic
 from mangonel._shared.collection.admin import CollectionAdministration
@@ -106,6 +107,7 @@ _FIELDS = (
 )
 
 
+@told_by_public_name
 class _Collection(
     CollectionReads[_DocumentType],
     CollectionWrites[_DocumentType],

@@ -7,6 +7,7 @@ With that token a new cursor continues where a lost one stopped. Spec: change-st
 from __future__ import annotations
 
 from mangonel import _core
+from mangonel._arguments import told_by_public_name
 from mangonel._core import KIND_READ, READ_WITH_BATCH
 from mangonel._faces.deadline import check_wait
 from mangonel._light import Generic, Mapping
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         show_expanded_events: bool | None
 
 
+@told_by_public_name
 class _ChangeStream(Generic[_DocumentType]):
     """Changes in the order in which they happened; made by `watch` of a collection, a database or a client.
 

@@ -6,6 +6,7 @@ Spec: find-getmore-killcursors-commands, enumerate-collections, enumerate-indexe
 from __future__ import annotations
 
 from mangonel import _core
+from mangonel._arguments import told_by_public_name
 from mangonel._core import READ_RAW_BATCH
 from mangonel._light import Generic, Mapping
 from mangonel._shared.cursors.cursor import BatchedCursor
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mangonel._shared.sessions.session import _ClientSession
 
 
+@told_by_public_name
 class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
     """The results of a command, fetched in batches on demand.
 
@@ -116,6 +118,7 @@ class _CommandCursor(BatchedCursor[_DocumentType], Generic[_DocumentType]):
         return None
 
 
+@told_by_public_name
 class _RawBatchCommandCursor(_CommandCursor[_DocumentType], Generic[_DocumentType]):
     """The results of an aggregation, a batch at a time, as the concatenated bytes of its documents.
 

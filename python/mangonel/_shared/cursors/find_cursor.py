@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from mangonel import _core
+from mangonel._arguments import told_by_public_name
 from mangonel._core import KIND_READ, READ_RAW_BATCH
 from mangonel._faces.deadline import check_wait
 from mangonel._faces.port import refuse_encryption
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
 
+@told_by_public_name
 class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
     """The documents that match a query, fetched in batches on demand.
 
@@ -251,6 +253,7 @@ class _Cursor(FindQuery[_DocumentType], Generic[_DocumentType]):
         )
 
 
+@told_by_public_name
 class _RawBatchCursor(_Cursor[_DocumentType], Generic[_DocumentType]):
     """The documents that match a query, a batch at a time, as the concatenated bytes of its documents.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mangonel._arguments import told_by_public_name
 from mangonel._light import Generic
 from mangonel._shared.face_result import FaceResult
 from mangonel._shared.partitions.carry import Carried, carried, check_connect, client_for
@@ -28,6 +29,7 @@ _CURSOR_STATE = ("_batch_size", "_into", "_prefetch")
 _STATE = ("_low", "_high", "_shard", "_moment", "_index", "_count", "_cursor_state", "_connect")
 
 
+@told_by_public_name
 class _Partition(Generic[_DocumentType]):
     """A part of a query that is read separately. Made by `Collection.partitions`.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 
 from mangonel import _core
+from mangonel._arguments import told_by_public_name
 from mangonel._core import KIND_ABORT, KIND_COMMIT, READ_ANSWER
 from mangonel._faces.deadline import anew, is_in_block
 from mangonel._light import Mapping
@@ -52,6 +53,7 @@ def bound_session() -> _ClientSession | None:
     return _bound.get()
 
 
+@told_by_public_name
 class _ClientSession:
     """A session: for ordered, causally consistent or transactional operations.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from mangonel._arguments import told_by_public_name
 from mangonel.odm.query.aggregates import QueryAggregates
 from mangonel.odm.query.request import TERMINALS, check_options, unsupported
 from mangonel.odm.query.watch import Changes
@@ -25,6 +26,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 
+@told_by_public_name
 class Query(QueryWrites[T], QueryAggregates[T]):
     """A query for the documents of a model that meet conditions. Immutable; nothing is sent until it is read.
 
