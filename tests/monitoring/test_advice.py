@@ -10,6 +10,7 @@ import pytest
 
 import tools.faces
 from mangonel import AsyncMongoClient, MongoClient
+from mangonel._shared.advice import advisor
 from mangonel._shared.advice.plans import findings
 from mangonel._shared.advice.shapes import explainable, index_for, shape_of
 from mangonel.errors import AdviceWarning
@@ -123,6 +124,31 @@ def test_a_cursor_that_is_never_closed(client: Any, people: Any, face: Any) -> N
         face.run(some)
     else:
         next(people.find({}, batch_size=5))
+    listed(face, people.find({}, batch_size=500))
+    assert ("cursor never closed", True) in told(client)
+
+
+def test_cursors_that_are_closed_make_room_for_others(
+    client: Any, people: Any, face: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advisor, "_MOST", 2)
+
+    async def first(cursor: Any) -> None:
+        async for _ in cursor:
+            break
+
+    def read_one(cursor: Any) -> Any:
+        if face.is_async:
+            face.run(lambda: first(cursor))
+        else:
+            next(cursor)
+        return cursor
+
+    for _ in range(3):
+        cursor = read_one(people.find({}, batch_size=5))
+        face.run(lambda cursor=cursor: cursor.close())
+    del cursor
+    read_one(people.find({}, batch_size=5))
     listed(face, people.find({}, batch_size=500))
     assert ("cursor never closed", True) in told(client)
 

@@ -90,6 +90,8 @@ class Advisor(CommandListener):
             return
         if name == "killCursors":
             self._look_at_abandoned()
+            for id in event.command["cursors"]:
+                self._cursors.pop(id, None)
             return
         command: Mapping[str, Any] = event.command
         plain = explainable(name, command)
@@ -136,8 +138,10 @@ class Advisor(CommandListener):
             )
 
     def failed(self, event: Any) -> None:
-        """Forget a command that failed."""
-        self._running.pop(event.request_id, None)
+        """Forget a command that failed, and its cursor."""
+        sent = self._running.pop(event.request_id, None)
+        if sent is not None:
+            self._cursors.pop(sent.cursor, None)
 
     def abandoned(self, id: int) -> None:
         """Note that a cursor's object was dropped while the server kept the cursor. Safe in a finalizer."""
