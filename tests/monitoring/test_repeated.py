@@ -25,12 +25,17 @@ VALUES = (0.0, 0.001953125, 0.5, 0.5, 3.0, 1024.0)
 PLACES = ({"database": "shop", "name": "find"}, {"database": "shop", "name": "insert"}, {})
 VIEWS: dict[str, list[View]] = {
     "none": [],
-    "growing buckets": [View(instrument_name="*", aggregation=ExponentialBucketHistogramAggregation(max_size=4))],
+    "growing buckets": [
+        View(instrument_name="*", aggregation=ExponentialBucketHistogramAggregation(max_size=4))
+    ],
     "other bounds": [View(instrument_name="*", aggregation=ExplicitBucketHistogramAggregation((1.0, 2.0)))],
     "fewer attributes": [View(instrument_name="*", attribute_keys={"database"})],
     "few series": [View(instrument_name="*", aggregation_cardinality_limit=1)],
     "dropped": [View(instrument_name="*", aggregation=DropAggregation())],
-    "two of one": [View(instrument_name="*"), View(instrument_name="h", name="other", aggregation=ExponentialBucketHistogramAggregation())],
+    "two of one": [
+        View(instrument_name="*"),
+        View(instrument_name="h", name="other", aggregation=ExponentialBucketHistogramAggregation()),
+    ],
     "no histogram": [View(instrument_name="*", aggregation=SumAggregation())],
 }
 

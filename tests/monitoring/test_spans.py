@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from typing import Any
@@ -368,6 +369,57 @@ def test_sampler_that_raises_is_not_the_operations_fault(
     assert face.run(lambda: things.find_one({})) is None
 
     assert [str(each.exc_value) for each in shown] == ["a fault of the sampler"]
+
+
+@pytest.mark.parametrize("broken", ["on_start", "on_end"])
+def test_processor_that_raises_is_not_the_fault_of_a_bulk_write_or_a_transaction(
+    face: Face, connect: Connect, database_name: str, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    class Broken(trace.SpanProcessor):
+        pass
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise LookupError("a fault of the processor")
+
+    monkeypatch.setattr(Broken, broken, fail)
+    provider = trace.TracerProvider()
+    provider.add_span_processor(Broken())
+    client = connect(tracing={"enabled": True, "tracer_provider": provider})
+    things = client[database_name]["things"]
+    shown: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda each: shown.append(str(each.exc_value)))
+
+    face.run(lambda: things.insert_many([{"_id": 1}, {"_id": 2}]))
+    session = client.start_session()
+    session.start_transaction()
+    face.run(lambda: things.insert_one({"_id": 3}, session=session))
+    face.run(session.commit_transaction)
+    with pytest.raises(errors.BulkWriteError):
+        face.run(lambda: things.insert_many([{"_id": 1}, {"_id": 4}]))
+    face.run(session.end_session)
+
+    assert face.run(lambda: things.count_documents({})) == 3
+    assert set(shown) == {"a fault of the processor"}
+
+
+def test_transaction_whose_session_was_dropped_ends_its_span_with_the_next(
+    face: Face, connect: Connect, spans: Spans, database_name: str
+) -> None:
+    client = connect(tracing=spans.option())
+    things = client[database_name]["things"]
+    face.run(lambda: things.insert_one({"_id": 0}))
+    for number in (1, 2):
+        session = client.start_session()
+        session.start_transaction()
+        face.run(lambda number=number, session=session: things.insert_one({"_id": number}, session=session))
+        if number == 2:
+            face.run(session.abort_transaction)
+        del session
+        gc.collect()
+
+    ended = [span for span in spans.all if span.name == "transaction"]
+    assert [span.attributes.get("exception.message") for span in ended] == ["the session was dropped", None]
+    assert client._tracer._transactions == {} == client._tracer._sessions
 
 
 def test_cancelled_operation_ends_its_spans(

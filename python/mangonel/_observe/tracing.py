@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from time import time_ns
+from weakref import ref
 
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
@@ -88,6 +89,8 @@ class Tracer:
         self._shows_values = shows_values
         # By session number.
         self._transactions: dict[int, Span] = {}
+        # Their sessions, which a program may drop.
+        self._sessions: dict[int, ref[Any]] = {}
         # Running bulk writes by what their commands have in common; None if it is not recorded.
         self._bulks: dict[int, _Operation | None] = {}
         # By name, database and collection.
@@ -101,16 +104,30 @@ class Tracer:
         # The SDK's takes the same arguments in this order, and more.
         self.start_span: Callable[..., Span] = (self._maker or tracer).start_span
 
-    def transaction_started(self, session: int) -> None:
-        """Start the span of a transaction."""
-        span = self.start_span("transaction", None, _CLIENT, {"db.system.name": "mongodb"})
-        self._transactions[session] = span
+    def transaction_started(self, session: int, owner: object) -> None:
+        """Start the span of a transaction.
 
-    def transaction_ended(self, session: int) -> None:
-        """End the span of a transaction; a second call does nothing."""
+        Args:
+            session: the number of its session.
+            owner: the session itself.
+        """
+        # Not in a finalizer: a processor may hold a lock.
+        for number, known in list(self._sessions.items()):
+            if known() is None:
+                self.transaction_ended(number, "the session was dropped")
+        with _harmless():
+            span = self.start_span("transaction", None, _CLIENT, {"db.system.name": "mongodb"})
+            self._transactions[session], self._sessions[session] = span, ref(owner)
+
+    def transaction_ended(self, session: int, reason: str | None = None) -> None:
+        """End the span of a transaction; a second call does nothing. `reason`: why it was given up."""
         span = self._transactions.pop(session, None)
+        self._sessions.pop(session, None)
         if span is not None:
-            span.end()
+            with _harmless():
+                if reason is not None:
+                    _fail(span, "CancelledError", reason)
+                span.end()
 
     def operation_started(
         self, name: str, database: str, collection: str | None, session: int | None, group: int | None
@@ -185,17 +202,21 @@ class Tracer:
         attributes = place.attributes
         if size is not None and size > 1:
             attributes = {**attributes, "db.operation.batch.size": size}
-        span = self.start_span(place.summary, context, _CLIENT, attributes)
+        span = trace.INVALID_SPAN
+        with _harmless():
+            span = self.start_span(place.summary, context, _CLIENT, attributes)
         self._bulks[group] = _Operation(self, place, span) if span.is_recording() else None
         try:
             yield
         except BaseException as error:
             # The details of a failed bulk contain the user's documents.
-            _fail(span, type(error).__name__, str(error).partition(", full error: ")[0])
+            with _harmless():
+                _fail(span, type(error).__name__, str(error).partition(", full error: ")[0])
             raise
         finally:
             del self._bulks[group]
-            span.end()
+            with _harmless():
+                span.end()
 
 
 class _Place:
@@ -353,6 +374,25 @@ class _Operation:
         given_up = ("CancelledError", "the operation was given up")
         self.command_failed(*given_up, None)
         self.operation_ended(given_up)
+
+
+@contextmanager
+def _harmless() -> Iterator[None]:
+    """Print an exception of an exporter, a processor or a sampler, since it is not the operation's fault."""
+    try:
+        yield
+    except Exception as error:
+        _Shown(error)
+
+
+class _Shown:
+    """Raises an exception where Python can only print it, by `sys.unraisablehook`, as the core does."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __del__(self) -> None:
+        raise self._error
 
 
 def _summary(name: str, database: str, collection: str | None) -> str:

@@ -233,7 +233,7 @@ class _ClientSession:
         )
         self._transaction_options = options
         if client._tracer is not None:
-            client._tracer.transaction_started(self._handle.number)
+            client._tracer.transaction_started(self._handle.number, self)
         return self._transaction_class(self)
 
     def _port_within(self, timeout_ms: float | None) -> Port:
