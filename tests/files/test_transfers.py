@@ -246,6 +246,27 @@ def test_what_is_resumed_must_be_the_same_transfer(database: Any, tmp_path: Path
     # Without `resume` it begins anew.
     assert export_table(database.rows, path, filter={"_id": 1}).documents == 1
 
+    progress = tmp_path / "kept"
+    for argument in ("collection", "schema", "exclude_none"):
+        csv = tmp_path / "rows.csv"
+        csv.write_text("n\n" + "5\n" * 30_000)
+
+        def interrupt(size: int, rows: int) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            import_table(database.copies, csv, resume=progress, progress=interrupt)
+        other = {"schema": {"n": str}, "exclude_none": True}
+        more = {name: value for name, value in other.items() if name == argument}
+        target = database.others if argument == "collection" else database.copies
+        with pytest.raises(
+            TransferError, match=f"kept is of another import, with another {argument}: .*; give the same"
+        ):
+            import_table(target, csv, resume=progress, **more)
+        progress.unlink()
+        database.copies.drop()
+        assert database.others.count_documents({}) == 0
+
     (tmp_path / "progress").write_text('{"sources": ["b.parquet"], "sizes": [1], "file": 0}')
     with pytest.raises(TransferError, match="import"):
         import_table(database.copies, path, resume=tmp_path / "progress")

@@ -104,7 +104,7 @@ def test_progress_file_that_was_cut_is_refused_by_name(
     folder = tmp_path_factory.mktemp("progress")
     path, kept = folder / "a.jsonl", folder / "progress"
     path.write_text('{"_id": 1}\n')
-    reading._State(path, kept)
+    reading._State("a.a", path, kept)
     text = kept.read_bytes()
     kept.write_bytes(text[: data.draw(st.integers(0, len(text) - 1))])
 

@@ -171,11 +171,27 @@ def test_import_goes_on_after_a_break_without_a_gap_or_a_double(
     assert not progress.exists()
 
 
+def test_progress_of_another_collection_is_refused(database: Any, tmp_path: Path) -> None:
+    path, progress = tmp_path / "rows.jsonl", tmp_path / "progress"
+    path.write_text("{}\n" * 50_000)
+
+    def interrupt(size: int, documents: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        import_jsonl(database.rows, path, resume=progress, progress=interrupt)
+    with pytest.raises(
+        JSONLinesError, match=r"of another import, with another collection: .*; give the same arguments"
+    ):
+        import_jsonl(database.others, path, resume=progress)
+    assert database.others.count_documents({}) == 0
+
+
 def test_progress_of_another_file_is_refused(database: Any, tmp_path: Path) -> None:
     path, progress = tmp_path / "a.jsonl", tmp_path / "progress"
     path.write_text("{}\n")
     for text in (
-        '{"source": "b.jsonl", "size": 3, "offset": 0, "line": 0, "prefix": "0000000000000000"}',
+        '{"source": "b.jsonl", "size": 3, "collection": "a.a", "offset": 0, "line": 0, "prefix": "0000000000000000"}',
         "no",
     ):
         progress.write_text(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -98,9 +99,15 @@ def import_table(
     made = format_of(source, format)
     if schema is not None and made.is_nested:
         raise TransferError("expected a schema for CSV alone: files of the other formats have types")
-    named = [] if schema is None else [name for name, _ in fields_of(schema)]
+    fields = None if schema is None else fields_of(schema)
     paths = _paths(Path(source), made)
-    state = _State(paths, None if resume is None else Path(resume))
+    target = {
+        "collection": collection.full_name,
+        # As JSON has it, which is compared.
+        "schema": json.loads(json.dumps(fields)),
+        "exclude_none": exclude_none,
+    }
+    state = _State(target, paths, None if resume is None else Path(resume))
     # An earlier call may have inserted rows after the recorded position.
     doubtful_end = state.overall + (threads * AHEAD + 1) * _ROWS * 2 if state.is_resumed else 0
     found = ImportedTable()
@@ -114,7 +121,7 @@ def import_table(
 
     def finish(piece: _Piece, done: Done) -> None:
         if not made.is_nested and not found.rows:
-            found.guessed = _guessed(piece.table, named)
+            found.guessed = _guessed(piece.table, [name for name, _ in fields or ()])
         found.present += done.duplicates
         found.rows += len(piece.table)
         found.inserted += done.inserted
@@ -213,10 +220,10 @@ class _State(KeptPlace):
     row: int
     overall: int
 
-    def __init__(self, paths: list[Path], path: Path | None) -> None:
+    def __init__(self, target: dict[str, Any], paths: list[Path], path: Path | None) -> None:
         self._sizes = [each.stat().st_size for each in paths]
-        told = {"sources": [each.name for each in paths], "sizes": self._sizes}
-        super().__init__(told, ("file", "row", "overall"), path, TransferError, "other files")
+        told = {"sources": [each.name for each in paths], "sizes": self._sizes, **target}
+        super().__init__(told, ("file", "row", "overall"), path, TransferError)
 
     def bytes_of(self, piece: _Piece) -> int:
         """Return the bytes of the files before the one of a piece."""

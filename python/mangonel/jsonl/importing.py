@@ -98,7 +98,6 @@ class KeptPlace:
         names: the attributes that make up the position, numbers from 0.
         path: the file, or None. If it exists, the import continues from its position.
         error: the class of errors.
-        source: what is imported, for messages.
     """
 
     def __init__(
@@ -107,13 +106,12 @@ class KeptPlace:
         names: tuple[str, ...],
         path: Path | None,
         error: type[Exception],
-        source: str,
     ) -> None:
         vars(self).update(dict.fromkeys(names, 0))
         # Like the start of an ObjectId: the seconds, then random bytes.
         self.prefix = int(time.time()).to_bytes(4, "big") + os.urandom(4)
         self._names, self._told, self._path = names, told, path
-        self._error, self._source = error, source
+        self._error = error
         self.is_resumed = path is not None and path.exists()
         if path is not None and self.is_resumed:
             self._read(path)
@@ -129,7 +127,11 @@ class KeptPlace:
         except (ValueError, KeyError, TypeError) as error:
             raise self._error(f"expected the progress of an import in {path}, got something else") from error
         if told != self._told:
-            raise self._error(f"{path} is of an import of {self._source}: expected {self._told}, got {told}")
+            differing = ", ".join(name for name in told if told[name] != self._told[name])
+            raise self._error(
+                f"{path} is of another import, with another {differing}: expected {self._told}, got {told}; give "
+                "the same arguments, or remove it"
+            )
 
     def note(self, **place: int) -> None:
         """Record that everything before this position is stored."""

@@ -92,7 +92,7 @@ def import_jsonl(
         raise ValueError(f"expected at least 1 thread, got {threads!r}")
     check_face(collection, is_async=False, twin="aimport_jsonl")
     path = Path(source)
-    state = _State(path, None if resume is None else Path(resume))
+    state = _State(collection.full_name, path, None if resume is None else Path(resume))
     # Before this line, an earlier call may have inserted documents that it could not record.
     doubtful_end = state.offset + (threads * AHEAD + 1) * _PIECE * 2 if state.is_resumed else 0
     found = Imported()
@@ -198,6 +198,6 @@ class _State(KeptPlace):
     offset: int
     line: int
 
-    def __init__(self, source: Path, path: Path | None) -> None:
-        told = {"source": source.name, "size": source.stat().st_size}
-        super().__init__(told, ("offset", "line"), path, JSONLinesError, "another file")
+    def __init__(self, collection: str, source: Path, path: Path | None) -> None:
+        told = {"source": source.name, "size": source.stat().st_size, "collection": collection}
+        super().__init__(told, ("offset", "line"), path, JSONLinesError)
