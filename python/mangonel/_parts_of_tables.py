@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from mangonel import _core
 from mangonel._shared.partitions.carry import ENVIRONMENT, Carried, carried, check_connect, client_for
 from mangonel.arrow.schema import Schema, fields_of
 from mangonel.errors import ConfigurationError, OperationFailure
@@ -33,6 +34,7 @@ class TableParts:
 
     Raises:
         TypeError: a collection of the asyncio face.
+        ValueError: `schema`, `on_invalid` or `missing` is not one of these values.
         ConfigurationError: workers would find another deployment in their environment.
     """
 
@@ -67,6 +69,8 @@ class TableParts:
             self.fields = collection.infer_schema(filter, sample=sample).schema.fields
         else:
             self.fields = fields_of(schema)
+        # Wrong arguments are told here, and not by each worker.
+        _core.ColumnBuilder(self.fields, self.on_invalid, 1, missing)
 
     def schema(self) -> Any:
         """Return the `pyarrow.Schema` of every table."""
@@ -169,8 +173,6 @@ class Target:
 def arrow_schema(fields: list[tuple[str, Any]], missing: str = "null") -> Any:
     """Return the `pyarrow.Schema` of columns."""
     import pyarrow
-
-    from mangonel import _core
 
     return pyarrow.table(_core.ColumnBuilder(fields, "raise", 1, missing).take()).schema
 

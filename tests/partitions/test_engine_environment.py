@@ -108,6 +108,14 @@ def test_a_part_is_planned_for_each_64_mebibytes_of_the_collection(
         assert len(found) == parts, mebibytes
 
 
+@pytest.mark.parametrize("schema", [None, {"_id": int}])
+def test_wrong_ways_of_reading_are_told_by_the_program(rows: Any, schema: Any) -> None:
+    with pytest.raises(ValueError, match='expected "raise", "null" or "string" as on_invalid, got "strict"'):
+        TableParts(rows, schema=schema, on_invalid="strict")
+    with pytest.raises(ValueError, match='expected "null" or "distinguish" as missing, got "none"'):
+        TableParts(rows, schema=schema, missing="none")
+
+
 def test_a_view_and_a_time_series_are_one_part(rows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_parts_of_tables, "_PART", 100)
     at = datetime.datetime(2026, 1, 1)
