@@ -15,8 +15,8 @@ from mangonel.websessions import MemoryStore, StoreError, WebSessions
 from mangonel.websessions.machine import NOTHING, decide
 from mangonel.websessions.record import Record
 from mangonel.websessions.stores.urls import open_store
-from mangonel.websessions.testing import a_record, changed
-from mangonel.websessions.writes import KEPT, has_write, next_writes
+from mangonel.websessions.testing import a_record
+from mangonel.websessions.writes import KEPT, changed, has_write, next_writes
 
 stores = pytest.mark.parametrize("name", STORES)
 PROCESSES, AT_ONCE, TURNS = 2, 10, 3

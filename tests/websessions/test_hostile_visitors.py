@@ -16,7 +16,8 @@ from mangonel.websessions import Handle, MemoryStore, RequestView, WebSessions
 from mangonel.websessions.answer import headers_of
 from mangonel.websessions.errors import UsageError, WebSessionError
 from mangonel.websessions.stores.urls import open_store
-from mangonel.websessions.testing import a_record, changed
+from mangonel.websessions.testing import a_record
+from mangonel.websessions.writes import changed
 
 stores = pytest.mark.parametrize("name", STORES)
 BAD = ("\ud800", "a\0b", "x" * 256, "", 7, {"$ne": None})

@@ -16,7 +16,8 @@ from mangonel.websessions.record import ENDED
 from mangonel.websessions.stores._threads import flows_of
 from mangonel.websessions.stores.mongodb import MongoStore
 from mangonel.websessions.stores.urls import open_blocking, open_store
-from mangonel.websessions.testing import a_record, changed
+from mangonel.websessions.testing import a_record
+from mangonel.websessions.writes import changed
 from mangonel.write_concern import WriteConcern
 
 WRITES = (

@@ -21,7 +21,7 @@ from mangonel.websessions.commit import commit_flow
 from mangonel.websessions.load import load_flow
 from mangonel.websessions.machine import decide
 from mangonel.websessions.record import Record
-from mangonel.websessions.settings import limits
+from mangonel.websessions.settings import Lifetime, limits
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 
@@ -93,11 +93,11 @@ async def test_the_assurance_levels_set_the_limits(aal: int | None, idle: int, a
 def test_limits_above_the_level_warn() -> None:
     """Requirement 16."""
     with pytest.warns(UserWarning, match="assurance level 3"):
-        limits(idle="20m", aal=3)
+        limits(Lifetime(idle="20m", aal=3))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        limits(idle="10m", aal=3)
-        limits()
+        limits(Lifetime(idle="10m", aal=3))
+        limits(Lifetime())
 
 
 async def test_activity_moves_idle_only_and_reauthentication_both() -> None:

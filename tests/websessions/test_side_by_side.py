@@ -26,7 +26,8 @@ from mangonel.websessions import (
 from mangonel.websessions.errors import Unsupported
 from mangonel.websessions.merge import adding
 from mangonel.websessions.stores.urls import open_store
-from mangonel.websessions.testing import FakeClock, a_record, changed
+from mangonel.websessions.testing import FakeClock, a_record
+from mangonel.websessions.writes import changed
 
 stores = pytest.mark.parametrize("name", STORES)
 

@@ -37,6 +37,8 @@ __all__ = [
     "locator_of",
     "read_book",
     "seen_flow",
+    "without_device",
+    "without_login",
 ]
 
 log = logging.getLogger("mangonel.websessions")
@@ -91,18 +93,14 @@ class Known(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Book(msgspec.Struct, frozen=True):
-    """All devices of a user, by id."""
+    """All devices of a user, by id; one without a user has none."""
 
     user: str
     devices: dict[str, Known] = {}
 
-    def having(self, id: str, known: Known | None) -> Book:
-        """Return the book with another entry for a device; None removes it."""
-        devices = {**self.devices}
-        devices.pop(id, None)
-        if known is not None:
-            devices[id] = known
-        return Book(self.user, devices)
+    def having(self, id: str, known: Known) -> Book:
+        """Return the book with another entry for a device."""
+        return Book(self.user, {**self.devices, id: known})
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -131,19 +129,18 @@ def digest(token: str) -> bytes:
     return sha256(b"mangonel websession remembered\0" + token.encode()).digest()
 
 
-def read_book(sessions: CheckedSettings[Any], record: Record | None) -> Book | None:
-    """Return the devices in a record; None without a record, or if it was changed without our key."""
-    if record is None or record.label != BOOK or not sessions.now() < record.expires:
-        return None
-    try:
-        return _decode(sessions.unsealed(record))
-    except (ValueError, msgspec.DecodeError):
-        sessions.emit("rejected", reason="sealed" if sessions.ring is not None else "corrupt")
-        return None
+def read_book(sessions: CheckedSettings[Any], record: Record | None) -> Book:
+    """Return the devices in a record; none without a record, or if it was changed without our key."""
+    if record is not None and record.label == BOOK and sessions.now() < record.expires:
+        try:
+            return _decode(sessions.unsealed(record))
+        except (ValueError, msgspec.DecodeError):
+            sessions.emit("rejected", reason="sealed" if sessions.ring is not None else "corrupt")
+    return Book("")
 
 
 async def change_flow(
-    sessions: CheckedSettings[Any], store: Store, key: bytes, change: Callable[[Book | None], Book | None]
+    sessions: CheckedSettings[Any], store: Store, key: bytes, change: Callable[[Book], Book | None]
 ) -> Book | None:
     """Change a user's devices so that no parallel change is lost; return them as stored, None if nothing changed.
 
@@ -170,10 +167,9 @@ async def change_flow(
 async def seen_flow(sessions: CheckedSettings[Any], store: Store, record: Record) -> None:
     """Note that the browser has presented the websession that a remembered login was exchanged for."""
 
-    def seen(book: Book | None) -> Book | None:
-        for id, known in book.devices.items() if book is not None else ():
+    def seen(book: Book) -> Book | None:
+        for id, known in book.devices.items():
             if known.session == record.key and not known.seen:
-                assert book is not None
                 return book.having(id, msgspec.structs.replace(known, seen=True))
         return None
 
@@ -183,16 +179,20 @@ async def seen_flow(sessions: CheckedSettings[Any], store: Store, record: Record
 
 async def forget_login_flow(sessions: CheckedSettings[Any], store: Store, user: str, id: str) -> None:
     """Forget the remembered login of one of a user's devices."""
+    await change_flow(sessions, store, book_key(user), lambda book: without_login(book, id))
 
-    def forgotten(book: Book | None) -> Book | None:
-        known = book.devices.get(id) if book is not None else None
-        return (
-            book.having(id, known.forgotten())
-            if book is not None and known is not None and known.expects
-            else None
-        )
 
-    await change_flow(sessions, store, book_key(user), forgotten)
+def without_device(book: Book, id: str) -> Book | None:
+    """Return the book without a device; None if it does not have it."""
+    if id not in book.devices:
+        return None
+    return Book(book.user, {each: known for each, known in book.devices.items() if each != id})
+
+
+def without_login(book: Book, id: str) -> Book | None:
+    """Return the book without the remembered login of a device; None if there is none."""
+    known = book.devices.get(id)
+    return book.having(id, known.forgotten()) if known is not None and known.expects else None
 
 
 async def forget_all_flow(
@@ -205,9 +205,7 @@ async def forget_all_flow(
         last, epoch: the previous revocation, which the spared login must know, and this one.
     """
 
-    def forgotten(book: Book | None) -> Book | None:
-        if book is None:
-            return None
+    def forgotten(book: Book) -> Book | None:
         kept = {
             id: msgspec.structs.replace(known, epoch=epoch)
             if id == spared and known.expects and known.epoch >= last

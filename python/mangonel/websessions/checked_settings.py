@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from hashlib import sha256
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from mangonel._arguments import expect
@@ -50,6 +52,9 @@ Data = TypeVar("Data")
 
 log = logging.getLogger("mangonel.websessions")
 
+# The types that BSON has, besides JSON's. A UUID is sent as text: BSON has two byte orders for it and needs a choice.
+NATIVE = (bytes, datetime)
+
 POLICIES = ("log", "challenge", "destroy")
 SID_BYTES = 8
 
@@ -76,15 +81,7 @@ class CheckedSettings(Generic[Data]):
         events: Callable[[Event], None] | None,
         clock: Callable[[], float],
     ) -> None:
-        chosen = limits(
-            lifetime.idle,
-            lifetime.absolute,
-            lifetime.renew,
-            lifetime.grace,
-            lifetime.touch_after,
-            lifetime.aal,
-        )
-        self.idle, self.absolute, self.renew, self.grace, self.touch_after = chosen
+        self.idle, self.absolute, self.renew, self.grace, self.touch_after = limits(lifetime)
         self.asked_longest = lifetime.remember
         # The duration of "permanent" in Flask. None: the longest.
         self.permanent: float | None = None
@@ -398,9 +395,7 @@ class CheckedSettings(Generic[Data]):
             if mode == "json":
                 return data
         if self.codec.name == "bson":
-            import msgspec
-
-            return msgspec.to_builtins(data, builtin_types=_NATIVE)
+            return msgspec.to_builtins(data, builtin_types=NATIVE)
         return self.codec.decode(self.codec.encode(data))
 
     def from_builtins(self, value: dict[str, Any]) -> Any:
@@ -416,8 +411,6 @@ class CheckedSettings(Generic[Data]):
             >>> WebSessions("memory:", model=Shop).from_builtins({"cart": ["tea"]}).cart
             ['tea']
         """
-        import msgspec
-
         assert self.model is not None
         if self._is_pydantic:
             return self.model.model_validate(value)
@@ -471,16 +464,6 @@ def _check_devices(users: Users, is_stateless: bool) -> None:
         raise UsageError("devices=True needs a store, which keeps them; a cookie is none")
     if users.devices:
         check_parser()
-
-
-def _native() -> tuple[type, ...]:
-    import datetime
-
-    # A UUID is sent as text, since BSON has two byte orders for it and needs a choice.
-    return bytes, datetime.datetime
-
-
-_NATIVE = _native()
 
 
 def _bytes(keys: list[Key]) -> list[bytes]:

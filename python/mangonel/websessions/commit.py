@@ -23,14 +23,14 @@ from mangonel.websessions.follow import (
 )
 from mangonel.websessions.limit import check_limit, evict_flow, limit_flow, limit_of
 from mangonel.websessions.machine import END, INSERT, NOTHING, ROTATE, TOUCH, check_not_moved
-from mangonel.websessions.record import Record
 from mangonel.websessions.remember import forget_remembered_flow
 from mangonel.websessions.session import PROOFS
 from mangonel.websessions.stores.meter import Meter
-from mangonel.websessions.writes import next_writes, put_flow, refused_flow
+from mangonel.websessions.writes import new_record, next_writes, put_flow, refused_flow
 
 if TYPE_CHECKING:
     from mangonel.websessions.checked_settings import CheckedSettings
+    from mangonel.websessions.record import Record
     from mangonel.websessions.session import WebSession
     from mangonel.websessions.stores.protocol import Store
 
@@ -104,23 +104,7 @@ async def _insert_flow(
     """
     token = session.state.promised or sessions.new_token()
     session.state.promised = None
-    record = Record(
-        sessions.cookie.key_of(token),
-        b"",
-        1,
-        created,
-        sessions.expiry(now, deadline, session.state.extra),
-        deadline,
-        session.state.user,
-        None,
-        None,
-        now,
-        sessions.new_sid(),
-        session.state.label,
-        epoch,
-        next_writes(b""),
-    )
-    record = sessions.sealed(record, plain)
+    record = new_record(session, token, plain, now, deadline, created=created, epoch=epoch)
     was_put, found = await put_flow(store, record, 0)
     # If there is no record, this request's own was stored and has ended since.
     if not was_put and found is not None:
@@ -153,6 +137,7 @@ async def _write_flow(
     plain = session.state.encoded
     has_new_label = session.state.label != current.label
     for _ in range(ROUNDS):
+        # As `changed` does, and `put_flow` below, without a call of them for what nearly always goes well.
         fresh = replace(
             current,
             version=current.version + 1,
@@ -165,7 +150,6 @@ async def _write_flow(
         )
         if sessions.ring is not None:
             fresh = sessions.sealed(fresh, plain)
-        # As `put_flow` does, without a call of it for what nearly always goes well.
         was_put, found = await store.put(fresh, current.version), None
         if not was_put:
             was_put, found = await refused_flow(store, fresh)

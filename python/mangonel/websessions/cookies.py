@@ -155,7 +155,7 @@ class CookiePolicy:
         """Return the store's key for a token of this cookie. The token itself never reaches a store."""
         return sha256(self._purpose + token.encode()).digest()
 
-    def csrf_secret(self, header: str) -> str | None:
+    def csrf_secret(self, header: str | None) -> str | None:
         """Return the CSRF secret in a Cookie header, or None."""
         match = self._companion(header, self._csrf_start, _SECRET)
         return match[0] if match is not None else None
@@ -168,7 +168,7 @@ class CookiePolicy:
         """Return the Set-Cookie header that removes it."""
         return f"{self._csrf_start}{self._attributes}; Max-Age=0; Expires=Thu, 01 Jan 1970 00:00:00 GMT"
 
-    def device_in(self, header: str) -> tuple[str | None, str | None, str | None]:
+    def device_in(self, header: str | None) -> tuple[str | None, str | None, str | None]:
         """Return the secret in a device's cookie and, for a remembered login, its locator and token."""
         match = self._companion(header, self._device_start, _DEVICE)
         return (match[1], match[2], match[3]) if match is not None else (None, None, None)
@@ -183,9 +183,9 @@ class CookiePolicy:
         value = secret if locator is None else f"{secret}.{locator}.{token}"
         return f"{self._device_start}{value}{self._attributes}; Max-Age={DEVICE_SECONDS}"
 
-    def _companion(self, header: str, start: str, form: re.Pattern[str]) -> re.Match[str] | None:
+    def _companion(self, header: str | None, start: str, form: re.Pattern[str]) -> re.Match[str] | None:
         """Return the value of a companion cookie, if it is well-formed."""
-        if start not in header or len(header) > HEADER_LIMIT:
+        if header is None or start not in header or len(header) > HEADER_LIMIT:
             return None
         for part in header.split(";"):
             name, _, value = part.strip().partition("=")

@@ -22,6 +22,7 @@ from mangonel.websessions.book import (
     digest,
     locator_of,
     read_book,
+    without_device,
 )
 from mangonel.websessions.content import extra_of
 from mangonel.websessions.errors import Unsupported
@@ -92,12 +93,8 @@ def take_device(session: WebSession[Any], seconds: float | None) -> None:
     assert state.user is not None
     policy = sessions.cookie
     if state.device is None:
-        is_believed = request_view.cookie is not None and (request_view.is_secure or not policy.secure)
-        secret, _, _ = (
-            policy.device_in(request_view.cookie)
-            if is_believed and request_view.cookie
-            else (None, None, None)
-        )
+        is_believed = request_view.is_secure or not policy.secure
+        secret, _, _ = policy.device_in(request_view.cookie if is_believed else None)
         state.device = secret or sessions.new_token()
     state.set_extra("device", device_id(sessions, state.user, state.device))
     state.remembers = None
@@ -137,9 +134,9 @@ async def enlist_flow(
     proof = extra.get("print", "")
     if state.device is None:
         # Re-authenticated: a remembered login goes on with the new password.
-        def with_print(book: Book | None) -> Book | None:
-            known = book.devices.get(id) if book is not None else None
-            if book is None or known is None or not known.expects or known.print == proof:
+        def with_print(book: Book) -> Book | None:
+            known = book.devices.get(id)
+            if known is None or not known.expects or known.print == proof:
                 return None
             return book.having(id, msgspec.structs.replace(known, print=proof))
 
@@ -148,9 +145,8 @@ async def enlist_flow(
     browser, system, place = _seen_as(sessions, session)
     was_known = was_first = False
 
-    def with_device(book: Book | None) -> Book:
+    def with_device(book: Book) -> Book:
         nonlocal was_known, was_first
-        book = book or Book(user)
         before = book.devices.get(id)
         was_known, was_first = before is not None, not book.devices
         known = Known(
@@ -167,15 +163,13 @@ async def enlist_flow(
                 print=proof,
                 label=record.label,
             )
-        return book.having(id, known)
+        return Book(user, {**book.devices, id: known})
 
     book = await change_flow(sessions, store, key, with_device)
     assert book is not None
     if await is_revoked_flow(sessions, store, record):
         # The user was revoked, or erased, since the login was stored.
-        await change_flow(
-            sessions, store, key, lambda book: book.having(id, None) if book is not None else None
-        )
+        await change_flow(sessions, store, key, lambda book: without_device(book, id))
     elif not was_known:
         sessions.emit("new_device", state.tag, user=user)
         device = device_of(user, id, book.devices[id], is_current=True, is_first=was_first)
@@ -188,7 +182,7 @@ async def devices_flow(
     """Return a user's devices, the one used last first."""
     checked_text(user, "the user")
     check_devices(sessions)
-    book = read_book(sessions, await store.get(book_key(user))) or Book(user)
+    book = read_book(sessions, await store.get(book_key(user)))
     handles = await of_flow(sessions, store, user, current) if hasattr(store, "find") else []
     here = (current.state.extra or {}).get("device") if current is not None else None
     found = []
@@ -219,12 +213,7 @@ async def forget_flow(sessions: CheckedSettings[Any], store: Store, device: Devi
     checked_text(device.user, "the device's user")
     check_devices(sessions)
     # First, so that it cannot log in by itself beside this.
-    await change_flow(
-        sessions,
-        store,
-        book_key(device.user),
-        lambda book: book.having(device.id, None) if book is not None and device.id in book.devices else None,
-    )
+    await change_flow(sessions, store, book_key(device.user), lambda book: without_device(book, device.id))
     if not hasattr(store, "find"):
         raise Unsupported(
             f"{type(store).__name__} cannot list a user's websessions: the device was forgotten, but what is open "

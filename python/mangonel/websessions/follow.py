@@ -14,7 +14,7 @@ import msgspec
 
 from mangonel.websessions.errors import StoreError, Unsupported
 from mangonel.websessions.record import ENDED, Record
-from mangonel.websessions.writes import next_writes, put_flow
+from mangonel.websessions.writes import changed, put_flow
 
 if TYPE_CHECKING:
     from mangonel.websessions.checked_settings import CheckedSettings
@@ -142,8 +142,8 @@ async def end_flow(
                 return None
             # Another rotation was faster. If it has stored its record, that ends here; if not, it ends the record
             # itself, since it checks for concurrent changes.
-            closed = replace(live, version=live.version + 1, prev=None, writes=next_writes(live.writes))
-            was_closed, found = await put_flow(store, sessions.sealed(closed, b""), live.version)
+            closed = sessions.sealed(changed(live, prev=None), b"")
+            was_closed, found = await put_flow(store, closed, live.version)
             # A trace that expired and was removed meanwhile still says where to continue.
             live = found if found is not None and not was_closed else await store.get(live.prev)
             if live is None:
@@ -153,24 +153,20 @@ async def end_flow(
             live = await store.get(live.next)
             continue
         # Not a delete: a concurrent renewal would slip past it.
-        trace = replace(
+        trace = changed(
             live,
             data=b"",
-            version=live.version + 1,
             user=None,
             next=ENDED,
             prev=goes_on,
             label=LOGIN if by_login else None,
             issued=now,
             expires=now + keep,
-            writes=next_writes(live.writes),
         )
         was_ended, found = await put_flow(store, sessions.sealed(trace, b""), live.version)
         if was_ended:
             if not keep:
-                await store.delete(record.key, live.key) if record.key != live.key else await store.delete(
-                    live.key
-                )
+                await store.delete(*dict.fromkeys((record.key, live.key)))
             return live
         live = found
     raise StoreError(f"the websession was changed by others {ROUNDS} times while it was to be ended")

@@ -22,7 +22,7 @@ from mangonel.websessions.follow import (
 )
 from mangonel.websessions.record import ENDED, Record
 from mangonel.websessions.session import WebSession
-from mangonel.websessions.writes import next_writes, put_flow
+from mangonel.websessions.writes import changed, next_writes, put_flow
 
 if TYPE_CHECKING:
     from mangonel.websessions.checked_settings import CheckedSettings
@@ -206,8 +206,7 @@ async def _close_flow(sessions: CheckedSettings[Any], store: Store, record: Reco
         return True
     # A predecessor's cookie must not be read again.
     expires = old.expires if old.label == MOVED else min(old.expires, _kept_closed(sessions, now))
-    writes = next_writes(old.writes)
-    closed = replace(old, version=old.version + 1, issued=now, expires=expires, writes=writes)
+    closed = changed(old, issued=now, expires=expires)
     return await store.put(sessions.sealed(closed, SEEN), old.version)
 
 
@@ -258,10 +257,9 @@ async def _renew_flow(
     was_put, _ = await put_flow(store, fresh, 0)
     if not was_put:
         return
-    alias = replace(
+    alias = changed(
         old,
         data=b"",
-        version=old.version + 1,
         next=fresh.key,
         prev=None,
         user=None,
@@ -269,7 +267,6 @@ async def _renew_flow(
         issued=now,
         # The trace is kept as long as the websession, which may be remembered.
         expires=max(_kept_closed(sessions, now), sessions.expiry(now, float("inf"), session.state.extra)),
-        writes=next_writes(old.writes),
     )
     was_put, found = await put_flow(store, sessions.sealed(alias, b""), old.version)
     if not was_put:

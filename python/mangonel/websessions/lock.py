@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from mangonel._core import run_now
 from mangonel.websessions.content import encoded
 from mangonel.websessions.errors import LockTimeout, Unsupported, UsageError
 from mangonel.websessions.turns import release_flow, take_flow
@@ -42,61 +43,58 @@ class Lock:
         self._mine: Record | None = None
 
     async def __aenter__(self) -> WebSession[Any]:
-        face = self._face("async with", True)
+        return await self._enter_flow(self._face("async with", True))
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        await self._exit_flow(error)
+
+    def __enter__(self) -> WebSession[Any]:
+        return run_now(self._enter_flow(self._face("with", False)))
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        run_now(self._exit_flow(error))
+
+    async def _enter_flow(self, face: Any) -> WebSession[Any]:
         if (sid := self._sid()) is not None:
             for pause in self._pauses():
-                self._mine = await face.run(
+                self._mine = await face._run_flow(
                     lambda sessions, store: take_flow(sessions, store, sid, self._hold)
                 )
                 if self._mine is not None:
                     break
-                await asyncio.sleep(pause)
+                if face.waits:
+                    await asyncio.sleep(pause)
+                else:
+                    time.sleep(pause)
             try:
-                await self._session.reload()
+                found = self._session.reload()
+                if face.waits:
+                    await found
             except BaseException:
-                await self._release_soon(face)
+                await self._release_flow()
                 raise
         return self._session
 
-    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+    async def _exit_flow(self, error: Any) -> None:
         if self._mine is None:
             return
-        face = self._face("async with", True)
         try:
             if error is None and not self._session.state.is_gone:
-                await self._session.save()
+                saved = self._session.save()
+                if saved is not None:
+                    await saved
         finally:
-            was_mine = await self._release_soon(face)
-        self._judge(was_mine, error)
+            was_mine = await self._release_flow()
+        if not was_mine and error is None:
+            raise LockTimeout(
+                f"the lock ended by itself after {self._hold:g} s, before the block did; give lock() a longer hold"
+            )
 
-    def __enter__(self) -> WebSession[Any]:
-        face = self._face("with", False)
-        if (sid := self._sid()) is not None:
-            for pause in self._pauses():
-                self._mine = face.run(lambda sessions, store: take_flow(sessions, store, sid, self._hold))
-                if self._mine is not None:
-                    break
-                time.sleep(pause)
-            try:
-                self._session.reload()
-            except BaseException:
-                self._release(face)
-                raise
-        return self._session
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if self._mine is None:
-            return
-        face = self._face("with", False)
-        try:
-            if error is None and not self._session.state.is_gone:
-                self._session.save()
-        finally:
-            was_mine = self._release(face)
-        self._judge(was_mine, error)
+    def _own_face(self) -> Any:
+        return self._session.state.face or self._session.state.sessions.asynchronous
 
     def _face(self, words: str, waits: bool) -> Any:
-        face = self._session.state.face or self._session.state.sessions.asynchronous
+        face = self._own_face()
         if face.waits != waits:
             raise UsageError(
                 f"expected `{'async with' if face.waits else 'with'} session.lock()`, got `{words}`"
@@ -122,18 +120,9 @@ class Lock:
                 )
             pause = min(pause * 1.5, LONGEST_PAUSE)
 
-    async def _release_soon(self, face: Any) -> bool:
+    async def _release_flow(self) -> bool:
         mine, self._mine = self._mine, None
         assert mine is not None
-        return bool(await face.run(lambda sessions, store: release_flow(sessions, store, mine)))
-
-    def _release(self, face: Any) -> bool:
-        mine, self._mine = self._mine, None
-        assert mine is not None
-        return bool(face.run(lambda sessions, store: release_flow(sessions, store, mine)))
-
-    def _judge(self, was_mine: bool, error: Any) -> None:
-        if not was_mine and error is None:
-            raise LockTimeout(
-                f"the lock ended by itself after {self._hold:g} s, before the block did; give lock() a longer hold"
-            )
+        return bool(
+            await self._own_face()._run_flow(lambda sessions, store: release_flow(sessions, store, mine))
+        )

@@ -153,7 +153,11 @@ class FlaskSession(Predecessor):
             raise UsageError(f"expected a URL of redis: or mongodb:, got {scheme}:")
         self._is_redis = not scheme.startswith("mongodb")
         self._prefix, self._collection = prefix, collection
-        self._signer = _flask_signer(secret) if secret is not None else None
+        self._signer: Any = None
+        if secret is not None:
+            from itsdangerous import Signer
+
+            self._signer = Signer(secret, salt="flask-session", key_derivation="hmac")
         self._clients = _Clients(url, self._is_redis)
 
     async def read_flow(self, value: str, waits: bool) -> Values | None:
@@ -316,12 +320,6 @@ class _Clients:
         from mangonel import AsyncMongoClient, MongoClient
 
         return AsyncMongoClient(self._url) if waits else MongoClient(self._url, connect=False)
-
-
-def _flask_signer(secret: str | bytes) -> Any:
-    from itsdangerous import Signer
-
-    return Signer(secret, salt="flask-session", key_derivation="hmac")
 
 
 def _decoded(stored: bytes) -> Values | None:

@@ -13,16 +13,24 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from mangonel.websessions.agents import names_of
-from mangonel.websessions.book import Book, Known, change_flow, device_id, digest, locator_of, read_book
+from mangonel.websessions.book import (
+    Book,
+    Known,
+    change_flow,
+    device_id,
+    digest,
+    locator_of,
+    read_book,
+    without_login,
+)
 from mangonel.websessions.content import adopt, encoded
 from mangonel.websessions.devices import device_of, end_device_flow
 from mangonel.websessions.errors import StoreError, TooManySessions
 from mangonel.websessions.follow import ROUNDS, current_flow, end_flow, is_revoked_flow
 from mangonel.websessions.hooks import call_hook
 from mangonel.websessions.limit import evict_flow, limit_flow, limit_of
-from mangonel.websessions.record import Record
 from mangonel.websessions.session import UNPROVED, WebSession
-from mangonel.websessions.writes import next_writes, put_flow
+from mangonel.websessions.writes import new_record, put_flow
 
 if TYPE_CHECKING:
     from mangonel.websessions.checked_settings import CheckedSettings
@@ -55,9 +63,9 @@ async def remembered_flow(
     for _ in range(ROUNDS):
         now = sessions.now()
         book = read_book(sessions, await store.get(key))
-        id = device_id(sessions, book.user, secret) if book is not None else ""
-        known = book.devices.get(id) if book is not None else None
-        if book is None or known is None or not known.expects or not now < known.until:
+        id = device_id(sessions, book.user, secret)
+        known = book.devices.get(id)
+        if known is None or not known.expects or not now < known.until:
             # The cookie stays: a newer one may be on its way to the browser.
             sessions.emit("rejected", reason="remember")
             if known is None:
@@ -84,24 +92,14 @@ async def forget_remembered_flow(
     Args:
         keep: key of the devices of the user who logs in, which the login itself changes.
     """
-    cookie = session.state.request_view.cookie
-    secret, locator, _ = sessions.cookie.device_in(cookie) if cookie is not None else (None, None, None)
+    secret, locator, _ = sessions.cookie.device_in(session.state.request_view.cookie)
     if secret is None or locator is None:
         return
     key = urlsafe_b64decode(locator + "=")
-    if key == keep:
-        return
-
-    def forgotten(book: Book | None) -> Book | None:
-        id = device_id(sessions, book.user, secret) if book is not None else ""
-        known = book.devices.get(id) if book is not None else None
-        return (
-            book.having(id, known.forgotten())
-            if book is not None and known is not None and known.expects
-            else None
+    if key != keep:
+        await change_flow(
+            sessions, store, key, lambda book: without_login(book, device_id(sessions, book.user, secret))
         )
-
-    await change_flow(sessions, store, key, forgotten)
 
 
 async def _exchange_flow(
@@ -134,25 +132,8 @@ async def _exchange_flow(
     plain = encoded(fresh)
     token, next_token = sessions.new_token(), sessions.new_token()
     deadline = now + sessions.absolute
-    record = sessions.sealed(
-        Record(
-            sessions.cookie.key_of(token),
-            b"",
-            1,
-            created,
-            sessions.expiry(now, deadline, state.extra),
-            deadline,
-            user,
-            # The first request with this websession tells that the answer was not lost.
-            prev=key,
-            issued=now,
-            sid=sessions.new_sid(),
-            label=known.label,
-            epoch=known.epoch,
-            writes=next_writes(b""),
-        ),
-        plain,
-    )
+    # By `prev` the first request with this websession tells that the answer was not lost.
+    record = new_record(fresh, token, plain, now, deadline, created=created, prev=key, epoch=known.epoch)
     was_put, _ = await put_flow(store, record, 0)
     if not was_put:
         return None
@@ -173,7 +154,7 @@ async def _exchange_flow(
         sessions,
         store,
         key,
-        lambda book: book.having(id, after) if book is not None and book.devices.get(id) == known else None,
+        lambda book: book.having(id, after) if book.devices.get(id) == known else None,
     )
     if changed is None:
         await store.delete(record.key)
@@ -225,11 +206,7 @@ async def _stolen_flow(
             sessions,
             store,
             key,
-            lambda book: (
-                book.having(id, known.forgotten())
-                if book is not None and book.devices.get(id) == known
-                else None
-            ),
+            lambda book: book.having(id, known.forgotten()) if book.devices.get(id) == known else None,
         )
         if changed is None:
             return False

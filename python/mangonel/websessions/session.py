@@ -604,7 +604,7 @@ class WebSession(dict[str, Any], Generic[Data]):
             return kept
         if state.user is not None:
             return None
-        if state.csrf_secret is None and state.request_view.cookie is not None:
+        if state.csrf_secret is None:
             policy = state.sessions.cookie
             # A secret sent over plain http is not secret any more.
             is_believed = state.request_view.is_secure or not policy.secure
@@ -621,11 +621,9 @@ class WebSession(dict[str, Any], Generic[Data]):
         if state.extra:
             state.extra.pop("csrf", None)
         state.csrf_cookie = None
-        if (
-            state.can_take_cookie
-            and state.sessions.cookie.csrf_secret(state.request_view.cookie or "") is not None
-        ):
-            state.csrf_cookie = state.sessions.cookie.take_back_csrf()
+        policy = state.sessions.cookie
+        if state.can_take_cookie and policy.csrf_secret(state.request_view.cookie) is not None:
+            state.csrf_cookie = policy.take_back_csrf()
         state.csrf_secret = ""
 
     def _bind(self) -> None:
@@ -638,9 +636,7 @@ class WebSession(dict[str, Any], Generic[Data]):
         state = self.state
         state.remembers = state.device = state.device_cookie = None
         policy = state.sessions.cookie
-        secret, locator, _ = (
-            policy.device_in(state.request_view.cookie) if state.request_view.cookie else (None, None, None)
-        )
+        secret, locator, _ = policy.device_in(state.request_view.cookie)
         if secret is not None and locator is not None and state.can_take_cookie:
             state.device_cookie = policy.give_device(secret)
 

@@ -281,15 +281,7 @@ LEVELS = {1: (30 * DAY, 30 * DAY), 2: (HOUR, 24 * HOUR), 3: (15 * MINUTE, 12 * H
 
 
 class Limits(NamedTuple):
-    """The limits in seconds.
-
-    Attributes:
-        idle: a websession ends this long after its last use.
-        absolute: it ends this long after login in any case.
-        renew: how often it gets a new id; infinity: never.
-        grace: how long the old id is accepted after a renewal whose response may have been lost.
-        touch_after: a use is stored when it moves the idle limit by this much.
-    """
+    """The limits of a `Lifetime` in seconds; `renew` is infinity for an id that never changes."""
 
     idle: float
     absolute: float
@@ -336,28 +328,18 @@ def longest(remember: Any, absolute: float, aal: int | None) -> float:
     return max(found, absolute)
 
 
-def limits(
-    idle: Any = None,
-    absolute: Any = None,
-    renew: Any = "15m",
-    grace: Any = "30s",
-    touch_after: Any = None,
-    aal: int | None = None,
-) -> Limits:
+def limits(given: Lifetime) -> Limits:
     """Return the limits in seconds; the defaults, idle 30 minutes and absolute 12 hours, suit level 2.
 
-    Args:
-        renew: None: the id never changes.
-        aal: an assurance level, 1 to 3: its limits become the defaults, and exceeding them warns.
-
     Raises:
-        UsageError: a limit makes no sense.
+        UsageError: a limit makes no sense. Exceeding those of an assurance level warns.
     """
+    aal = given.aal
     if aal is not None and aal not in LEVELS:
         raise UsageError(f"expected aal to be 1, 2 or 3, got {aal!r}")
     most_idle, most_absolute = LEVELS[aal] if aal is not None else (30 * MINUTE, 12 * HOUR)
-    absolute_s = most_absolute if absolute is None else seconds(absolute, "absolute")
-    idle_s = min(most_idle, absolute_s) if idle is None else seconds(idle, "idle")
+    absolute_s = most_absolute if given.absolute is None else seconds(given.absolute, "absolute")
+    idle_s = min(most_idle, absolute_s) if given.idle is None else seconds(given.idle, "idle")
     if idle_s > absolute_s:
         raise UsageError(f"expected idle ({idle_s:g} s) within absolute ({absolute_s:g} s)")
     if aal is not None and (idle_s > most_idle or absolute_s > most_absolute):
@@ -366,13 +348,13 @@ def limits(
             f"these settings {idle_s:g} and {absolute_s:g}",
             stacklevel=3,
         )
-    throttle = idle_s / 10 if touch_after is None else seconds(touch_after, "touch_after")
+    throttle = idle_s / 10 if given.touch_after is None else seconds(given.touch_after, "touch_after")
     if throttle >= idle_s:
         raise UsageError(f"expected touch_after ({throttle:g} s) below idle ({idle_s:g} s)")
     return Limits(
         idle_s,
         absolute_s,
-        float("inf") if renew is None else seconds(renew, "renew"),
-        seconds(grace, "grace"),
+        float("inf") if given.renew is None else seconds(given.renew, "renew"),
+        seconds(given.grace, "grace"),
         throttle,
     )

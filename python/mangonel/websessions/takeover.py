@@ -19,7 +19,7 @@ from mangonel.websessions.load import load_flow
 from mangonel.websessions.record import Record
 from mangonel.websessions.session import UNPROVED, WebSession
 from mangonel.websessions.settings import checked_text
-from mangonel.websessions.writes import next_writes, put_flow
+from mangonel.websessions.writes import new_record, next_writes, put_flow
 
 if TYPE_CHECKING:
     from mangonel.websessions.checked_settings import CheckedSettings
@@ -117,21 +117,7 @@ async def _fresh_flow(
         )
         return None
     now, token = sessions.now(), sessions.new_token()
-    deadline = now + sessions.absolute
-    record = Record(
-        sessions.cookie.key_of(token),
-        b"",
-        1,
-        now,
-        sessions.expiry(now, deadline, state.extra),
-        deadline,
-        user,
-        prev=key,
-        issued=now,
-        sid=sessions.new_sid(),
-        writes=next_writes(b""),
-    )
-    return token, sessions.sealed(record, plain)
+    return token, new_record(session, token, plain, now, now + sessions.absolute, prev=key)
 
 
 async def _store_flow(

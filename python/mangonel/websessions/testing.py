@@ -19,7 +19,7 @@ from mangonel.websessions.record import ENDED, Record
 from mangonel.websessions.session import RequestView
 from mangonel.websessions.stores.memory import MemoryStore
 from mangonel.websessions.stores.protocol import Store
-from mangonel.websessions.writes import next_writes
+from mangonel.websessions.writes import changed, next_writes
 
 __all__ = [
     "CONTRACT",
@@ -154,14 +154,6 @@ def a_record(key: bytes | None = None, **changes: Any) -> Record:
         "writes": next_writes(b""),
     }
     return Record(**{**values, **changes})
-
-
-def changed(record: Record, **changes: Any) -> Record:
-    """Return the record with changes and the next version."""
-    import msgspec
-
-    writes = next_writes(record.writes)
-    return msgspec.structs.replace(record, **{"version": record.version + 1, "writes": writes, **changes})
 
 
 async def _absent_is_none(store: Store) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mangonel.websessions.follow import replace
 from mangonel.websessions.record import Record
-from mangonel.websessions.writes import next_writes, put_flow
+from mangonel.websessions.writes import changed, next_writes, put_flow
 
 if TYPE_CHECKING:
     from mangonel.websessions.checked_settings import CheckedSettings
@@ -41,7 +41,5 @@ async def release_flow(sessions: CheckedSettings[Any], store: Store, mine: Recor
     # Not a delete, which could remove the next holder's lock.
     now = sessions.now()
     is_mine = now < mine.expires
-    writes = next_writes(mine.writes)
-    gone = replace(mine, version=mine.version + 1, expires=now, deadline=now, writes=writes)
-    was_put, _ = await put_flow(store, gone, mine.version)
+    was_put, _ = await put_flow(store, changed(mine, expires=now, deadline=now), mine.version)
     return was_put and is_mine

@@ -18,7 +18,7 @@ from mangonel.websessions.errors import StoreError, Unsupported
 from mangonel.websessions.follow import ROUNDS, end_flow, last_flow, live_flow, replace
 from mangonel.websessions.record import Record
 from mangonel.websessions.settings import checked_text
-from mangonel.websessions.writes import next_writes, put_flow
+from mangonel.websessions.writes import changed, next_writes, put_flow
 
 if TYPE_CHECKING:
     from mangonel.websessions.checked_settings import CheckedSettings
@@ -166,9 +166,8 @@ async def _spare_flow(
     for _ in range(ROUNDS):
         if found is None or not found.is_live or found.epoch < last:
             return
-        fresh = replace(found, epoch=epoch, version=found.version + 1, writes=next_writes(found.writes))
-        fresh = sessions.sealed(fresh, sessions.unsealed(found))
-        was_put, found = await put_flow(store, fresh, fresh.version - 1)
+        fresh = sessions.sealed(changed(found, epoch=epoch), sessions.unsealed(found))
+        was_put, found = await put_flow(store, fresh, found.version)
         if was_put:
             # Others' changes are not merged here, but when the response leaves.
             if fresh.version == record.version + 1 and fresh.key == record.key:

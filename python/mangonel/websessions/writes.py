@@ -9,15 +9,18 @@ clock or on the order of answers. Knows no engine.
 from __future__ import annotations
 
 from os import urandom
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from mangonel.websessions.errors import StoreError
+from mangonel.websessions.record import Record
 
 if TYPE_CHECKING:
-    from mangonel.websessions.record import Record
+    from mangonel.websessions.session import WebSession
     from mangonel.websessions.stores.protocol import Store
 
-__all__ = ["KEPT", "has_write", "next_writes", "put_flow", "refused_flow"]
+__all__ = ["KEPT", "changed", "has_write", "new_record", "next_writes", "put_flow", "refused_flow"]
 
 MARK_BYTES = 6
 
@@ -29,6 +32,52 @@ MOST_BYTES = KEPT * MARK_BYTES
 def next_writes(before: bytes) -> bytes:
     """Return the marks of a record's next version: those of the last writes, and a new one."""
     return (before + urandom(MARK_BYTES))[-MOST_BYTES:]
+
+
+def changed(record: Record, **changes: Any) -> Record:
+    """Return the next version of a record, with these fields changed."""
+    writes = next_writes(record.writes)
+    return replace(record, **{"version": record.version + 1, "writes": writes, **changes})
+
+
+def new_record(
+    session: WebSession[Any],
+    token: str,
+    plain: bytes,
+    now: float,
+    deadline: float,
+    *,
+    created: float | None = None,
+    prev: bytes | None = None,
+    epoch: int = 0,
+) -> Record:
+    """Return the first record of a websession under a new id.
+
+    Args:
+        token: the new id.
+        plain: the encoded values.
+        now, deadline: seconds since the epoch.
+        created: when its user logged in. None: now.
+        prev, epoch: as in `Record`.
+    """
+    state = session.state
+    sessions = state.sessions
+    record = Record(
+        sessions.cookie.key_of(token),
+        b"",
+        1,
+        now if created is None else created,
+        sessions.expiry(now, deadline, state.extra),
+        deadline,
+        state.user,
+        prev=prev,
+        issued=now,
+        sid=sessions.new_sid(),
+        label=state.label,
+        epoch=epoch,
+        writes=next_writes(b""),
+    )
+    return sessions.sealed(record, plain)
 
 
 def has_write(found: Record, written: Record) -> bool:

@@ -14,8 +14,9 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, I
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mangonel.websessions.answer import last_plan
+from mangonel.websessions.answer import last_plan, late_plan
 from mangonel.websessions.errors import StoreError, UsageError, WebSessionError
+from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.settings import Cookie, seconds
 
@@ -77,6 +78,21 @@ async def commit_failure(session: WebSession[Any]) -> None:
         await outlast(commit(session, 500))
     except WebSessionError as failure:
         log.error("cannot store the websession: %s", failure)
+
+
+def store_late(session: WebSession[Any], status: int) -> None:
+    """Store, in a thread, changes that a stream or a closing function made after the headers had left.
+
+    Raises:
+        WebSessionError: it cannot be stored. The server logs it.
+    """
+    let_read(session)
+    try:
+        plan = late_plan(session, status)
+        if plan != NOTHING:
+            session.state.sessions.blocking.commit(session, plan)
+    finally:
+        leave(session)
 
 
 async def watch(session: WebSession[Any], every: float, end: Callable[[], Any]) -> None:

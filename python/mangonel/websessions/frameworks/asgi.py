@@ -160,7 +160,8 @@ class _Answer:
             is_last = kind == "http.response.body" and not message.get("more_body")
             if is_last:
                 let_read(self._session)
-                await self._late()
+                # A streamed response may have changed it after its start; no new cookie can be sent any more.
+                await commit(self._session, self._status)
             await self._send(message)
             self.is_complete = self.is_complete or is_last
 
@@ -242,10 +243,6 @@ class _Answer:
         if not is_whole or session.accessed:
             return take_headers(session) if is_whole else stream_headers(session, control)
         return stream_headers(session, control or "public")
-
-    async def _late(self) -> None:
-        # A streamed response may have changed it after its start; no new cookie can be sent any more.
-        await commit(self._session, self._status)
 
 
 class _Socket:

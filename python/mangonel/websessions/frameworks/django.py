@@ -18,7 +18,7 @@ from itertools import takewhile
 from typing import Any
 
 from mangonel._core import run_now
-from mangonel.websessions.answer import REASONS, last_plan, late_plan, stream_headers, take_headers
+from mangonel.websessions.answer import REASONS, last_plan, stream_headers, take_headers
 from mangonel.websessions.checked_settings import CheckedSettings
 from mangonel.websessions.errors import Unsupported, UsageError, WebSessionError
 from mangonel.websessions.frameworks._shared import (
@@ -30,10 +30,11 @@ from mangonel.websessions.frameworks._shared import (
     log,
     outlast,
     requiring_fresh,
+    store_late,
     until_ended,
 )
 from mangonel.websessions.frameworks.wsgi import view_of
-from mangonel.websessions.late import leave, let_read
+from mangonel.websessions.late import leave
 from mangonel.websessions.machine import END, NOTHING, decide, decide_new
 from mangonel.websessions.session import RequestView, WebSession
 from mangonel.websessions.settings import seconds
@@ -658,7 +659,7 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
         else:
             _add(response, take_headers(session))
         session.state.headers_left = True
-        self._store_at_close(session, response)
+        _store_at_close(session, response)
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
@@ -692,22 +693,6 @@ class SessionMiddleware(DjangoSessionMiddleware):  # type: ignore[misc]  # untyp
             await self._commit_flow(session, face, 500)
         except WebSessionError as failure:
             log.error("cannot store the websession: %s", failure)
-
-    def _store_at_close(self, session: WebSession[Any], response: HttpResponseBase) -> None:
-        """Store changes that a stream or closer makes after the headers have left; servers close a response last."""
-        close, status, face = response.close, response.status_code, self.sessions.blocking
-
-        def close_and_store() -> None:
-            close()
-            let_read(session)
-            try:
-                plan = late_plan(session, status)
-                if plan != NOTHING:
-                    face.commit(session, plan)
-            finally:
-                leave(session)
-
-        response.close = close_and_store
 
 
 def require_fresh(within: Any) -> Callable[[View], View]:
@@ -766,6 +751,17 @@ def _end_with(response: Any, session: WebSession[Any], every: float) -> None:
         response.streaming_content = until_ended(session, every, parts)
     else:
         response.streaming_content = takewhile(Looks(session, every).goes_on, parts)
+
+
+def _store_at_close(session: WebSession[Any], response: HttpResponseBase) -> None:
+    """Store changes that a stream or closer makes after the headers have left; servers close a response last."""
+    close, status = response.close, response.status_code
+
+    def close_and_store() -> None:
+        close()
+        store_late(session, status)
+
+    response.close = close_and_store
 
 
 def _plain(status: int) -> HttpResponse:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from mangonel.websessions.answer import REASONS, last_plan, late_plan, stream_headers, take_headers
+from mangonel.websessions.answer import REASONS, last_plan, stream_headers, take_headers
 from mangonel.websessions.csrf import FIELD, SAFE, check_request
 from mangonel.websessions.errors import (
     CSRFError,
@@ -28,9 +28,9 @@ from mangonel.websessions.frameworks._shared import (
     honour_cookie,
     is_event_stream,
     requiring_fresh,
+    store_late,
 )
 from mangonel.websessions.frameworks.wsgi import KEY, visit_of
-from mangonel.websessions.late import leave, let_read
 from mangonel.websessions.machine import NOTHING
 from mangonel.websessions.session import WebSession
 from mangonel.websessions.settings import seconds
@@ -129,7 +129,7 @@ class FlaskSessions(SessionInterface):
         else:
             added = take_headers(session)
         status = response.status_code
-        response.call_on_close(lambda: _store_late(sessions, session, status))
+        response.call_on_close(lambda: store_late(session, status))
         for name, value in added:
             if name == "Cache-Control":
                 response.headers[name] = value
@@ -301,21 +301,6 @@ def _end_with(response: Any, looks: Looks) -> None:
     response.response = takewhile(looks.goes_on, parts)
     if hasattr(parts, "close"):
         response.call_on_close(parts.close)
-
-
-def _store_late(sessions: WebSessions[Any], session: WebSession[Any], status: int) -> None:
-    """Store changes that a stream, a teardown or a closing function made after the headers had left.
-
-    Raises:
-        WebSessionError: it cannot be stored. The server logs it.
-    """
-    let_read(session)
-    try:
-        plan = late_plan(session, status)
-        if plan != NOTHING:
-            sessions.blocking.commit(session, plan)
-    finally:
-        leave(session)
 
 
 def _refuse(response: Any, status: int) -> None:

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import count
 from typing import Any, TypeVar
 
@@ -139,14 +139,12 @@ class BlockingDirectoryStore:
             except FileNotFoundError:
                 continue
 
-    @contextmanager
-    def _locked(self, name: str) -> Iterator[None]:
+    def _locked(self, name: str) -> AbstractContextManager[None]:
         folder = os.path.dirname(name)
         if folder not in self._known:
             os.makedirs(folder, mode=0o700, exist_ok=True)
             self._known.add(folder)
-        with locked_file(f"{folder}/.lock"):
-            yield
+        return locked_file(f"{folder}/.lock")
 
     def _write(self, name: str, data: bytes) -> None:
         # Beside the record, since a rename cannot cross file systems.

@@ -250,13 +250,9 @@ class MongoStore(_Flows):
 
     async def _write_many(self, writes: list[Write]) -> Sequence[bool | BaseException]:
         try:
-            return await self._replaced(writes)
+            return await self._repeating(lambda: self._replaced(writes))
         except self._documents.bulk_failure:
             return await self._each(writes)
-        except self._failures as error:
-            if not self._repeats or not self._documents.may_repeat(error):
-                raise
-        return await self._replaced(writes)
 
     async def _replaced(self, writes: list[Write]) -> Sequence[bool | BaseException]:
         """Replace; the server returns one count for all, and each record lists the writes that made it."""

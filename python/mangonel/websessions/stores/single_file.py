@@ -7,8 +7,7 @@ production use `sqlite:`, which is one file as well.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import msgspec
 
@@ -124,10 +123,8 @@ class BlockingSingleFileStore:
             opened.write(MAGIC + _encode(contents))
         os.replace(temporary, self.path)
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with locked_file(f"{self.path}.lock"):
-            yield
+    def _locked(self) -> AbstractContextManager[None]:
+        return locked_file(f"{self.path}.lock")
 
 
 class SingleFileStore(InThreads):
