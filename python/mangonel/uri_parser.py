@@ -6,6 +6,7 @@ Specs: connection-string, uri-options, initial-dns-seedlist-discovery. Names and
 from __future__ import annotations
 
 from mangonel._arguments import expect
+from mangonel._core import run_now
 from mangonel._options.case_insensitive import CaseInsensitiveDict
 from mangonel._options.checks import unquote
 from mangonel.errors import ConfigurationError, InvalidURI
@@ -324,7 +325,7 @@ def resolve_srv(parts: dict[str, Any], **settings: Any) -> None:
     """Run `resolve_srv_flow` with its keyword arguments, blocking."""
     from mangonel._options import srv
 
-    srv.run_at_once(resolve_srv_flow(parts, srv.ask_at_once, **settings))
+    run_now(resolve_srv_flow(parts, srv.ask_at_once, **settings))
 
 
 async def resolve_srv_flow(

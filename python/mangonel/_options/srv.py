@@ -6,15 +6,15 @@ initial-dns-seedlist-discovery. dnspython is imported at the first query.
 
 from __future__ import annotations
 
+from mangonel._core import run_now
 from mangonel.common import CONNECT_TIMEOUT, SRV_SERVICE_NAME
-from mangonel.errors import BugError, ConfigurationError
+from mangonel.errors import ConfigurationError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-    from typing import Any, TypeVar
+    from typing import Any
 
-    T = TypeVar("T")
     # Queries DNS for the records of a name and a type, within seconds.
     Ask = Callable[[str, str, float], Coroutine[Any, Any, Any]]
 
@@ -40,15 +40,6 @@ async def ask_on_loop(name: str, record: str, timeout: float) -> Any:
     from dns import asyncresolver
 
     return await asyncresolver.resolve(name, record, lifetime=timeout)
-
-
-def run_at_once(flow: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a flow that never suspends, because it uses `ask_at_once`."""
-    try:
-        flow.send(None)
-    except StopIteration as ended:
-        return ended.value
-    raise BugError("expected a flow that does not wait, got one that does")
 
 
 def _dnspython() -> Any:
@@ -125,7 +116,7 @@ class SrvResolver:
         Raises:
             Exception: dnspython's; the previous answer stays valid.
         """
-        hosts, ttl = run_at_once(self._ask_flow())
+        hosts, ttl = run_now(self._ask_flow())
         allowed = []
         for host in hosts:
             try:
